@@ -1,0 +1,1 @@
+"""Leads of a property portal, pulled day by day and branch by branch into Parquet and DuckDB with Dagster."""

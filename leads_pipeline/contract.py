@@ -1,0 +1,489 @@
+"""The wire: paths and parameter names, what a valid answer is, and the declared fields of each lead kind.
+
+Belongs here: everything that the portal decides, as data and pure functions. Doesn't: sending requests (client.py),
+or how a declared type is cast (flatten.py). A new field of the portal is one line in this file.
+"""
+
+import codecs
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from leads_pipeline.errors import InvalidAnswerError
+from leads_pipeline.window import ScopeKind, Window
+
+LEADS_TOKEN_PATH: Final = "/oauth2/token"  # noqa: S105 - a path, not a secret
+INVENTORY_TOKEN_PATH: Final = "/token"  # noqa: S105 - a path, not a secret
+INVENTORY_PATH: Final = "/inventory"
+
+# The year-1 moment that the portal sends for "unknown" (openapi.yaml, Timestamp), without its seconds and zone.
+UNKNOWN_MOMENT: Final = "0001-01-01T00:00"
+
+_SCOPE_PARAMETER: Final = {
+    ScopeKind.BRANCH: "branch-id",
+    ScopeKind.BRAND: "brand-id",
+    ScopeKind.COMPANY: "company-id",
+    ScopeKind.GROUP: "group-id",
+}
+
+
+class FieldType(Enum):
+    """What a declared field holds; flatten.py knows the DuckDB type and the strict cast of each."""
+
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    NUMBER = "number"
+    AMOUNT = "amount"
+    MOMENT = "moment"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A declared field: `path` is its place in the lead (camel case, dotted), `description` what an analyst reads.
+
+    `is_personal` marks what identifies a person (UK GDPR): such a column stays out of marts, metadata and reports.
+    """
+
+    path: str
+    type: FieldType
+    description: str
+    is_personal: bool = False
+
+    @property
+    def column(self) -> str:
+        """Column name: the path in snake case joined by `_`, `contact.firstName` → `contact_first_name`."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.path.replace(".", "_")).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTable:
+    """A list inside a lead that becomes a table of its own, one row per element with lead_id and position."""
+
+    name: str
+    path: str
+    fields: tuple[Field, ...]
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeadKind:
+    """One of the two kinds of lead: its endpoint, its list, its tables and its declared fields."""
+
+    name: str
+    path: str
+    list_key: str
+    table: str
+    description: str
+    fields: tuple[Field, ...]
+    children: tuple[ChildTable, ...] = ()
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The kind's own table first, then its child tables."""
+        return (self.table, *(child.name for child in self.children))
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedLead:
+    """One element of an answer's list, as received.
+
+    `payload` is the exact text. `lead_id` is the lead's own id, or `sha256:` and the hash of its payload where it
+    has none. `oddity` says in a few words what is wrong with an element that was kept all the same, else None.
+    """
+
+    lead_id: str
+    payload: str
+    oddity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A valid answer for one window, with how it was had.
+
+    `request` is path and query, without host. `attempts` counts requests, retries included; `duration_seconds` spans
+    them all. `body_bytes` is the decoded size.
+    """
+
+    kind: LeadKind
+    window: Window
+    leads: tuple[ReceivedLead, ...]
+    fetched_at: datetime
+    request: str
+    body_sha256: str
+    body_bytes: int
+    attempts: int
+    duration_seconds: float
+
+
+def window_parameters(window: Window) -> dict[str, str]:
+    """Query parameters for a window. Both ends are inclusive at the service, so `to-time` is the next day's start."""
+    parameters = {"from-time": _wire_moment(window.start), "to-time": _wire_moment(window.end)}
+    if (name := _SCOPE_PARAMETER.get(window.scope.kind)) is not None:
+        parameters[name] = window.scope.id
+    return parameters
+
+
+def read_leads(kind: LeadKind, body: bytes) -> tuple[ReceivedLead, ...]:
+    """Slice a 200 body into its leads, each with the exact text received.
+
+    Valid is a JSON object that holds the kind's list; an empty list means no leads. One odd lead (NaN, a lone
+    surrogate, an integer of 5,000 digits, no object at all) never costs its neighbours: it is kept and flagged.
+    Raises InvalidAnswerError for everything else; its message describes the body without quoting it.
+    """
+    body = body.removeprefix(codecs.BOM_UTF8)
+    elements = _slice_fast(kind, body)
+    if elements is None:
+        elements = _slice_by_structure(kind, body)
+    return tuple(map(_receive, elements))
+
+
+def _wire_moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# --- slicing -----------------------------------------------------------------------------------------------------
+
+_Elements = list[bytes]
+_ENVELOPES: Final[dict[str, msgspec.json.Decoder[msgspec.Struct]]] = {}
+
+
+def _slice_fast(kind: LeadKind, body: bytes) -> _Elements | None:
+    """Slice with msgspec; None where it can't be trusted: text that it refuses, or a list key that stands twice."""
+    if body.count(b'"%s"' % kind.list_key.encode()) != 1:
+        return None
+    decoder = _ENVELOPES.get(kind.list_key)
+    if decoder is None:
+        envelope = msgspec.defstruct("Envelope", [(kind.list_key, list[msgspec.Raw])])
+        decoder = _ENVELOPES[kind.list_key] = msgspec.json.Decoder(envelope)
+    try:
+        return [bytes(raw) for raw in getattr(decoder.decode(body), kind.list_key)]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
+_CLOSING: Final = {b"{": b"}", b"[": b"]"}
+
+
+def _slice_by_structure(kind: LeadKind, body: bytes) -> _Elements:
+    """Slice by brackets, commas and strings alone, so that what stands inside an element can't spoil the others.
+
+    No recursion, so depth costs nothing. A key that stands twice gives both lists.
+    """
+    if not body.strip():
+        raise InvalidAnswerError("The body is empty where a JSON object was due.", reason="empty body")
+    if not body.lstrip().startswith(b"{"):
+        raise InvalidAnswerError(
+            f"The body ({len(body)} bytes) is no JSON object: {_looks_like(body)}.", reason="not a JSON object"
+        )
+    elements: _Elements = []
+    found = False
+    for key, start, end in _members(body, _only_value(body)):
+        if _text_of_key(key) != kind.list_key:
+            continue
+        if body[start : start + 1] != b"[":
+            raise InvalidAnswerError(f"{kind.list_key!r} is not a list.", reason="list missing")
+        found = True
+        elements += [body[a:b] for a, b in _parts(body, start, end)]
+    if not found:
+        raise InvalidAnswerError(
+            f"The body ({len(body)} bytes) is a JSON object without the list {kind.list_key!r}.", reason="list missing"
+        )
+    return elements
+
+
+def _only_value(body: bytes) -> tuple[int, int]:
+    """Where the one value of the body begins and ends. Raises InvalidAnswerError where brackets don't match."""
+    stack: list[bytes] = []
+    start = end = -1
+    position = 0
+    for token in _TOKEN.finditer(body):
+        text = token.group()
+        if body[position : token.start()].strip() or end >= 0:
+            break  # an unterminated string, or something after the end
+        position = token.end()
+        if text in _CLOSING:
+            start = token.start() if start < 0 else start
+            stack.append(_CLOSING[text])
+        elif text in (b"}", b"]"):
+            if not stack or stack.pop() != text:
+                break
+            end = token.end() if not stack else end
+    else:
+        if end >= 0 and not body[position:].strip():
+            return start, end
+    raise InvalidAnswerError(
+        f"The body ({len(body)} bytes) is broken JSON: cut off, or with brackets that don't match.",
+        reason="broken JSON",
+    )
+
+
+def _parts(body: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Spans between the commas of the container at [start, end), without surrounding white space."""
+    depth = 0
+    begin = start + 1
+    for token in _TOKEN.finditer(body, start + 1, end - 1):
+        text = token.group()
+        if text in _CLOSING:
+            depth += 1
+        elif text in (b"}", b"]"):
+            depth -= 1
+        elif text == b"," and depth == 0:
+            yield _trimmed(body, begin, token.start())
+            begin = token.end()
+    if body[begin : end - 1].strip() or begin > start + 1:
+        yield _trimmed(body, begin, end - 1)
+
+
+def _members(body: bytes, span: tuple[int, int]) -> Iterator[tuple[bytes, int, int]]:
+    """Key text and value span of each member of the object at `span`."""
+    for start, end in _parts(body, *span):
+        key = _TOKEN.match(body, start, end)
+        colon = _TOKEN.search(body, key.end(), end) if key else None
+        if key is None or colon is None or colon.group() != b":":
+            raise InvalidAnswerError("The body is broken JSON: a key without a value.", reason="broken JSON")
+        yield key.group(), *_trimmed(body, colon.end(), end)
+
+
+def _trimmed(body: bytes, start: int, end: int) -> tuple[int, int]:
+    while start < end and body[start : start + 1].isspace():
+        start += 1
+    while end > start and body[end - 1 : end].isspace():
+        end -= 1
+    return start, end
+
+
+def _text_of_key(key: bytes) -> str | None:
+    try:
+        text = json.loads(key)
+    except ValueError:
+        return None
+    return text if isinstance(text, str) else None
+
+
+def _looks_like(body: bytes) -> str:
+    head = body.lstrip()[:200].lower()
+    if head.startswith(b"<"):
+        return "it looks like HTML or XML, as a gateway or a login page would send"
+    if head.startswith(b"["):
+        return "it is a list"
+    return "it begins like neither JSON nor HTML"
+
+
+# --- one lead ----------------------------------------------------------------------------------------------------
+
+
+class _Identified(msgspec.Struct):
+    id: msgspec.Raw = msgspec.Raw()
+
+
+_IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
+
+
+def _receive(element: bytes) -> ReceivedLead:
+    oddity = None
+    try:
+        payload = element.decode()
+    except UnicodeDecodeError:
+        # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
+        payload, oddity = element.decode("latin-1"), "not UTF-8, kept as ISO 8859-1"
+    lead_id: str | None = None
+    try:
+        lead_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
+    except msgspec.ValidationError:
+        oddity = oddity or "not an object"
+    except (msgspec.DecodeError, RecursionError):
+        oddity = oddity or "not valid JSON"
+        lead_id = _id_by_structure(payload.encode())
+    if lead_id is None:
+        lead_id = f"sha256:{hashlib.sha256(element).hexdigest()}"
+        oddity = oddity or "no id"
+    return ReceivedLead(lead_id, payload, oddity)
+
+
+def _id_by_structure(element: bytes) -> str | None:
+    """The id of an object that isn't valid JSON somewhere else, so that it still merges with its later versions."""
+    try:
+        values = [element[a:b] for key, a, b in _members(element, _only_value(element)) if _text_of_key(key) == "id"]
+    except InvalidAnswerError:
+        return None
+    return _id_text(values[-1]) if values else None
+
+
+def _id_text(raw: bytes) -> str | None:
+    """An id as text: a non-empty string without lone surrogates, or a number exactly as it was written."""
+    if re.fullmatch(rb"-?[0-9][0-9.eE+-]*", raw):
+        return raw.decode()
+    try:
+        value = json.loads(raw)
+        return value if isinstance(value, str) and value.strip() and value.encode() else None
+    except ValueError:  # JSON that json refuses, or a lone surrogate that has no UTF-8 form
+        return None
+
+
+# --- declared fields (openapi.yaml, Applicant and Appraisal) -------------------------------------------------------
+
+_T, _B, _I, _N, _A, _M = (
+    FieldType.TEXT,
+    FieldType.BOOLEAN,
+    FieldType.INTEGER,
+    FieldType.NUMBER,
+    FieldType.AMOUNT,
+    FieldType.MOMENT,
+)
+
+_LEAD: Final = (
+    Field("createdAt", _M, "When the lead was submitted, UTC; NULL where the portal sends its year-1 default"),
+    Field("contact.firstName", _T, "First name of the person", is_personal=True),
+    Field("contact.lastName", _T, "Last name of the person", is_personal=True),
+    Field("contact.phoneNumber", _T, "Telephone number as typed", is_personal=True),
+    Field("contact.email", _T, "E-mail address as typed", is_personal=True),
+    Field("contact.preferences.method", _T, "How the person likes to be contacted, e.g. CONTACT_METHOD_PHONE"),
+    Field("contact.preferences.time", _T, "When the person likes to be contacted, e.g. TIME_PREFERENCE_AFTERNOON"),
+    Field("intent", _T, "What the person wants to do, e.g. APPLICANT_INTENT_BUY, APPRAISAL_INTENT_SELL"),
+    Field("enquiryType", _T, "Sales or lettings, e.g. ENQUIRY_TYPE_SALES"),
+    Field("message", _T, "Free text typed by the person; may hold HTML, never show it unescaped", is_personal=True),
+    Field("propertyUse", _T, "Residential or commercial, e.g. PROPERTY_USE_RESIDENTIAL"),
+    Field("isOverseas", _B, "Whether the person asks about property abroad"),
+    Field("portalLeadId", _T, "The portal's own reference of the lead; not guaranteed to be unique"),
+    Field("portalBranchId", _T, "The portal's internal branch id"),
+    Field("portalCompanyId", _T, "The portal's internal company id"),
+    Field("portalGroupId", _T, "The portal's internal group id"),
+    Field("sourceBranchId", _T, "The agent's own branch id"),
+    Field("recipientEmail", _T, "Address at the agent's that the lead was sent to", is_personal=True),
+    Field("leadSource", _T, "Which site the lead came from"),
+    Field("portalSource", _T, "Which product of the portal the lead came from"),
+)
+
+
+def _estimate(path: str) -> tuple[Field, ...]:
+    return (
+        Field(f"{path}.lowerRange", _I, "Lower end of the portal's estimate, in the listing's currency"),
+        Field(f"{path}.upperRange", _I, "Upper end of the portal's estimate, in the listing's currency"),
+        Field(f"{path}.value", _I, "The portal's estimate, in the listing's currency"),
+        Field(f"{path}.confidence", _I, "Confidence of the estimate as a number"),
+        Field(f"{path}.confidenceBand", _T, "Confidence of the estimate in words, e.g. CONFIDENCE_BAND_HIGH"),
+    )
+
+
+APPLICANT: Final = LeadKind(
+    name="applicant",
+    path="/applicant-leads",
+    list_key="applicants",
+    table="applicant_leads",
+    description="People who ask about a listing, to buy or to rent",
+    fields=(
+        *_LEAD,
+        Field("organiseViewing", _B, "Whether the person wants a viewing"),
+        Field("requestPropertyDetails", _B, "Whether the person wants more details of the property"),
+        Field("consumerSituation", _T, "The person's own situation, e.g. CONSUMER_SITUATION_PROPERTY_TO_SELL"),
+        Field("consumerPostcode", _T, "Postcode of the person", is_personal=True),
+        Field("searchCriteria.location.alias", _T, "Searched place: alias"),
+        Field("searchCriteria.location.area", _T, "Searched place: area"),
+        Field("searchCriteria.location.areaStreet", _T, "Searched place: street"),
+        Field("searchCriteria.location.country", _T, "Searched place: country"),
+        Field("searchCriteria.location.countryCode", _T, "Searched place: country code"),
+        Field("searchCriteria.location.countyArea", _T, "Searched place: county"),
+        Field("searchCriteria.location.district", _T, "Searched place: district"),
+        Field("searchCriteria.location.incode", _T, "Searched place: second half of the postcode"),
+        Field("searchCriteria.location.outcode", _T, "Searched place: first half of the postcode"),
+        Field("searchCriteria.location.postTown", _T, "Searched place: post town"),
+        Field("searchCriteria.location.postalArea", _T, "Searched place: postal area"),
+        Field("searchCriteria.location.region", _T, "Searched place: region"),
+        Field("searchCriteria.radius", _N, "Search radius in the portal's unit"),
+        Field("searchCriteria.minimumBedrooms", _I, "Fewest bedrooms searched for"),
+        Field("searchCriteria.maximumBedrooms", _I, "Most bedrooms searched for"),
+        Field("searchCriteria.minimumPrice", _A, "Lowest price searched for"),
+        Field("searchCriteria.maximumPrice", _A, "Highest price searched for"),
+        Field("searchCriteria.priceFrequency", _T, "What the searched price is per, e.g. RENT_FREQUENCY_PER_WEEK"),
+        Field("searchCriteria.propertyType", _T, "Kind of property searched for"),
+        Field("searchCriteria.propertySubType", _T, "Finer kind of property searched for"),
+        Field("listingDetails.id", _T, "Id of the listing asked about"),
+        Field("listingDetails.branchId", _T, "Branch id of the listing; ids are text"),
+        Field("listingDetails.bedrooms", _I, "Bedrooms of the listing"),
+        Field("listingDetails.bathrooms", _I, "Bathrooms of the listing"),
+        Field("listingDetails.receptions", _I, "Reception rooms of the listing"),
+        Field("listingDetails.lifeCycleStatus", _T, "Status of the listing, e.g. LIFE_CYCLE_STATUS_FOR_SALE"),
+        Field("listingDetails.address.propertyNumberOrName", _T, "Listing's address: house number or name"),
+        Field("listingDetails.address.streetName", _T, "Listing's address: street"),
+        Field("listingDetails.address.locality", _T, "Listing's address: locality"),
+        Field("listingDetails.address.townOrCity", _T, "Listing's address: town or city"),
+        Field("listingDetails.address.postcode", _T, "Listing's address: postcode"),
+        Field("listingDetails.address.countryCode", _T, "Listing's address: country code"),
+        Field("listingDetails.pricing.transactionType", _T, "Sale or rent, e.g. TRANSACTION_TYPE_SALE"),
+        Field("listingDetails.pricing.currencyCode", _T, "Currency of the price, e.g. gbp"),
+        Field("listingDetails.pricing.price", _A, "Price of the listing"),
+        Field("listingDetails.pricing.rentFrequency", _T, "What the rent is per, e.g. RENT_FREQUENCY_PER_MONTH"),
+        *_estimate("listingDetails.estimate"),
+        Field("listingDetails.propertyId", _T, "Id of the property; ids are text, though it comes as an integer"),
+        Field("listingDetails.uprn", _I, "Unique property reference number, 64-bit"),
+        Field("listingDetails.propertyType", _T, "Kind of property, e.g. PROPERTY_TYPE_FLAT"),
+        Field("listingDetails.sourceBranchId", _T, "The agent's own branch id of the listing"),
+        Field("listingDetails.sourceId", _T, "The agent's own id of the listing"),
+        Field("listingDetails.url", _T, "Address of the listing's page"),
+    ),
+    children=(
+        ChildTable(
+            name="applicant_viewing_times",
+            path="viewingTimes",
+            fields=(
+                Field("earliest", _M, "Earliest moment that suits the person, UTC"),
+                Field("latest", _M, "Latest moment that suits the person, UTC"),
+            ),
+            description="Times that suit the person for a viewing, one row each",
+        ),
+        ChildTable(
+            name="applicant_listing_images",
+            path="listingDetails.images",
+            fields=(
+                Field("original", _T, "Address of the original image"),
+                Field("cdnUrl", _T, "Address of the image at the portal's content network"),
+                Field("filename", _T, "File name of the image"),
+            ),
+            description="Images of the listing asked about, one row each",
+        ),
+    ),
+)
+
+APPRAISAL: Final = LeadKind(
+    name="appraisal",
+    path="/appraisal-leads",
+    list_key="appraisals",
+    table="appraisal_leads",
+    description="Owners who ask what a property is worth, to sell or to let it",
+    fields=(
+        *_LEAD,
+        Field("justCurious", _B, "Whether the owner says that they are just curious"),
+        Field("urgency", _T, "How soon the owner wants to act"),
+        Field("propertyDetails.propertyId", _T, "Id of the property"),
+        Field("propertyDetails.uprn", _I, "Unique property reference number, 64-bit", is_personal=True),
+        Field("propertyDetails.bedrooms", _I, "Bedrooms of the property"),
+        Field("propertyDetails.bathrooms", _I, "Bathrooms of the property"),
+        Field("propertyDetails.receptions", _I, "Reception rooms of the property"),
+        Field("propertyDetails.floorArea", _I, "Floor area in the portal's unit"),
+        Field("propertyDetails.tenure", _T, "Tenure, e.g. Leasehold"),
+        Field("propertyDetails.propertyType", _T, "Kind of property"),
+        *_estimate("propertyDetails.estimate"),
+        Field("propertyDetails.lastSalePrice", _A, "Price of the last sale"),
+        Field("propertyDetails.latitude", _N, "Latitude in degrees", is_personal=True),
+        Field("propertyDetails.longitude", _N, "Longitude in degrees", is_personal=True),
+        Field("propertyDetails.address.line1", _T, "Owner's property: first address line", is_personal=True),
+        Field("propertyDetails.address.line2", _T, "Owner's property: second address line", is_personal=True),
+        Field("propertyDetails.address.line3", _T, "Owner's property: third address line", is_personal=True),
+        Field("propertyDetails.address.town", _T, "Owner's property: town"),
+        Field("propertyDetails.address.county", _T, "Owner's property: county"),
+        Field("propertyDetails.address.postcode", _T, "Owner's property: postcode", is_personal=True),
+        Field("propertyDetails.energy.efficiency", _I, "Energy efficiency score"),
+        Field("propertyDetails.energy.rating", _T, "Energy rating, a letter"),
+    ),
+)
+
+LEAD_KINDS: Final = (APPLICANT, APPRAISAL)

@@ -1,0 +1,113 @@
+"""What can go wrong, told apart by the only question that matters afterwards: does it help to ask again?
+
+    LeadsPipelineError
+    ├── TransientError          the same request can succeed later
+    │   ├── BusyError           429: the service asks for patience
+    │   ├── ServerError         5xx, or a token server that misbehaves
+    │   ├── UnreachableError    no connection, a reset, a deadline passed
+    │   └── InvalidAnswerError  200, but not what the contract calls an answer
+    └── PermanentError          somebody has to change something first
+        ├── SettingsError       a setting is missing or can't be right
+        ├── CredentialsError    the secret can't be read, or the token server refuses it
+        ├── RefusedError        the service refuses the request itself (400, 401, 403, 404, …)
+        ├── RetentionError      the portal has already deleted what is asked for
+        └── StorageError        the data folder can't take or give what it should
+
+Every message says what was tried, what came back and what to do now. None holds a secret, a token or a lead.
+"""
+
+from typing import ClassVar
+
+
+class LeadsPipelineError(Exception):
+    """Root of the tree.
+
+    `reason` groups failures of the same cause in a few words fit for a table (for example "busy (429)"); it never
+    varies with the window, the time or the message.
+    """
+
+    default_reason: ClassVar[str] = "unexpected"
+    is_transient: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason or self.default_reason
+
+
+class TransientError(LeadsPipelineError):
+    """The same request can succeed later, without anybody changing anything."""
+
+    default_reason = "transient"
+    is_transient = True
+
+
+class BusyError(TransientError):
+    """The service answered 429. `retry_after_seconds` is what it asked for, None where it said nothing usable."""
+
+    default_reason = "busy (429)"
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None, reason: str | None = None) -> None:
+        super().__init__(message, reason=reason)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ServerError(TransientError):
+    """The service answered 5xx, or in a way that only a fault on its side explains."""
+
+    default_reason = "server error"
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None, reason: str | None = None) -> None:
+        super().__init__(message, reason=reason)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class UnreachableError(TransientError):
+    """No connection, a connection that broke, or a deadline that passed."""
+
+    default_reason = "unreachable"
+
+
+class InvalidAnswerError(TransientError):
+    """The status says success, the body isn't an answer: what was landed before stays as it is."""
+
+    default_reason = "invalid answer"
+
+
+class PermanentError(LeadsPipelineError):
+    """Asking again is useless until somebody changes a setting, a credential or the request."""
+
+    default_reason = "permanent"
+
+
+class SettingsError(PermanentError):
+    """A setting is missing or can't be right; the message names the environment variable."""
+
+    default_reason = "settings"
+
+
+class CredentialsError(PermanentError):
+    """The client secret can't be read, or the token server refuses the pair."""
+
+    default_reason = "credentials"
+
+
+class RefusedError(PermanentError):
+    """The service refuses the request itself. `status` is the HTTP status code."""
+
+    default_reason = "refused"
+
+    def __init__(self, message: str, *, status: int, reason: str | None = None) -> None:
+        super().__init__(message, reason=reason or f"refused ({status})")
+        self.status = status
+
+
+class RetentionError(PermanentError):
+    """The window lies wholly before what the portal still keeps."""
+
+    default_reason = "past retention"
+
+
+class StorageError(PermanentError):
+    """The data folder can't take or give what it should: full, read-only, or another service's."""
+
+    default_reason = "storage"

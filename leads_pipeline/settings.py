@@ -1,0 +1,143 @@
+"""The settings of an installation, read from a mapping of environment variables and checked.
+
+Belongs here: names, defaults, what a value may be. Doesn't: os.environ itself (definitions.py hands it over), or
+reading a secret (credentials.py does, at the moment of use).
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.window import Scope
+
+DEFAULT_MAX_CONCURRENCY = 8
+DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a secret
+
+
+class AuthMethod(StrEnum):
+    """The two forms of the leads service's token request (specification, endpoint 1)."""
+
+    BODY = "body"
+    BASIC = "basic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What differs between installations, but for secrets. Missing services are None: the rest still runs."""
+
+    base_url: str | None
+    auth_url: str | None
+    client_id: str | None
+    auth_method: AuthMethod
+    audience: str | None
+    token_scope: str
+    scopes: tuple[Scope, ...]
+    zone: ZoneInfo
+    start_date: date | None
+    max_concurrency: int
+    data_dir: Path
+    inventory_base_url: str | None
+    inventory_client_id: str | None
+    inventory_agency_ref: str | None
+    inventory_addresses: tuple[str, ...]
+
+    @classmethod
+    def from_variables(cls, variables: Mapping[str, str]) -> Self:
+        """Read and check. An empty variable counts as missing. Raises SettingsError naming the variable at fault."""
+        values = {name: value.strip() for name, value in variables.items() if value.strip()}
+        base_url = _url(values, "LEADS_BASE_URL")
+        return cls(
+            base_url=base_url,
+            auth_url=_url(values, "LEADS_AUTH_URL"),
+            client_id=values.get("LEADS_CLIENT_ID"),
+            auth_method=_auth_method(values),
+            audience=values.get("LEADS_AUDIENCE", base_url),
+            token_scope=values.get("LEADS_TOKEN_SCOPE", DEFAULT_TOKEN_SCOPE),
+            scopes=_scopes(values),
+            zone=_zone(values),
+            start_date=_start_date(values),
+            max_concurrency=_concurrency(values),
+            data_dir=Path(values.get("LEADS_DATA_DIR", "data")).expanduser().absolute(),
+            inventory_base_url=_url(values, "INVENTORY_BASE_URL"),
+            inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
+            inventory_agency_ref=values.get("INVENTORY_AGENCY_REF"),
+            inventory_addresses=tuple(
+                part.strip() for part in values.get("INVENTORY_ADDRESSES", "").split(";") if part.strip()
+            ),
+        )
+
+
+def _url(values: Mapping[str, str], name: str) -> str | None:
+    value = values.get(name)
+    if value is None:
+        return None
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise SettingsError(f"{name} is not an address. Write it like https://portal.example, without query or user.")
+    return value.rstrip("/")
+
+
+def _auth_method(values: Mapping[str, str]) -> AuthMethod:
+    value = values.get("LEADS_AUTH_METHOD", AuthMethod.BODY)
+    try:
+        return AuthMethod(value)
+    except ValueError:
+        raise SettingsError(f"LEADS_AUTH_METHOD is {value!r}. Write body (with audience) or basic.") from None
+
+
+def _scopes(values: Mapping[str, str]) -> tuple[Scope, ...]:
+    branch_ids, scopes = values.get("LEADS_BRANCH_IDS"), values.get("LEADS_SCOPES")
+    if branch_ids is not None and scopes is not None:
+        raise SettingsError("LEADS_BRANCH_IDS and LEADS_SCOPES are both set. Keep one; LEADS_SCOPES can name branches.")
+    name = "LEADS_SCOPES" if scopes is not None else "LEADS_BRANCH_IDS"
+    texts = [part.strip() for part in (scopes or branch_ids or "").split(",") if part.strip()]
+    if scopes is None:
+        texts = [f"branch-{text}" for text in texts]
+    parsed: dict[Scope, None] = {}
+    for text in texts:
+        try:
+            parsed[Scope.parse(text)] = None
+        except SettingsError as error:
+            raise SettingsError(f"{name}: {error}") from None
+    keys = {scope.key.casefold() for scope in parsed}
+    if len(keys) < len(parsed):
+        raise SettingsError(f"{name} holds ids that differ in upper and lower case alone: as folders they'd be one.")
+    if len(parsed) > 1 and "all" in keys:
+        raise SettingsError(f"{name}: all stands for the only branch of a set-up; don't name others beside it.")
+    return tuple(parsed)
+
+
+def _zone(values: Mapping[str, str]) -> ZoneInfo:
+    name = values.get("LEADS_TIMEZONE", "UTC")
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise SettingsError(f"LEADS_TIMEZONE is {name!r}, no time zone's name. Write one like Europe/London.") from None
+
+
+def _start_date(values: Mapping[str, str]) -> date | None:
+    value = values.get("LEADS_START_DATE")
+    if value is None:
+        return None
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise SettingsError(f"LEADS_START_DATE is {value!r}. Write a day as 2026-11-19.")
+
+
+def _concurrency(values: Mapping[str, str]) -> int:
+    value = values.get("LEADS_MAX_CONCURRENCY", str(DEFAULT_MAX_CONCURRENCY))
+    number = int(value) if value.isascii() and value.isdigit() and len(value) < 5 else math.nan
+    if not 1 <= number <= 256:
+        raise SettingsError(f"LEADS_MAX_CONCURRENCY is {value!r}. Write a whole number from 1 to 256.")
+    return int(number)
