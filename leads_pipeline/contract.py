@@ -105,6 +105,28 @@ class ReceivedLead:
 
 
 @dataclass(frozen=True, slots=True)
+class InventoryItem:
+    """One element of an inventory page, as received.
+
+    `payload` is the exact text, `item_id` None where the item has no usable id, `page` counts from 1, `oddity` is as
+    with ReceivedLead.
+    """
+
+    item_id: str | None
+    payload: str
+    page: int
+    oddity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryPage:
+    """One page of an inventory search. `next_token` is None on the last one."""
+
+    items: tuple[InventoryItem, ...]
+    next_token: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A valid answer for one window, with how it was had.
 
@@ -138,11 +160,27 @@ def read_leads(kind: LeadKind, body: bytes) -> tuple[ReceivedLead, ...]:
     surrogate, an integer of 5,000 digits, no object at all) never costs its neighbours: it is kept and flagged.
     Raises InvalidAnswerError for everything else; its message describes the body without quoting it.
     """
+    return tuple(map(_receive, read_list(kind.list_key, body)))
+
+
+def read_inventory_page(body: bytes, number: int) -> InventoryPage:
+    """Slice a 200 body of the inventory search into its items, and find the cursor of the next page.
+
+    A missing, null or empty `meta.nextToken` means the last page. Raises InvalidAnswerError like read_leads, and for
+    a cursor of any other shape: to stop there would lose the pages behind it.
+    """
+    items = tuple(_receive_item(element, number) for element in read_list("items", body))
+    return InventoryPage(items, _next_token(body.removeprefix(codecs.BOM_UTF8)))
+
+
+def read_list(key: str, body: bytes) -> list[bytes]:
+    """The elements of the list under `key` of a JSON object, each exactly as received.
+
+    Raises InvalidAnswerError where the body isn't an object or `key` isn't a list in it.
+    """
     body = body.removeprefix(codecs.BOM_UTF8)
-    elements = _slice_fast(kind, body)
-    if elements is None:
-        elements = _slice_by_structure(kind, body)
-    return tuple(map(_receive, elements))
+    elements = _slice_fast(key, body)
+    return _slice_by_structure(key, body) if elements is None else elements
 
 
 def _wire_moment(moment: datetime) -> str:
@@ -155,16 +193,16 @@ _Elements = list[bytes]
 _ENVELOPES: Final[dict[str, msgspec.json.Decoder[msgspec.Struct]]] = {}
 
 
-def _slice_fast(kind: LeadKind, body: bytes) -> _Elements | None:
+def _slice_fast(list_key: str, body: bytes) -> _Elements | None:
     """Slice with msgspec; None where it can't be trusted: text that it refuses, or a list key that stands twice."""
-    if body.count(b'"%s"' % kind.list_key.encode()) != 1:
+    if body.count(b'"%s"' % list_key.encode()) != 1:
         return None
-    decoder = _ENVELOPES.get(kind.list_key)
+    decoder = _ENVELOPES.get(list_key)
     if decoder is None:
-        envelope = msgspec.defstruct("Envelope", [(kind.list_key, list[msgspec.Raw])])
-        decoder = _ENVELOPES[kind.list_key] = msgspec.json.Decoder(envelope)
+        envelope = msgspec.defstruct("Envelope", [(list_key, list[msgspec.Raw])])
+        decoder = _ENVELOPES[list_key] = msgspec.json.Decoder(envelope)
     try:
-        return [bytes(raw) for raw in getattr(decoder.decode(body), kind.list_key)]
+        return [bytes(raw) for raw in getattr(decoder.decode(body), list_key)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
@@ -173,7 +211,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL
 _CLOSING: Final = {b"{": b"}", b"[": b"]"}
 
 
-def _slice_by_structure(kind: LeadKind, body: bytes) -> _Elements:
+def _slice_by_structure(list_key: str, body: bytes) -> _Elements:
     """Slice by brackets, commas and strings alone, so that what stands inside an element can't spoil the others.
 
     No recursion, so depth costs nothing. A key that stands twice gives both lists.
@@ -187,15 +225,15 @@ def _slice_by_structure(kind: LeadKind, body: bytes) -> _Elements:
     elements: _Elements = []
     found = False
     for key, start, end in _members(body, _only_value(body)):
-        if _text_of_key(key) != kind.list_key:
+        if _text_of(key) != list_key:
             continue
         if body[start : start + 1] != b"[":
-            raise InvalidAnswerError(f"{kind.list_key!r} is not a list.", reason="list missing")
+            raise InvalidAnswerError(f"{list_key!r} is not a list.", reason="list missing")
         found = True
         elements += [body[a:b] for a, b in _parts(body, start, end)]
     if not found:
         raise InvalidAnswerError(
-            f"The body ({len(body)} bytes) is a JSON object without the list {kind.list_key!r}.", reason="list missing"
+            f"The body ({len(body)} bytes) is a JSON object without the list {list_key!r}.", reason="list missing"
         )
     return elements
 
@@ -253,6 +291,26 @@ def _members(body: bytes, span: tuple[int, int]) -> Iterator[tuple[bytes, int, i
         yield key.group(), *_trimmed(body, colon.end(), end)
 
 
+def _next_token(body: bytes) -> str | None:
+    meta = _value_of(body, _only_value(body), "meta")
+    if meta is None or body[slice(*meta)] == b"null":
+        return None
+    if body[slice(*meta)].startswith(b"{"):
+        token = _value_of(body, meta, "nextToken")
+        text = _text_of(body[slice(*token)]) if token else ""
+        if text is not None:
+            return text or None
+        if token and body[slice(*token)] == b"null":
+            return None
+    raise InvalidAnswerError("'meta.nextToken' is no text.", reason="bad cursor")
+
+
+def _value_of(body: bytes, span: tuple[int, int], name: str) -> tuple[int, int] | None:
+    """Span of the member's value in the object at `span`; the last one where the key stands twice, as json has it."""
+    values = [(start, end) for key, start, end in _members(body, span) if _text_of(key) == name]
+    return values[-1] if values else None
+
+
 def _trimmed(body: bytes, start: int, end: int) -> tuple[int, int]:
     while start < end and body[start : start + 1].isspace():
         start += 1
@@ -261,10 +319,11 @@ def _trimmed(body: bytes, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _text_of_key(key: bytes) -> str | None:
+def _text_of(value: bytes) -> str | None:
+    """The string that `value` is the JSON of, None where it isn't one."""
     try:
-        text = json.loads(key)
-    except ValueError:
+        text = json.loads(value)
+    except (ValueError, RecursionError):
         return None
     return text if isinstance(text, str) else None
 
@@ -289,30 +348,42 @@ _IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
 
 
 def _receive(element: bytes) -> ReceivedLead:
+    lead_id, payload, oddity = _read_element(element)
+    if lead_id is None:
+        lead_id = f"sha256:{hashlib.sha256(element).hexdigest()}"
+    return ReceivedLead(lead_id, payload, oddity)
+
+
+def _receive_item(element: bytes, page: int) -> InventoryItem:
+    item_id, payload, oddity = _read_element(element)
+    return InventoryItem(item_id, payload, page, oddity)
+
+
+def _read_element(element: bytes) -> tuple[str | None, str, str | None]:
+    """Id, exact text and oddity of an element."""
     oddity = None
     try:
         payload = element.decode()
     except UnicodeDecodeError:
         # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
         payload, oddity = element.decode("latin-1"), "not UTF-8, kept as ISO 8859-1"
-    lead_id: str | None = None
+    element_id: str | None = None
     try:
-        lead_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
+        element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
     except msgspec.ValidationError:
         oddity = oddity or "not an object"
     except (msgspec.DecodeError, RecursionError):
         oddity = oddity or "not valid JSON"
-        lead_id = _id_by_structure(payload.encode())
-    if lead_id is None:
-        lead_id = f"sha256:{hashlib.sha256(element).hexdigest()}"
+        element_id = _id_by_structure(payload.encode())
+    if element_id is None:
         oddity = oddity or "no id"
-    return ReceivedLead(lead_id, payload, oddity)
+    return element_id, payload, oddity
 
 
 def _id_by_structure(element: bytes) -> str | None:
     """The id of an object that isn't valid JSON somewhere else, so that it still merges with its later versions."""
     try:
-        values = [element[a:b] for key, a, b in _members(element, _only_value(element)) if _text_of_key(key) == "id"]
+        values = [element[a:b] for key, a, b in _members(element, _only_value(element)) if _text_of(key) == "id"]
     except InvalidAnswerError:
         return None
     return _id_text(values[-1]) if values else None

@@ -26,6 +26,10 @@ class RetryPolicy:
     budget_floor: int = 20
     budget_per_request: float = 1.0
 
+    def is_beyond_patience(self, retry_after_seconds: float | None) -> bool:
+        """Whether the service asks for more than a run should wait: then asking earlier is rude, and the run ends."""
+        return retry_after_seconds is not None and retry_after_seconds > self.max_retry_after_seconds
+
     def delay_seconds(self, attempt: int, retry_after_seconds: float | None, rng: random.Random) -> float:
         """Seconds to wait after the failed attempt number `attempt` (from 1).
 
@@ -37,6 +41,81 @@ class RetryPolicy:
         if retry_after_seconds is None:
             return jitter
         return min(retry_after_seconds, self.max_retry_after_seconds) + jitter
+
+
+class RetryBudget:
+    """The retries that a whole run has left: each request earns some, each retry spends one."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._left = float(policy.budget_floor)
+
+    def earn(self) -> None:
+        """Count a request that is made for the first time."""
+        self._left += self._policy.budget_per_request
+
+    def spend(self) -> bool:
+        """Take one retry; False where none is left."""
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Pace:
+    """How fast a run may start requests: freely, until the service asks for patience.
+
+    When it does, nothing starts for a while, and from then on starts are spaced: the space doubles each time the
+    service complains again and shrinks with each answer until it is gone. So a run finds any rate limit by itself, a
+    hundred a second or one a minute, which fewer requests in flight alone could not.
+
+    Requests already in flight say nothing about a change of pace that came after them. So each start hands out the
+    pace it was made at, and its outcome counts only while that pace holds: eight refusals of one burst are one
+    complaint. Moments are those of any one monotonic clock, in seconds.
+    """
+
+    FIRST_INTERVAL_SECONDS = 1 / 32  # a third of the speed that one core reaches
+    MAX_INTERVAL_SECONDS = 10.0  # slower than this, a run is better ended and taken up again later
+    RECOVERY_FACTOR = 0.9  # seven answers halve the space: at a hard limit, one request in eight is refused
+    NEGLIGIBLE_INTERVAL_SECONDS = 1 / 256  # below this, the space between starts changes nothing
+
+    def __init__(self, policy: RetryPolicy, rng: random.Random) -> None:
+        self._policy = policy
+        self._rng = rng
+        self._number = 0
+        self._complaints_in_a_row = 0
+        self._not_before = float("-inf")
+        self.interval_seconds = 0.0
+
+    def wait_seconds(self, now: float) -> float:
+        """Seconds until the next request may start, 0 when it may start now."""
+        return max(0.0, self._not_before - now)
+
+    def start(self, now: float) -> int:
+        """Book a start. Returns the number of the pace it was made at, to be handed back with its outcome."""
+        self._not_before = max(self._not_before, now + self.interval_seconds)
+        return self._number
+
+    def succeeded(self, pace: int) -> None:
+        """An answer came: a little faster."""
+        if pace != self._number:
+            return
+        self._complaints_in_a_row = 0
+        self.interval_seconds *= self.RECOVERY_FACTOR
+        if self.interval_seconds < self.NEGLIGIBLE_INTERVAL_SECONDS:
+            self.interval_seconds = 0.0
+
+    def asked_for_patience(self, pace: int, now: float, retry_after_seconds: float | None) -> None:
+        """The service complained: nothing starts for a while, and half as fast from then on."""
+        if pace == self._number:
+            self._number += 1
+            self._complaints_in_a_row += 1
+            doubled = max(self.FIRST_INTERVAL_SECONDS, 2 * self.interval_seconds)
+            self.interval_seconds = min(self.MAX_INTERVAL_SECONDS, doubled)
+        elif retry_after_seconds is None:
+            return
+        delay = self._policy.delay_seconds(self._complaints_in_a_row, retry_after_seconds, self._rng)
+        self._not_before = max(self._not_before, now + delay)
 
 
 def parse_retry_after(value: str | None, now: datetime) -> float | None:

@@ -1,0 +1,717 @@
+"""The leads and inventory clients: from "this window, please" to an answer or an error of the right kind.
+
+Belongs here: requests, deadlines, bounds, verdicts on what came back, retrying, concurrency. Doesn't: tokens (auth.py),
+what a valid body holds (contract.py), how long to wait (retry.py), files.
+"""
+
+import asyncio
+import contextlib
+import copy
+import hashlib
+import itertools
+import json
+import logging
+import queue
+import random
+import re
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Generic, TypeVar
+
+import httpx
+
+from leads_pipeline.contract import (
+    INVENTORY_PATH,
+    Answer,
+    InventoryItem,
+    InventoryPage,
+    LeadKind,
+    read_inventory_page,
+    read_leads,
+    window_parameters,
+)
+from leads_pipeline.errors import (
+    BusyError,
+    CredentialsError,
+    InvalidAnswerError,
+    LeadsPipelineError,
+    RefusedError,
+    RetentionError,
+    ServerError,
+    SettingsError,
+    UnreachableError,
+)
+from leads_pipeline.retry import Pace, RetryBudget, RetryPolicy, parse_retry_after
+from leads_pipeline.window import RETENTION, ScopeKind, Window
+
+# A whole request, token and body included. A read timeout alone lets a body that comes drop by drop go on for ever.
+DEADLINE_SECONDS = 120.0
+CONNECT_TIMEOUT_SECONDS = 10.0
+# The longest silence within a request: a busy day of a large group takes the service a while to gather.
+READ_TIMEOUT_SECONDS = 60.0
+# A lead is 2 to 4 kB, so this is some 20,000 of them in one window. Holds for the body as received and as decoded.
+MAX_BODY_BYTES = 64 * 1024 * 1024
+# How much of a gzip body is decoded at once: 64 kB received can stand for 64 MB.
+DECODE_STEP_BYTES = 256 * 1024
+# After that many windows in a row without a connection, retries included, the rest of a run needn't try.
+MAX_UNCONNECTED_IN_A_ROW = 20
+# The largest page that the service gives (openapi.yaml, inventorySearch).
+INVENTORY_PAGE_SIZE = 250
+# 250,000 items for one address: more is a cursor that leads nowhere.
+MAX_INVENTORY_PAGES = 1000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The clocks, the sleep and the dice of a client; tests bring their own.
+
+    `now` is the moment in UTC, `monotonic` counts seconds from anywhere.
+    """
+
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    rng: random.Random = field(default_factory=random.Random)
+
+
+@dataclass(slots=True)
+class FetchStats:
+    """What a client has done since it was made. Holds no personal data, so it can go into metadata.
+
+    `requests` and `statuses` count data requests, not those for tokens; a request that broke has no status.
+    `waited_seconds` adds up over requests that waited side by side. `received_bytes` is as sent, compressed, tokens
+    included.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    waited_seconds: float = 0.0
+    received_bytes: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Service:
+    """A service to be asked, and how."""
+
+    base_url: str
+    auth: httpx.Auth
+    policy: RetryPolicy
+    timing: Timing
+    transport: httpx.AsyncBaseTransport | None
+    max_concurrency: int
+    deadline_seconds: float
+    max_body_bytes: int
+    stats: FetchStats = field(default_factory=FetchStats)
+
+
+class LeadsClient:
+    """Fetches windows of leads.
+
+    `transport` stands in for the network in tests. Proxies come from the environment as everywhere (HTTPS_PROXY,
+    NO_PROXY); credentials never do.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        auth: httpx.Auth,
+        *,
+        max_concurrency: int,
+        policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
+        transport: httpx.AsyncBaseTransport | None = None,
+        timing: Timing | None = None,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        self._service = _Service(
+            base_url=base_url.rstrip("/"),
+            auth=auth,
+            policy=policy,
+            timing=timing or Timing(),
+            transport=transport,
+            max_concurrency=max_concurrency,
+            deadline_seconds=deadline_seconds,
+            max_body_bytes=max_body_bytes,
+        )
+
+    @property
+    def stats(self) -> FetchStats:
+        """Requests, retries, waiting and bytes since the client was made."""
+        return self._service.stats
+
+    def fetch_windows(
+        self, kind: LeadKind, windows: Sequence[Window]
+    ) -> Iterator[tuple[Window, Answer | LeadsPipelineError]]:
+        """Fetch windows side by side and yield each as it finishes, with its answer or with why there is none.
+
+        Windows start in the given order, at most `max_concurrency` at a time, on one set of connections, at one pace
+        and with one retry budget. At most twice `max_concurrency` answers are held, so a slow consumer holds the
+        fetching back. Closing the iterator cancels what is under way.
+
+        Some failures hold for the whole run: a refused credential, a service that asks for more patience than the
+        policy has, a host that can't be reached at all. After one, the windows left get that error unasked.
+        """
+        return _in_background(partial(self._fetch_all, kind, windows), capacity=2 * self._service.max_concurrency)
+
+    async def _fetch_all(
+        self, kind: LeadKind, windows: Sequence[Window], outbox: "_Outbox[tuple[Window, Answer | LeadsPipelineError]]"
+    ) -> None:
+        left = iter(windows)
+
+        async def work(session: _Session) -> None:
+            while True:
+                await outbox.has_room()
+                window = next(left, None)
+                if window is None:
+                    return
+                outbox.put((window, await self._fetch(session, kind, window)))
+
+        async with _open(self._service) as session, asyncio.TaskGroup() as group:
+            for _ in range(min(self._service.max_concurrency, len(windows))):
+                group.create_task(work(session))
+
+    async def _fetch(self, session: "_Session", kind: LeadKind, window: Window) -> Answer | LeadsPipelineError:
+        if window.is_deleted(self._service.timing.now()):
+            return RetentionError(
+                f"The window {window.partition_key} was not asked for: the portal keeps leads for {RETENTION.days} "
+                "days, and it is wholly older. What was landed of it stays; there is nothing left to fetch."
+            )
+        ask = _Ask(
+            path=kind.path,
+            parameters=window_parameters(window),
+            about=f"the window {window.partition_key}",
+            hints={401: _LEADS_401, 403: _scope_hint(window)},
+        )
+        try:
+            fetched = await session.fetch(ask, partial(read_leads, kind))
+        except LeadsPipelineError as error:
+            return error.with_traceback(None)  # its frames hold the body
+        return Answer(
+            kind=kind,
+            window=window,
+            leads=fetched.value,
+            fetched_at=fetched.fetched_at,
+            request=fetched.request,
+            body_sha256=hashlib.sha256(fetched.body).hexdigest(),
+            body_bytes=len(fetched.body),
+            attempts=fetched.attempts,
+            duration_seconds=fetched.duration_seconds,
+        )
+
+
+class InventoryClient:
+    """Searches the inventory of one agency. Keeps the address, which can be a lead's home, out of logs and messages."""
+
+    def __init__(
+        self,
+        base_url: str,
+        auth: httpx.Auth,
+        agency_ref: str,
+        *,
+        policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
+        transport: httpx.AsyncBaseTransport | None = None,
+        timing: Timing | None = None,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        if not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", agency_ref):
+            raise SettingsError(
+                "INVENTORY_AGENCY_REF can't be sent as a header: write plain ASCII without line breaks."
+            )
+        self._agency_ref = agency_ref
+        self._service = _Service(
+            base_url=base_url.rstrip("/"),
+            auth=auth,
+            policy=policy,
+            timing=timing or Timing(),
+            transport=transport,
+            max_concurrency=1,  # a page is known only from the one before
+            deadline_seconds=deadline_seconds,
+            max_body_bytes=max_body_bytes,
+        )
+        logging.getLogger("httpx").addFilter(_hide_inventory_query)
+
+    @property
+    def stats(self) -> FetchStats:
+        """Requests, retries, waiting and bytes since the client was made."""
+        return self._service.stats
+
+    def search(self, address: str) -> tuple[InventoryItem, ...]:
+        """All items of all pages for a place, in the service's order.
+
+        Raises the LeadsPipelineError of the first page that couldn't be had, and InvalidAnswerError for a cursor that
+        repeats or never ends: part of a search is never taken for the whole.
+        """
+        pages = _in_background(partial(self._fetch_pages, address), capacity=2)
+        return tuple(itertools.chain.from_iterable(page.items for page in pages))
+
+    async def _fetch_pages(self, address: str, outbox: "_Outbox[InventoryPage]") -> None:
+        parameters = {"address": address, "maxResults": str(INVENTORY_PAGE_SIZE)}
+        seen: set[str] = set()
+        async with _open(self._service) as session:
+            for number in range(1, MAX_INVENTORY_PAGES + 1):
+                await outbox.has_room()
+                ask = _Ask(
+                    path=INVENTORY_PATH,
+                    parameters=parameters,
+                    headers={"AgencyRef": self._agency_ref},
+                    about=f"page {number}",
+                    hints={401: _INVENTORY_401, 403: _INVENTORY_403},
+                )
+                page = (await session.fetch(ask, partial(read_inventory_page, number=number))).value
+                outbox.put(page)
+                if page.next_token is None:
+                    return
+                if page.next_token in seen:
+                    raise InvalidAnswerError(
+                        f"{ask} names a next page that was had before, so the search would never end. Nothing of it is "
+                        "kept; it is tried again later. If it stays so, tell the portal's contact.",
+                        reason="repeating cursor",
+                    )
+                seen.add(page.next_token)
+                parameters = {**parameters, "nextToken": page.next_token}
+        raise InvalidAnswerError(
+            f"The inventory search has more than {MAX_INVENTORY_PAGES} pages. Nothing of it is kept. Search for a "
+            "smaller place.",
+            reason="endless cursor",
+        )
+
+
+# --- one run: requests that share connections, pace and retry budget ------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ask:
+    """A request to be made. Its text names path and subject, never host, query or headers."""
+
+    path: str
+    parameters: Mapping[str, str]
+    about: str
+    hints: Mapping[int, str]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"GET {self.path} for {self.about}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fetched(Generic[T]):
+    value: T
+    body: bytes
+    fetched_at: datetime
+    request: str
+    attempts: int
+    duration_seconds: float
+
+
+@contextlib.asynccontextmanager
+async def _open(service: _Service) -> AsyncIterator["_Session"]:
+    session = _Session(service)
+    async with session.http:
+        yield session
+
+
+class _Session:
+    def __init__(self, service: _Service) -> None:
+        self._service = service
+        self._timing = service.timing
+        self._budget = RetryBudget(service.policy)
+        self._pace = Pace(service.policy, service.timing.rng)
+        self._door = asyncio.Lock()
+        self._unconnected_in_a_row = 0
+        self._over: LeadsPipelineError | None = None
+        self.http = _http_client(service)
+
+    async def fetch(self, ask: _Ask, read: Callable[[bytes], T]) -> _Fetched[T]:
+        """Ask, and ask again where that can help. Raises LeadsPipelineError with the last verdict."""
+        began = self._timing.monotonic()
+        request = self.http.build_request(
+            "GET", f"{self._service.base_url}{ask.path}", params=ask.parameters, headers=ask.headers
+        )
+        self._budget.earn()
+        for attempt in itertools.count(1):
+            pace = await self._start(ask)
+            fetched_at = self._timing.now()
+            outcome = await self._ask_once(ask, request, read)
+            self._learn(outcome, pace)
+            if not isinstance(outcome, LeadsPipelineError):
+                body, value = outcome
+                return _Fetched(
+                    value=value,
+                    body=body,
+                    fetched_at=fetched_at,
+                    request=request.url.raw_path.decode(),
+                    attempts=attempt,
+                    duration_seconds=self._timing.monotonic() - began,
+                )
+            if not self._may_retry(outcome, attempt):
+                self._give_up_on(outcome)
+                raise _with_attempts(outcome, attempt)
+            self._service.stats.retries += 1
+            if not _asks_for_patience(outcome):  # else the pace of the whole run holds it back
+                await self._wait(self._service.policy.delay_seconds(attempt, None, self._timing.rng))
+        raise AssertionError("count() never ends")
+
+    async def _start(self, ask: _Ask) -> int:
+        """Wait for the run's next start, first come first served."""
+        async with self._door:
+            while (seconds := self._pace.wait_seconds(self._timing.monotonic())) > 0 and self._over is None:
+                await self._wait(seconds)
+            if self._over is not None:
+                raise _unsent(ask, self._over)
+            return self._pace.start(self._timing.monotonic())
+
+    async def _wait(self, seconds: float) -> None:
+        self._service.stats.waited_seconds += seconds
+        await self._timing.sleep(seconds)
+
+    def _may_retry(self, error: LeadsPipelineError, attempt: int) -> bool:
+        return (
+            error.is_transient and attempt < self._service.policy.max_attempts and self._over is None
+        ) and self._budget.spend()
+
+    def _learn(self, outcome: object, pace: int) -> None:
+        """Let one outcome tell the rest of the run how fast to go on, and whether to."""
+        if not isinstance(outcome, LeadsPipelineError):
+            self._pace.succeeded(pace)
+        elif _asks_for_patience(outcome):
+            seconds = _retry_after_seconds(outcome)
+            self._pace.asked_for_patience(pace, self._timing.monotonic(), seconds)
+            if self._service.policy.is_beyond_patience(seconds):
+                self._over = outcome
+        elif isinstance(outcome, CredentialsError | SettingsError):
+            self._over = outcome  # every other window would hear the same, and the token server each time
+        if not _found_no_connection(outcome):
+            self._unconnected_in_a_row = 0
+
+    def _give_up_on(self, error: LeadsPipelineError) -> None:
+        if _found_no_connection(error):
+            self._unconnected_in_a_row += 1
+            if self._unconnected_in_a_row >= MAX_UNCONNECTED_IN_A_ROW:
+                self._over = error
+
+    async def _ask_once(
+        self, ask: _Ask, request: httpx.Request, read: Callable[[bytes], T]
+    ) -> tuple[bytes, T] | LeadsPipelineError:
+        """One request through the auth flow: the body with what `read` made of it, or the verdict.
+
+        Errors are returned, so that none carries the exception before it along: httpx's quote headers and URLs.
+        """
+        try:
+            async with asyncio.timeout(self._service.deadline_seconds):
+                response = await self.http.send(request, auth=self._service.auth, stream=True)
+                async with contextlib.aclosing(response):
+                    if response.status_code != HTTPStatus.OK:
+                        return _verdict(ask, response, await _problem(response), self._timing.now())
+                    body = await response.aread()
+            return body, read(body)
+        except InvalidAnswerError as error:
+            return InvalidAnswerError(
+                f"{ask} was answered, but not with what the contract calls an answer. {error} What was landed before "
+                f"stays as it is. {_LATER}",
+                reason=error.reason,
+            )
+        except LeadsPipelineError as error:
+            return error.with_traceback(None)
+        except TimeoutError:
+            return UnreachableError(
+                f"{ask} got no whole answer within {self._service.deadline_seconds:g} seconds. {_LATER}",
+                reason="deadline passed",
+            )
+        except httpx.TransportError as error:
+            return _broken(ask, error)
+
+
+def _http_client(service: _Service) -> httpx.AsyncClient:
+    stats = service.stats
+
+    async def on_request(request: httpx.Request) -> None:
+        if request.method == "GET":  # token requests are POST
+            stats.requests += 1
+
+    async def on_response(response: httpx.Response) -> None:
+        if response.request.method == "GET":
+            stats.statuses[response.status_code] += 1
+        # A redirect isn't followed, and httpx fails on a broken Location even so.
+        response.headers.pop("location", None)
+        # Every body goes through here, also those that httpx reads itself during the auth flow.
+        if isinstance(response.stream, httpx.AsyncByteStream):
+            encoding = response.headers.pop("content-encoding", "")
+            response.stream = _BoundedBody(response.stream, encoding, service.max_body_bytes, stats)
+
+    try:
+        return httpx.AsyncClient(
+            transport=service.transport,
+            headers={"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "leads-pipeline"},
+            timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS, pool=None),
+            limits=httpx.Limits(max_connections=service.max_concurrency, keepalive_expiry=READ_TIMEOUT_SECONDS),
+            event_hooks={"request": [on_request], "response": [on_response]},
+            follow_redirects=False,
+        )
+    except (ValueError, ImportError):  # their text quotes the proxy's address, which can hold a password
+        raise SettingsError(
+            "A proxy in the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) can't be used. Write it like "
+            "http://proxy.example:3128, or unset it."
+        ) from None
+
+
+class _BoundedBody(httpx.AsyncByteStream):
+    """A body that is decoded here and bounded both as received and as decoded.
+
+    httpx would decode whatever stands in one read at once, and takes a gzip body that is cut off for a whole one.
+    """
+
+    def __init__(self, stream: httpx.AsyncByteStream, encoding: str, max_bytes: int, stats: FetchStats) -> None:
+        self._stream = stream
+        self._encoding = encoding.strip().lower()
+        self._max_bytes = max_bytes
+        self._stats = stats
+        self._received = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._encoding not in {"", "identity", "gzip", "x-gzip"}:
+            raise InvalidAnswerError("Its content encoding is none that was asked for.", reason="unknown encoding")
+        is_gzip = "gzip" in self._encoding
+        decoded = 0
+        async for piece in _gunzip(self._count()) if is_gzip else self._count():
+            decoded += len(piece)
+            self._check(decoded)
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def _count(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            self._received += len(piece)
+            self._stats.received_bytes += len(piece)
+            self._check(self._received)
+            yield piece
+
+    def _check(self, size: int) -> None:
+        if size > self._max_bytes:
+            raise InvalidAnswerError(f"Its body is larger than {self._max_bytes} bytes.", reason="body too large")
+
+
+async def _gunzip(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Decode step by step, all members of the file one after the other (RFC 1952, section 2.2)."""
+    decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    is_begun = False
+    async for piece in pieces:
+        rest = piece
+        while rest:
+            if decoder.eof:
+                decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+            is_begun = True
+            try:
+                decoded = decoder.decompress(rest, DECODE_STEP_BYTES)
+            except zlib.error:
+                raise InvalidAnswerError("Its gzip body is damaged.", reason="broken gzip") from None
+            rest = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
+            if decoded:
+                yield decoded
+    if is_begun and not decoder.eof:
+        raise InvalidAnswerError("Its gzip body is cut off.", reason="broken gzip")
+
+
+# --- verdicts -------------------------------------------------------------------------------------------------------
+
+_NO_CONNECTION = "no connection"
+_LATER = "It is asked for again by itself; nothing needs doing unless this stays."
+_USELESS = "Asking again doesn't help."
+_LEADS_401 = (
+    "The token is refused even after a renewal. Check LEADS_CLIENT_ID and its secret, and LEADS_AUDIENCE or "
+    "LEADS_TOKEN_SCOPE; then ask the portal's technical contact whether the credentials are still valid."
+)
+_INVENTORY_401 = (
+    "The token is refused even after a renewal. Check INVENTORY_CLIENT_ID and INVENTORY_CLIENT_SECRET; then ask the "
+    "portal whether they are still valid."
+)
+_INVENTORY_403 = "The token is fine, the agency isn't: check INVENTORY_AGENCY_REF against the e-mail that it came in."
+
+
+def _scope_hint(window: Window) -> str:
+    if window.scope.kind is ScopeKind.ALL:
+        return (
+            "LEADS_SCOPES=all asks without a filter, which only a set-up with a single branch allows. Name the "
+            "branches, or ask the portal's technical contact."
+        )
+    return (
+        f"Check that {window.scope.key} is an internal id of the portal, not your own, and that these credentials may "
+        "read it; the portal's technical contact knows."
+    )
+
+
+def _verdict(ask: _Ask, response: httpx.Response, problem: str, now: datetime) -> LeadsPipelineError:
+    """What an answer other than 200 means."""
+    status = response.status_code
+    said = f"{ask} was answered {status}{_phrase(status)}{problem}."
+    retry_after = parse_retry_after(response.headers.get("retry-after"), now)
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return BusyError(f"{said} The service is busy. {_LATER}", retry_after_seconds=retry_after)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY}:
+        return ServerError(
+            f"{said} The fault is at the service. {_LATER}",
+            retry_after_seconds=retry_after,
+            reason=f"server error ({status})",
+        )
+    if status < HTTPStatus.MULTIPLE_CHOICES:
+        return InvalidAnswerError(
+            f"{said} Only 200 carries leads. What was landed before stays as it is. {_LATER}",
+            reason=f"invalid answer ({status})",
+        )
+    if status in {HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.PERMANENT_REDIRECT}:
+        return RefusedError(
+            f"{said} The address has moved for good. Redirects aren't followed, so that the token goes to no other "
+            f"host. {_USELESS} Correct the base URL in the settings.",
+            status=status,
+        )
+    if status < HTTPStatus.BAD_REQUEST:
+        return ServerError(
+            f"{said} Redirects aren't followed, so that the token goes to no other host. {_LATER} If it does, check "
+            "the base URL in the settings.",
+            reason=f"redirected ({status})",
+        )
+    hint = ask.hints.get(status, "Check the base URL and the scope ids; then tell the portal's technical contact.")
+    return RefusedError(f"{said} {_USELESS} {hint}", status=status)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        return ""
+
+
+async def _problem(response: httpx.Response) -> str:
+    """What an error body says for machines: `errors[].code`, or else a problem's title (RFC 9457). Never free text.
+
+    A message can quote what was asked for and so name a person; a code, or a title that is words alone, doesn't.
+    """
+    try:
+        document = json.loads(await response.aread())
+        errors, title = document.get("errors"), document.get("title")
+        codes = [str(error.get("code")) for error in errors] if isinstance(errors, list) else []
+    except (InvalidAnswerError, httpx.TransportError, ValueError, AttributeError, RecursionError):
+        return ""  # the status alone decides; its body is a courtesy
+    said = [code for code in codes if re.fullmatch(r"[a-z][a-z0-9_]{0,63}|[0-9]{1,6}", code, re.ASCII)][:3]
+    if isinstance(title, str) and re.fullmatch(r"[A-Za-z][A-Za-z -]{0,47}", title, re.ASCII):
+        said.append(title)
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _broken(ask: _Ask, error: httpx.TransportError) -> LeadsPipelineError:
+    """A request that got no whole answer. Only errors of connecting are quoted: others quote headers."""
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+        why = re.sub(r"[^ -~]", "?", str(error))[:200] or "no answer in time"
+        return UnreachableError(
+            f"{ask} found no connection: {why}. Check the network, the proxy and the base URL. {_LATER}",
+            reason=_NO_CONNECTION,
+        )
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+        return SettingsError(
+            f"{ask} can't be sent: the address, the token or a header isn't HTTP. {_USELESS} Check the base URL and "
+            "the credentials in the settings."
+        )
+    return UnreachableError(
+        f"{ask} broke off before the answer was whole ({type(error).__name__}). {_LATER}", reason="connection broken"
+    )
+
+
+def _found_no_connection(outcome: object) -> bool:
+    return isinstance(outcome, UnreachableError) and outcome.reason == _NO_CONNECTION
+
+
+def _asks_for_patience(error: LeadsPipelineError) -> bool:
+    return isinstance(error, BusyError) or _retry_after_seconds(error) is not None
+
+
+def _retry_after_seconds(error: LeadsPipelineError) -> float | None:
+    return error.retry_after_seconds if isinstance(error, BusyError | ServerError) else None
+
+
+def _unsent(ask: _Ask, error: LeadsPipelineError) -> LeadsPipelineError:
+    """The failure that ended a run, for a request that was therefore not sent."""
+    unsent = copy.copy(error)
+    unsent.args = (f"{ask} was not sent, because another request's failure holds for the whole run: {error}",)
+    return unsent
+
+
+def _with_attempts(error: LeadsPipelineError, attempts: int) -> LeadsPipelineError:
+    """The error as it leaves: with the number of attempts in its message."""
+    error.args = (f"{error} ({attempts} {'attempt' if attempts == 1 else 'attempts'})",)
+    return error
+
+
+def _hide_inventory_query(record: logging.LogRecord) -> bool:
+    """Take the query from the URLs that httpx logs: the address of a search can be a lead's home."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            arg.copy_with(query=None) if isinstance(arg, httpx.URL) and arg.path.endswith(INVENTORY_PATH) else arg
+            for arg in record.args
+        )
+    return True
+
+
+# --- a coroutine's items as a plain iterator ------------------------------------------------------------------------
+
+
+class _Outbox(Generic[T]):
+    """Where a coroutine puts its items, with room for `capacity` that are under way or not yet taken."""
+
+    def __init__(self, capacity: int) -> None:
+        self.items: queue.SimpleQueue[T | None] = queue.SimpleQueue()
+        self.room = asyncio.Semaphore(capacity)
+
+    async def has_room(self) -> None:
+        """Wait until one more item may be begun."""
+        await self.room.acquire()
+
+    def put(self, item: T) -> None:
+        self.items.put(item)
+
+
+def _in_background(produce: Callable[[_Outbox[T]], Coroutine[Any, Any, None]], *, capacity: int) -> Iterator[T]:
+    """Run `produce` on an event loop in a thread of its own and yield what it puts out.
+
+    Its exception, if any, is raised here after the items before it. Closing the iterator cancels it; in every case the
+    thread has ended when the iterator has.
+    """
+    outbox: _Outbox[T] = _Outbox(capacity)
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    loop = runner.get_loop()
+    task = loop.create_task(produce(outbox))
+
+    def drive() -> None:
+        try:
+            with runner:
+                runner.run(asyncio.wait({task}))
+        finally:
+            outbox.items.put(None)
+
+    thread = threading.Thread(target=drive, name="leads-client", daemon=True)
+    thread.start()
+    try:
+        while (item := outbox.items.get()) is not None:
+            _call_soon(loop, outbox.room.release)
+            yield item
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
+    finally:
+        _call_soon(loop, task.cancel)
+        thread.join()
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended by itself: nobody is left to be told
+        loop.call_soon_threadsafe(call)
