@@ -1,0 +1,96 @@
+"""`python -m leads_pipeline.simulator`: the simulator alone, until it is stopped.
+
+Belongs here: its options, and what it prints. Doesn't: serving (server.py).
+"""
+
+import shlex
+from pathlib import Path
+
+import click
+
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.faults import FaultError, Rule, read_rules
+from leads_pipeline.simulator.server import LOOPBACK, RunningSimulator, serve
+
+_DEFAULTS = Config()
+
+
+def _read_faults(_: click.Context, __: click.Parameter, path: Path | None) -> tuple[Rule, ...]:
+    try:
+        return read_rules(path.read_bytes()) if path else ()
+    except FaultError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--host", default=LOOPBACK, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8099, help="Port to listen on; 0 takes a free one.")
+@click.option("--seed", default=_DEFAULTS.seed, help="Another seed makes other people, streets and leads.")
+@click.option("--branches", type=click.IntRange(1, 5000), default=_DEFAULTS.branches, help="Branches 101, 102, …")
+@click.option(
+    "--leads-per-day",
+    type=click.FloatRange(0, 10_000),
+    default=_DEFAULTS.leads_per_day,
+    help="Mean of applicant leads of a branch and day; appraisal leads come to a quarter of it.",
+)
+@click.option("--latency-ms", type=click.IntRange(0), default=0, help="Every answer comes that much later.")
+@click.option(
+    "--token-lifetime-seconds",
+    type=click.IntRange(1),
+    default=_DEFAULTS.token_lifetime_seconds,
+    help="How long a token is good.",
+)
+@click.option(
+    "--faults",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    callback=_read_faults,
+    help="JSON file with fault rules.",
+)
+@click.option(
+    "--ready-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write the environment variables to once it is listening.",
+)
+def main(
+    host: str,
+    port: int,
+    seed: int,
+    branches: int,
+    leads_per_day: float,
+    latency_ms: int,
+    token_lifetime_seconds: int,
+    faults: tuple[Rule, ...],
+    ready_file: Path | None,
+) -> None:
+    """Serve made-up leads, tokens and inventory as the portal would.
+
+    The endpoints below /_simulator/ (faults, counters, truth) are the simulator's own: the portal has none such.
+    """
+    config = Config(
+        seed=seed,
+        branches=branches,
+        leads_per_day=leads_per_day,
+        latency_ms=latency_ms,
+        token_lifetime_seconds=token_lifetime_seconds,
+        faults=faults,
+    )
+
+    def announce(simulator: RunningSimulator) -> None:
+        lines = [f"{name}={shlex.quote(value)}" for name, value in simulator.environment().items()]
+        click.echo(f"The simulator listens at {simulator.base_url}; Ctrl-C stops it. To point the pipeline at it:\n")
+        click.echo("\n".join(f"export {line}" for line in lines))
+        if ready_file is not None:
+            beside = ready_file.with_name(f"{ready_file.name}.new")
+            beside.write_text("\n".join((*lines, "")), encoding="utf-8")
+            beside.replace(ready_file)
+
+    try:
+        serve(config, host=host, port=port, on_listening=announce)
+    except OSError as error:
+        raise click.ClickException(f"Can't listen on {host} port {port}: {error.strerror}.") from None
+    except KeyboardInterrupt:
+        click.echo("\nStopped.")
+
+
+if __name__ == "__main__":
+    main()

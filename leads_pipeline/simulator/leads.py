@@ -1,0 +1,350 @@
+"""Who asks which branch for what, and when: the leads of one kind, branch and day, each as the portal would send it.
+
+Belongs here: the schedule of a day and the body of a lead, both computed from the seed alone, so that any day can be
+had without the days before it. Doesn't: which leads an answer holds (book.py).
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import accumulate
+from random import Random
+from typing import Any, Final, Literal
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from leads_pipeline.simulator.made_up import Person, Town, person
+from leads_pipeline.simulator.organisation import BRANCHES_PER_COMPANY, Branch
+from leads_pipeline.simulator.stock import PROPERTY_TYPES, Listing, Stock, amount, estimate, uprn
+
+Kind = Literal["applicant", "appraisal"]
+KINDS: Final[tuple[Kind, ...]] = ("applicant", "appraisal")
+
+DAY_SECONDS: Final = 86_400
+_LONDON: Final = ZoneInfo("Europe/London")
+
+# Owners who want a valuation are fewer than people who look for a home.
+_APPRAISALS_PER_APPLICANT: Final = 0.25
+# Monday to Sunday; people look at the week-end's viewings on Monday. They average 1.
+_WEEKDAY_SHARE: Final = (1.2, 1.1, 1.05, 1.0, 0.9, 0.8, 0.95)
+# Leads in each hour of a British day: a lunch-time shoulder, an evening peak at eight, next to nothing at night.
+_WORKDAY_HOURS: Final = tuple(
+    accumulate(
+        (
+            *(0.6, 0.3, 0.2, 0.1, 0.1, 0.2, 0.7, 1.6, 2.8, 3.9, 4.6, 4.8),
+            *(5.4, 5.0, 4.6, 4.5, 4.8, 5.4, 6.6, 7.9, 8.4, 7.4, 5.0, 2.2),
+        )
+    )
+)
+# On Saturday and Sunday people get up later and ask all day long.
+_WEEKEND_HOURS: Final = tuple(
+    accumulate(
+        (
+            *(0.9, 0.6, 0.3, 0.2, 0.1, 0.2, 0.4, 0.9, 2.2, 4.2, 6.0, 6.8),
+            *(6.6, 6.0, 5.4, 5.2, 5.3, 5.6, 6.2, 6.6, 6.4, 5.4, 3.8, 1.9),
+        )
+    )
+)
+_HOURS: Final = range(24)
+# Share of branch-days with a lead at exactly the first moment of the day, in UTC or in London: both ends of a request
+# are inclusive, so that lead is in two answers.
+_MIDNIGHT: Final = 0.2
+
+# Share of leads from people who ask more than once, over days and over the branches of a company.
+_RETURNING: Final = 0.3
+_RETURNING_FOR_DAYS: Final = 14
+# Leads that a returning person sends in that time, about.
+_LEADS_PER_RETURNING: Final = 4
+# Every fourth of them has a home to sell; owners are told by their number, so that both kinds of lead agree.
+_OWNERS: Final = 4
+
+# createdAt as openapi.yaml's Timestamp describes it: without seconds now and then, seldom unknown.
+_WITHOUT_SECONDS: Final = 0.03
+_UNKNOWN_MOMENT: Final = 0.004
+# Fields and enum members that the contract doesn't know "can appear at any time without notice".
+_DRIFT: Final = 0.006
+
+_APPLICANT_MESSAGES: Final = (
+    "Hi,\n\nI would like to arrange a viewing of {place}. I'm free most evenings after 6pm.\n\nThanks,\n{name}",
+    "Is {place} still available?\r\n\r\nRegards\r\n{name}",
+    "Please send me more details about this property, including council tax band and service charge.",
+    "Hello, we are a couple with a small dog, are pets considered? Budget up to £{price:,}.\nMany thanks, {name}",
+    '<p>I am interested in <b>{place}</b>.<br/>Please call me back.</p><a href="https://www.example.com/?a=1&b=2">me</a>',
+    "Could I view this on Saturday morning? 👍",
+    "I've sold my house (subject to contract) & I'm looking to move quickly. \"No chain\". Call any time.\n\n{name}",
+    "",
+)
+_APPRAISAL_MESSAGES: Final = (
+    "I'm thinking of selling {place} in the spring and would like to know what it's worth.\n\n{name}",
+    "Please call to arrange a valuation.\r\nMornings are best.",
+    "How much could I let my home for? New kitchen fitted last year (cost £{price:,}).",
+    "<div>Valuation of {place}, please</div>",
+    "",
+    "",
+)
+_SITUATIONS: Final = tuple(
+    f"CONSUMER_SITUATION_{name}"
+    for name in (
+        *("UNSPECIFIED", "OTHER", "PROPERTY_TO_LET", "OFFER_ON_OWN_PROPERTY", "RECENTLY_SOLD", "FIRST_TIME_BUYER"),
+        *("FIRST_TIME_BUYER", "BUYER_NOT_FIRST_TIME", "LOOKING_TO_INVEST", "NO_PROPERTY_TO_SELL"),
+    )
+)
+_METHODS: Final = ("CONTACT_METHOD_PHONE", "CONTACT_METHOD_EMAIL", "CONTACT_METHOD_UNSPECIFIED")
+_TIMES: Final = ("TIME_PREFERENCE_MORNING", "TIME_PREFERENCE_AFTERNOON", "TIME_PREFERENCE_EVENING", "")
+_URGENCIES: Final = ("URGENCY_ASAP", "URGENCY_WITHIN_3_MONTHS", "URGENCY_WITHIN_6_MONTHS", "URGENCY_UNSPECIFIED")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A lead in the schedule: `moment` in seconds since 1970, even where the lead itself says that it is unknown."""
+
+    moment: int
+    lead_id: str
+
+
+class LeadFactory:
+    """Makes schedules and leads. The same seed, kind, branch and day always give the same bytes."""
+
+    def __init__(self, seed: int, leads_per_day: float, stock: Stock) -> None:
+        self._seed = seed
+        self._leads_per_day = leads_per_day
+        self._stock = stock
+        leads_of_company = leads_per_day * BRANCHES_PER_COMPANY * _RETURNING_FOR_DAYS
+        self._returning_people = max(1, round(leads_of_company * _RETURNING / _LEADS_PER_RETURNING))
+        self._returning_person = lru_cache(maxsize=8192)(self._make_returning_person)
+        self._fields: dict[Kind, Callable[[Random, Branch, Slot], dict[str, Any]]] = {
+            "applicant": self._applicant,
+            "appraisal": self._appraisal,
+        }
+
+    def schedule(self, kind: Kind, branch: Branch, day: int) -> list[Slot]:
+        """The leads of a UTC day, earliest first; `day` counts from 1970-01-01."""
+        rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}")
+        start = datetime.fromtimestamp(day * DAY_SECONDS, UTC)
+        mean = self._leads_per_day * branch.size * _WEEKDAY_SHARE[start.weekday()]
+        if kind == "appraisal":
+            mean *= _APPRAISALS_PER_APPLICANT
+        # A normal distribution stands in for Poisson's, which Python 3.11 doesn't have.
+        count = max(0, round(rng.gauss(mean, math.sqrt(mean))))
+        shape = _WEEKEND_HOURS if start.weekday() >= 5 else _WORKDAY_HOURS
+        ahead = _hours_ahead(day)
+        hours = rng.choices(_HOURS, cum_weights=shape, k=count)
+        seconds = [(hour - ahead) % 24 * 3600 + int(rng.random() * 3600) for hour in hours]
+        if rng.random() < _MIDNIGHT:
+            seconds.append(rng.choice((0, -ahead % 24 * 3600)))
+        return [Slot(day * DAY_SECONDS + second, _uuid(rng)) for second in sorted(seconds)]
+
+    def body(self, kind: Kind, branch: Branch, slot: Slot) -> bytes:
+        """The lead as JSON text."""
+        rng = _rng(slot.lead_id)
+        lead = self._fields[kind](rng, branch, slot)
+        if rng.random() < _DRIFT:
+            _drift(rng, lead)
+        return msgspec.json.encode(lead)
+
+    def _applicant(self, rng: Random, branch: Branch, slot: Slot) -> dict[str, Any]:
+        who = self._person(rng, branch, slot.moment)
+        listing = self._listing(rng, branch)
+        wants_viewing = rng.random() < 0.4
+        text = _message(rng, _APPLICANT_MESSAGES, listing.address.street, who, listing.price)
+        return {
+            **_common(rng, branch, slot, who, listing.is_rented, text),
+            "intent": "APPLICANT_INTENT_RENT" if listing.is_rented else "APPLICANT_INTENT_BUY",
+            "propertyUse": _property_use(rng, listing.is_commercial),
+            "viewingTimes": _viewing_times(rng, slot.moment) if wants_viewing else rng.choice((None, None, [])),
+            "organiseViewing": wants_viewing,
+            "requestPropertyDetails": not wants_viewing or rng.random() < 0.3,
+            "consumerSituation": ("CONSUMER_SITUATION_PROPERTY_TO_SELL" if who.owns_home else rng.choice(_SITUATIONS)),
+            "consumerPostcode": who.home.postcode,
+            "leadSource": "APPLICANT_SOURCE_ZOOPLA_WEBSITE",
+            "portalSource": "APPLICANT_PORTAL_SOURCE_LISTING",
+            "searchCriteria": _search_criteria(rng, listing),
+            "listingDetails": listing.details,
+        }
+
+    def _appraisal(self, rng: Random, branch: Branch, slot: Slot) -> dict[str, Any]:
+        who = self._person(rng, branch, slot.moment, owner=True)
+        wants_to_let = rng.random() < 0.25
+        # What a home is like depends on the home alone: the same owner asks twice about the same property.
+        home = _rng(f"{who.email}|home")
+        value = 95_000 + 2_500 * int(home.random() * 300)
+        text = _message(rng, _APPRAISAL_MESSAGES, who.home.street, who, value // 20)
+        return {
+            **_common(rng, branch, slot, who, wants_to_let, text),
+            "intent": "APPRAISAL_INTENT_LET" if wants_to_let else "APPRAISAL_INTENT_SELL",
+            "propertyUse": _property_use(rng, is_commercial=False),
+            "justCurious": rng.random() < 0.25,
+            "urgency": rng.choice(_URGENCIES),
+            "leadSource": "APPRAISAL_SOURCE_ZOOPLA_WEBSITE",
+            "portalSource": rng.choice(("APPRAISAL_PORTAL_SOURCE_ASKANAGENT", "APPRAISAL_PORTAL_SOURCE_PROSPECTPLUS")),
+            "propertyDetails": _property_details(home, who, value),
+        }
+
+    def _listing(self, rng: Random, branch: Branch) -> Listing:
+        listings = self._stock.of(branch)
+        while (listing := listings[int(rng.random() ** 2 * len(listings))]).is_archived:
+            pass
+        return listing
+
+    def _person(self, rng: Random, branch: Branch, moment: int, *, owner: bool = False) -> Person:
+        if rng.random() >= _RETURNING:
+            return person(rng, branch.town, owns_home=owner or rng.random() < 1 / _OWNERS)
+        number = int(rng.random() * self._returning_people)
+        if owner:
+            number -= number % _OWNERS
+        return self._returning_person(branch.company_town, moment // (_RETURNING_FOR_DAYS * DAY_SECONDS), number)
+
+    def _make_returning_person(self, in_town: Town, fortnight: int, number: int) -> Person:
+        rng = _rng(f"{self._seed}|person|{in_town.name}|{fortnight}|{number}")
+        return person(rng, in_town, owns_home=number % _OWNERS == 0)
+
+
+def _rng(seed: str) -> Random:
+    return Random(seed)  # noqa: S311 - made-up data, no secret
+
+
+def _uuid(rng: Random) -> str:
+    return str(UUID(int=rng.getrandbits(128), version=4))
+
+
+@lru_cache(maxsize=64)
+def _hours_ahead(day: int) -> int:
+    """Hours that London's clocks are ahead of UTC at noon of that day."""
+    offset = datetime.fromtimestamp(day * DAY_SECONDS + DAY_SECONDS // 2, _LONDON).utcoffset() or timedelta()
+    return round(offset / timedelta(hours=1))
+
+
+def _wire(moment: int, form: str = "%Y-%m-%dT%H:%M:%SZ") -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime(form)
+
+
+def _created_at(rng: Random, moment: int) -> str:
+    draw = rng.random()
+    if draw < _UNKNOWN_MOMENT:
+        return "0001-01-01T00:00Z"
+    return _wire(moment, "%Y-%m-%dT%H:%MZ") if draw < _UNKNOWN_MOMENT + _WITHOUT_SECONDS else _wire(moment)
+
+
+def _message(rng: Random, texts: tuple[str, ...], place: str, who: Person, price: int) -> str:
+    return rng.choice(texts).format(place=place, name=who.first_name, price=price)
+
+
+def _common(rng: Random, branch: Branch, slot: Slot, who: Person, is_rented: bool, message: str) -> dict[str, Any]:
+    """The fields that both kinds share, in the order of the contract."""
+    enquiry = "ENQUIRY_TYPE_LETTINGS" if is_rented else "ENQUIRY_TYPE_SALES"
+    return {
+        "id": slot.lead_id,
+        "createdAt": _created_at(rng, slot.moment),
+        "contact": {
+            "firstName": who.first_name,
+            "lastName": who.last_name,
+            "phoneNumber": who.phone,
+            "email": who.email,
+            "preferences": {"method": rng.choice(_METHODS), "time": rng.choice(_TIMES)},
+        },
+        "enquiryType": enquiry if rng.random() < 0.97 else "ENQUIRY_TYPE_UNSPECIFIED",
+        # json.dumps writes £ and 👍 as \u escapes: legal, and lost by a client that parses and writes again.
+        "message": msgspec.Raw(json.dumps(message).encode()),
+        "isOverseas": who.is_overseas,
+        "portalLeadId": str(10_000_000 + int(rng.random() * 10_000_000)),
+        "portalBranchId": branch.id,
+        "portalCompanyId": branch.company_id,
+        "portalGroupId": branch.group_id,
+        "sourceBranchId": branch.source_id,
+        "recipientEmail": f"{branch.source_id.lower()}@agent.example",
+    }
+
+
+def _property_use(rng: Random, is_commercial: bool) -> str:
+    if is_commercial:
+        return "PROPERTY_USE_COMMERCIAL"
+    return rng.choice(("PROPERTY_USE_RESIDENTIAL",) * 8 + ("PROPERTY_USE_UNSPECIFIED", ""))
+
+
+def _viewing_times(rng: Random, moment: int) -> list[dict[str, str]]:
+    """One to three slots of two hours on the next days, on the hour."""
+    midnight = moment - moment % DAY_SECONDS
+    starts = [midnight + day * DAY_SECONDS + 3600 * int(9 + rng.random() * 9) for day in range(1, 4)]
+    return [{"earliest": _wire(at), "latest": _wire(at + 7200)} for at in starts[: 1 + int(rng.random() * 3)]]
+
+
+def _search_criteria(rng: Random, listing: Listing) -> dict[str, Any]:
+    place = listing.address
+    lowest, highest = listing.price * 4 // 5, listing.price * 6 // 5
+    return {
+        "location": {
+            "alias": f"{place.town.name}, {place.town.county}",
+            "area": place.town.name,
+            "areaStreet": place.street if rng.random() < 0.2 else "",
+            "country": "England",
+            "countryCode": "gb",
+            "countyArea": place.town.county,
+            "district": place.locality,
+            "incode": place.incode if rng.random() < 0.2 else "",
+            "outcode": place.town.outcode,
+            "postTown": place.town.name,
+            "postalArea": place.town.postal_area,
+            "region": place.town.region,
+        },
+        "radius": rng.choice((0, 0.25, 0.5, 1, 3, 5, 10)),
+        "minimumBedrooms": max(0, listing.bedrooms - 1),
+        "maximumBedrooms": listing.bedrooms + 1,
+        "minimumPrice": amount(rng, lowest),
+        "maximumPrice": amount(rng, highest),
+        "priceFrequency": "RENT_FREQUENCY_PER_WEEK" if listing.is_rented else "RENT_FREQUENCY_UNSPECIFIED",
+        "propertyType": listing.property_type,
+        "propertySubType": "",
+    }
+
+
+def _property_details(home: Random, who: Person, value: int) -> dict[str, Any]:
+    place = who.home
+    bedrooms = 1 + int(home.random() * 5)
+    efficiency = 35 + int(home.random() * 60)
+    return {
+        "propertyId": str(9_000_000 + int(home.random() * 900_000)),
+        "uprn": uprn(home),
+        "bedrooms": bedrooms,
+        "bathrooms": 1 + bedrooms // 3,
+        "receptions": 1 + bedrooms // 4,
+        "floorArea": 30 + 22 * bedrooms + int(home.random() * 20),
+        "tenure": home.choice(("Freehold", "Freehold", "Leasehold", "")),
+        "propertyType": f"PROPERTY_TYPE_{home.choice(PROPERTY_TYPES)}",
+        "estimate": estimate(home, value),
+        "lastSalePrice": amount(home, value * 3 // 4),
+        # Out at sea, where no house stands.
+        "latitude": round(55.5 + home.random(), 6),
+        "longitude": round(2.0 + home.random(), 6),
+        "address": {
+            "line1": " ".join(filter(None, (place.flat, place.name_or_number))),
+            "line2": place.street,
+            "line3": place.locality,
+            "town": place.town.name,
+            "county": place.town.county,
+            "postcode": place.postcode,
+        },
+        # The bands of an energy performance certificate: A from 92, B from 81, C from 69, D from 55, E from 39.
+        "energy": {
+            "efficiency": efficiency,
+            "rating": next(band for band, least in _ENERGY_BANDS if efficiency >= least),
+        },
+    }
+
+
+_ENERGY_BANDS: Final = (("A", 92), ("B", 81), ("C", 69), ("D", 55), ("E", 39), ("F", 21), ("G", 0))
+
+
+def _drift(rng: Random, lead: dict[str, Any]) -> None:
+    """Add something that the contract doesn't know."""
+    match int(rng.random() * 3):
+        case 0:
+            lead["affordability"] = {"hasMortgageInPrinciple": rng.random() < 0.5, "checkedAt": None}
+        case 1:
+            lead["contact"]["preferences"]["language"] = "cy"
+        case _:
+            lead["portalSource"] = "PORTAL_SOURCE_CHAT_ASSISTANT"
