@@ -1,0 +1,760 @@
+"""The Parquet files of the data folder, and what else has to survive a crash there.
+
+Belongs here: landing, reading, quarantine, staged replacement, locks, durable files, whose data the folder holds.
+Doesn't: HTTP (client.py), what a lead's fields mean (flatten.py), the DuckDB file (warehouse.py).
+"""
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import filelock
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from leads_pipeline.contract import Answer, InventoryItem, LeadKind
+from leads_pipeline.errors import StorageError
+from leads_pipeline.window import Scope, Window
+
+# Longer than any honest holder needs (a publication of millions of leads takes seconds): whoever waits this long
+# waits for a process that hangs.
+LOCK_TIMEOUT_SECONDS: Final = 600.0
+
+# filelock polls; its default of 0.05 s would be most of a landing that takes 3 ms.
+LOCK_POLL_SECONDS: Final = 0.005
+
+# Raised when a file written by an older version could no longer be read as it stands.
+SCHEMA_VERSION: Final = "1"
+
+_PRIVATE_FOLDER_MODE: Final = 0o700
+_PRIVATE_FILE_MODE: Final = 0o600
+
+_RAW_SCHEMA: Final = pa.schema(
+    {
+        "kind": pa.string(),
+        "day": pa.date32(),
+        "scope": pa.string(),
+        "lead_id": pa.string(),
+        "position": pa.int32(),
+        "fetched_at": pa.timestamp("us", tz="UTC"),
+        "run_id": pa.string(),
+        "source": pa.string(),
+        "payload": pa.string(),
+        "oddity": pa.string(),
+    }
+)
+
+_INVENTORY_SCHEMA: Final = pa.schema(
+    {
+        "day": pa.date32(),
+        "item_id": pa.string(),
+        "address": pa.string(),
+        "page": pa.int32(),
+        "position": pa.int32(),
+        "fetched_at": pa.timestamp("us", tz="UTC"),
+        "run_id": pa.string(),
+        "payload": pa.string(),
+        "oddity": pa.string(),
+    }
+)
+
+# Columns with few values; the others would only pay for a dictionary.
+_DICTIONARY_COLUMNS: Final = ("kind", "scope", "address", "run_id", "source", "oddity")
+
+_LEADS_FILE: Final = "leads.parquet"
+_RAW, _STAGED, _INVENTORY, _QUARANTINE = "raw", "staged", "inventory", "quarantine"
+
+_Row = dict[str, Any]
+_T = TypeVar("_T")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What landing an answer did. `rows` counts the file's rows afterwards; the others count lead ids.
+
+    `unchanged`: answered, and already held like that (or in a newer version). `kept`: held, and no longer answered.
+    `is_written` is False where nothing changed and the file was left byte for byte as it was.
+    """
+
+    rows: int
+    new: int
+    changed: int
+    unchanged: int
+    kept: int
+    is_partial: bool
+    is_closed: bool
+    is_written: bool
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class LandedWindow:
+    """What a raw file says about itself.
+
+    `scope` is the scope's key. `fetched_at`, `run_id`, `request`, `body_sha256` and `attempts` are those of the last
+    answer that changed the file. `is_closed`: an answer from after the window's end was merged. `is_partial`: closed,
+    but only by answers from when the portal had begun to delete the window.
+    """
+
+    kind: str
+    day: date
+    scope: str
+    start: datetime
+    end: datetime
+    rows: int
+    fetched_at: datetime
+    run_id: str
+    request: str
+    body_sha256: str
+    attempts: int
+    is_partial: bool
+    is_closed: bool
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A published staged file. `fingerprint` changes whenever the file is replaced (size, time, inode)."""
+
+    table: str
+    day: date
+    path: Path
+    fingerprint: str
+
+
+class Lake:
+    """The files below one data folder. Many processes and threads may use it at once; it creates what it needs.
+
+    Whatever holds personal data lies in folders of mode 0700 and files of mode 0600. Every method raises StorageError
+    where the folder can't take or give what it should; what was there before is then still there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._state = folder / ".state"
+
+    @property
+    def folder(self) -> Path:
+        """The data folder."""
+        return self._folder
+
+    # --- raw leads -----------------------------------------------------------------------------------------------
+
+    def land(self, answer: Answer, run_id: str) -> Landing:
+        """Merge a valid answer into its window's file: the union by lead id, the newest version of each.
+
+        A lead that the answer no longer holds stays, and one whose payload is unchanged keeps its row, so that its
+        `fetched_at` says when this version was first received. When this returns, the file is on the disk.
+        """
+        window = answer.window
+        path = self._raw_path(answer.kind, window)
+        with self.lock(_raw_lock(path)):
+            _sweep(path)
+            held = self._read_or_quarantine(path, self._read_landed)
+            merge = _merge(held.table.to_pylist() if held else [], _lead_rows(answer, run_id), "lead_id")
+            # After a change of the time zone the file's window is another one, and says nothing about this one.
+            before = (
+                held.window if held and (held.window.start, held.window.end) == (window.start, window.end) else None
+            )
+            is_closed, is_partial = _completeness(before, answer)
+            is_written = (
+                before is None or merge.has_changed or (is_closed, is_partial) != (before.is_closed, before.is_partial)
+            )
+            if is_written:
+                facts = {
+                    "window_start": window.start.isoformat(),
+                    "window_end": window.end.isoformat(),
+                    "fetched_at": answer.fetched_at.isoformat(),
+                    "run_id": run_id,
+                    "request": answer.request,
+                    "body_sha256": answer.body_sha256,
+                    "attempts": str(answer.attempts),
+                    "is_closed": str(is_closed),
+                    "is_partial": str(is_partial),
+                }
+                replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, facts | {"path": self._relative(path)}))
+        return Landing(
+            rows=len(merge.rows),
+            new=merge.new,
+            changed=merge.changed,
+            unchanged=merge.unchanged,
+            kept=merge.kept,
+            is_partial=is_partial,
+            is_closed=is_closed,
+            is_written=is_written,
+            path=path,
+        )
+
+    def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
+        """The day's readable raw files, one per scope, sorted. Each was read to its end, checksums and all.
+
+        An unreadable one is set aside with a warning (see `quarantined`) and counts as never fetched.
+        """
+        return [path for path in self._raw_paths(kind, day) if self._inspect(path, self._read_landed)]
+
+    def landed_windows(self, kind: LeadKind, day: date) -> list[LandedWindow]:
+        """What the day's raw files say about themselves, by scope. Reads footers alone; sets unreadable files aside."""
+        return [
+            window
+            for path in self._raw_paths(kind, day)
+            if (window := self._inspect(path, self._read_window)) is not None
+        ]
+
+    def landed_days(self, kind: LeadKind) -> list[date]:
+        """Days with at least one raw file, sorted."""
+        return [day for day in _days_in(self._folder / _RAW / kind.table) if self._raw_paths(kind, day)]
+
+    def quarantined(self) -> list[Path]:
+        """Every file that was set aside because it couldn't be read, sorted; each name ends with the moment, UTC."""
+        return sorted(path for path in (self._folder / _QUARANTINE).rglob("*") if path.is_file())
+
+    # --- inventory ------------------------------------------------------------------------------------------------
+
+    def land_inventory(
+        self, day: date, found: Mapping[str, Sequence[InventoryItem]], fetched_at: datetime, run_id: str
+    ) -> int:
+        """Merge what the searches found (address searched → all its items) into the day's file; its rows afterwards.
+
+        The union by item id, or by the payload's hash where an item has none; the newest version of each.
+        """
+        path = self._inventory_path(day)
+        with self.lock(_raw_lock(path)):
+            _sweep(path)
+            held = self._read_or_quarantine(path, self._read_inventory)
+            merge = _merge(held.to_pylist() if held else [], _inventory_rows(day, found, fetched_at, run_id), "item_id")
+            if held is None or merge.has_changed:
+                replace_file(path, _parquet(merge.rows, _INVENTORY_SCHEMA, {"path": self._relative(path)}))
+        return len(merge.rows)
+
+    def inventory_files(self) -> list[Path]:
+        """The readable inventory files, one per day, sorted; unreadable ones are set aside like raw files."""
+        paths = (self._inventory_path(day) for day in _days_in(self._folder / _RAW / _INVENTORY))
+        return [path for path in paths if self._inspect(path, self._read_inventory) is not None]
+
+    # --- staged ---------------------------------------------------------------------------------------------------
+
+    def staged_path(self, table: str, day: date) -> Path:
+        """Where the day's staged file of a table lies once it is published."""
+        return self._folder / _STAGED / table / f"day={day.isoformat()}" / f"{table}.parquet"
+
+    @contextmanager
+    def replacing_staged(self, tables: Sequence[str], day: date) -> Iterator[dict[str, Path]]:
+        """Replace the day's files of these tables together: write a Parquet file to each path that this hands out.
+
+        Holds the day's lock throughout, so that nobody stages the day from older raw files meanwhile. After an error
+        nothing is replaced. Once all files are written and on the disk, a killed process can't leave a mix of old and
+        new either: whoever comes next finishes the replacement. A file with the bytes of the published one isn't
+        touched.
+        """
+        writing = self._folder / _STAGED / f".writing-{day.isoformat()}"
+        with self.lock(_staged_lock(day)):
+            self._finish_staged(day)
+            with _storing(writing):
+                shutil.rmtree(writing, ignore_errors=True)
+                _make_folder(writing)
+            try:
+                paths = {table: writing / f"{table}.tmp" for table in tables}
+                yield paths
+                with _storing(writing):
+                    for path in paths.values():
+                        path.chmod(_PRIVATE_FILE_MODE)
+                        _sync(path)
+                    _sync(writing)
+                    writing.replace(self._ready_folder(day))
+                    _sync(self._folder / _STAGED)
+                self._finish_staged(day)
+            finally:
+                shutil.rmtree(writing, ignore_errors=True)
+
+    def staged_files(self, table: str) -> list[StagedFile]:
+        """The published files of a table, by day. Finishes what a killed process had begun to publish."""
+        for ready in (self._folder / _STAGED).glob(".ready-*"):
+            day = date.fromisoformat(ready.name.removeprefix(".ready-"))
+            with self.lock(_staged_lock(day)):
+                self._finish_staged(day)
+        files = []
+        for day in _days_in(self._folder / _STAGED / table):
+            path = self.staged_path(table, day)
+            if path.exists():
+                stat = path.stat()
+                files.append(StagedFile(table, day, path, f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"))
+        return files
+
+    def _ready_folder(self, day: date) -> Path:
+        return self._folder / _STAGED / f".ready-{day.isoformat()}"
+
+    def _finish_staged(self, day: date) -> None:
+        """Publish what lies complete in the day's ready folder. The day's lock is held."""
+        ready = self._ready_folder(day)
+        with _storing(ready):
+            if not ready.is_dir():
+                return
+            for source in sorted(ready.glob("*.tmp")):
+                target = self.staged_path(source.stem, day)
+                _make_folder(target.parent)
+                if _is_same(source, target):
+                    source.unlink()
+                else:
+                    publish_file(source, target)
+            ready.rmdir()
+
+    # --- locks and what the folder remembers ----------------------------------------------------------------------
+
+    @contextmanager
+    def lock(self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> Iterator[None]:
+        """Hold the lock of that name against all other processes and threads. It isn't reentrant.
+
+        Raises StorageError when another holder keeps it for longer than `timeout_seconds`.
+        """
+        path = self._state / "locks" / f"{name}.lock"
+        lock = filelock.FileLock(path, mode=_PRIVATE_FILE_MODE, poll_interval=LOCK_POLL_SECONDS)
+        with _storing(path):
+            _make_folder(self._folder, mode=0o755)
+            _make_folder(path.parent)
+            try:
+                lock.acquire(timeout=timeout_seconds)
+            except filelock.Timeout:
+                raise StorageError(
+                    f"Another process has held {path} for more than {timeout_seconds:g} s. Look for one that hangs "
+                    "(fuser or lsof names it), end it and run again; the lock frees itself when its holder ends."
+                ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def claim(self, origin: str) -> None:
+        """Remember which portal this folder's leads come from. Raises StorageError where it is another one's.
+
+        Leads of two portals, the simulator's and real ones for example, would be told apart by nothing afterwards.
+        """
+        remembered = self._remember("origin", origin)
+        if remembered != origin:
+            raise StorageError(
+                f"{self._folder} holds leads from {remembered}, and {origin} is another portal: their leads must not "
+                "mix. Set LEADS_DATA_DIR to another folder; or, if this one was only the demo, delete it. Nothing was "
+                "changed.",
+                reason="another portal's data folder",
+            )
+
+    def remember_start_date(self, default: date) -> date:
+        """The first partition's day: `default` at the first call ever, afterwards what was remembered then."""
+        remembered = self._remember("start_date", default.isoformat())
+        try:
+            return date.fromisoformat(remembered)
+        except ValueError:
+            raise StorageError(
+                f"{self._state / 'start_date'} holds no day. Write the first day to pull into it, as 2026-11-19, or "
+                "set LEADS_START_DATE; without it partitions would move."
+            ) from None
+
+    def _remember(self, name: str, value: str) -> str:
+        path = self._state / name
+        with self.lock("state"):
+            with _storing(path):
+                remembered = path.read_text(errors="replace").strip() if path.exists() else ""
+            if not remembered:
+                replace_file(path, f"{value}\n".encode())
+        return remembered or value
+
+    # --- paths ----------------------------------------------------------------------------------------------------
+
+    def _raw_path(self, kind: LeadKind, window: Window) -> Path:
+        # Scope.parse is the allow-list that keeps an id from leaving the folder; a Scope can be made without it.
+        scope = Scope.parse(window.scope.key)
+        return self._folder / _RAW / kind.table / f"day={window.day.isoformat()}" / f"scope={scope.key}" / _LEADS_FILE
+
+    def _raw_paths(self, kind: LeadKind, day: date) -> list[Path]:
+        return sorted((self._folder / _RAW / kind.table / f"day={day.isoformat()}").glob(f"scope=*/{_LEADS_FILE}"))
+
+    def _inventory_path(self, day: date) -> Path:
+        return self._folder / _RAW / _INVENTORY / f"day={day.isoformat()}" / "items.parquet"
+
+    def _relative(self, path: Path) -> str:
+        return path.relative_to(self._folder).as_posix()
+
+    # --- reading and quarantine -----------------------------------------------------------------------------------
+
+    def _read_landed(self, path: Path) -> "_Landed":
+        with _opened(path, _RAW_SCHEMA, self._relative(path)) as (file, facts):
+            return _Landed(_landed_window(path, facts, file.metadata.num_rows), file.read(use_threads=False))
+
+    def _read_window(self, path: Path) -> LandedWindow:
+        with _opened(path, _RAW_SCHEMA, self._relative(path)) as (file, facts):
+            return _landed_window(path, facts, file.metadata.num_rows)
+
+    def _read_inventory(self, path: Path) -> pa.Table:
+        with _opened(path, _INVENTORY_SCHEMA, self._relative(path)) as (file, _):
+            return file.read(use_threads=False)
+
+    def _inspect(self, path: Path, read: Callable[[Path], _T]) -> _T | None:
+        """What `read` makes of the file; None where it is missing or had to be set aside. No lock is held."""
+        try:
+            return read(path)
+        except FileNotFoundError:
+            return None
+        except _UnreadableError:
+            with self.lock(_raw_lock(path)):
+                return self._read_or_quarantine(path, read)
+
+    def _read_or_quarantine(self, path: Path, read: Callable[[Path], _T]) -> _T | None:
+        """Like _inspect, with the file's lock held."""
+        try:
+            return read(path)
+        except FileNotFoundError:
+            return None
+        except _UnreadableError as error:
+            self._quarantine(path, str(error))
+            return None
+
+    def _quarantine(self, path: Path, why: str) -> None:
+        # The moment comes last, so that no glob for *.parquet finds the file any more.
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        aside = self._folder / _QUARANTINE / f"{self._relative(path)}.{moment}"
+        with _storing(aside):
+            _make_folder(aside.parent)
+            path.replace(aside)
+            _sync(aside.parent)
+            _sync(path.parent)
+        logger.warning(
+            "%s can't be read (%s). It was moved to %s and counts as never fetched: pull its partition again while "
+            "the portal still has it. The other files are untouched.",
+            path,
+            why,
+            aside,
+        )
+
+
+# --- merging ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    rows: list[_Row]
+    new: int
+    changed: int
+    unchanged: int
+    kept: int
+
+    @property
+    def has_changed(self) -> bool:
+        return bool(self.new or self.changed)
+
+
+def _merge(held: Sequence[_Row], received: Sequence[_Row], id_column: str) -> _Merge:
+    """The union by id. Of an id in both, the rows fetched last win, all of them: one answer can hold an id twice.
+
+    Fetched last, not landed last: of two processes that pull the same window, the slower may hold the older answer.
+    """
+    before, answered = _by_id(held, id_column), _by_id(received, id_column)
+    merged = before | answered
+    new = unchanged = 0
+    for id_, rows in answered.items():
+        old = before.get(id_)
+        if old is None:
+            new += 1
+        elif _payloads(old) == _payloads(rows) or _fetched_last(old) > _fetched_last(rows):
+            merged[id_] = old
+            unchanged += 1
+    return _Merge(
+        rows=[row for _, rows in sorted(merged.items()) for row in sorted(rows, key=lambda row: row["position"])],
+        new=new,
+        changed=len(answered) - new - unchanged,
+        unchanged=unchanged,
+        kept=len(before.keys() - answered.keys()),
+    )
+
+
+def _by_id(rows: Sequence[_Row], id_column: str) -> dict[str, list[_Row]]:
+    """Rows grouped by id, without repeats of the same payload."""
+    grouped: dict[str, dict[str, _Row]] = {}
+    for row in rows:
+        grouped.setdefault(row[id_column], {}).setdefault(row["payload"], row)
+    return {id_: list(versions.values()) for id_, versions in grouped.items()}
+
+
+def _payloads(rows: Sequence[_Row]) -> set[str]:
+    return {row["payload"] for row in rows}
+
+
+def _fetched_last(rows: Sequence[_Row]) -> datetime:
+    fetched: list[datetime] = [row["fetched_at"] for row in rows]
+    return max(fetched)
+
+
+def _completeness(before: LandedWindow | None, answer: Answer) -> tuple[bool, bool]:
+    """(is_closed, is_partial) of the window once the answer is merged.
+
+    Closed: any answer came from after the window's end; an earlier answer that lands later doesn't open it again.
+    Partial: closed, but no answer came both after the end and before the portal began to delete the window. So a
+    complete window stays complete when a later pull finds half of it gone, and one that was only ever pulled while it
+    was still open becomes partial: what was submitted between that pull and midnight may have been deleted unseen.
+    """
+    is_closed = answer.window.is_closed(answer.fetched_at)
+    is_complete = is_closed and answer.window.days_left(answer.fetched_at) >= 0
+    if before is not None:
+        is_complete = is_complete or (before.is_closed and not before.is_partial)
+        is_closed = is_closed or before.is_closed
+    return is_closed, is_closed and not is_complete
+
+
+def _lead_rows(answer: Answer, run_id: str) -> list[_Row]:
+    return [
+        {
+            "kind": answer.kind.name,
+            "day": answer.window.day,
+            "scope": answer.window.scope.key,
+            "lead_id": _storable(lead.lead_id),
+            "position": position,
+            "fetched_at": answer.fetched_at,
+            "run_id": run_id,
+            "source": "pull",
+            "payload": _storable(lead.payload),
+            "oddity": lead.oddity,
+        }
+        for position, lead in enumerate(answer.leads)
+    ]
+
+
+def _inventory_rows(
+    day: date, found: Mapping[str, Sequence[InventoryItem]], fetched_at: datetime, run_id: str
+) -> list[_Row]:
+    items = ((address, item) for address, items in found.items() for item in items)
+    return [
+        {
+            "day": day,
+            "item_id": _storable(item.item_id or f"sha256:{_sha256(_storable(item.payload))}"),
+            "address": address,
+            "page": item.page,
+            "position": position,
+            "fetched_at": fetched_at,
+            "run_id": run_id,
+            "payload": _storable(item.payload),
+            "oddity": item.oddity,
+        }
+        for position, (address, item) in enumerate(items)
+    ]
+
+
+def _storable(text: str) -> str:
+    """The text with lone surrogates, which have no UTF-8 form, as the JSON escapes that mean the same."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# --- Parquet ------------------------------------------------------------------------------------------------------
+
+
+class _UnreadableError(Exception):
+    """The file's content isn't what was written there. Its text says why in a few words and quotes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Landed:
+    window: LandedWindow
+    table: pa.Table
+
+
+def _parquet(rows: Sequence[_Row], schema: pa.Schema, facts: Mapping[str, str]) -> bytes:
+    """The rows as a Parquet file with the facts in its footer.
+
+    Pages carry checksums, and the facts one of their own: a flipped bit must not pass as a lead or as a closed window.
+    """
+    facts = {**facts, "schema_version": SCHEMA_VERSION, "rows": str(len(rows))}
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=[name for name in schema.names if name in _DICTIONARY_COLUMNS],  # type: ignore[arg-type]  # the stubs know only bool
+        write_page_checksum=True,
+        # Neither is read by anybody here, and with 20 leads a file they would be a third of it.
+        write_statistics=False,
+        store_schema=False,
+    ) as writer:
+        writer.write_table(pa.Table.from_pylist(list(rows), schema=schema))
+        writer.add_key_value_metadata({**facts, "facts_sha256": _digest(facts)})
+    return sink.getvalue().to_pybytes()
+
+
+@contextmanager
+def _opened(path: Path, schema: pa.Schema, relative: str) -> Iterator[tuple[pq.ParquetFile, dict[str, str]]]:
+    """The file, opened, and the facts of its footer.
+
+    Raises _UnreadableError for content that isn't what was written there, also when it shows inside the block;
+    FileNotFoundError where there is none; StorageError where the disk or the permissions are at fault.
+    """
+    try:
+        with pa.OSFile(str(path), "rb") as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
+            facts = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
+            version = facts.get("schema_version")
+            if facts.pop("facts_sha256", "") != _digest(facts) or not file.schema_arrow.equals(schema):
+                raise _UnreadableError("not a file of this pipeline, or damaged")
+            if version != SCHEMA_VERSION:
+                raise StorageError(
+                    f"{path} has format {version}, and this version of leads-pipeline reads {SCHEMA_VERSION}. Update "
+                    "leads-pipeline; the file is untouched."
+                )
+            if facts["path"] != relative or facts["rows"] != str(file.metadata.num_rows):
+                raise _UnreadableError("another window's file, or damaged")
+            yield file, facts
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        # Arrow raises OSError for broken content too, but then without an error number.
+        if error.errno is not None:
+            raise StorageError(f"{path} can't be read: {error.strerror}. {_advice(error)}") from error
+        raise _UnreadableError("broken Parquet") from None
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        raise _UnreadableError("broken Parquet") from None
+
+
+def _landed_window(path: Path, facts: Mapping[str, str], rows: int) -> LandedWindow:
+    table, day, scope = path.parts[-4:-1]
+    return LandedWindow(
+        kind=table.removesuffix("_leads"),
+        day=date.fromisoformat(day.removeprefix("day=")),
+        scope=scope.removeprefix("scope="),
+        start=datetime.fromisoformat(facts["window_start"]),
+        end=datetime.fromisoformat(facts["window_end"]),
+        rows=rows,
+        fetched_at=datetime.fromisoformat(facts["fetched_at"]),
+        run_id=facts["run_id"],
+        request=facts["request"],
+        body_sha256=facts["body_sha256"],
+        attempts=int(facts["attempts"]),
+        is_partial=facts["is_partial"] == "True",
+        is_closed=facts["is_closed"] == "True",
+        path=path,
+    )
+
+
+def _digest(facts: Mapping[str, str]) -> str:
+    return _sha256(json.dumps(facts, sort_keys=True))
+
+
+# --- folders and files --------------------------------------------------------------------------------------------
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write the file so that at every moment, power cuts included, it is whole: as before, or with this content.
+
+    Missing folders are made private (0700), the file too (0600). Raises StorageError; then the old file is untouched.
+    """
+    with _storing(path):
+        _make_folder(path.parent)
+        # A leading dot and no .parquet at the end: no glob and no Hive reader takes it for data.
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            publish_file(Path(name), path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def publish_file(source: Path, path: Path) -> None:
+    """Move a finished file of the same file system to its place, replacing what is there: on the disk, or not at all.
+
+    Raises StorageError; then the old file is untouched, and the source is the caller's to remove.
+    """
+    with _storing(path):
+        _sync(source)
+        source.replace(path)
+        _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    """Have the file's content, or the folder's entries, on the disk before going on."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _make_folder(folder: Path, mode: int = _PRIVATE_FOLDER_MODE) -> None:
+    """Make the folder and what is missing above it, each on the disk before the next."""
+    if not folder.is_dir():
+        _make_folder(folder.parent, mode)
+        folder.mkdir(mode, exist_ok=True)
+        _sync(folder.parent)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed writers of this file left beside it. The file's lock is held."""
+    with _storing(path):
+        for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+            leftover.unlink()
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    if not other.exists() or one.stat().st_size != other.stat().st_size:
+        return False
+    with one.open("rb") as first, other.open("rb") as second:
+        return hashlib.file_digest(first, "sha256").digest() == hashlib.file_digest(second, "sha256").digest()
+
+
+def _days_in(folder: Path) -> list[date]:
+    """Days of the `day=…` folders in there, sorted. A folder of another name isn't ours and stays out."""
+    days = []
+    for entry in folder.glob("day=*"):
+        with suppress(ValueError):
+            days.append(date.fromisoformat(entry.name.removeprefix("day=")))
+    return sorted(days)
+
+
+def _raw_lock(path: Path) -> str:
+    """One lock per kind and scope (one for the inventory) over all days: as many files as scopes, for ever."""
+    folder = path.parent
+    if folder.parent.name == _INVENTORY:
+        return _INVENTORY
+    return f"{folder.parent.parent.name}-{folder.name.removeprefix('scope=')}"
+
+
+def _staged_lock(day: date) -> str:
+    return f"staged-{day.isoformat()}"
+
+
+_FULL: Final = "Free some space, then run again."
+_FORBIDDEN: Final = "Give this user the right to read and write there, or set LEADS_DATA_DIR to another folder."
+_ADVICE: Final = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: "Raise the limit on file sizes (ulimit -f), then run again.",
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.EROFS: "Mount it for writing, or set LEADS_DATA_DIR to another folder.",
+}
+
+
+def _advice(error: OSError) -> str:
+    return _ADVICE.get(error.errno or 0, "Check the disk and its file system, then run again.")
+
+
+@contextmanager
+def _storing(path: Path) -> Iterator[None]:
+    """Turn an operating system's error into a StorageError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{path} can't be written: {error.strerror}. {_advice(error)} What was landed before is untouched."
+        ) from error
