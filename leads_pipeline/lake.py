@@ -39,34 +39,32 @@ SCHEMA_VERSION: Final = "1"
 _PRIVATE_FOLDER_MODE: Final = 0o700
 _PRIVATE_FILE_MODE: Final = 0o600
 
-_RAW_SCHEMA: Final = pa.schema(
-    {
-        "kind": pa.string(),
-        "day": pa.date32(),
-        "scope": pa.string(),
-        "lead_id": pa.string(),
-        "position": pa.int32(),
-        "fetched_at": pa.timestamp("us", tz="UTC"),
-        "run_id": pa.string(),
-        "source": pa.string(),
-        "payload": pa.string(),
-        "oddity": pa.string(),
-    }
-)
+_RAW_COLUMNS: Final[dict[str, pa.DataType]] = {
+    "kind": pa.string(),
+    "day": pa.date32(),
+    "scope": pa.string(),
+    "lead_id": pa.string(),
+    "position": pa.int32(),
+    "fetched_at": pa.timestamp("us", tz="UTC"),
+    "run_id": pa.string(),
+    "source": pa.string(),
+    "payload": pa.string(),
+    "oddity": pa.string(),
+}
+_RAW_SCHEMA: Final = pa.schema(_RAW_COLUMNS)
 
-_INVENTORY_SCHEMA: Final = pa.schema(
-    {
-        "day": pa.date32(),
-        "item_id": pa.string(),
-        "address": pa.string(),
-        "page": pa.int32(),
-        "position": pa.int32(),
-        "fetched_at": pa.timestamp("us", tz="UTC"),
-        "run_id": pa.string(),
-        "payload": pa.string(),
-        "oddity": pa.string(),
-    }
-)
+_INVENTORY_COLUMNS: Final[dict[str, pa.DataType]] = {
+    "day": pa.date32(),
+    "item_id": pa.string(),
+    "address": pa.string(),
+    "page": pa.int32(),
+    "position": pa.int32(),
+    "fetched_at": pa.timestamp("us", tz="UTC"),
+    "run_id": pa.string(),
+    "payload": pa.string(),
+    "oddity": pa.string(),
+}
+_INVENTORY_SCHEMA: Final = pa.schema(_INVENTORY_COLUMNS)
 
 # Columns with few values; the others would only pay for a dictionary.
 _DICTIONARY_COLUMNS: Final = ("kind", "scope", "address", "run_id", "source", "oddity")
