@@ -132,7 +132,7 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
         return float("inf")  # a number beyond all sense is still a request for much patience; the policy bounds it
     try:
         moment = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError, IndexError):  # what email.utils raises over dates that are none
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
