@@ -126,7 +126,7 @@ def read_rules(text: bytes | str) -> tuple[Rule, ...]:
     try:
         return msgspec.json.decode(text, type=_Rules).rules
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FaultError(f"The fault rules can't be read: {error}.") from None
+        raise FaultError(f"The fault rules (JSON) can't be read: {error}.") from None
 
 
 def write_rules(rules: Sequence[Rule]) -> bytes:

@@ -99,11 +99,13 @@ def _check(service: Service, request: TokenRequest) -> None:
     by_header = request.authorization is not None
     if request.authorization is not None:
         _check_client(service, _basic(request.authorization))
+    elif service is Service.INVENTORY:
+        raise TokenError("invalid_client", "Credentials come in an Authorization header here, and none was sent.")
     form = _form(request)
     if "client_secret" in form and by_header:
         raise TokenError("invalid_request", "Credentials came in the header and in the body: send one (section 2.3).")
     if not by_header:
-        if service is Service.INVENTORY or not {"client_id", "client_secret"} <= form.keys():
+        if not {"client_id", "client_secret"} <= form.keys():
             raise TokenError("invalid_client", "No client credentials were sent.")
         _check_client(service, (form["client_id"], form["client_secret"]))
     if "grant_type" not in form:
