@@ -5,6 +5,7 @@ or how a declared type is cast (flatten.py). A new field of the portal is one li
 """
 
 import codecs
+import contextlib
 import hashlib
 import json
 import re
@@ -382,10 +383,11 @@ def _read_element(element: bytes) -> tuple[str | None, str, str | None]:
 
 def _id_by_structure(element: bytes) -> str | None:
     """The id of an object that isn't valid JSON somewhere else, so that it still merges with its later versions."""
-    try:
-        values = [element[a:b] for key, a, b in _members(element, _only_value(element)) if _text_of(key) == "id"]
-    except InvalidAnswerError:
-        return None
+    values: list[bytes] = []
+    with contextlib.suppress(InvalidAnswerError):  # what stands behind the broken place is lost, an id before it isn't
+        for key, start, end in _members(element, _only_value(element)):
+            if _text_of(key) == "id":
+                values.append(element[start:end])  # noqa: PERF401 - a comprehension would lose those before the break
     return _id_text(values[-1]) if values else None
 
 
