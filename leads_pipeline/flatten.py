@@ -1,0 +1,693 @@
+"""One day's raw leads, flattened: declared fields typed into columns, lists into child tables, the rest kept as JSON.
+
+Belongs here: the DuckDB statement that contract.py's declarations become, and what a strict cast is. Doesn't: where
+files lie (lake.py), each lead once over all days (warehouse.py).
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import duckdb
+import msgspec
+from duckdb.func import FunctionNullHandling
+
+from leads_pipeline.contract import UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
+from leads_pipeline.errors import StorageError
+from leads_pipeline.lake import Lake, LandedWindow
+
+# What DuckDB may hold before it spills to the data folder. Flattening streams; only the final sort grows with the day.
+MEMORY_LIMIT: Final = "1GB"
+
+# Beyond a few threads, reading thousands of leads a day gains nothing and takes from the runs beside it.
+THREADS_MAX: Final = 4
+
+# Contract's words for text that JSON's grammar refuses; _mended knows most such texts.
+_NOT_JSON: Final = "not valid JSON"
+_NOT_AN_OBJECT: Final = "not an object"
+
+DUCKDB_TYPES: Final = {
+    FieldType.TEXT: "varchar",
+    FieldType.BOOLEAN: "boolean",
+    FieldType.INTEGER: "bigint",
+    FieldType.NUMBER: "double",
+    FieldType.AMOUNT: "decimal(18,2)",
+    FieldType.MOMENT: "timestamptz",
+}
+
+
+# What the contract knows of an object: a dict for an object of its own, None for anything else.
+_Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedDay:
+    """What flattening a day did.
+
+    `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates` of them. `duplicates`
+    are further copies of a lead id within the day: held by several scopes, or twice in one answer. `problems` counts
+    leads and child rows by what `_problems` says, `extra` by the path of a field that the contract doesn't know.
+    """
+
+    kind: str
+    day: date
+    raw_rows: int
+    duplicates: int
+    rows: Mapping[str, int]
+    problems: Mapping[str, int]
+    extra: Mapping[str, int]
+
+
+def windows_table(kind: LeadKind) -> str:
+    """Name of the table with one row per raw file of the kind."""
+    return f"{kind.name}_windows"
+
+
+def staged_tables(kind: LeadKind) -> tuple[str, ...]:
+    """Every table that a day of the kind is staged into: the leads, their children, the windows."""
+    return (*kind.tables, windows_table(kind))
+
+
+def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> StagedDay:
+    """Write the day's staged files from its raw files. The same raw files always give the same bytes.
+
+    Each lead id once within the day: the newest `fetched_at` wins, then the highest position, then the first scope.
+    `lead_day` is the local day of `created_at` in `zone`, so that a lead at exactly midnight, which the windows of two
+    days hold, has one; where the moment is unknown it is the window's day. Raises StorageError.
+    """
+    with (
+        lake.replacing_staged(staged_tables(kind), day) as targets,
+        connection(lake) as db,
+        _functions(db, kind),
+        _frozen(lake, lake.raw_files(kind, day)) as files,
+    ):
+        _read_raw(db, list(files.values()))
+        raw_rows, duplicates = _drop_duplicates(db)
+        for table, statement in _statements(kind).items():
+            parameters: dict[str, object] = {"target": str(targets[table])}
+            if table == kind.table:
+                parameters |= {"day": day, "zone": zone.key}
+            db.execute(f"copy ({statement}) to $target {_PARQUET}", parameters)
+        _write_windows(db, lake.landed_windows(kind, day), files, targets[windows_table(kind)])
+        return StagedDay(
+            kind=kind.name,
+            day=day,
+            raw_rows=raw_rows,
+            duplicates=duplicates,
+            rows={table: _count(db, path) for table, path in targets.items()},
+            problems=_problem_counts(db, kind, targets),
+            extra=_extra_counts(db, kind, targets),
+        )
+
+
+# --- the connection (warehouse.py's as well) ---------------------------------------------------------------------
+
+
+@contextmanager
+def connection(lake: Lake, database: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own in the lake.
+
+    In memory unless `database` names a file. DuckDB's errors leave it as StorageError without their text where that
+    may quote a lead.
+    """
+    spill = lake.folder / ".state" / "duckdb"
+    try:
+        spill.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = tempfile.mkdtemp(prefix="spill-", dir=spill)
+    except OSError as error:
+        raise StorageError(f"{spill} can't be written: {error.strerror}. Free space or mend its rights.") from error
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "threads": str(min(THREADS_MAX, os.cpu_count() or 1)),
+        "temp_directory": temporary,
+        # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
+    try:
+        with duckdb.connect(database or ":memory:", config=config) as db:
+            db.execute("set TimeZone = 'UTC'")
+            db.execute("set enable_progress_bar = false")
+            yield db
+    except duckdb.IOException as error:
+        # These speak of files and the disk, never of content.
+        raise StorageError(f"DuckDB can't read or write below {lake.folder}: {error}") from None
+    except duckdb.OutOfMemoryException:
+        raise StorageError(
+            f"DuckDB ran out of its {MEMORY_LIMIT} of memory and of space to spill to in {spill}. Free some space, "
+            "then run again. Nothing that was published before has changed."
+        ) from None
+    except duckdb.Error as error:
+        raise StorageError(
+            f"DuckDB refused a statement ({type(error).__name__}; its message may quote a lead and is left out). "
+            "Nothing that was published before has changed. This is a fault of leads-pipeline: please report it."
+        ) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _frozen(lake: Lake, paths: Sequence[Path]) -> Iterator[dict[Path, Path]]:
+    """The files under second names, path by path, so that a landing in the meantime can't change what is read.
+
+    Landing replaces a file and never writes into one, so a hard link holds the version; where the file system has no
+    links it is a copy.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="raw-", dir=lake.folder / ".state" / "duckdb"))
+    try:
+        frozen = {}
+        for number, path in enumerate(paths):
+            link = folder / f"{number}.parquet"
+            try:
+                os.link(path, link)
+            except OSError:
+                shutil.copyfile(path, link)
+            frozen[path] = link
+        yield frozen
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- reading raw -------------------------------------------------------------------------------------------------
+
+# Parquet's statistics hold values, and zstd's level 3 is raw's; neither costs speed.
+_PARQUET: Final = "(format parquet, compression zstd, compression_level 3)"
+
+_NO_RAW_FILES: Final = """
+create temp view raw as
+select
+    null::varchar as scope, null::varchar as lead_id, null::integer as position, null::timestamptz as fetched_at,
+    null::varchar as source, null::varchar as payload, null::varchar as oddity, null::bigint as file_row_number
+where false
+"""
+
+_RAW_FILES: Final = """
+create temp view raw as
+select scope, lead_id, position, fetched_at, source, payload, oddity, file_row_number
+from read_parquet(getvariable('raw_files'), hive_partitioning = false, file_row_number = true)
+"""
+
+# One file per scope and day, so a scope and a row number name a raw row.
+_DROPPED: Final = """
+create temp table dropped as
+select scope, file_row_number
+from raw
+qualify row_number() over (partition by lead_id order by fetched_at desc, position desc, scope) > 1
+"""
+
+# `body` is what gets parsed: the payload itself, or for text that isn't JSON what can be mended of it.
+_LEADS: Final = f"""
+create temp view leads as
+select
+    lead_id, scope, fetched_at, source, oddity,
+    case when oddity = '{_NOT_JSON}' then coalesce(mended(payload), payload) else payload end as body
+from raw
+anti join dropped using (scope, file_row_number)
+"""  # noqa: S608 - put together from constants alone
+
+
+def _read_raw(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
+    db.execute("set variable raw_files = $files", {"files": [str(file) for file in files]})
+    db.execute(_RAW_FILES if files else _NO_RAW_FILES)
+
+
+def _drop_duplicates(db: duckdb.DuckDBPyConnection) -> tuple[int, int]:
+    """Make the view `leads`, each lead once; return how many raw rows there are and how many of them it leaves out."""
+    db.execute(_DROPPED)
+    db.execute(_LEADS)
+    raw_rows, duplicates = db.execute("select (select count(*) from raw), (select count(*) from dropped)").fetchall()[0]
+    return raw_rows, duplicates
+
+
+# --- strict casts ------------------------------------------------------------------------------------------------
+
+# try_cast alone reads '5.7' as the integer 6, 'yes' as true, '0x1F' as 31 and '1_000' as 1000, so the form comes
+# first. A number or a boolean that was sent as text in the same form counts: nothing is lost by it. Exponents count
+# where the value is exact (Java writes prices from ten million on as 1.25E7).
+_NUMBER_FORM: Final = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
+_INTEGER_FORM: Final = r"-?(0|[1-9][0-9]*)(\.0+)?"
+_AMOUNT_FORM: Final = r"-?(0|[1-9][0-9]*)(\.[0-9]{1,2}0*)?"
+# RFC 3339 without its leap to other calendars: years 1000 to 2999; the seconds may be missing (openapi.yaml,
+# Timestamp). `:60` is the leap second, read as the second after.
+_MOMENT_FORM: Final = (
+    r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}[Tt]([01][0-9]|2[0-3]):[0-5][0-9](:([0-5][0-9]|60)(\.[0-9]+)?)?"
+    r"([Zz]|[+-]([01][0-9]|2[0-3]):?[0-5][0-9])"
+)
+
+# `written` is the number as it was written: DuckDB reads one with a fraction as a double, which rewrites 250000.10 as
+# 250000.1 and keeps 15 digits. It is asked for only where that matters, as fetching it parses the lead again.
+_MACROS: Final = (
+    """
+    as_text(v, json_type, written) as case
+        when (starts_with(v, '{') or starts_with(v, '[')) and json_type in ('OBJECT', 'ARRAY') then null
+        when v between '-' and ':' and (contains(v, '.') or contains(v, 'e')) and json_type = 'DOUBLE' then written
+        else v
+    end""",
+    "as_boolean(v) as case v when 'true' then true when 'false' then false end",
+    f"""
+    as_integer(v) as case
+        when regexp_full_match(v, '{_INTEGER_FORM}') then try_cast(split_part(v, '.', 1) as bigint)
+        when regexp_full_match(v, '{_NUMBER_FORM}') and abs(try_cast(v as double)) < 9007199254740992
+            and trunc(try_cast(v as double)) = try_cast(v as double) then try_cast(try_cast(v as double) as bigint)
+    end""",
+    f"""
+    as_number(v) as case
+        when regexp_full_match(v, '{_NUMBER_FORM}') and isfinite(try_cast(v as double)) then try_cast(v as double)
+    end""",
+    f"""
+    exact_amount(v) as case
+        when regexp_full_match(v, '{_AMOUNT_FORM}') then try_cast(v as decimal(18, 2))
+        when regexp_full_match(v, '{_NUMBER_FORM}') and length(v) <= 18
+            and try_cast(v as decimal(18, 2))::double = try_cast(v as double) then try_cast(v as decimal(18, 2))
+    end""",
+    "as_amount(v, written) as exact_amount(case when length(v) > 15 or contains(v, 'e') then written else v end)",
+    f"""
+    as_moment(v) as case
+        when not regexp_full_match(v, '{_MOMENT_FORM}') then null
+        when v[17:19] = ':60' then try_cast(upper(v[:17] || '59' || v[20:]) as timestamptz) + interval 1 second
+        else try_cast(upper(v) as timestamptz)
+    end""",
+    """
+    repeated(keys) as list_filter(
+        list_distinct(keys), lambda key: len(list_filter(keys, lambda other: other = key)) > 1
+    )""",
+)
+
+
+# --- the statements ----------------------------------------------------------------------------------------------
+
+
+def _statements(kind: LeadKind) -> dict[str, str]:
+    """One SELECT per table. Only the contract's own names are written into them; values stay parameters."""
+    return {kind.table: _lead_statement(kind)} | {child.name: _child_statement(child) for child in kind.children}
+
+
+def _lead_statement(kind: LeadKind) -> str:
+    ctes = _typed(
+        source="select *, body as doc from leads",
+        tree=_tree_of_lead(kind),
+        fields=kind.fields,
+        lists=kind.children,
+        pointer="''",
+        extra="extra_of_lead(body)",
+        first_problem=f"coalesce(oddity, case when item is null then '{_NOT_JSON}' end)",
+    )
+    return f"""
+{ctes}
+select
+    lead_id,
+    coalesce(timezone($zone, created_at)::date, $day::date) as lead_day,
+    scope,
+    fetched_at,
+    source,
+    $day::date as window_day,
+    {_stacked(_quoted(field.column) for field in kind.fields)},
+    problems as _problems,
+    try_cast(extra as json) as _extra
+from typed
+order by lead_id
+"""  # noqa: S608 - put together from the contract's constants alone
+
+
+def _child_statement(child: ChildTable) -> str:
+    shape: _Tree = {}
+    _put(shape, child.path, ["JSON"])
+    all_null = f"coalesce({', '.join(_text(field) for field in child.fields)}) is null"
+    ctes = _typed(
+        source=f"""
+    select lead_id, body, unnest(elements)::varchar as doc, unnest(range(1, len(elements) + 1)) as position
+    from (select *, try(json_transform(body, {_literal(json.dumps(shape))})){_member(child.path)} as elements
+        from leads)
+    where len(elements) > 0""",  # noqa: S608 - put together from the contract's constants alone
+        tree=_tree(child.fields),
+        fields=child.fields,
+        lists=(),
+        pointer=f"'{_pointer(child.path)}/' || (position - 1)",
+        extra=f"extra_of_{child.name}(body, position)",
+        first_problem=f"case when {all_null} and json_type(doc) is distinct from 'OBJECT' then '{_NOT_AN_OBJECT}' end",
+    )
+    return f"""
+{ctes}
+select
+    lead_id,
+    position,
+    {_stacked(_quoted(field.column) for field in child.fields)},
+    problems as _problems,
+    try_cast(extra as json) as _extra
+from typed
+order by lead_id, position
+"""  # noqa: S608 - put together from the contract's constants alone
+
+
+def _typed(
+    *,
+    source: str,
+    tree: _Tree,
+    fields: Sequence[Field],
+    lists: Sequence[ChildTable],
+    pointer: str,
+    extra: str,
+    first_problem: str,
+) -> str:
+    """The steps that leads and list elements share, up to the columns, `problems` and `extra`.
+
+    `source` gives `doc`, the JSON text of one object, and `body`, the lead's; `pointer` is where doc stands in body.
+    """
+    objects = _objects(tree)
+    shape = _shape(tree, lists)
+    levels = [(f"keys[{number}]", path, known) for number, (path, known) in enumerate(objects.items(), start=1)]
+    problems = [
+        first_problem,
+        *(_untyped(field) for field in fields),
+        *(_no_object(path, fields, lists) for path in objects if path),
+        *(_no_list(child) for child in lists),
+        # What is new but can't be cut out is in raw alone, which has to be said.
+        "case when extra is not null and not json_valid(extra) then '_extra' end",
+    ]
+    return f"""
+with source as ({source}),
+parsed as (
+    select *,
+        try(json_transform(doc, {_literal(json.dumps(shape))})) as item,
+        try(json_keys(doc, [{", ".join(_literal(_pointer(path)) for path in objects)}])) as keys
+    from source
+),
+texts as (
+    select *,
+        {_stacked(f"item{_member(field.path)} as {_text(field)}" for field in fields)}
+    from parsed
+),
+cast_strictly as (
+    select *,
+        {_stacked(f"{_cast(field, pointer)} as {_quoted(field.column)}" for field in fields)},
+        case when {" or ".join(_has_new(keys, known) for keys, _, known in levels)}
+            then coalesce({extra}, '') end as extra
+    from texts
+),
+typed as (
+    select *,
+        flatten([
+            list_filter([{_stacked(problems)}], lambda problem: problem is not null),
+            {_stacked(_repeated(keys, path) for keys, path, _ in levels)}
+        ]) as problems
+    from cast_strictly
+)"""  # noqa: S608 - put together from the contract's constants alone
+
+
+def _cast(field: Field, pointer: str) -> str:
+    path, text = _literal(_pointer(field.path)), _text(field)
+    written = f"written(body, {pointer} || {path})"
+    match field.type:
+        case FieldType.TEXT:
+            return f"as_text({text}, json_type(doc, {path}), {written})"
+        case FieldType.AMOUNT:
+            return f"as_amount({text}, {written})"
+        case _:
+            return f"as_{field.type.value}({text})"
+
+
+def _untyped(field: Field) -> str:
+    unknown = f" and not starts_with({_text(field)}, '{UNKNOWN_MOMENT}')" if field.type is FieldType.MOMENT else ""
+    column = _quoted(field.column)
+    return f"case when {_text(field)} is not null and {column} is null{unknown} then {_literal(field.path)} end"
+
+
+def _no_object(path: str, fields: Sequence[Field], lists: Sequence[ChildTable]) -> str:
+    """json_transform reads a scalar or a list as an object whose fields are all NULL, so only then is it looked up."""
+    inside = [_text(field) for field in fields if field.path.startswith(f"{path}.")]
+    inside += [f"item{_member(child.path)}::varchar" for child in lists if child.path.startswith(f"{path}.")]
+    return (
+        f"case when item{_member(path)} is not null and coalesce({', '.join(inside)}) is null"
+        f" and json_type(doc, {_literal(_pointer(path))}) <> 'OBJECT' then {_literal(path)} end"
+    )
+
+
+def _no_list(child: ChildTable) -> str:
+    return f"case when not starts_with(item{_member(child.path)}::varchar, '[') then {_literal(child.path)} end"
+
+
+def _has_new(keys: str, known: _Tree) -> str:
+    return f"len(list_filter({keys}, lambda key: key not in ({', '.join(map(_literal, known))}))) > 0"
+
+
+def _repeated(keys: str, path: str) -> str:
+    """A key that stands twice is a problem, as one of its values is in no column: the first counts, as in DuckDB."""
+    prefix = _literal(f"{path}." if path else "")
+    return (
+        f"case when list_unique({keys}) < len({keys})"
+        f" then list_transform(repeated({keys}), lambda key: {prefix} || key) else [] end"
+    )
+
+
+def _shape(tree: _Tree, lists: Sequence[ChildTable]) -> _Tree:
+    """What json_transform makes of an object: all text, casts come after."""
+    shape = {name: "VARCHAR" if known is None else _shape(known, ()) for name, known in tree.items()}
+    for child in lists:
+        _put(shape, child.path, "JSON")
+    return shape
+
+
+def _objects(tree: _Tree, path: str = "") -> dict[str, _Tree]:
+    """Every declared object by its path, the outermost ("") first."""
+    found = {path: tree}
+    for name, known in tree.items():
+        if known is not None:
+            found |= _objects(known, f"{path}.{name}" if path else name)
+    return found
+
+
+def _put(tree: _Tree, path: str, value: object) -> None:
+    *objects, name = path.split(".")
+    for step in objects:
+        tree = tree.setdefault(step, {})
+    tree[name] = value
+
+
+def _pointer(path: str) -> str:
+    """The path as a JSON pointer (RFC 6901)."""
+    return "".join(f"/{step}" for step in path.split(".") if step)
+
+
+def _member(path: str) -> str:
+    return "".join(f".{_quoted(step)}" for step in path.split("."))
+
+
+def _text(field: Field) -> str:
+    return _quoted(f"text of {field.column}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _stacked(parts: Iterable[str]) -> str:
+    return ",\n        ".join(parts)
+
+
+# --- windows and counts ------------------------------------------------------------------------------------------
+
+_WINDOWS: Final = """
+create temp table windows (
+    scope varchar, window_day date, window_start timestamptz, window_end timestamptz, fetched_at timestamptz,
+    run_id varchar, attempts integer, is_closed boolean, is_partial boolean
+)
+"""
+
+# Counted here and not taken from the footers, so that the windows agree with the leads beside them.
+_WINDOW_ROWS: Final = """
+select
+    scope, window_day, window_start, window_end,
+    (select count(*) from raw where raw.scope = windows.scope)::bigint as rows,
+    fetched_at, run_id, attempts, is_closed, is_partial
+from windows
+order by scope
+"""
+
+
+def _write_windows(
+    db: duckdb.DuckDBPyConnection, landed: Sequence[LandedWindow], read: Container[Path], target: Path
+) -> None:
+    """One row per raw file that was read, so that the coverage comes the same way as the leads."""
+    rows = [
+        (w.scope, w.day, w.start, w.end, w.fetched_at, w.run_id, w.attempts, w.is_closed, w.is_partial)
+        for w in landed
+        if w.path in read
+    ]
+    db.execute(_WINDOWS)
+    if rows:
+        db.executemany("insert into windows values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    db.execute(f"copy ({_WINDOW_ROWS}) to $target {_PARQUET}", {"target": str(target)})
+
+
+def _count(db: duckdb.DuckDBPyConnection, path: Path) -> int:
+    return int(db.execute("select count(*) from read_parquet($path)", {"path": str(path)}).fetchall()[0][0])
+
+
+def _problem_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapping[str, Path]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for table, prefix in _prefixes(kind).items():
+        rows = db.execute(
+            "select unnest(_problems) as problem, count(*) from read_parquet($path) group by problem",
+            {"path": str(targets[table])},
+        ).fetchall()
+        counts.update({prefix + problem: count for problem, count in rows})
+    return counts
+
+
+def _extra_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapping[str, Path]) -> Counter[str]:
+    trees = {kind.table: _tree_of_lead(kind), **{c.name: _tree(c.fields) for c in kind.children}}
+    counts: Counter[str] = Counter()
+    for table, prefix in _prefixes(kind).items():
+        cursor = db.execute(
+            "select _extra::varchar from read_parquet($path) where _extra is not null", {"path": str(targets[table])}
+        )
+        while rows := cursor.fetchmany(_EXTRA_BATCH):
+            for (extra,) in rows:
+                counts.update(prefix + path for path in _new_paths(trees[table], extra.encode()))
+    return counts
+
+
+# Leads whose unknown fields are held at once while they are counted.
+_EXTRA_BATCH: Final = 1000
+
+
+def _prefixes(kind: LeadKind) -> dict[str, str]:
+    """What stands before a path in the counts, by table: nothing for the lead's own, `viewingTimes[].` for a list's."""
+    return {kind.table: ""} | {child.name: f"{child.path}[]." for child in kind.children}
+
+
+# --- what SQL can't do, for the few leads that need it -----------------------------------------------------------
+
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_UNREADABLE: Final = (msgspec.DecodeError, RecursionError, ValueError)
+
+
+@contextmanager
+def _functions(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> Iterator[None]:
+    """Have the macros and functions that the statements call. DuckDB calls a function only for rows that reach it."""
+    for macro in _MACROS:
+        db.execute(f"create temp macro {macro}")
+    functions: dict[str, tuple[Callable[..., str | None], list[Any]]] = {
+        "mended": (_mended, ["VARCHAR"]),
+        "written": (_written, ["VARCHAR", "VARCHAR"]),
+        "extra_of_lead": (partial(_extra, _tree_of_lead(kind)), ["VARCHAR"]),
+    }
+    for child in kind.children:
+        functions[f"extra_of_{child.name}"] = (partial(_extra_of_element, child), ["VARCHAR", "BIGINT"])
+    for name, (function, parameters) in functions.items():
+        # DuckDB otherwise expects a function never to return NULL, and never to get one.
+        db.create_function(name, function, parameters, "VARCHAR", null_handling=FunctionNullHandling.SPECIAL)
+    try:
+        yield
+    finally:
+        for name in functions:
+            db.remove_function(name)  # or DuckDB's bindings complain of leaks on stderr when the process ends
+
+
+def _mended(payload: str) -> str | None:
+    """JSON for a text that isn't quite, None where it can't be had.
+
+    For example of a message that was cut in the middle of an emoji (a lone surrogate), or with a line break unescaped.
+    Numbers become text, exactly as written, and are cast from there.
+    """
+    try:
+        value = json.loads(
+            payload, strict=False, object_pairs_hook=_once, parse_float=str, parse_int=str, parse_constant=str
+        )
+        return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()
+    except (ValueError, RecursionError):
+        return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys stand once each. Mending another would hide that a value was dropped."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a key stands twice")
+    return members
+
+
+def _written(body: str, pointer: str) -> str | None:
+    """The number at that JSON pointer as it was written. Of a key that stands twice the first counts, as in DuckDB."""
+    try:
+        value = json.loads(body, object_pairs_hook=_first_wins, parse_float=str, parse_int=str)
+        for step in pointer.split("/")[1:]:
+            value = value[int(step) if isinstance(value, list) else step]
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, str) else None
+
+
+def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))
+
+
+def _extra(tree: _Tree, text: str) -> str | None:
+    """The object's members that the tree doesn't know, as JSON of the same nesting; None where it can't be read."""
+    try:
+        return _unknown(tree, text.encode())
+    except _UNREADABLE:
+        return None
+
+
+def _extra_of_element(child: ChildTable, body: str, position: int) -> str | None:
+    """The same for one element of a list; `position` counts from 1."""
+    try:
+        raw = body.encode()
+        for step in child.path.split("."):
+            raw = bytes(_MEMBERS.decode(raw)[step])
+        return _unknown(_tree(child.fields), bytes(_ELEMENTS.decode(raw)[position - 1]))
+    except _UNREADABLE:
+        return None
+
+
+def _unknown(tree: _Tree, text: bytes) -> str | None:
+    """The values are cut out of the text received: nothing is rounded or written anew."""
+    parts = []
+    for key, value in _MEMBERS.decode(text).items():
+        known = tree.get(key, _NEW)
+        if known is _NEW:
+            parts.append(f"{json.dumps(key)}:{bytes(value).decode()}")
+        elif known is not None and bytes(value).lstrip().startswith(b"{") and (inner := _unknown(known, bytes(value))):
+            parts.append(f"{json.dumps(key)}:{inner}")
+    return f"{{{','.join(parts)}}}" if parts else None
+
+
+def _new_paths(tree: _Tree, extra: bytes) -> Iterator[str]:
+    """The path of each member of an `_extra` that the contract doesn't know."""
+    for key, value in _MEMBERS.decode(extra).items():
+        known = tree.get(key, _NEW)
+        if known is _NEW or known is None:
+            yield key
+        else:
+            yield from (f"{key}.{path}" for path in _new_paths(known, bytes(value)))
+
+
+_NEW: Final = object()
+
+
+def _tree(fields: Sequence[Field], lists: Sequence[ChildTable] = ()) -> _Tree:
+    """What is known of an object: its declared fields and its lists, whose elements have trees of their own."""
+    tree: _Tree = {}
+    for path in (*(field.path for field in fields), *(child.path for child in lists)):
+        _put(tree, path, None)
+    return tree
+
+
+def _tree_of_lead(kind: LeadKind) -> _Tree:
+    return {"id": None} | _tree(kind.fields, kind.children)
