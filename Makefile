@@ -1,0 +1,108 @@
+# Every command of this project. `make` alone lists them.
+#
+# Each target sets up what it needs: a virtual environment made from the lock files, with uv where it is installed and
+# plain pip otherwise, checked against the hashes in both cases. Nothing is installed outside of .venv.
+
+PYTHON ?= python3
+VENV ?= .venv
+# The tests are processes and waiting as much as Python: more than four workers gain nothing.
+WORKERS ?= 4
+# Only `make lock` uses it; pinned because its releases differ in how they write a lock file.
+UV_VERSION := 0.13.8
+
+UV := $(shell command -v uv 2>/dev/null)
+BIN := $(VENV)/bin
+
+# Stamps, written when a step is complete. They lie inside of the environment, so that they vanish with it.
+RUNTIME := $(VENV)/.runtime-installed
+DEV := $(VENV)/.dev-installed
+PROJECT := $(VENV)/.project-installed
+
+ifdef UV
+INSTALL = $(UV) pip install --quiet --python $(BIN)/python
+else
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+endif
+
+# Runs a command under a lock, so that two makes at once don't build one environment together. The lock goes with the
+# process that holds it, however that ends.
+LOCKED = $(PYTHON) -c 'import fcntl, os, sys; f = os.open("$(VENV).lock", os.O_CREAT | os.O_RDWR); \
+	os.set_inheritable(f, True); fcntl.flock(f, fcntl.LOCK_EX); os.execvp(sys.argv[1], sys.argv[1:])'
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo dev test check format lint types chaos bench venv venv-dev lock clean python
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: venv ## The main job on a simulated portal, from nothing to an analyst's query
+	@$(BIN)/leads-pipeline demo
+
+dev: venv ## The Dagster UI on http://127.0.0.1:3000, with its daemon
+	@$(BIN)/leads-pipeline dev
+
+test: venv-dev ## The whole test suite
+	@$(BIN)/pytest -m 'not chaos' --numprocesses auto --maxprocesses $(WORKERS)
+
+check: lint types test ## What to run before a commit: format, lint, types, tests
+
+format: venv-dev ## Format the code
+	@$(BIN)/ruff format
+	@$(BIN)/ruff check --fix --select I
+
+lint: venv-dev ## Check the format and the lint rules
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+
+types: venv-dev ## Check the types
+	@$(BIN)/mypy
+
+chaos: venv-dev ## The slow and destructive tests: killed processes, full disks, races
+	@$(BIN)/pytest -m chaos
+
+bench: venv-dev ## The benchmarks, side by side
+	@$(BIN)/python -m benchmarks
+
+venv: python ## The virtual environment to run with
+	@$(LOCKED) $(MAKE) --silent --no-print-directory $(PROJECT)
+
+venv-dev: python ## The virtual environment with the tools for tests and checks
+	@$(LOCKED) $(MAKE) --silent --no-print-directory $(PROJECT) $(DEV)
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo 'Python 3.11 or newer is needed, and $(PYTHON) is not: '"$$($(PYTHON) --version 2>&1)" >&2; \
+		echo 'Name one that is: make PYTHON=/path/to/python3.11 ...' >&2; exit 1; }
+
+# A new lock gets a new environment: what the old one held beyond the new lock would stay otherwise.
+$(RUNTIME): requirements.lock
+	@echo 'Making $(VENV) from requirements.lock (half a minute to a minute, once) ...'
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { echo 'On Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
+	@$(INSTALL) --require-hashes -r requirements.lock
+	@touch $@
+
+$(DEV): requirements-dev.lock $(RUNTIME)
+	@echo 'Adding the tools for tests and checks from requirements-dev.lock ...'
+	@$(INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(PROJECT): pyproject.toml $(RUNTIME)
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Extras are kept because plain pip wants them pinned in so many words. Versions that still fit stay as they are:
+# `make lock UPGRADE=--upgrade` takes the newest ones.
+lock: python ## Write the lock files anew from pyproject.toml
+	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT INT TERM && \
+	$(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv==$(UV_VERSION) && \
+	lock() { "$$tools/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
+		--fork-strategy fewest --no-strip-extras --generate-hashes --custom-compile-command 'make lock' \
+		$(UPGRADE) "$$@"; } && \
+	lock --group build --output-file requirements.lock && \
+	lock --group build --group dev --constraints requirements.lock --output-file requirements-dev.lock
+
+clean: ## Remove what was generated, but never data/
+	rm -rf $(VENV) .venv.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	find . -name __pycache__ -type d -not -path './data/*' -prune -exec rm -rf {} +
