@@ -7,6 +7,7 @@ reading a secret (credentials.py does, at the moment of use).
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -19,6 +20,8 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.window import Scope
 
 DEFAULT_MAX_CONCURRENCY = 8
+# No lead is older than the portals that send them; an earlier year is a slip such as 0226, and a partition a day.
+EARLIEST_START_DATE = date(2000, 1, 1)
 DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a secret
 
 
@@ -79,8 +82,13 @@ def _url(values: Mapping[str, str], name: str) -> str | None:
     value = values.get(name)
     if value is None:
         return None
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
+    try:
+        parts = urlsplit(value)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that don't close, a port that is no number
+        is_address = False
+    # Looked for in the text, because urlsplit drops line breaks and can't tell an empty query from none.
+    if not is_address or re.search(r"[\s?#@\\]", value):
         raise SettingsError(f"{name} is not an address. Write it like https://portal.example, without query or user.")
     return value.rstrip("/")
 
@@ -127,12 +135,13 @@ def _start_date(values: Mapping[str, str]) -> date | None:
     value = values.get("LEADS_START_DATE")
     if value is None:
         return None
-    try:
+    day = None
+    with suppress(ValueError):
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
-            return date.fromisoformat(value)
-    except ValueError:
-        pass
-    raise SettingsError(f"LEADS_START_DATE is {value!r}. Write a day as 2026-11-19.")
+            day = date.fromisoformat(value)
+    if day is None or day < EARLIEST_START_DATE:
+        raise SettingsError(f"LEADS_START_DATE is {value!r}. Write a day from {EARLIEST_START_DATE} on as 2026-11-19.")
+    return day
 
 
 def _concurrency(values: Mapping[str, str]) -> int:

@@ -18,8 +18,8 @@ from leads_pipeline.errors import SettingsError
 RETENTION = timedelta(days=30)
 
 # An id becomes a folder name and half of a partition key, so it is held to an allow-list: no separator of a path, of
-# Dagster's keys ("|", ",", "...") or of SQL gets in. The portal's own ids are digits.
-_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,63}", re.ASCII)
+# Dagster's keys ("|", ",", "...") or of SQL gets in, so dots stand alone and never last. The portal's ids are digits.
+_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}", re.ASCII)
 
 # Dagster joins the dimensions of a multi-partition key in the order of their names: "day" before "scope".
 _KEY_SEPARATOR = "|"
@@ -47,7 +47,7 @@ class Scope:
         """Read a scope key such as `branch-101` or `all`.
 
         Raises SettingsError naming the text when the kind is unknown or the id holds anything but ASCII letters,
-        digits, `_`, `-` and single dots.
+        digits, `_`, `-` and single dots between them.
         """
         if text == ScopeKind.ALL:
             return cls(ScopeKind.ALL)
@@ -55,7 +55,7 @@ class Scope:
         if kind not in {k for k in ScopeKind if k is not ScopeKind.ALL} or not _ID.fullmatch(id_):
             raise SettingsError(
                 f"{text!r} is not a scope. Write branch-ID, brand-ID, company-ID, group-ID or all, the id with at "
-                "most 64 letters, digits, '_', '-' and single dots."
+                "most 64 letters, digits, '_', '-' and single dots, none of them last."
             )
         return cls(ScopeKind(kind), id_)
 
@@ -94,7 +94,10 @@ class Window:
             parsed = None
         if parsed is None or not separator or parsed.isoformat() != day:
             raise SettingsError(f"{key!r} is not a partition key. A key reads 2026-11-19|branch-101.")
-        return cls.of(parsed, Scope.parse(scope), zone)
+        try:
+            return cls.of(parsed, Scope.parse(scope), zone)
+        except OverflowError:
+            raise SettingsError(f"{key!r} is not a partition key: its day is at the edge of the calendar.") from None
 
     @property
     def partition_key(self) -> str:

@@ -1,0 +1,192 @@
+"""What lies around the code: lock files, .env.example, the folders' own documents, the Makefile."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dotenv import dotenv_values
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from leads_pipeline.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+# Secrets never pass through Settings: definitions.py hands them on as variables' names, credentials.py reads them.
+SECRET_VARIABLES = {
+    *("LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE"),
+    *("LEADS_PGP_PRIVATE_KEY_FILE", "LEADS_PGP_PASSPHRASE", "LEADS_PGP_PASSPHRASE_FILE"),
+    *("INVENTORY_CLIENT_SECRET", "INVENTORY_CLIENT_SECRET_FILE"),
+}
+SECTION = "dependency-groups"
+
+
+def locked(name: str) -> dict[str, str]:
+    """Package → version of a lock file."""
+    pins = re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ;\\]+)", (ROOT / name).read_text(), re.MULTILINE)
+    return {canonicalize_name(package): version for package, version in pins}
+
+
+def requirements(*groups: str) -> list[Requirement]:
+    return [Requirement(text) for text in [*PROJECT["project"]["dependencies"], *from_groups(*groups)]]
+
+
+def from_groups(*groups: str) -> Iterator[str]:
+    for group in groups:
+        yield from PROJECT[SECTION][group]
+
+
+@pytest.mark.parametrize(("lock", "groups"), [(LOCKS[0], ["build"]), (LOCKS[1], ["build", "dev"])])
+def test_every_requirement_is_met_by_the_locked_version(lock: str, groups: list[str]) -> None:
+    pins = locked(lock)
+    unmet = [
+        str(wanted)
+        for wanted in requirements(*groups)
+        if not wanted.specifier.contains(pins.get(canonicalize_name(wanted.name), "0"))
+    ]
+    assert unmet == [], "run `make lock`"
+
+
+def test_the_dev_lock_only_adds_to_the_runtime_lock() -> None:
+    runtime, dev = locked(LOCKS[0]), locked(LOCKS[1])
+    assert len(runtime) > 50
+    assert runtime.items() < dev.items()
+
+
+def test_the_runtime_lock_holds_no_tool_of_tests_and_checks() -> None:
+    tools = {canonicalize_name(Requirement(text).name) for text in from_groups("dev")}
+    # Dagster needs this one itself.
+    assert tools & locked(LOCKS[0]).keys() <= {"pyyaml"}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_package_has_hashes_and_no_address(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    entries = re.split(r"^(?=[A-Za-z0-9])", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE), flags=re.MULTILINE)[1:]
+    assert len(entries) == len(locked(lock))
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+    assert "://" not in text
+    assert not re.search(r"^\s*-(?!-hash=sha256:)", text, re.MULTILINE)
+
+
+def test_what_builds_the_project_is_locked() -> None:
+    asked = {Requirement(text).name for text in PROJECT["build-system"]["requires"]}
+    assert asked <= locked(LOCKS[0]).keys()
+    assert set(PROJECT["build-system"]["requires"]) <= set(from_groups("build"))
+
+
+def test_the_three_packages_of_dagster_are_of_one_version() -> None:
+    pins = locked(LOCKS[0])
+    assert len({pins[name] for name in ("dagster", "dagster-webserver", "dagster-dg-cli")}) == 1
+
+
+def env_example() -> dict[str, str]:
+    lines = (ROOT / ".env.example").read_text().splitlines()
+    found = [re.fullmatch(r"(?:# )?([A-Z][A-Z_]+)=(.*)", line) for line in lines]
+    return {match[1]: match[2] for match in found if match}
+
+
+def variables_in_the_code() -> set[str]:
+    """Those that stand in a string: constants of the code can begin in the same way."""
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "leads_pipeline").glob("*.py")]
+    texts = [
+        node.value
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return {name for text in texts for name in re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b|DAGSTER_HOME", text)}
+
+
+def test_env_example_names_every_variable_once() -> None:
+    text = (ROOT / ".env.example").read_text()
+    assert len(re.findall(r"^(?:# )?[A-Z][A-Z_]+=", text, re.MULTILINE)) == len(env_example())
+    assert variables_read_by_settings() | SECRET_VARIABLES | {"DAGSTER_HOME"} == env_example().keys()
+
+
+def test_the_code_names_no_variable_that_env_example_lacks() -> None:
+    assert variables_in_the_code() <= env_example().keys()
+
+
+def variables_read_by_settings() -> set[str]:
+    text = (ROOT / "leads_pipeline" / "settings.py").read_text()
+    return set(re.findall(r'"((?:LEADS|INVENTORY)_[A-Z_]+)"', text))
+
+
+def test_every_variable_of_env_example_is_explained() -> None:
+    lines = (ROOT / ".env.example").read_text().splitlines()
+    for line, before in zip(lines[1:], lines, strict=False):
+        if re.match(r"(?:# )?[A-Z][A-Z_]+=", line):
+            assert re.match(r"# .{10,}|[A-Z_]+(PASSPHRASE|SECRET)=$", before), line
+
+
+def test_an_untouched_copy_of_env_example_changes_nothing() -> None:
+    copied = {name: value or "" for name, value in dotenv_values(ROOT / ".env.example").items()}
+    assert "LEADS_BASE_URL" in copied
+    assert Settings.from_variables(copied) == Settings.from_variables({})
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"],  # noqa: S607 - git is found on PATH as everywhere
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [path for name in listed.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def test_no_tracked_file_names_a_package_index() -> None:
+    hosts = [
+        b"pypi" + b".org",
+        b"pythonhosted" + b".org",
+        b"registry." + b"npmjs",
+        b"--" + b"index-url",
+        b"file:" + b"///",
+    ]
+    found = [path.name for path in tracked_files() if any(host in path.read_bytes() for host in hosts)]
+    assert found == []
+
+
+def test_no_data_and_no_secret_is_tracked() -> None:
+    names = {path.relative_to(ROOT).as_posix() for path in tracked_files()}
+    assert {name for name in names if name.startswith("data/")} == {"data/README.md"}
+    assert ".env" not in names
+
+
+def test_data_readme_names_every_place() -> None:
+    text = (ROOT / "data" / "README.md").read_text()
+    places = ["raw/applicant_leads/", "raw/appraisal_leads/", "raw/inventory/", "staged/", "leads.duckdb"]
+    for place in [*places, "quarantine/", "reports/", ".state/", ".dagster/"]:
+        assert f"| `{place}" in text, place
+
+
+def test_make_alone_lists_every_command() -> None:
+    shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S607 - found on PATH as everywhere
+    listed = set(re.findall(r"^  make ([a-z-]+) +\S", shown, re.MULTILINE))
+    assert {"demo", "test", "dev", "check", "chaos", "bench", "lock", "clean"} <= listed
+    assert listed == set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_make_says_what_to_do_about_a_python_that_is_too_old(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo 'Python 3.9.2' && exit 0\nexit 1\n")
+    old.chmod(0o755)
+    result = subprocess.run(  # noqa: S603 - fixed arguments
+        ["make", "venv", f"PYTHON={old}", f"VENV={tmp_path / 'venv'}"],  # noqa: S607 - found on PATH as everywhere
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode != 0
+    assert "Python 3.11 or newer is needed" in result.stderr
+    assert "Python 3.9.2" in result.stderr
+    assert not (tmp_path / "venv").exists()

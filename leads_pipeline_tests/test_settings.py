@@ -1,0 +1,177 @@
+from dataclasses import fields
+from datetime import date
+from pathlib import Path
+from traceback import format_exception
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.settings import AuthMethod, Settings
+from leads_pipeline.window import Scope, ScopeKind
+
+DEFAULTS = {
+    "base_url": None,
+    "auth_url": None,
+    "client_id": None,
+    "auth_method": AuthMethod.BODY,
+    "audience": None,
+    "token_scope": "api/api_access",
+    "scopes": (),
+    "zone": ZoneInfo("UTC"),
+    "start_date": None,
+    "max_concurrency": 8,
+    "data_dir": Path.cwd() / "data",
+    "inventory_base_url": None,
+    "inventory_client_id": None,
+    "inventory_agency_ref": None,
+    "inventory_addresses": (),
+}
+
+# variable, value, the setting that it becomes, what it is read as
+READ = [
+    ("LEADS_BASE_URL", "https://leads.example", "base_url", "https://leads.example"),
+    ("LEADS_BASE_URL", "http://127.0.0.1:8099/", "base_url", "http://127.0.0.1:8099"),
+    ("LEADS_BASE_URL", "https://[::1]:8099/v1//", "base_url", "https://[::1]:8099/v1"),
+    ("LEADS_AUTH_URL", "https://auth.example/tenant/", "auth_url", "https://auth.example/tenant"),
+    ("LEADS_CLIENT_ID", "b:%+ c", "client_id", "b:%+ c"),
+    ("LEADS_AUTH_METHOD", "body", "auth_method", AuthMethod.BODY),
+    ("LEADS_AUTH_METHOD", "basic", "auth_method", AuthMethod.BASIC),
+    ("LEADS_AUDIENCE", "https://audience.example/", "audience", "https://audience.example/"),
+    ("LEADS_TOKEN_SCOPE", "api/other", "token_scope", "api/other"),
+    ("LEADS_BRANCH_IDS", "101", "scopes", (Scope(ScopeKind.BRANCH, "101"),)),
+    ("LEADS_BRANCH_IDS", " 102 ,101,,102,", "scopes", (Scope(ScopeKind.BRANCH, "102"), Scope(ScopeKind.BRANCH, "101"))),
+    (
+        "LEADS_SCOPES",
+        "branch-101, company-7,brand-3,group-1,brand-3",
+        "scopes",
+        (
+            Scope(ScopeKind.BRANCH, "101"),
+            Scope(ScopeKind.COMPANY, "7"),
+            Scope(ScopeKind.BRAND, "3"),
+            Scope(ScopeKind.GROUP, "1"),
+        ),
+    ),
+    ("LEADS_SCOPES", "all", "scopes", (Scope(ScopeKind.ALL),)),
+    ("LEADS_TIMEZONE", "Europe/London", "zone", ZoneInfo("Europe/London")),
+    ("LEADS_START_DATE", "2024-02-29", "start_date", date(2024, 2, 29)),
+    ("LEADS_START_DATE", "2000-01-01", "start_date", date(2000, 1, 1)),
+    ("LEADS_MAX_CONCURRENCY", "1", "max_concurrency", 1),
+    ("LEADS_MAX_CONCURRENCY", "256", "max_concurrency", 256),
+    ("LEADS_DATA_DIR", "elsewhere", "data_dir", Path.cwd() / "elsewhere"),
+    ("LEADS_DATA_DIR", "/srv/leads", "data_dir", Path("/srv/leads")),
+    ("LEADS_DATA_DIR", "~/leads", "data_dir", Path.home() / "leads"),
+    ("INVENTORY_BASE_URL", "https://inventory.example/", "inventory_base_url", "https://inventory.example"),
+    ("INVENTORY_CLIENT_ID", "me", "inventory_client_id", "me"),
+    ("INVENTORY_AGENCY_REF", "AB12", "inventory_agency_ref", "AB12"),
+    ("INVENTORY_ADDRESSES", "York; Leeds, LS1 ;;", "inventory_addresses", ("York", "Leeds, LS1")),
+]
+VARIABLES = sorted({variable for variable, *_ in READ})
+
+
+def read(**variables: str) -> dict[str, Any]:
+    settings = Settings.from_variables(variables)
+    return {field.name: getattr(settings, field.name) for field in fields(settings)}
+
+
+def test_nothing_set_gives_the_defaults() -> None:
+    assert read() == DEFAULTS
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+@pytest.mark.parametrize("value", ["", " ", "\t\n"])
+def test_an_empty_variable_counts_as_missing(variable: str, value: str) -> None:
+    assert read(**{variable: value}) == DEFAULTS
+
+
+@pytest.mark.parametrize(("variable", "value", "setting", "expected"), READ)
+@pytest.mark.parametrize("padding", ["", " ", "\n"])
+def test_a_variable_is_read_without_what_stands_around_it(
+    variable: str, value: str, setting: str, expected: object, padding: str
+) -> None:
+    found = read(**{variable: f"{padding}{value}{padding}"})
+    implied = {"audience": found["base_url"]} if setting == "base_url" else {}
+    assert found == {**DEFAULTS, setting: expected, **implied}
+
+
+def test_every_setting_can_be_set() -> None:
+    assert {setting for _, _, setting, _ in READ} == DEFAULTS.keys()
+
+
+def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
+    assert read(LEADS_BASE_URL="https://leads.example/")["audience"] == "https://leads.example"
+    assert read(LEADS_BASE_URL="https://leads.example", LEADS_AUDIENCE="urn:leads")["audience"] == "urn:leads"
+
+
+def test_other_variables_are_none_of_our_business() -> None:
+    assert read(PATH="/bin", LEADS="1", leads_base_url="nonsense") == DEFAULTS
+
+
+@pytest.mark.parametrize("variable", ["LEADS_BASE_URL", "LEADS_AUTH_URL", "INVENTORY_BASE_URL"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("leads.example", "//leads.example", "ftp://leads.example", "https://", "https:///leads", "https://:443"),
+        *("https://x?a=1", "https://x?", "https://x#top", "https://x#", "https://me:pw@x", "https://:pw@x"),
+        *(
+            "https://a b",
+            "https://a\nb",
+            "https://a\\b",
+            "https://[::1",
+            "https://x:99999",
+            "https://x:port",
+            "http://x:0",
+        ),
+    ],
+)
+def test_what_is_no_address_is_refused(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable} is not an address"):
+        read(**{variable: value})
+
+
+@pytest.mark.parametrize("value", ["https://me:hunter2@x", "https://:hunter2@x", "https://x:hunter2", "[hunter2"])
+def test_a_refused_address_is_not_quoted_because_it_can_hold_a_password(value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(LEADS_BASE_URL=value)
+    assert "hunter2" not in "".join(format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        *[("LEADS_AUTH_METHOD", value) for value in ("both", "BODY", "body,basic")],
+        *[
+            ("LEADS_TIMEZONE", value)
+            for value in ("Europe", "Mars/Olympus", "../etc/passwd", "/etc/localtime", "GMT+25")
+        ],
+        *[
+            ("LEADS_START_DATE", value)
+            for value in ("19.11.2026", "20261119", "2026-11-31", "2026-W47-4", "２０２６-11-19")
+        ],
+        *[("LEADS_START_DATE", value) for value in ("0226-11-19", "1999-12-31", "2026-11-19T00:00", "today")],
+        *[("LEADS_MAX_CONCURRENCY", value) for value in ("0", "-1", "257", "8.0", "+8", "1e2", "٨", "²", "9" * 5000)],
+        *[("LEADS_BRANCH_IDS", value) for value in ("..", "101,a/b", "a|b", "x" * 65, "101;102", "١٠١")],
+        *[("LEADS_SCOPES", value) for value in ("101", "branch-", "branch-101,office-1", "all,branch-101", "ALL")],
+        ("LEADS_SCOPES", "branch-a,branch-A"),
+        ("LEADS_BRANCH_IDS", "a,A"),
+    ],
+)
+def test_a_value_that_cant_be_right_is_refused_with_its_variables_name(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable}\\b"):
+        read(**{variable: value})
+
+
+def test_a_bad_scope_is_named() -> None:
+    with pytest.raises(SettingsError, match=r"^LEADS_SCOPES: 'office-1' is not a scope"):
+        read(LEADS_SCOPES="branch-101,office-1")
+
+
+def test_branches_and_scopes_together_are_refused() -> None:
+    with pytest.raises(SettingsError, match="LEADS_BRANCH_IDS and LEADS_SCOPES are both set"):
+        read(LEADS_BRANCH_IDS="101", LEADS_SCOPES="branch-101")
+    assert read(LEADS_BRANCH_IDS="101", LEADS_SCOPES=" ")["scopes"] == (Scope(ScopeKind.BRANCH, "101"),)
+
+
+def test_an_id_of_two_kinds_makes_two_scopes() -> None:
+    assert len(read(LEADS_SCOPES="branch-1,brand-1")["scopes"]) == 2
