@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final
 
 from leads_pipeline.simulator.leads import DAY_SECONDS, Kind, LeadFactory, Slot
@@ -68,22 +69,23 @@ class LeadBook:
         for day in _days(first, last):
             if last == day * DAY_SECONDS:
                 # Only this day's first moment is asked for, as the inclusive end of the day before.
-                for slot in self._factory.schedule(kind, branch, day):
-                    if slot.moment > last:
-                        break
-                    yield slot, self._factory.body(kind, branch, slot)
+                yield from self._first_moment(kind, branch, day)
             else:
-                for slot, body in self._branch_day(kind, branch, day).leads:
-                    if first <= slot.moment <= last:
-                        yield slot, body
+                for lead in self._branch_day(kind, branch, day).leads:
+                    if first <= lead[0].moment <= last:
+                        yield lead
+
+    def _first_moment(self, kind: Kind, branch: Branch, day: int) -> Iterator[tuple[Slot, bytes]]:
+        schedule = self._factory.schedule(kind, branch, day)
+        count = sum(slot.moment == day * DAY_SECONDS for slot in schedule)
+        return islice(self._factory.leads(kind, branch, day) if count else iter(()), count)
 
     def _branch_day(self, kind: Kind, branch: Branch, day: int) -> _BranchDay:
         key = kind, branch.number, day
         if (found := self._cache.get(key)) is not None:
             self._cache.move_to_end(key)
             return found
-        slots = self._factory.schedule(kind, branch, day)
-        leads = tuple((slot, self._factory.body(kind, branch, slot)) for slot in slots)
+        leads = tuple(self._factory.leads(kind, branch, day))
         made = self._cache[key] = _BranchDay(leads, sum(len(body) for _, body in leads))
         self._cached_bytes += made.size
         while self._cached_bytes > _CACHE_BYTES:

@@ -6,7 +6,7 @@ had without the days before it. Doesn't: which leads an answer holds (book.py).
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from leads_pipeline.simulator.made_up import Person, Town, person
+from leads_pipeline.simulator.made_up import Person, Town, person, pick
 from leads_pipeline.simulator.organisation import BRANCHES_PER_COMPANY, Branch
 from leads_pipeline.simulator.stock import PROPERTY_TYPES, Listing, Stock, amount, estimate, uprn
 
@@ -117,12 +117,23 @@ class LeadFactory:
         leads_of_company = leads_per_day * BRANCHES_PER_COMPANY * _RETURNING_FOR_DAYS
         self._returning_people = max(1, round(leads_of_company * _RETURNING / _LEADS_PER_RETURNING))
         self._returning_person = lru_cache(maxsize=8192)(self._make_returning_person)
+        # Every request for a day asks for the first moment of the next one too. A schedule is about 4 kB.
+        self.schedule = lru_cache(maxsize=4096)(self._make_schedule)
         self._fields: dict[Kind, Callable[[Random, Branch, Slot], dict[str, Any]]] = {
             "applicant": self._applicant,
             "appraisal": self._appraisal,
         }
 
-    def schedule(self, kind: Kind, branch: Branch, day: int) -> list[Slot]:
+    def leads(self, kind: Kind, branch: Branch, day: int) -> Iterator[tuple[Slot, bytes]]:
+        """The leads of a UTC day as JSON text, earliest first; whoever needs the first few stops there."""
+        rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}|leads")
+        for slot in self.schedule(kind, branch, day):
+            lead = self._fields[kind](rng, branch, slot)
+            if rng.random() < _DRIFT:
+                _drift(rng, lead)
+            yield slot, msgspec.json.encode(lead)
+
+    def _make_schedule(self, kind: Kind, branch: Branch, day: int) -> tuple[Slot, ...]:
         """The leads of a UTC day, earliest first; `day` counts from 1970-01-01."""
         rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}")
         start = datetime.fromtimestamp(day * DAY_SECONDS, UTC)
@@ -136,16 +147,8 @@ class LeadFactory:
         hours = rng.choices(_HOURS, cum_weights=shape, k=count)
         seconds = [(hour - ahead) % 24 * 3600 + int(rng.random() * 3600) for hour in hours]
         if rng.random() < _MIDNIGHT:
-            seconds.append(rng.choice((0, -ahead % 24 * 3600)))
-        return [Slot(day * DAY_SECONDS + second, _uuid(rng)) for second in sorted(seconds)]
-
-    def body(self, kind: Kind, branch: Branch, slot: Slot) -> bytes:
-        """The lead as JSON text."""
-        rng = _rng(slot.lead_id)
-        lead = self._fields[kind](rng, branch, slot)
-        if rng.random() < _DRIFT:
-            _drift(rng, lead)
-        return msgspec.json.encode(lead)
+            seconds.append(pick(rng, (0, -ahead % 24 * 3600)))
+        return tuple(Slot(day * DAY_SECONDS + second, _uuid(rng)) for second in sorted(seconds))
 
     def _applicant(self, rng: Random, branch: Branch, slot: Slot) -> dict[str, Any]:
         who = self._person(rng, branch, slot.moment)
@@ -156,14 +159,14 @@ class LeadFactory:
             **_common(rng, branch, slot, who, listing.is_rented, text),
             "intent": "APPLICANT_INTENT_RENT" if listing.is_rented else "APPLICANT_INTENT_BUY",
             "propertyUse": _property_use(rng, listing.is_commercial),
-            "viewingTimes": _viewing_times(rng, slot.moment) if wants_viewing else rng.choice((None, None, [])),
+            "viewingTimes": _viewing_times(rng, slot.moment) if wants_viewing else pick(rng, (None, None, [])),
             "organiseViewing": wants_viewing,
             "requestPropertyDetails": not wants_viewing or rng.random() < 0.3,
-            "consumerSituation": ("CONSUMER_SITUATION_PROPERTY_TO_SELL" if who.owns_home else rng.choice(_SITUATIONS)),
+            "consumerSituation": ("CONSUMER_SITUATION_PROPERTY_TO_SELL" if who.owns_home else pick(rng, _SITUATIONS)),
             "consumerPostcode": who.home.postcode,
             "leadSource": "APPLICANT_SOURCE_ZOOPLA_WEBSITE",
             "portalSource": "APPLICANT_PORTAL_SOURCE_LISTING",
-            "searchCriteria": _search_criteria(rng, listing),
+            "searchCriteria": pick(rng, listing.searches),
             "listingDetails": listing.details,
         }
 
@@ -179,9 +182,9 @@ class LeadFactory:
             "intent": "APPRAISAL_INTENT_LET" if wants_to_let else "APPRAISAL_INTENT_SELL",
             "propertyUse": _property_use(rng, is_commercial=False),
             "justCurious": rng.random() < 0.25,
-            "urgency": rng.choice(_URGENCIES),
+            "urgency": pick(rng, _URGENCIES),
             "leadSource": "APPRAISAL_SOURCE_ZOOPLA_WEBSITE",
-            "portalSource": rng.choice(("APPRAISAL_PORTAL_SOURCE_ASKANAGENT", "APPRAISAL_PORTAL_SOURCE_PROSPECTPLUS")),
+            "portalSource": pick(rng, ("APPRAISAL_PORTAL_SOURCE_ASKANAGENT", "APPRAISAL_PORTAL_SOURCE_PROSPECTPLUS")),
             "propertyDetails": _property_details(home, who, value),
         }
 
@@ -219,19 +222,26 @@ def _hours_ahead(day: int) -> int:
     return round(offset / timedelta(hours=1))
 
 
-def _wire(moment: int, form: str = "%Y-%m-%dT%H:%M:%SZ") -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime(form)
+@lru_cache(maxsize=64)
+def _date(day: int) -> str:
+    return datetime.fromtimestamp(day * DAY_SECONDS, UTC).date().isoformat()
+
+
+def _wire(moment: int) -> str:
+    day, second = divmod(moment, DAY_SECONDS)
+    return f"{_date(day)}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
 
 
 def _created_at(rng: Random, moment: int) -> str:
     draw = rng.random()
     if draw < _UNKNOWN_MOMENT:
         return "0001-01-01T00:00Z"
-    return _wire(moment, "%Y-%m-%dT%H:%MZ") if draw < _UNKNOWN_MOMENT + _WITHOUT_SECONDS else _wire(moment)
+    text = _wire(moment)
+    return f"{text[:16]}Z" if draw < _UNKNOWN_MOMENT + _WITHOUT_SECONDS else text
 
 
 def _message(rng: Random, texts: tuple[str, ...], place: str, who: Person, price: int) -> str:
-    return rng.choice(texts).format(place=place, name=who.first_name, price=price)
+    return pick(rng, texts).format(place=place, name=who.first_name, price=price)
 
 
 def _common(rng: Random, branch: Branch, slot: Slot, who: Person, is_rented: bool, message: str) -> dict[str, Any]:
@@ -245,7 +255,7 @@ def _common(rng: Random, branch: Branch, slot: Slot, who: Person, is_rented: boo
             "lastName": who.last_name,
             "phoneNumber": who.phone,
             "email": who.email,
-            "preferences": {"method": rng.choice(_METHODS), "time": rng.choice(_TIMES)},
+            "preferences": {"method": pick(rng, _METHODS), "time": pick(rng, _TIMES)},
         },
         "enquiryType": enquiry if rng.random() < 0.97 else "ENQUIRY_TYPE_UNSPECIFIED",
         # json.dumps writes £ and 👍 as \u escapes: legal, and lost by a client that parses and writes again.
@@ -263,7 +273,7 @@ def _common(rng: Random, branch: Branch, slot: Slot, who: Person, is_rented: boo
 def _property_use(rng: Random, is_commercial: bool) -> str:
     if is_commercial:
         return "PROPERTY_USE_COMMERCIAL"
-    return rng.choice(("PROPERTY_USE_RESIDENTIAL",) * 8 + ("PROPERTY_USE_UNSPECIFIED", ""))
+    return pick(rng, ("PROPERTY_USE_RESIDENTIAL",) * 8 + ("PROPERTY_USE_UNSPECIFIED", ""))
 
 
 def _viewing_times(rng: Random, moment: int) -> list[dict[str, str]]:
@@ -271,35 +281,6 @@ def _viewing_times(rng: Random, moment: int) -> list[dict[str, str]]:
     midnight = moment - moment % DAY_SECONDS
     starts = [midnight + day * DAY_SECONDS + 3600 * int(9 + rng.random() * 9) for day in range(1, 4)]
     return [{"earliest": _wire(at), "latest": _wire(at + 7200)} for at in starts[: 1 + int(rng.random() * 3)]]
-
-
-def _search_criteria(rng: Random, listing: Listing) -> dict[str, Any]:
-    place = listing.address
-    lowest, highest = listing.price * 4 // 5, listing.price * 6 // 5
-    return {
-        "location": {
-            "alias": f"{place.town.name}, {place.town.county}",
-            "area": place.town.name,
-            "areaStreet": place.street if rng.random() < 0.2 else "",
-            "country": "England",
-            "countryCode": "gb",
-            "countyArea": place.town.county,
-            "district": place.locality,
-            "incode": place.incode if rng.random() < 0.2 else "",
-            "outcode": place.town.outcode,
-            "postTown": place.town.name,
-            "postalArea": place.town.postal_area,
-            "region": place.town.region,
-        },
-        "radius": rng.choice((0, 0.25, 0.5, 1, 3, 5, 10)),
-        "minimumBedrooms": max(0, listing.bedrooms - 1),
-        "maximumBedrooms": listing.bedrooms + 1,
-        "minimumPrice": amount(rng, lowest),
-        "maximumPrice": amount(rng, highest),
-        "priceFrequency": "RENT_FREQUENCY_PER_WEEK" if listing.is_rented else "RENT_FREQUENCY_UNSPECIFIED",
-        "propertyType": listing.property_type,
-        "propertySubType": "",
-    }
 
 
 def _property_details(home: Random, who: Person, value: int) -> dict[str, Any]:
@@ -313,8 +294,8 @@ def _property_details(home: Random, who: Person, value: int) -> dict[str, Any]:
         "bathrooms": 1 + bedrooms // 3,
         "receptions": 1 + bedrooms // 4,
         "floorArea": 30 + 22 * bedrooms + int(home.random() * 20),
-        "tenure": home.choice(("Freehold", "Freehold", "Leasehold", "")),
-        "propertyType": f"PROPERTY_TYPE_{home.choice(PROPERTY_TYPES)}",
+        "tenure": pick(home, ("Freehold", "Freehold", "Leasehold", "")),
+        "propertyType": f"PROPERTY_TYPE_{pick(home, PROPERTY_TYPES)}",
         "estimate": estimate(home, value),
         "lastSalePrice": amount(home, value * 3 // 4),
         # Out at sea, where no house stands.

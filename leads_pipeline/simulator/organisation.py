@@ -24,9 +24,12 @@ _SIZE_SIGMA: Final = 0.5
 SCOPE_KINDS: Final = ("group", "company", "brand", "branch")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """A branch. `number` is its internal id as the portal writes it where it's an integer; `size` averages about 1."""
+    """A branch; each exists once, so that it's its own key.
+
+    `number` is its internal id where the portal writes it as an integer; `size` averages about 1.
+    """
 
     number: int
     brand_id: str

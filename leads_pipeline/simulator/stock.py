@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from leads_pipeline.simulator.made_up import Address, address
+from leads_pipeline.simulator.made_up import Address, address, pick
 from leads_pipeline.simulator.organisation import Branch
 
 LISTINGS_PER_BRANCH: Final = 24
 _RENTED: Final = 0.35  # share of listings to let
 _ARCHIVED: Final = 0.15
 _WITHOUT_IMAGES: Final = 0.1
+_SEARCHES_PER_LISTING: Final = 4
 # Real numbers have at most 12 digits. Now and then one lies beyond 2^53, where a client that reads integers as floats
 # changes it: the contract calls it a 64-bit integer.
 _HUGE_UPRN: Final = 0.03
@@ -31,17 +32,20 @@ PROPERTY_TYPES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A property for sale or to let. `details` is the listing as a lead carries it, `item` as the inventory does."""
+    """A property for sale or to let.
+
+    `details` is the listing as a lead carries it, `item` as the inventory does, `searches` what those who ask about it
+    have searched for. They are made once: writing them is most of the work of a lead.
+    """
 
     id: str
     address: Address
     is_rented: bool
     is_archived: bool
     is_commercial: bool
-    bedrooms: int
     price: int
-    property_type: str
     details: msgspec.Raw
+    searches: tuple[msgspec.Raw, ...]
     item: bytes
 
 
@@ -50,7 +54,7 @@ class Stock:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        # Bounded by the number of branches; a listing is about 2 kB.
+        # Bounded by the number of branches; a listing is about 4 kB.
         self.of = lru_cache(maxsize=None)(self._of)
 
     def _of(self, branch: Branch) -> tuple[Listing, ...]:
@@ -61,7 +65,7 @@ class Stock:
 
 def estimate(rng: Random, value: int) -> dict[str, Any]:
     """The portal's own estimate around a price."""
-    margin = rng.choice((4, 8, 15))
+    margin = pick(rng, (4, 8, 15))
     return {
         "lowerRange": value * (100 - margin) // 100,
         "upperRange": value * (100 + margin) // 100,
@@ -73,7 +77,7 @@ def estimate(rng: Random, value: int) -> dict[str, Any]:
 
 def amount(rng: Random, value: int) -> msgspec.Raw:
     """A sum of money as the portal writes it: 250000, 250000.00 or 250000.10, which a float would shorten."""
-    return msgspec.Raw(f"{value}{rng.choice(('', '', '', '.00', '.10', '.50'))}".encode())
+    return msgspec.Raw(f"{value}{pick(rng, ('', '', '', '.00', '.10', '.50'))}".encode())
 
 
 def uprn(rng: Random) -> int:
@@ -88,7 +92,7 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
     is_rented = rng.random() < _RENTED
     # Nobody asks about what is gone: archived listings stand at the unpopular end (leads.py picks from the front).
     is_archived = number >= LISTINGS_PER_BRANCH * (1 - _ARCHIVED)
-    kind = rng.choice(PROPERTY_TYPES)
+    kind = pick(rng, PROPERTY_TYPES)
     bedrooms = 0 if kind == "STUDIO" else 1 + int(rng.random() * 5)
     price = 425 + 25 * int(rng.random() * 80) if is_rented else 95_000 + 2_500 * int(rng.random() * 300)
     listing_id = str(50_000_000 + branch.number * 1000 + number)
@@ -128,12 +132,43 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
         is_rented=is_rented,
         is_archived=is_archived,
         is_commercial=rng.random() < 0.04,
-        bedrooms=bedrooms,
         price=price,
-        property_type=f"PROPERTY_TYPE_{kind}",
+        searches=tuple(
+            msgspec.Raw(msgspec.json.encode(_search(rng, place, is_rented, bedrooms, price, kind)))
+            for _ in range(_SEARCHES_PER_LISTING)
+        ),
         details=msgspec.Raw(msgspec.json.encode(details)),
         item=msgspec.json.encode(_item(listing_id, place)),
     )
+
+
+def _search(rng: Random, place: Address, is_rented: bool, bedrooms: int, price: int, kind: str) -> dict[str, Any]:
+    """A search that finds such a listing."""
+    has_street, has_incode = rng.random() < 0.2, rng.random() < 0.2
+    return {
+        "location": {
+            "alias": f"{place.town.name}, {place.town.county}",
+            "area": place.town.name,
+            "areaStreet": place.street if has_street else "",
+            "country": "England",
+            "countryCode": "gb",
+            "countyArea": place.town.county,
+            "district": place.locality,
+            "incode": place.incode if has_incode else "",
+            "outcode": place.town.outcode,
+            "postTown": place.town.name,
+            "postalArea": place.town.postal_area,
+            "region": place.town.region,
+        },
+        "radius": pick(rng, (0, 0.25, 0.5, 1, 3, 5, 10)),
+        "minimumBedrooms": max(0, bedrooms - pick(rng, (0, 1, 1, 2))),
+        "maximumBedrooms": bedrooms + pick(rng, (0, 1, 1, 2)),
+        "minimumPrice": amount(rng, price * pick(rng, (5, 7, 8, 9)) // 10),
+        "maximumPrice": amount(rng, price * pick(rng, (10, 11, 12, 15)) // 10),
+        "priceFrequency": "RENT_FREQUENCY_PER_WEEK" if is_rented else "RENT_FREQUENCY_UNSPECIFIED",
+        "propertyType": f"PROPERTY_TYPE_{kind}",
+        "propertySubType": "",
+    }
 
 
 def _life_cycle(rng: Random, is_rented: bool, is_archived: bool) -> str:
