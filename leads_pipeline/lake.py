@@ -6,7 +6,6 @@ Doesn't: HTTP (client.py), what a lead's fields mean (flatten.py), the DuckDB fi
 
 import errno
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -68,6 +67,8 @@ _INVENTORY_SCHEMA: Final = pa.schema(_INVENTORY_COLUMNS)
 
 # Columns with few values; the others would only pay for a dictionary.
 _DICTIONARY_COLUMNS: Final = ("kind", "scope", "address", "run_id", "source", "oddity")
+
+_SEAL_BYTES: Final = hashlib.sha256().digest_size
 
 _LEADS_FILE: Final = "leads.parquet"
 _RAW, _STAGED, _INVENTORY, _QUARANTINE = "raw", "staged", "inventory", "quarantine"
@@ -161,7 +162,7 @@ class Lake:
         with self.lock(_raw_lock(path)):
             _sweep(path)
             held = self._read_or_quarantine(path, self._read_landed)
-            merge = _merge(held.table.to_pylist() if held else [], _lead_rows(answer, run_id), "lead_id")
+            merge = _merge(_rows(held.file) if held else [], _lead_rows(answer, run_id), "lead_id")
             # After a change of the time zone the file's window is another one, and says nothing about this one.
             before = (
                 held.window if held and (held.window.start, held.window.end) == (window.start, window.end) else None
@@ -196,19 +197,16 @@ class Lake:
         )
 
     def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
-        """The day's readable raw files, one per scope, sorted. Each was read to its end, checksums and all.
+        """The day's readable raw files, one per scope, sorted. Each was compared with its checksum, to the last bit.
 
         An unreadable one is set aside with a warning (see `quarantined`) and counts as never fetched.
         """
         return [path for path in self._raw_paths(kind, day) if self._inspect(path, self._read_landed)]
 
     def landed_windows(self, kind: LeadKind, day: date) -> list[LandedWindow]:
-        """What the day's raw files say about themselves, by scope. Reads footers alone; sets unreadable files aside."""
-        return [
-            window
-            for path in self._raw_paths(kind, day)
-            if (window := self._inspect(path, self._read_window)) is not None
-        ]
+        """What the day's raw files say about themselves, by scope. Sets unreadable ones aside."""
+        found = (self._inspect(path, self._read_landed) for path in self._raw_paths(kind, day))
+        return [landed.window for landed in found if landed]
 
     def landed_days(self, kind: LeadKind) -> list[date]:
         """Days with at least one raw file, sorted."""
@@ -231,7 +229,7 @@ class Lake:
         with self.lock(_raw_lock(path)):
             _sweep(path)
             held = self._read_or_quarantine(path, self._read_inventory)
-            merge = _merge(held.to_pylist() if held else [], _inventory_rows(day, found, fetched_at, run_id), "item_id")
+            merge = _merge(_rows(held) if held else [], _inventory_rows(day, found, fetched_at, run_id), "item_id")
             if held is None or merge.has_changed:
                 replace_file(path, _parquet(merge.rows, _INVENTORY_SCHEMA, {"path": self._relative(path)}))
         return len(merge.rows)
@@ -265,10 +263,11 @@ class Lake:
             try:
                 paths = {table: writing / f"{table}.tmp" for table in tables}
                 yield paths
-                with _storing(writing):
-                    for path in paths.values():
+                for path in paths.values():
+                    with _storing(path):
                         path.chmod(_PRIVATE_FILE_MODE)
                         _sync(path)
+                with _storing(writing):
                     _sync(writing)
                     writing.replace(self._ready_folder(day))
                     _sync(self._folder / _STAGED)
@@ -386,16 +385,11 @@ class Lake:
     # --- reading and quarantine -----------------------------------------------------------------------------------
 
     def _read_landed(self, path: Path) -> "_Landed":
-        with _opened(path, _RAW_SCHEMA, self._relative(path)) as (file, facts):
-            return _Landed(_landed_window(path, facts, file.metadata.num_rows), file.read(use_threads=False))
+        file, facts = _open(path, _RAW_SCHEMA, self._relative(path))
+        return _Landed(_landed_window(path, facts, file.metadata.num_rows), file)
 
-    def _read_window(self, path: Path) -> LandedWindow:
-        with _opened(path, _RAW_SCHEMA, self._relative(path)) as (file, facts):
-            return _landed_window(path, facts, file.metadata.num_rows)
-
-    def _read_inventory(self, path: Path) -> pa.Table:
-        with _opened(path, _INVENTORY_SCHEMA, self._relative(path)) as (file, _):
-            return file.read(use_threads=False)
+    def _read_inventory(self, path: Path) -> pq.ParquetFile:
+        return _open(path, _INVENTORY_SCHEMA, self._relative(path))[0]
 
     def _inspect(self, path: Path, read: Callable[[Path], _T]) -> _T | None:
         """What `read` makes of the file; None where it is missing or had to be set aside. No lock is held."""
@@ -427,7 +421,7 @@ class Lake:
             _sync(aside.parent)
             _sync(path.parent)
         logger.warning(
-            "%s can't be read (%s). It was moved to %s and counts as never fetched: pull its partition again while "
+            "%s can't be used: %s. It was moved to %s and counts as never fetched: pull its partition again while "
             "the portal still has it. The other files are untouched.",
             path,
             why,
@@ -565,15 +559,11 @@ class _UnreadableError(Exception):
 @dataclass(frozen=True, slots=True)
 class _Landed:
     window: LandedWindow
-    table: pa.Table
+    file: pq.ParquetFile
 
 
 def _parquet(rows: Sequence[_Row], schema: pa.Schema, facts: Mapping[str, str]) -> bytes:
-    """The rows as a Parquet file with the facts in its footer.
-
-    Pages carry checksums, and the facts one of their own: a flipped bit must not pass as a lead or as a closed window.
-    """
-    facts = {**facts, "schema_version": SCHEMA_VERSION, "rows": str(len(rows))}
+    """The rows as a Parquet file with the facts in its footer, sealed."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -581,46 +571,66 @@ def _parquet(rows: Sequence[_Row], schema: pa.Schema, facts: Mapping[str, str]) 
         compression="zstd",
         compression_level=3,
         use_dictionary=[name for name in schema.names if name in _DICTIONARY_COLUMNS],  # type: ignore[arg-type]  # the stubs know only bool
-        write_page_checksum=True,
         # Neither is read by anybody here, and with 20 leads a file they would be a third of it.
         write_statistics=False,
         store_schema=False,
     ) as writer:
         writer.write_table(pa.Table.from_pylist(list(rows), schema=schema))
-        writer.add_key_value_metadata({**facts, "facts_sha256": _digest(facts)})
-    return sink.getvalue().to_pybytes()
+        writer.add_key_value_metadata({**facts, "schema_version": SCHEMA_VERSION})
+    return _seal(sink.getvalue().to_pybytes())
 
 
-@contextmanager
-def _opened(path: Path, schema: pa.Schema, relative: str) -> Iterator[tuple[pq.ParquetFile, dict[str, str]]]:
-    """The file, opened, and the facts of its footer.
+def _seal(content: bytes) -> bytes:
+    """The Parquet file with the SHA-256 of all of it in the gap before its footer.
 
-    Raises _UnreadableError for content that isn't what was written there, also when it shows inside the block;
-    FileNotFoundError where there is none; StorageError where the disk or the permissions are at fault.
+    Parquet's own checksums cover pages and not the footer, where a flipped bit can hide all rows without an error or
+    stop DuckDB in a file that pyarrow reads. Readers find pages by their offsets and never look into the gap.
+    """
+    at = _footer_start(content)
+    return content[:at] + hashlib.sha256(content).digest() + content[at:]
+
+
+def _is_intact(content: bytes) -> bool:
+    """Whether a sealed file is what was written, to the last bit."""
+    at = _footer_start(content)
+    if at < _SEAL_BYTES:
+        return False
+    return hashlib.sha256(content[: at - _SEAL_BYTES] + content[at:]).digest() == content[at - _SEAL_BYTES : at]
+
+
+def _footer_start(content: bytes) -> int:
+    # A Parquet file ends with its footer, the footer's length in 4 bytes, and "PAR1".
+    return len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+
+
+def _open(path: Path, schema: pa.Schema, relative: str) -> tuple[pq.ParquetFile, dict[str, str]]:
+    """The file, opened in memory, and the facts of its footer.
+
+    Raises _UnreadableError for content that isn't what was written there; FileNotFoundError where there is none;
+    StorageError where the disk or the permissions are at fault.
     """
     try:
-        with pa.OSFile(str(path), "rb") as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
-            facts = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
-            version = facts.get("schema_version")
-            if facts.pop("facts_sha256", "") != _digest(facts) or not file.schema_arrow.equals(schema):
-                raise _UnreadableError("not a file of this pipeline, or damaged")
-            if version != SCHEMA_VERSION:
-                raise StorageError(
-                    f"{path} has format {version}, and this version of leads-pipeline reads {SCHEMA_VERSION}. Update "
-                    "leads-pipeline; the file is untouched."
-                )
-            if facts["path"] != relative or facts["rows"] != str(file.metadata.num_rows):
-                raise _UnreadableError("another window's file, or damaged")
-            yield file, facts
+        content = path.read_bytes()
     except FileNotFoundError:
         raise
     except OSError as error:
-        # Arrow raises OSError for broken content too, but then without an error number.
-        if error.errno is not None:
-            raise StorageError(f"{path} can't be read: {error.strerror}. {_advice(error)}") from error
-        raise _UnreadableError("broken Parquet") from None
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-        raise _UnreadableError("broken Parquet") from None
+        raise StorageError(f"{path} can't be read: {error.strerror}. {_advice(error)}") from error
+    if not _is_intact(content):
+        raise _UnreadableError("it is damaged, or no file of this pipeline")
+    file = pq.ParquetFile(pa.BufferReader(content))
+    facts = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
+    if facts["schema_version"] != SCHEMA_VERSION:
+        raise StorageError(
+            f"{path} has format {facts['schema_version']}, and this version of leads-pipeline reads {SCHEMA_VERSION}. "
+            "Update leads-pipeline; the file is untouched."
+        )
+    if facts["path"] != relative or not file.schema_arrow.equals(schema):
+        raise _UnreadableError("it was written for another place than this one")
+    return file, facts
+
+
+def _rows(file: pq.ParquetFile) -> list[_Row]:
+    return file.read(use_threads=False).to_pylist()
 
 
 def _landed_window(path: Path, facts: Mapping[str, str], rows: int) -> LandedWindow:
@@ -641,10 +651,6 @@ def _landed_window(path: Path, facts: Mapping[str, str], rows: int) -> LandedWin
         is_closed=facts["is_closed"] == "True",
         path=path,
     )
-
-
-def _digest(facts: Mapping[str, str]) -> str:
-    return _sha256(json.dumps(facts, sort_keys=True))
 
 
 # --- folders and files --------------------------------------------------------------------------------------------

@@ -1,0 +1,822 @@
+import json
+import logging
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leads_pipeline.contract import APPLICANT, APPRAISAL, InventoryItem, ReceivedLead
+from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.lake import Lake, publish_file, replace_file
+from leads_pipeline.window import RETENTION, Scope, ScopeKind, Window
+from leads_pipeline_tests.sample_answers import CLOSED_AT, DAY, LATER, TWENTY, UTC_ZONE, WINDOW, answer, lead
+
+ROOT = Path(__file__).parents[1]
+NEIGHBOUR = Window.of(DAY, Scope.parse("branch-102"), UTC_ZONE)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "data")
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return pq.ParquetFile(path).read().to_pylist()
+
+
+def payloads(path: Path) -> dict[str, str]:
+    return {row["lead_id"]: row["payload"] for row in rows(path)}
+
+
+def everything_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+# --- landing ------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_lands_with_the_exact_payload_and_how_it_was_fetched(lake: Lake) -> None:
+    odd = ReceivedLead("odd", '{"id":"odd","n":1e400,"big":' + "9" * 5000 + ',"nul":"\x00"}', "not valid JSON")
+
+    landing = lake.land(answer([lead(1), odd]), "run-1")
+
+    assert landing.path == lake.folder / "raw/applicant_leads/day=2026-11-19/scope=branch-101/leads.parquet"
+    assert rows(landing.path) == [
+        {
+            "kind": "applicant",
+            "day": DAY,
+            "scope": "branch-101",
+            "lead_id": one.lead_id,
+            "position": position,
+            "fetched_at": CLOSED_AT,
+            "run_id": "run-1",
+            "source": "pull",
+            "payload": one.payload,
+            "oddity": one.oddity,
+        }
+        for position, one in enumerate([lead(1), odd])
+    ]
+    assert duckdb.execute(
+        "SELECT payload FROM read_parquet(?) WHERE lead_id = 'odd'", [str(landing.path)]
+    ).fetchall() == [(odd.payload,)]
+
+
+def test_the_file_says_by_itself_how_it_came_to_be(lake: Lake) -> None:
+    path = lake.land(answer(TWENTY), "run-1").path
+    (landed,) = lake.landed_windows(APPLICANT, DAY)
+
+    assert (landed.kind, landed.day, landed.scope, landed.path) == ("applicant", DAY, "branch-101", path)
+    assert (landed.start, landed.end) == (WINDOW.start, WINDOW.end)
+    assert (landed.rows, landed.fetched_at, landed.run_id, landed.attempts) == (20, CLOSED_AT, "run-1", 2)
+    assert (landed.request, landed.body_sha256) == ("/applicant-leads?branch-id=101", "ab" * 32)
+    assert landed.is_closed
+    assert not landed.is_partial
+
+
+@pytest.mark.parametrize(
+    ("later", "new", "changed", "unchanged", "kept"),
+    [
+        pytest.param([], 0, 0, 0, 20, id="none"),
+        pytest.param(TWENTY[:10], 0, 0, 10, 10, id="half"),
+        pytest.param([lead(0, "changed"), *TWENTY[1:]], 0, 1, 19, 0, id="a changed one"),
+        pytest.param([*TWENTY, lead(20), lead(21)], 2, 0, 20, 0, id="two more"),
+        pytest.param([lead(3, "changed"), lead(20)], 1, 1, 0, 19, id="some of each"),
+    ],
+)
+def test_a_later_answer_never_takes_a_lead_away_and_the_newest_version_wins(
+    lake: Lake, later: list[ReceivedLead], new: int, changed: int, unchanged: int, kept: int
+) -> None:
+    lake.land(answer(TWENTY), "run-1")
+
+    landing = lake.land(answer(later, fetched_at=LATER), "run-2")
+
+    expected = {one.lead_id: one.payload for one in [*TWENTY, *later]}
+    assert payloads(landing.path) == expected
+    glob = str(lake.folder / "raw/applicant_leads/*/*/*.parquet")
+    in_duckdb = "SELECT lead_id, payload FROM read_parquet(?, hive_partitioning = true) WHERE scope = 'branch-101'"
+    assert dict(duckdb.execute(in_duckdb, [glob]).fetchall()) == expected
+    assert (landing.new, landing.changed, landing.unchanged, landing.kept) == (new, changed, unchanged, kept)
+    assert landing.rows == len(expected)
+
+
+def test_an_unchanged_lead_keeps_the_moment_it_was_first_received(lake: Lake) -> None:
+    lake.land(answer(TWENTY[:2]), "run-1")
+
+    path = lake.land(answer([lead(0), lead(1, "changed")], fetched_at=LATER), "run-2").path
+
+    assert [(row["fetched_at"], row["run_id"]) for row in rows(path)] == [(CLOSED_AT, "run-1"), (LATER, "run-2")]
+
+
+def test_the_same_answer_twice_leaves_the_file_byte_for_byte(lake: Lake) -> None:
+    first = lake.land(answer(TWENTY), "run-1")
+    before = (first.path.read_bytes(), first.path.stat().st_mtime_ns, first.path.stat().st_ino)
+
+    second = lake.land(answer(list(reversed(TWENTY)), fetched_at=LATER), "run-2")
+
+    assert first.is_written
+    assert not second.is_written
+    assert (second.unchanged, second.rows) == (20, 20)
+    assert (first.path.read_bytes(), first.path.stat().st_mtime_ns, first.path.stat().st_ino) == before
+
+
+def test_no_leads_is_not_the_same_as_never_fetched(lake: Lake) -> None:
+    assert lake.landed_windows(APPLICANT, DAY) == []
+
+    landing = lake.land(answer([]), "run-1")
+
+    assert landing.is_written
+    assert rows(landing.path) == []
+    assert [landed.rows for landed in lake.landed_windows(APPLICANT, DAY)] == [0]
+    assert lake.raw_files(APPLICANT, DAY) == [landing.path]
+
+
+def test_two_versions_of_a_lead_in_one_answer_both_stay_and_repeats_are_kept_once(lake: Lake) -> None:
+    twice = [lead(1), lead(2), lead(1, "other"), lead(1)]
+    path = lake.land(answer(twice), "run-1").path
+
+    assert [(row["lead_id"], row["position"], row["payload"]) for row in rows(path)] == [
+        ("lead-01", 0, lead(1).payload),
+        ("lead-01", 2, lead(1, "other").payload),
+        ("lead-02", 1, lead(2).payload),
+    ]
+    assert not lake.land(answer(twice[::-1], fetched_at=LATER), "run-2").is_written
+
+    landing = lake.land(answer([lead(1, "third")], fetched_at=LATER), "run-3")
+    assert (landing.changed, landing.kept) == (1, 1)
+    assert payloads(path) == {"lead-01": lead(1, "third").payload, "lead-02": lead(2).payload}
+    assert len(rows(path)) == 2
+
+
+def test_an_older_answer_that_lands_later_adds_but_does_not_overwrite(lake: Lake) -> None:
+    lake.land(answer([lead(1, "newer")], fetched_at=LATER), "fast run")
+
+    landing = lake.land(answer([lead(1, "older"), lead(2)], fetched_at=CLOSED_AT), "slow run")
+
+    assert payloads(landing.path) == {"lead-01": lead(1, "newer").payload, "lead-02": lead(2).payload}
+    assert (landing.new, landing.changed, landing.unchanged) == (1, 0, 1)
+
+
+def test_text_without_a_utf8_form_costs_no_neighbour(lake: Lake) -> None:
+    path = lake.land(answer([ReceivedLead("a", '{"id":"a","m":"\ud800"}'), lead(1)]), "run-1").path
+
+    assert payloads(path) == {"a": '{"id":"a","m":"\\ud800"}', "lead-01": lead(1).payload}
+
+
+def test_an_id_that_would_leave_the_folder_is_refused(lake: Lake) -> None:
+    escaping = Window.of(DAY, Scope(ScopeKind.BRANCH, "../../../../escaped"), UTC_ZONE)
+
+    with pytest.raises(SettingsError, match="not a scope"):
+        lake.land(answer([lead(1)], escaping), "run-1")
+
+    assert not lake.folder.exists()
+
+
+def test_hostile_lead_ids_stay_inside_the_file(lake: Lake) -> None:
+    hostile = ["../../etc/passwd", "a\x00b", "'; DROP TABLE leads; --", "day=2026-01-01", "é\u202e", "x" * 10_000]
+
+    path = lake.land(answer([ReceivedLead(id_, json.dumps({"id": id_})) for id_ in hostile]), "run-1").path
+
+    assert set(payloads(path)) == set(hostile)
+    assert everything_below(lake.folder / "raw") == [path]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 5),  # hours after the window's end at which the answer was fetched
+            st.dictionaries(st.integers(0, 6), st.sampled_from(["a", "b", "c"]), max_size=5),
+        ),
+        max_size=8,
+    )
+)
+def test_after_any_answers_in_any_order_every_id_is_there_once_in_its_newest_version(
+    answers: list[tuple[int, dict[int, str]]],
+) -> None:
+    # The model: a version counts from when it was first received without a change in between.
+    expected: dict[int, tuple[datetime, str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        lake = Lake(Path(folder))
+        for hour, versions in answers:
+            fetched_at = CLOSED_AT + timedelta(hours=hour)
+            landing = lake.land(answer([lead(n, text) for n, text in versions.items()], fetched_at=fetched_at), "run")
+            for number, text in versions.items():
+                since, known = expected.get(number, (fetched_at, ""))
+                if known != text and since <= fetched_at:
+                    expected[number] = (fetched_at, text)
+            landed = {row["lead_id"]: (row["fetched_at"], row["payload"]) for row in rows(landing.path)}
+            assert landed == {f"lead-{n:02}": (at, lead(n, text).payload) for n, (at, text) in expected.items()}
+            assert landing.rows == len(expected) == len(rows(landing.path))
+
+
+# --- closed and partial -------------------------------------------------------------------------------------------
+
+BEFORE_ITS_END = WINDOW.end - timedelta(seconds=1)
+STRADDLING = WINDOW.start + RETENTION + timedelta(seconds=1)
+BARELY_WHOLE = WINDOW.start + RETENTION
+ALL_DELETED = WINDOW.end + RETENTION
+
+
+@pytest.mark.parametrize(
+    ("fetched_at", "is_closed", "is_partial"),
+    [
+        pytest.param([BEFORE_ITS_END], False, False, id="still open"),
+        pytest.param([WINDOW.end], True, False, id="closed"),
+        pytest.param([WINDOW.end, BEFORE_ITS_END], True, False, id="once closed stays closed"),
+        pytest.param([BEFORE_ITS_END, WINDOW.end], True, False, id="closes without a new lead"),
+        pytest.param([BARELY_WHOLE], True, False, id="the last moment at which nothing is deleted"),
+        pytest.param([STRADDLING], True, True, id="deletion had begun"),
+        pytest.param([ALL_DELETED], True, True, id="deletion was over"),
+        pytest.param([BEFORE_ITS_END, STRADDLING], True, True, id="open, then deletion had begun"),
+        pytest.param([WINDOW.end, STRADDLING], True, False, id="once complete stays complete"),
+        pytest.param([STRADDLING, WINDOW.end], True, False, id="completed by an answer that lands late"),
+    ],
+)
+def test_a_window_is_partial_unless_it_was_pulled_after_its_end_and_before_deletion_began(
+    lake: Lake, fetched_at: list[datetime], is_closed: bool, is_partial: bool
+) -> None:
+    for moment in fetched_at:
+        landing = lake.land(answer([lead(1)], fetched_at=moment), "run")
+
+    (landed,) = lake.landed_windows(APPLICANT, DAY)
+    assert (landing.is_closed, landing.is_partial) == (is_closed, is_partial)
+    assert (landed.is_closed, landed.is_partial) == (is_closed, is_partial)
+
+
+def test_closing_rewrites_the_file_once_and_keeps_its_rows(lake: Lake) -> None:
+    path = lake.land(answer([lead(1)], fetched_at=BEFORE_ITS_END), "run-1").path
+    before = rows(path)
+
+    assert lake.land(answer([lead(1)], fetched_at=WINDOW.end), "run-2").is_written
+    assert not lake.land(answer([lead(1)], fetched_at=LATER), "run-3").is_written
+
+    assert rows(path) == before
+    assert [(landed.run_id, landed.fetched_at) for landed in lake.landed_windows(APPLICANT, DAY)] == [
+        ("run-2", WINDOW.end)
+    ]
+
+
+def test_another_time_zone_keeps_the_leads_and_forgets_that_the_day_was_closed(lake: Lake) -> None:
+    lake.land(answer([lead(1)], fetched_at=WINDOW.end), "run-1")
+    in_new_york = Window.of(DAY, WINDOW.scope, ZoneInfo("America/New_York"))
+
+    landing = lake.land(answer([], in_new_york, fetched_at=WINDOW.end), "run-2")
+
+    (landed,) = lake.landed_windows(APPLICANT, DAY)
+    assert (landed.start, landed.end, landed.is_closed) == (in_new_york.start, in_new_york.end, False)
+    assert set(payloads(landing.path)) == {"lead-01"}
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def test_days_scopes_and_kinds_are_told_apart(lake: Lake) -> None:
+    yesterday = Window.of(DAY - timedelta(days=1), WINDOW.scope, UTC_ZONE)
+    paths = [lake.land(answer([lead(1)], window), "run").path for window in (NEIGHBOUR, WINDOW, yesterday)]
+    (lake.folder / "raw/applicant_leads/day=someday").mkdir()
+
+    assert lake.raw_files(APPLICANT, DAY) == [paths[1], paths[0]]
+    assert lake.landed_days(APPLICANT) == [DAY - timedelta(days=1), DAY]
+    assert [landed.scope for landed in lake.landed_windows(APPLICANT, DAY)] == ["branch-101", "branch-102"]
+    assert lake.raw_files(APPRAISAL, DAY) == []
+    assert lake.landed_days(APPRAISAL) == []
+    assert lake.landed_windows(APPRAISAL, DAY) == []
+
+
+def empty(content: bytes) -> bytes:
+    return content[:0]
+
+
+def truncated(content: bytes) -> bytes:
+    return content[: len(content) * 2 // 3]
+
+
+def bit_flipped(content: bytes) -> bytes:
+    at = len(content) // 3
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def foreign(_: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"lead_id": ["x"], "payload": ["{}"]}), sink)
+    return sink.getvalue().to_pybytes()
+
+
+DAMAGES: list[Callable[[bytes], bytes]] = [empty, truncated, bit_flipped, foreign]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_an_unreadable_file_is_set_aside_and_its_neighbours_go_on(
+    lake: Lake, caplog: pytest.LogCaptureFixture, damage: Callable[[bytes], bytes]
+) -> None:
+    bad, good = (lake.land(answer(TWENTY, window), "run-1").path for window in (WINDOW, NEIGHBOUR))
+    damaged = damage(bad.read_bytes())
+    bad.write_bytes(damaged)
+
+    with caplog.at_level(logging.WARNING, logger="leads_pipeline.lake"):
+        assert lake.raw_files(APPLICANT, DAY) == [good]
+
+    (aside,) = lake.quarantined()
+    assert aside.read_bytes() == damaged
+    assert aside.parent == lake.folder / "quarantine" / bad.parent.relative_to(lake.folder)
+    assert aside.suffix != ".parquet"
+    assert str(bad) in caplog.text
+    assert str(aside) in caplog.text
+    assert not bad.exists()
+    assert [landed.scope for landed in lake.landed_windows(APPLICANT, DAY)] == ["branch-102"]
+
+    assert lake.land(answer(TWENTY), "run-2").new == 20
+    assert lake.raw_files(APPLICANT, DAY) == [bad, good]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_landing_over_an_unreadable_file_sets_it_aside_first(lake: Lake, damage: Callable[[bytes], bytes]) -> None:
+    path = lake.land(answer(TWENTY), "run-1").path
+    path.write_bytes(damage(path.read_bytes()))
+
+    landing = lake.land(answer(TWENTY[:3], fetched_at=LATER), "run-2")
+
+    assert (landing.new, landing.rows) == (3, 3)
+    assert len(lake.quarantined()) == 1
+
+
+def test_a_file_copied_to_another_window_is_not_taken_for_that_windows(lake: Lake) -> None:
+    path = lake.land(answer(TWENTY), "run-1").path
+    stray = path.parent.with_name("scope=branch-999") / path.name
+    stray.parent.mkdir()
+    stray.write_bytes(path.read_bytes())
+
+    assert [landed.scope for landed in lake.landed_windows(APPLICANT, DAY)] == ["branch-101"]
+    assert lake.raw_files(APPLICANT, DAY) == [path]
+    assert len(lake.quarantined()) == 1
+
+
+def test_no_flipped_bit_goes_unnoticed(lake: Lake) -> None:
+    path = lake.land(answer([lead(1), lead(2, "x" * 50)]), "run-1").path
+    content = path.read_bytes()
+    positions = random.Random(7).sample(range(len(content) * 8), 500)  # noqa: S311 - a seeded choice
+
+    for position in positions:
+        flipped = bytearray(content)
+        flipped[position // 8] ^= 1 << position % 8
+        path.write_bytes(flipped)
+        assert lake.raw_files(APPLICANT, DAY) == [], f"bit {position} of {len(content) * 8}"
+
+    assert len(lake.quarantined()) == len(positions)
+
+
+def test_a_file_of_a_newer_version_is_refused_and_not_set_aside(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = lake.land(answer(TWENTY), "run-1").path
+    content = path.read_bytes()
+    monkeypatch.setattr("leads_pipeline.lake.SCHEMA_VERSION", "0")
+
+    with pytest.raises(StorageError, match="Update"):
+        lake.land(answer([]), "run-2")
+
+    assert path.read_bytes() == content
+    assert lake.quarantined() == []
+
+
+# --- inventory ----------------------------------------------------------------------------------------------------
+
+
+def item(number: int, text: str = "") -> InventoryItem:
+    return InventoryItem(f"item-{number}", json.dumps({"id": f"item-{number}", "text": text}), page=1)
+
+
+def test_inventory_merges_by_item_id_or_payload_hash(lake: Lake) -> None:
+    nameless = InventoryItem(None, '{"address":{}}', page=2, oddity="no id")
+    assert lake.land_inventory(DAY, {"Leeds": [item(1), nameless], "York": [item(1), item(2)]}, CLOSED_AT, "run-1") == 3
+    (path,) = lake.inventory_files()
+    before = path.stat().st_mtime_ns
+
+    assert lake.land_inventory(DAY, {"Leeds": [nameless]}, LATER, "run-2") == 3
+    assert path.stat().st_mtime_ns == before
+    assert lake.land_inventory(DAY, {"York": [item(2, "changed"), item(3)]}, LATER, "run-3") == 4
+
+    assert path == lake.folder / "raw/inventory/day=2026-11-19/items.parquet"
+    found = [(row["item_id"][:7], row["address"], row["page"], row["position"], row["run_id"]) for row in rows(path)]
+    assert found == [
+        ("item-1", "Leeds", 1, 0, "run-1"),
+        ("item-2", "York", 1, 0, "run-3"),
+        ("item-3", "York", 1, 1, "run-3"),
+        ("sha256:", "Leeds", 2, 1, "run-1"),
+    ]
+    assert {row["payload"] for row in rows(path)} == {
+        one.payload for one in (item(1), nameless, item(2, "changed"), item(3))
+    }
+
+
+def test_an_unreadable_inventory_file_is_set_aside(lake: Lake) -> None:
+    lake.land_inventory(DAY, {}, CLOSED_AT, "run-1")
+    lake.land_inventory(DAY + timedelta(days=1), {}, CLOSED_AT, "run-1")
+    bad, good = lake.inventory_files()
+    bad.write_bytes(b"PAR1")
+
+    assert lake.inventory_files() == [good]
+    assert len(lake.quarantined()) == 1
+
+
+# --- staged -------------------------------------------------------------------------------------------------------
+
+TABLES = ("applicant_leads", "applicant_viewing_times")
+
+
+def stage(lake: Lake, content: str, day: date = DAY) -> None:
+    with lake.replacing_staged(TABLES, day) as paths:
+        for table, path in paths.items():
+            path.write_text(f"{table} {content}")
+
+
+def staged_texts(lake: Lake) -> list[str]:
+    return [file.path.read_text() for table in TABLES for file in lake.staged_files(table)]
+
+
+def test_duckdb_writes_staged_files_that_its_globs_see_only_once_published(lake: Lake) -> None:
+    glob = f"{lake.folder}/staged/**/*"
+    with lake.replacing_staged(TABLES, DAY) as paths:
+        for table, path in paths.items():
+            duckdb.execute(f"COPY (SELECT '{table}' AS text) TO '{path}' (FORMAT parquet)")
+        assert duckdb.execute("SELECT file FROM glob(?) WHERE file LIKE '%.parquet'", [glob]).fetchall() == []
+
+    assert duckdb.execute("SELECT text, day FROM read_parquet(?) ORDER BY 1", [f"{glob}.parquet"]).fetchall() == [
+        (table, DAY) for table in TABLES
+    ]
+
+
+def test_staged_files_are_replaced_together(lake: Lake) -> None:
+    stage(lake, "one")
+    stage(lake, "two")
+
+    assert staged_texts(lake) == [f"{table} two" for table in TABLES]
+    (file,) = lake.staged_files(TABLES[0])
+    assert file.path == lake.folder / "staged/applicant_leads/day=2026-11-19/applicant_leads.parquet"
+    assert (file.table, file.day, file.path) == (TABLES[0], DAY, lake.staged_path(TABLES[0], DAY))
+    assert everything_below(lake.folder / "staged") == [lake.staged_path(table, DAY) for table in TABLES]
+
+
+def test_a_fingerprint_changes_with_the_content_alone(lake: Lake) -> None:
+    stage(lake, "one")
+    stage(lake, "one", DAY + timedelta(days=1))
+    before = lake.staged_files(TABLES[0])
+
+    stage(lake, "one")
+    assert lake.staged_files(TABLES[0]) == before
+    stage(lake, "two")
+
+    after = lake.staged_files(TABLES[0])
+    assert after[0].fingerprint != before[0].fingerprint
+    assert after[1] == before[1]
+
+
+def test_an_error_while_staging_replaces_nothing(lake: Lake) -> None:
+    stage(lake, "one")
+
+    def write_half(error: Exception | None) -> None:
+        with lake.replacing_staged(TABLES, DAY) as paths:
+            paths[TABLES[0]].write_bytes(b"half")
+            if error:
+                raise error
+
+    with pytest.raises(ZeroDivisionError):
+        write_half(ZeroDivisionError())
+    with pytest.raises(StorageError, match=f"{TABLES[1]}"):
+        write_half(None)
+
+    assert staged_texts(lake) == [f"{table} one" for table in TABLES]
+    assert everything_below(lake.folder / "staged") == [lake.staged_path(table, DAY) for table in TABLES]
+
+
+# --- processes ----------------------------------------------------------------------------------------------------
+
+# What the child processes share: argv[1] is the data folder.
+CHILD = textwrap.dedent(
+    """
+    import os, signal, sys, time
+    from datetime import date
+    from pathlib import Path
+    from leads_pipeline.errors import StorageError
+    from leads_pipeline.lake import Lake
+    from leads_pipeline_tests.sample_answers import *
+    lake = Lake(Path(sys.argv[1]))
+    """
+)
+
+
+def start(code: str, lake: Lake, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", CHILD + textwrap.dedent(code), str(lake.folder), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)  # noqa: S603 - ours
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out
+
+
+def test_processes_that_land_the_same_window_at_once_lose_nothing(lake: Lake) -> None:
+    code = """
+        for n in range(15):
+            lake.land(answer([lead(int(sys.argv[2]) * 100 + n)]), "run")
+    """
+    for process in [start(code, lake, str(number)) for number in range(4)]:
+        finish(process)
+
+    path = lake.raw_files(APPLICANT, DAY)[0]
+    assert set(payloads(path)) == {f"lead-{p * 100 + n:02}" for p in range(4) for n in range(15)}
+    assert everything_below(lake.folder / "raw") == [path]
+
+
+def test_threads_that_land_the_same_window_at_once_lose_nothing(lake: Lake) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        landings = list(pool.map(lambda n: lake.land(answer([lead(n)]), "run"), range(40)))
+
+    assert len(payloads(landings[0].path)) == 40
+    assert sorted(landing.rows for landing in landings) == list(range(1, 41))
+
+
+def kill_while_landing(lake: Lake, rounds: int) -> None:
+    """Kill a process that lands at random moments; what it reported as landed must be there, and the file whole."""
+    code = """
+        for n in range(int(sys.argv[2]), 10**6):
+            landing = lake.land(answer([lead(n)]), "run")
+            print(n, flush=True)
+    """
+    rng = random.Random(11)  # noqa: S311 - a seeded choice
+    path = lake.land(answer([]), "run").path
+    reported: set[str] = set()
+    for round_ in range(rounds):
+        process = start(code, lake, str(1000 * (round_ + 1)))
+        assert process.stdout is not None
+        lines = [process.stdout.readline()]
+        time.sleep(rng.uniform(0, 0.05))
+        process.kill()
+        lines += process.communicate(timeout=60)[0].splitlines()
+        # A line that the kill cut short says nothing.
+        reported |= {f"lead-{line.strip()}" for line in lines if len(line.strip()) == 4 + (round_ >= 9)}
+        assert process.returncode == -signal.SIGKILL
+        assert lake.raw_files(APPLICANT, DAY) == [path]
+        assert reported <= set(payloads(path))
+    assert len(reported) >= rounds
+    assert lake.quarantined() == []
+    lake.land(answer([]), "the next one sweeps")
+    assert everything_below(lake.folder / "raw") == [path]
+
+
+def test_a_killed_landing_loses_nothing_it_reported_and_leaves_nothing_behind(lake: Lake) -> None:
+    kill_while_landing(lake, rounds=3)
+
+
+@pytest.mark.chaos
+def test_many_killed_landings_lose_nothing_they_reported(lake: Lake) -> None:
+    kill_while_landing(lake, rounds=100)
+
+
+def test_a_leftover_of_a_killed_writer_is_swept_even_when_nothing_changes(lake: Lake) -> None:
+    path = lake.land(answer(TWENTY), "run-1").path
+    leftover = path.with_name(".leads.parquet.abc.tmp")
+    leftover.write_bytes(b"half a file")
+
+    assert not lake.land(answer(TWENTY), "run-2").is_written
+    assert not leftover.exists()
+
+
+def test_a_killed_replacement_of_staged_files_is_either_finished_or_undone(lake: Lake) -> None:
+    """Killed at each of its renames and at each of its syncs, the set that is seen next is all old or all new."""
+    code = """
+        def die_at(call, countdown):
+            real = getattr(os, call)
+            def dying(*arguments, **named):
+                nonlocal countdown
+                countdown -= 1
+                if countdown < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*arguments, **named)
+            setattr(os, call, dying)
+
+        for call in ("replace", "fsync"):
+            for countdown in range(100):
+                own = Lake(lake.folder / f"{call}-{countdown}")
+                for text in ("old", "new"):
+                    if text == "new" and (child := os.fork()):
+                        break
+                    with own.replacing_staged(("a", "b"), DAY) as paths:
+                        for path in paths.values():
+                            path.write_text(text)
+                        if text == "new":
+                            die_at(call, countdown)
+                else:
+                    os._exit(0)
+                if os.waitpid(child, 0)[1] != signal.SIGKILL:
+                    break
+                print(own.folder)
+    """
+    killed = [Lake(Path(line)) for line in finish(start(code, lake)).splitlines()]
+
+    seen = []
+    for one in killed:
+        seen.append([file.path.read_text() for table in ("a", "b") for file in one.staged_files(table)])
+        with one.replacing_staged(("a", "b"), DAY) as paths:
+            for path in paths.values():
+                path.write_text("newest")
+        assert [path.read_text() for path in everything_below(one.folder / "staged")] == ["newest", "newest"]
+    assert len(killed) >= 3 + 5  # the renames and the syncs that there are at least
+    assert {tuple(texts) for texts in seen} == {("old", "old"), ("new", "new")}
+
+
+# --- full and forbidden -------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_finds_no_room_leaves_the_old_one_and_no_remains(lake: Lake) -> None:
+    path = lake.land(answer(TWENTY), "run-1").path
+    content = path.read_bytes()
+    code = """
+        import resource
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+        try:
+            lake.land(answer([lead(n, os.urandom(200).hex()) for n in range(20)], fetched_at=LATER), "run-2")
+        except StorageError as error:
+            print(error)
+    """
+    message = finish(start(code, lake))
+
+    assert "leads.parquet can't be written" in message
+    assert "ulimit" in message
+    assert everything_below(lake.folder / "raw") == [path]
+    assert path.read_bytes() == content
+
+
+def test_a_folder_that_may_not_be_written_is_a_storage_error_that_says_what_to_do(tmp_path: Path) -> None:
+    """A file where a folder should be: the one obstacle that stops root too."""
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file")
+
+    with pytest.raises(StorageError, match="can't be written"):
+        Lake(blocked).land(answer(TWENTY), "run-1")
+    with pytest.raises(StorageError, match="can't be written"):
+        replace_file(blocked / "x", b"")
+    with pytest.raises(StorageError, match="can't be written"):
+        publish_file(tmp_path / "missing", tmp_path / "target")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_a_storage_error(lake: Lake) -> None:
+    path = lake.land(answer(TWENTY), "run-1").path
+    path.parent.chmod(0o500)
+    try:
+        with pytest.raises(StorageError, match="Give this user the right"):
+            lake.land(answer([lead(50)], fetched_at=LATER), "run-2")
+    finally:
+        path.parent.chmod(0o700)
+    assert len(payloads(path)) == 20
+
+
+def test_a_folder_in_the_place_of_a_file_is_no_reason_to_set_data_aside(lake: Lake) -> None:
+    path = lake.land(answer(TWENTY), "run-1").path
+    path.unlink()
+    path.mkdir()
+
+    with pytest.raises(StorageError, match="can't be read: Is a directory"):
+        lake.land(answer(TWENTY), "run-2")
+    assert lake.quarantined() == []
+
+
+def test_what_holds_personal_data_is_private_whatever_the_umask(lake: Lake) -> None:
+    before = os.umask(0)
+    try:
+        path = lake.land(answer(TWENTY), "run-1").path
+        stage(lake, "one")
+        lake.claim("https://portal.example")
+        path.write_bytes(b"")
+        lake.raw_files(APPLICANT, DAY)
+    finally:
+        os.umask(before)
+
+    for found in lake.folder.rglob("*"):
+        mode = stat.S_IMODE(found.stat().st_mode)
+        assert mode == (0o700 if found.is_dir() else 0o600), found
+    assert {entry.name for entry in lake.folder.iterdir()} == {"raw", "staged", "quarantine", ".state"}
+
+
+@pytest.mark.chaos
+@pytest.mark.skipif(not Path("/usr/bin/strace").exists(), reason="strace is missing")
+def test_a_landing_syncs_the_file_before_and_its_folder_after_the_rename(lake: Lake, tmp_path: Path) -> None:
+    log = tmp_path / "calls"
+    child = CHILD + 'lake.land(answer(TWENTY), "run-1")'
+    calls = ["strace", "-f", "-y", "-e", "trace=fsync,rename,renameat,renameat2,mkdir", "-o", str(log)]
+    subprocess.run([*calls, sys.executable, "-c", child, str(lake.folder)], check=True, cwd=ROOT)  # noqa: S603 - ours
+
+    ours = [line.split(None, 1)[1] for line in log.read_text().splitlines() if str(lake.folder) in line]
+    tail = [line for line in ours if "scope=branch-101" in line]
+    assert [line.split("(")[0] for line in tail] == ["mkdir", "fsync", "rename", "fsync"]
+    assert ".tmp>" in tail[1]
+    assert "scope=branch-101>" in tail[3]
+    made = [line.split('"')[1] for line in ours if line.startswith("mkdir")]
+    synced = [line.split("<")[1].split(">")[0] for line in ours if line.startswith("fsync")]
+    assert {str(Path(folder).parent) for folder in made if "/raw" in folder} <= set(synced)
+
+
+# --- locks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_keeps_other_threads_out_and_says_when_it_waits_too_long(lake: Lake) -> None:
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lake.lock("publish"):
+            held.set()
+            done.wait(10)
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(hold)
+        assert held.wait(10)
+        with pytest.raises(StorageError, match=r"publish.lock .* end it"), lake.lock("publish", timeout_seconds=0.02):
+            pass
+        with lake.lock("another", timeout_seconds=0):
+            pass
+        done.set()
+        holding.result(10)
+    with lake.lock("publish", timeout_seconds=0):
+        pass
+
+
+def test_a_killed_holder_frees_its_lock(lake: Lake) -> None:
+    process = start('with lake.lock("x"):\n    print("held", flush=True)\n    time.sleep(60)', lake)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    with pytest.raises(StorageError), lake.lock("x", timeout_seconds=0):
+        pass
+
+    process.kill()
+    process.communicate(timeout=10)
+
+    with lake.lock("x", timeout_seconds=1):
+        pass
+
+
+def test_an_error_of_the_holder_passes_through_and_frees_the_lock(lake: Lake) -> None:
+    with pytest.raises(PermissionError), lake.lock("x"):
+        raise PermissionError
+    with lake.lock("x", timeout_seconds=0):
+        pass
+
+
+# --- what the folder remembers ------------------------------------------------------------------------------------
+
+
+def test_a_folder_takes_the_leads_of_one_portal_only(lake: Lake) -> None:
+    lake.claim("http://127.0.0.1:8099")
+    Lake(lake.folder).claim("http://127.0.0.1:8099")
+
+    with pytest.raises(StorageError) as caught:
+        lake.claim("https://portal.example")
+
+    for part in ("http://127.0.0.1:8099", "https://portal.example", "LEADS_DATA_DIR", str(lake.folder)):
+        assert part in str(caught.value)
+
+
+def test_the_first_start_date_is_remembered_over_processes(lake: Lake) -> None:
+    code = "print(lake.remember_start_date(date.fromisoformat(sys.argv[2])))"
+    proposed = ["2026-11-01", "2026-11-02", "2026-11-03"]
+    remembered = {finish(process).strip() for process in [start(code, lake, day) for day in proposed]}
+
+    assert len(remembered) == 1
+    assert remembered <= set(proposed)
+    assert lake.remember_start_date(DAY).isoformat() in remembered
+
+
+def test_a_start_date_that_cannot_be_read_is_not_replaced(lake: Lake) -> None:
+    lake.remember_start_date(DAY)
+    (lake.folder / ".state/start_date").write_text("soon\n")
+
+    with pytest.raises(StorageError, match="start_date holds no day"):
+        lake.remember_start_date(DAY)
+
+
+def test_a_new_lake_touches_nothing(lake: Lake) -> None:
+    assert lake.landed_days(APPLICANT) == []
+    assert lake.inventory_files() == []
+    assert lake.quarantined() == []
+    assert lake.raw_files(APPLICANT, DAY) == []
+    assert lake.staged_files(TABLES[0]) == []
+    assert not lake.folder.exists()
