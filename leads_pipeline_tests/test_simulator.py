@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -33,6 +34,9 @@ MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 CONTRACT = yaml.safe_load((Path(__file__).parent / "openapi.yaml").read_text(encoding="utf-8"))
 CONFIG = Config(seed=7, branches=9, clock=lambda: NOW)
 
+# Nothing here speaks TLS, and loading the machine's certificates takes longer than most of these tests.
+PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
 Json = Any  # what json.loads gives
 
 
@@ -57,7 +61,7 @@ def portal(server: RunningSimulator) -> Iterator[RunningSimulator]:
 @pytest.fixture
 def client(portal: RunningSimulator) -> Iterator[httpx.Client]:
     """A client that is signed in at the leads service."""
-    with httpx.Client(base_url=portal.base_url) as client:
+    with httpx.Client(verify=PLAIN, base_url=portal.base_url) as client:
         client.headers["Authorization"] = f"Bearer {leads_token(portal)}"
         portal.reset_counters()
         yield client
@@ -66,7 +70,7 @@ def client(portal: RunningSimulator) -> Iterator[httpx.Client]:
 @pytest.fixture
 def inventory(portal: RunningSimulator) -> Iterator[httpx.Client]:
     """A client that is signed in at the inventory API, with the right agency reference."""
-    with httpx.Client(base_url=portal.base_url) as client:
+    with httpx.Client(verify=PLAIN, base_url=portal.base_url) as client:
         client.headers.update(inventory_sign_in(client, portal))
         yield client
 
@@ -78,7 +82,7 @@ def leads_headers(server: RunningSimulator) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def inventory_headers(server: RunningSimulator) -> dict[str, str]:
-    with httpx.Client(base_url=server.base_url) as client:
+    with httpx.Client(verify=PLAIN, base_url=server.base_url) as client:
         return inventory_sign_in(client, server)
 
 
@@ -111,7 +115,9 @@ def basic(client_id: str, secret: str) -> dict[str, str]:
 
 
 def leads_token(portal: RunningSimulator) -> str:
-    token: str = httpx.post(f"{portal.base_url}/oauth2/token", data=body_form(portal)).json()["access_token"]
+    token: str = httpx.post(verify=PLAIN, url=f"{portal.base_url}/oauth2/token", data=body_form(portal)).json()[
+        "access_token"
+    ]
     return token
 
 
@@ -203,7 +209,7 @@ def paths(value: Json, schema: Json, prefix: str = "") -> Iterator[tuple[str, Js
 @pytest.fixture(scope="module")
 def month() -> dict[str, list[Json]]:
     """All leads that a larger portal holds, by kind, as they came over the wire."""
-    with running(Config(seed=3, branches=20, clock=lambda: NOW)) as simulator, httpx.Client() as client:
+    with running(Config(seed=3, branches=20, clock=lambda: NOW)) as simulator, httpx.Client(verify=PLAIN) as client:
         client.base_url = httpx.URL(simulator.base_url)
         client.headers["Authorization"] = f"Bearer {leads_token(simulator)}"
         everything = window(NOW - 40 * DAY, NOW, group="1")
@@ -293,7 +299,7 @@ def test_leads_follow_the_hours_the_week_and_the_size_of_the_branch(month: dict[
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_gives_others(client: httpx.Client) -> None:
     bodies = [client.get("/applicant-leads", params=yesterday()).content]
     for seed in (CONFIG.seed, CONFIG.seed + 1):
-        with running(Config(seed=seed, branches=9, clock=lambda: NOW)) as other, httpx.Client() as second:
+        with running(Config(seed=seed, branches=9, clock=lambda: NOW)) as other, httpx.Client(verify=PLAIN) as second:
             headers = {"Authorization": f"Bearer {leads_token(other)}"}
             # Another day first: what was asked before must not matter.
             for day in (MIDNIGHT - 3 * DAY, MIDNIGHT - DAY):
@@ -394,7 +400,10 @@ def test_without_dates_the_last_24_hours_are_answered(client: httpx.Client) -> N
 
 
 def test_a_set_up_with_a_single_branch_needs_no_filter() -> None:
-    with running(Config(branches=1, clock=lambda: NOW)) as single, httpx.Client(base_url=single.base_url) as client:
+    with (
+        running(Config(branches=1, clock=lambda: NOW)) as single,
+        httpx.Client(verify=PLAIN, base_url=single.base_url) as client,
+    ):
         client.headers["Authorization"] = f"Bearer {leads_token(single)}"
         day = window(MIDNIGHT - DAY, MIDNIGHT)
         assert fetch(client, "applicant", day) == fetch(client, "applicant", {**day, "branch-id": "101"}) != []
@@ -434,7 +443,7 @@ def test_a_request_that_cannot_be_is_refused_with_its_code(
 
 
 def test_both_forms_of_the_token_request_give_a_token_that_works(portal: RunningSimulator) -> None:
-    with httpx.Client(base_url=portal.base_url) as client:
+    with httpx.Client(verify=PLAIN, base_url=portal.base_url) as client:
         by_body = client.post("/oauth2/token", data=body_form(portal))
         by_basic = client.post(
             "/oauth2/token",
@@ -472,7 +481,7 @@ def _without(*names: str) -> Callable[[dict[str, str]], dict[str, str]]:
 def test_a_wrong_token_request_with_the_credentials_in_the_body_is_refused(
     portal: RunningSimulator, change: Callable[[dict[str, str]], dict[str, Any]], status: int, code: str
 ) -> None:
-    answer = httpx.post(f"{portal.base_url}/oauth2/token", data=change(body_form(portal)))
+    answer = httpx.post(verify=PLAIN, url=f"{portal.base_url}/oauth2/token", data=change(body_form(portal)))
     assert (answer.status_code, answer.json()["error"]) == (status, code)
 
 
@@ -484,18 +493,22 @@ def test_a_wrong_token_request_with_the_credentials_in_the_body_is_refused(
     ],
 )
 def test_the_basic_form_takes_the_scope(portal: RunningSimulator, form: dict[str, str], status: int, code: str) -> None:
-    answer = httpx.post(f"{portal.base_url}/oauth2/token", data=form, headers=basic(*credentials(portal)))
+    answer = httpx.post(
+        verify=PLAIN, url=f"{portal.base_url}/oauth2/token", data=form, headers=basic(*credentials(portal))
+    )
     assert (answer.status_code, answer.json()["error"]) == (status, code)
 
 
 def test_credentials_in_both_places_at_once_are_refused(portal: RunningSimulator) -> None:
     form = {**body_form(portal), "scope": "api/api_access"}
-    answer = httpx.post(f"{portal.base_url}/oauth2/token", data=form, headers=basic(*credentials(portal)))
+    answer = httpx.post(
+        verify=PLAIN, url=f"{portal.base_url}/oauth2/token", data=form, headers=basic(*credentials(portal))
+    )
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
 def test_a_json_body_is_refused(portal: RunningSimulator) -> None:
-    answer = httpx.post(f"{portal.base_url}/oauth2/token", json=body_form(portal))
+    answer = httpx.post(verify=PLAIN, url=f"{portal.base_url}/oauth2/token", json=body_form(portal))
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
@@ -504,14 +517,17 @@ def test_a_json_body_is_refused(portal: RunningSimulator) -> None:
 )
 def test_a_basic_header_that_says_nothing_right_is_refused(portal: RunningSimulator, header: str) -> None:
     form = {"grant_type": "client_credentials", "scope": "api/api_access"}
-    answer = httpx.post(f"{portal.base_url}/oauth2/token", data=form, headers={"Authorization": header})
+    answer = httpx.post(
+        verify=PLAIN, url=f"{portal.base_url}/oauth2/token", data=form, headers={"Authorization": header}
+    )
     assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
     assert answer.headers["www-authenticate"].startswith("Basic")
 
 
 def test_a_basic_header_with_unencoded_credentials_is_refused(portal: RunningSimulator) -> None:
     answer = httpx.post(
-        f"{portal.base_url}/oauth2/token",
+        verify=PLAIN,
+        url=f"{portal.base_url}/oauth2/token",
         data={"grant_type": "client_credentials", "scope": "api/api_access"},
         auth=credentials(portal),
     )
@@ -528,7 +544,7 @@ def test_a_token_is_good_for_its_own_service_alone(client: httpx.Client, invento
 
 def test_a_missing_or_wrong_token_is_answered_401(portal: RunningSimulator) -> None:
     for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer"}, {"Authorization": "Basic abc"}):
-        answer = httpx.get(f"{portal.base_url}/applicant-leads", params=yesterday(), headers=header)
+        answer = httpx.get(verify=PLAIN, url=f"{portal.base_url}/applicant-leads", params=yesterday(), headers=header)
         assert answer.status_code == 401
         assert answer.json()["errors"][0]["code"] == "unauthorized"
 
@@ -536,7 +552,7 @@ def test_a_missing_or_wrong_token_is_answered_401(portal: RunningSimulator) -> N
 def test_a_token_ends_with_its_lifetime() -> None:
     now = [NOW]
     config = Config(clock=lambda: now[0], token_lifetime_seconds=60)
-    with running(config) as short, httpx.Client(base_url=short.base_url) as client:
+    with running(config) as short, httpx.Client(verify=PLAIN, base_url=short.base_url) as client:
         granted = client.post("/oauth2/token", data=body_form(short)).json()
         assert granted["expires_in"] == 60
         client.headers["Authorization"] = f"Bearer {granted['access_token']}"
@@ -786,7 +802,7 @@ def test_latency_goes_with_another_effect(client: httpx.Client, portal: RunningS
 def test_every_answer_of_a_slow_portal_is_late() -> None:
     with running(Config(latency_ms=120)) as slow:
         began = time.monotonic()
-        assert httpx.get(f"{slow.base_url}/applicant-leads").status_code == 401
+        assert httpx.get(verify=PLAIN, url=f"{slow.base_url}/applicant-leads").status_code == 401
         assert time.monotonic() - began >= 0.12
 
 
@@ -829,7 +845,9 @@ def test_a_body_breaks_off_half_way(
 
 def test_token_endpoints_can_fail_as_well(portal: RunningSimulator) -> None:
     portal.set_faults(rules({"status": 429, "retry_after": 1}, path="/oauth2/token", first=1))
-    answers = [httpx.post(f"{portal.base_url}/oauth2/token", data=body_form(portal)) for _ in range(2)]
+    answers = [
+        httpx.post(verify=PLAIN, url=f"{portal.base_url}/oauth2/token", data=body_form(portal)) for _ in range(2)
+    ]
     assert [answer.status_code for answer in answers] == [429, 200]
     assert portal.counters().token_requests == 2
 
@@ -856,7 +874,7 @@ def test_token_endpoints_can_fail_as_well(portal: RunningSimulator) -> None:
 def test_rules_that_cannot_be_are_refused_with_the_reason(portal: RunningSimulator, text: str, says: str) -> None:
     with pytest.raises(FaultError, match=re.escape(says)):
         portal.set_faults(text)
-    answer = httpx.put(f"{portal.base_url}/_simulator/faults", content=text)
+    answer = httpx.put(verify=PLAIN, url=f"{portal.base_url}/_simulator/faults", content=text)
     assert answer.status_code == 400
     assert says in answer.json()["detail"]
 
@@ -928,10 +946,10 @@ def test_the_command_prints_variables_that_work_and_ends_quietly(tmp_path: Path)
             "client_secret": printed["LEADS_CLIENT_SECRET"],
             "audience": printed["LEADS_BASE_URL"],
         }
-        assert httpx.post(f"{printed['LEADS_AUTH_URL']}/oauth2/token", data=form).status_code == 200
+        assert httpx.post(verify=PLAIN, url=f"{printed['LEADS_AUTH_URL']}/oauth2/token", data=form).status_code == 200
         assert printed["LEADS_BASE_URL"].startswith("http://127.0.0.1:")
         assert printed["LEADS_BRANCH_IDS"] == "101,102"
-        assert httpx.get(f"{printed['INVENTORY_BASE_URL']}/inventory").status_code == 503
+        assert httpx.get(verify=PLAIN, url=f"{printed['INVENTORY_BASE_URL']}/inventory").status_code == 503
         deadline = time.monotonic() + 5
         while not ready.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -974,7 +992,7 @@ def test_parallel_requests_get_the_answers_that_they_asked_for(client: httpx.Cli
     expected = {(kind, branch): fetch_ids(client, kind, yesterday(branch=branch)) for kind, branch in asked[:18]}
 
     async def fetch_all() -> list[httpx.Response]:
-        async with httpx.AsyncClient(base_url=portal.base_url, headers=client.headers) as parallel:
+        async with httpx.AsyncClient(verify=PLAIN, base_url=portal.base_url, headers=client.headers) as parallel:
             return await asyncio.gather(
                 *(parallel.get(f"/{kind}-leads", params=yesterday(branch=branch)) for kind, branch in asked)
             )
