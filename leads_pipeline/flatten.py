@@ -6,6 +6,7 @@ files lie (lake.py), each lead once over all days (warehouse.py).
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -55,7 +56,8 @@ class StagedDay:
     """What flattening a day did.
 
     `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates` of them. `duplicates`
-    are further copies of a lead id within the day: held by several scopes, or twice in one answer. `problems` counts
+    are further copies of a lead id within the day: held by several scopes, or twice in one answer. `lead_ids` counts
+    the different ids in the kind's staged table, as written. `problems` counts
     leads and child rows by what `_problems` says, `extra` by the path of a field that the contract doesn't know.
     """
 
@@ -63,9 +65,26 @@ class StagedDay:
     day: date
     raw_rows: int
     duplicates: int
+    lead_ids: int
     rows: Mapping[str, int]
     problems: Mapping[str, int]
     extra: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a staged table, which is also the warehouse's: DuckDB's type, and what an analyst reads."""
+
+    name: str
+    type: str
+    description: str
+
+
+def staged_columns(kind: LeadKind) -> dict[str, tuple[Column, ...]]:
+    """The columns of every table that a day of the kind is staged into, in order."""
+    tables = {kind.table: (*_LEAD_COLUMNS, *_declared(kind.fields), *_DRIFT_COLUMNS)}
+    tables |= {child.name: (*_CHILD_COLUMNS, *_declared(child.fields), *_DRIFT_COLUMNS) for child in kind.children}
+    return tables | {windows_table(kind): _WINDOW_COLUMNS}
 
 
 def windows_table(kind: LeadKind) -> str:
@@ -104,17 +123,54 @@ def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> Staged
             day=day,
             raw_rows=raw_rows,
             duplicates=duplicates,
+            lead_ids=_count_ids(db, targets[kind.table]),
             rows={table: _count(db, path) for table, path in targets.items()},
             problems=_problem_counts(db, kind, targets),
             extra=_extra_counts(db, kind, targets),
         )
 
 
+_LEAD_COLUMNS: Final = (
+    Column("lead_id", "varchar", "The lead's own id; sha256: and the hash of its payload where it has none"),
+    Column("lead_day", "date", "Local day on which the lead was submitted; the window's day where that is unknown"),
+    Column("scope", "varchar", "Scope whose window held this version, e.g. branch-101"),
+    Column("fetched_at", "timestamptz", "When this version of the lead was first received, UTC"),
+    Column("source", "varchar", "How it was received: pull"),
+    Column("window_day", "date", "Day of the window that held this version; lead_day may be the next at midnight"),
+)
+_CHILD_COLUMNS: Final = (
+    Column("lead_id", "varchar", "The lead that it belongs to"),
+    Column("position", "integer", "Place in the lead's list, from 0"),
+)
+_DRIFT_COLUMNS: Final = (
+    Column("_problems", "varchar[]", "Fields whose value fits no column, and what else is odd; raw has the exact text"),
+    Column("_extra", "json", "Fields that the contract doesn't know, nested and written as received"),
+)
+_WINDOW_COLUMNS: Final = (
+    Column("scope", "varchar", "Scope of the window, e.g. branch-101"),
+    Column("window_day", "date", "Day of the window in the pipeline's time zone"),
+    Column("window_start", "timestamptz", "First moment of the window, UTC"),
+    Column("window_end", "timestamptz", "First moment after the window, UTC"),
+    Column("rows", "bigint", "Leads landed for the window; one that several windows hold counts in each"),
+    Column("fetched_at", "timestamptz", "When the last answer that changed something was fetched, UTC"),
+    Column("run_id", "varchar", "Run that landed that answer"),
+    Column("attempts", "integer", "Requests that the answer took, retries included"),
+    Column("is_closed", "boolean", "Whether an answer from after the window's end was landed"),
+    Column("is_partial", "boolean", "Whether the portal had begun to delete the window before it was pulled whole"),
+)
+
+
+def _declared(fields: Sequence[Field]) -> tuple[Column, ...]:
+    return tuple(Column(field.column, DUCKDB_TYPES[field.type], field.description) for field in fields)
+
+
 # --- the connection (warehouse.py's as well) ---------------------------------------------------------------------
 
 
 @contextmanager
-def connection(lake: Lake, database: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def connection(
+    lake: Lake, database: Path | None = None, *, read_only: bool = False
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own in the lake.
 
     In memory unless `database` names a file. DuckDB's errors leave it as StorageError without their text where that
@@ -133,9 +189,11 @@ def connection(lake: Lake, database: Path | None = None) -> Iterator[duckdb.Duck
         # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
+        # DuckDB 1.5 can't open a file with 2.0's default, nor can what many analysts have installed.
+        "storage_compatibility_version": "v1.0.0",
     }
     try:
-        with duckdb.connect(database or ":memory:", config=config) as db:
+        with duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db:
             db.execute("set TimeZone = 'UTC'")
             db.execute("set enable_progress_bar = false")
             yield db
@@ -216,8 +274,13 @@ anti join dropped using (scope, file_row_number)
 """  # noqa: S608 - put together from constants alone
 
 
+def glob_literal(path: Path) -> str:
+    """The path as read_parquet takes it, which reads any path as a pattern."""
+    return re.sub(r"([\[*?])", r"[\1]", str(path))
+
+
 def _read_raw(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
-    db.execute("set variable raw_files = $files", {"files": [str(file) for file in files]})
+    db.execute("set variable raw_files = $files", {"files": list(map(glob_literal, files))})
     db.execute(_RAW_FILES if files else _NO_RAW_FILES)
 
 
@@ -311,7 +374,7 @@ select
     fetched_at,
     source,
     $day::date as window_day,
-    {_stacked(_quoted(field.column) for field in kind.fields)},
+    {_stacked(quoted(field.column) for field in kind.fields)},
     problems as _problems,
     try_cast(extra as json) as _extra
 from typed
@@ -325,14 +388,14 @@ def _child_statement(child: ChildTable) -> str:
     all_null = f"coalesce({', '.join(_text(field) for field in child.fields)}) is null"
     ctes = _typed(
         source=f"""
-    select lead_id, body, unnest(elements)::varchar as doc, unnest(range(1, len(elements) + 1)) as position
-    from (select *, try(json_transform(body, {_literal(json.dumps(shape))})){_member(child.path)} as elements
+    select lead_id, body, unnest(elements)::varchar as doc, unnest(range(len(elements)))::integer as position
+    from (select *, try(json_transform(body, {literal(json.dumps(shape))})){_member(child.path)} as elements
         from leads)
     where len(elements) > 0""",  # noqa: S608 - put together from the contract's constants alone
         tree=_tree(child.fields),
         fields=child.fields,
         lists=(),
-        pointer=f"'{_pointer(child.path)}/' || (position - 1)",
+        pointer=f"'{_pointer(child.path)}/' || position",
         extra=f"extra_of_{child.name}(body, position)",
         first_problem=f"case when {all_null} and json_type(doc) is distinct from 'OBJECT' then '{_NOT_AN_OBJECT}' end",
     )
@@ -341,7 +404,7 @@ def _child_statement(child: ChildTable) -> str:
 select
     lead_id,
     position,
-    {_stacked(_quoted(field.column) for field in child.fields)},
+    {_stacked(quoted(field.column) for field in child.fields)},
     problems as _problems,
     try_cast(extra as json) as _extra
 from typed
@@ -378,34 +441,35 @@ def _typed(
 with source as ({source}),
 parsed as (
     select *,
-        try(json_transform(doc, {_literal(json.dumps(shape))})) as item,
-        try(json_keys(doc, [{", ".join(_literal(_pointer(path)) for path in objects)}])) as keys
+        try(json_transform(doc, {literal(json.dumps(shape))})) as item,
+        try(json_keys(doc, [{", ".join(literal(_pointer(path)) for path in objects)}])) as keys
     from source
 ),
 texts as (
     select *,
-        {_stacked(f"item{_member(field.path)} as {_text(field)}" for field in fields)}
+        {_stacked(f"item{_member(field.path)} as {_text(field)}" for field in fields)},
+        {" or ".join(_has_more(keys, path, known) for keys, path, known in levels)} as has_more
     from parsed
 ),
 cast_strictly as (
     select *,
-        {_stacked(f"{_cast(field, pointer)} as {_quoted(field.column)}" for field in fields)},
-        case when {" or ".join(_has_new(keys, known) for keys, _, known in levels)}
+        {_stacked(f"{_cast(field, pointer)} as {quoted(field.column)}" for field in fields)},
+        case when has_more and ({" or ".join(_has_new(keys, known) for keys, _, known in levels)})
             then coalesce({extra}, '') end as extra
     from texts
 ),
 typed as (
     select *,
-        flatten([
+        list_concat(
             list_filter([{_stacked(problems)}], lambda problem: problem is not null),
-            {_stacked(_repeated(keys, path) for keys, path, _ in levels)}
-        ]) as problems
+            case when has_more then flatten([{_stacked(_repeated(keys, path) for keys, path, _ in levels)}]) end
+        ) as problems
     from cast_strictly
 )"""  # noqa: S608 - put together from the contract's constants alone
 
 
 def _cast(field: Field, pointer: str) -> str:
-    path, text = _literal(_pointer(field.path)), _text(field)
+    path, text = literal(_pointer(field.path)), _text(field)
     written = f"written(body, {pointer} || {path})"
     match field.type:
         case FieldType.TEXT:
@@ -418,8 +482,8 @@ def _cast(field: Field, pointer: str) -> str:
 
 def _untyped(field: Field) -> str:
     unknown = f" and not starts_with({_text(field)}, '{UNKNOWN_MOMENT}')" if field.type is FieldType.MOMENT else ""
-    column = _quoted(field.column)
-    return f"case when {_text(field)} is not null and {column} is null{unknown} then {_literal(field.path)} end"
+    column = quoted(field.column)
+    return f"case when {_text(field)} is not null and {column} is null{unknown} then {literal(field.path)} end"
 
 
 def _no_object(path: str, fields: Sequence[Field], lists: Sequence[ChildTable]) -> str:
@@ -428,21 +492,30 @@ def _no_object(path: str, fields: Sequence[Field], lists: Sequence[ChildTable]) 
     inside += [f"item{_member(child.path)}::varchar" for child in lists if child.path.startswith(f"{path}.")]
     return (
         f"case when item{_member(path)} is not null and coalesce({', '.join(inside)}) is null"
-        f" and json_type(doc, {_literal(_pointer(path))}) <> 'OBJECT' then {_literal(path)} end"
+        f" and json_type(doc, {literal(_pointer(path))}) <> 'OBJECT' then {literal(path)} end"
     )
 
 
 def _no_list(child: ChildTable) -> str:
-    return f"case when not starts_with(item{_member(child.path)}::varchar, '[') then {_literal(child.path)} end"
+    return f"case when not starts_with(item{_member(child.path)}::varchar, '[') then {literal(child.path)} end"
+
+
+def _has_more(keys: str, path: str, known: _Tree) -> str:
+    """Whether an object has more members than those read: new ones, repeated ones, or just declared ones that are null.
+
+    Cheap, and true of few leads; only those are looked at closely.
+    """
+    read = " + ".join(f"(item{_member(f'{path}.{name}' if path else name)} is not null)::integer" for name in known)
+    return f"coalesce(len({keys}) > {read}, false)"
 
 
 def _has_new(keys: str, known: _Tree) -> str:
-    return f"len(list_filter({keys}, lambda key: key not in ({', '.join(map(_literal, known))}))) > 0"
+    return f"len(list_filter({keys}, lambda key: key not in ({', '.join(map(literal, known))}))) > 0"
 
 
 def _repeated(keys: str, path: str) -> str:
     """A key that stands twice is a problem, as one of its values is in no column: the first counts, as in DuckDB."""
-    prefix = _literal(f"{path}." if path else "")
+    prefix = literal(f"{path}." if path else "")
     return (
         f"case when list_unique({keys}) < len({keys})"
         f" then list_transform(repeated({keys}), lambda key: {prefix} || key) else [] end"
@@ -479,18 +552,20 @@ def _pointer(path: str) -> str:
 
 
 def _member(path: str) -> str:
-    return "".join(f".{_quoted(step)}" for step in path.split("."))
+    return "".join(f".{quoted(step)}" for step in path.split("."))
 
 
 def _text(field: Field) -> str:
-    return _quoted(f"text of {field.column}")
+    return quoted(f"text of {field.column}")
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """The name as an identifier in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """The text as a constant in SQL, for the few places where DuckDB takes no parameter. Never for a received value."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -499,13 +574,6 @@ def _stacked(parts: Iterable[str]) -> str:
 
 
 # --- windows and counts ------------------------------------------------------------------------------------------
-
-_WINDOWS: Final = """
-create temp table windows (
-    scope varchar, window_day date, window_start timestamptz, window_end timestamptz, fetched_at timestamptz,
-    run_id varchar, attempts integer, is_closed boolean, is_partial boolean
-)
-"""
 
 # Counted here and not taken from the footers, so that the windows agree with the leads beside them.
 _WINDOW_ROWS: Final = """
@@ -527,14 +595,20 @@ def _write_windows(
         for w in landed
         if w.path in read
     ]
-    db.execute(_WINDOWS)
+    columns = [column for column in _WINDOW_COLUMNS if column.name != "rows"]
+    db.execute(f"create temp table windows ({', '.join(f'{column.name} {column.type}' for column in columns)})")
     if rows:
-        db.executemany("insert into windows values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        db.executemany(f"insert into windows values ({', '.join('?' * len(columns))})", rows)  # noqa: S608 - no values
     db.execute(f"copy ({_WINDOW_ROWS}) to $target {_PARQUET}", {"target": str(target)})
 
 
 def _count(db: duckdb.DuckDBPyConnection, path: Path) -> int:
-    return int(db.execute("select count(*) from read_parquet($path)", {"path": str(path)}).fetchall()[0][0])
+    return int(db.execute("select count(*) from read_parquet($path)", {"path": glob_literal(path)}).fetchall()[0][0])
+
+
+def _count_ids(db: duckdb.DuckDBPyConnection, path: Path) -> int:
+    sql = "select count(distinct lead_id) from read_parquet($path)"
+    return int(db.execute(sql, {"path": glob_literal(path)}).fetchall()[0][0])
 
 
 def _problem_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapping[str, Path]) -> Counter[str]:
@@ -542,7 +616,7 @@ def _problem_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapp
     for table, prefix in _prefixes(kind).items():
         rows = db.execute(
             "select unnest(_problems) as problem, count(*) from read_parquet($path) group by problem",
-            {"path": str(targets[table])},
+            {"path": glob_literal(targets[table])},
         ).fetchall()
         counts.update({prefix + problem: count for problem, count in rows})
     return counts
@@ -553,7 +627,8 @@ def _extra_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mappin
     counts: Counter[str] = Counter()
     for table, prefix in _prefixes(kind).items():
         cursor = db.execute(
-            "select _extra::varchar from read_parquet($path) where _extra is not null", {"path": str(targets[table])}
+            "select _extra::varchar from read_parquet($path) where _extra is not null",
+            {"path": glob_literal(targets[table])},
         )
         while rows := cursor.fetchmany(_EXTRA_BATCH):
             for (extra,) in rows:
@@ -588,7 +663,7 @@ def _functions(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> Iterator[None]:
         "extra_of_lead": (partial(_extra, _tree_of_lead(kind)), ["VARCHAR"]),
     }
     for child in kind.children:
-        functions[f"extra_of_{child.name}"] = (partial(_extra_of_element, child), ["VARCHAR", "BIGINT"])
+        functions[f"extra_of_{child.name}"] = (partial(_extra_of_element, child), ["VARCHAR", "INTEGER"])
     for name, (function, parameters) in functions.items():
         # DuckDB otherwise expects a function never to return NULL, and never to get one.
         db.create_function(name, function, parameters, "VARCHAR", null_handling=FunctionNullHandling.SPECIAL)
@@ -646,12 +721,12 @@ def _extra(tree: _Tree, text: str) -> str | None:
 
 
 def _extra_of_element(child: ChildTable, body: str, position: int) -> str | None:
-    """The same for one element of a list; `position` counts from 1."""
+    """The same for one element of a list; `position` counts from 0."""
     try:
         raw = body.encode()
         for step in child.path.split("."):
             raw = bytes(_MEMBERS.decode(raw)[step])
-        return _unknown(_tree(child.fields), bytes(_ELEMENTS.decode(raw)[position - 1]))
+        return _unknown(_tree(child.fields), bytes(_ELEMENTS.decode(raw)[position]))
     except _UNREADABLE:
         return None
 
