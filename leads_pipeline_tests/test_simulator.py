@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -209,7 +210,10 @@ def paths(value: Json, schema: Json, prefix: str = "") -> Iterator[tuple[str, Js
 @pytest.fixture(scope="module")
 def month() -> dict[str, list[Json]]:
     """All leads that a larger portal holds, by kind, as they came over the wire."""
-    with running(Config(seed=3, branches=20, clock=lambda: NOW)) as simulator, httpx.Client(verify=PLAIN) as client:
+    with (
+        running(Config(seed=3, branches=20, clock=lambda: NOW)) as simulator,
+        httpx.Client(verify=PLAIN, timeout=60) as client,
+    ):
         client.base_url = httpx.URL(simulator.base_url)
         client.headers["Authorization"] = f"Bearer {leads_token(simulator)}"
         everything = window(NOW - 40 * DAY, NOW, group="1")
@@ -397,6 +401,15 @@ def test_without_dates_the_last_24_hours_are_answered(client: httpx.Client) -> N
         start = NOW.replace(microsecond=0) + timedelta(seconds=1) - DAY
         assert got == fetch_ids(client, kind, window(start, NOW, group="1"))
         assert got
+
+
+def test_a_portal_without_leads_answers_empty_lists() -> None:
+    quiet = Config(leads_per_day=0, clock=lambda: NOW)
+    with running(quiet) as simulator, httpx.Client(verify=PLAIN, base_url=simulator.base_url) as client:
+        client.headers["Authorization"] = f"Bearer {leads_token(simulator)}"
+        for kind in ("applicant", "appraisal"):
+            answer = client.get(f"/{kind}-leads", params=window(MIDNIGHT - 20 * DAY, MIDNIGHT, group="1"))
+            assert answer.content == f'{{"{kind}s":[]}}'.encode()
 
 
 def test_a_set_up_with_a_single_branch_needs_no_filter() -> None:
@@ -804,6 +817,24 @@ def test_every_answer_of_a_slow_portal_is_late() -> None:
         began = time.monotonic()
         assert httpx.get(verify=PLAIN, url=f"{slow.base_url}/applicant-leads").status_code == 401
         assert time.monotonic() - began >= 0.12
+
+
+def test_a_simulator_ends_at_once_and_quietly_while_an_answer_is_under_way(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.socket() as patient, socket.socket() as impatient:
+        with running(Config(latency_ms=60_000)) as slow:
+            for connection in (patient, impatient):
+                connection.connect(("127.0.0.1", int(slow.base_url.rpartition(":")[2])))
+                connection.sendall(b"GET /inventory HTTP/1.1\r\nHost: x\r\n\r\n")
+            while slow.counters().requests["/inventory"] < 2:
+                time.sleep(0.005)
+            impatient.close()
+            ended = time.monotonic()
+        assert time.monotonic() - ended < 5
+        with pytest.raises(ConnectionResetError):
+            patient.recv(1)
+    assert caplog.records == []
 
 
 def test_a_dripped_body_comes_in_pieces_and_whole(client: httpx.Client, portal: RunningSimulator) -> None:

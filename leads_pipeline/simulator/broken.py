@@ -187,10 +187,15 @@ async def _cut_off(answer: _Answer, how: CutOff, scope: Scope, receive: Receive,
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     half = answer.body[: len(answer.body) // 2]
     await send({"type": "http.response.body", "body": half, "more_body": True})
-    # ASGI has no message for a connection that breaks: server.py hands the connection's transport over.
+    await hang_up(scope, receive, by_reset=how == "reset")
+
+
+async def hang_up(scope: Scope, receive: Receive, *, by_reset: bool) -> None:
+    """Break the connection of a request, which ASGI has no message for: server.py hands its transport over."""
     transport: asyncio.Transport = scope["state"]["transport"]
-    if how == "reset":
+    if by_reset:
         await asyncio.sleep(_FLUSH_SECONDS)
+    if by_reset and not transport.is_closing():
         # Lingering for no time turns the closing of a socket into a reset (socket(7), SO_LINGER).
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.abort()

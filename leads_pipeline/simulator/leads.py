@@ -146,7 +146,7 @@ class LeadFactory:
         ahead = _hours_ahead(day)
         hours = rng.choices(_HOURS, cum_weights=shape, k=count)
         seconds = [(hour - ahead) % 24 * 3600 + int(rng.random() * 3600) for hour in hours]
-        if rng.random() < _MIDNIGHT:
+        if count and rng.random() < _MIDNIGHT:
             seconds.append(pick(rng, (0, -ahead % 24 * 3600)))
         return tuple(Slot(day * DAY_SECONDS + second, _uuid(rng)) for second in sorted(seconds))
 
@@ -162,7 +162,7 @@ class LeadFactory:
             "viewingTimes": _viewing_times(rng, slot.moment) if wants_viewing else pick(rng, (None, None, [])),
             "organiseViewing": wants_viewing,
             "requestPropertyDetails": not wants_viewing or rng.random() < 0.3,
-            "consumerSituation": ("CONSUMER_SITUATION_PROPERTY_TO_SELL" if who.owns_home else pick(rng, _SITUATIONS)),
+            "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL" if who.owns_home else pick(rng, _SITUATIONS),
             "consumerPostcode": who.home.postcode,
             "leadSource": "APPLICANT_SOURCE_ZOOPLA_WEBSITE",
             "portalSource": "APPLICANT_PORTAL_SOURCE_LISTING",

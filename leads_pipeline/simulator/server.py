@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from typing import Final
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from leads_pipeline.simulator.app import Config, Simulator
+from leads_pipeline.simulator.broken import hang_up
 from leads_pipeline.simulator.inventory import AGENCY_REF
 from leads_pipeline.simulator.tokens import Service
 
@@ -28,6 +30,14 @@ class RunningSimulator(Simulator):
     """A simulator that is served at `base_url`."""
 
     base_url = ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request (ASGI)."""
+        try:
+            await super().__call__(scope, receive, send)
+        except asyncio.CancelledError:
+            # The server stops with this answer under way.
+            await hang_up(scope, receive, by_reset=True)
 
     def environment(self) -> dict[str, str]:
         """The environment variables that point the pipeline at this simulator."""
@@ -87,6 +97,7 @@ class _Server(uvicorn.Server):
                 ws="none",
                 lifespan="off",
                 access_log=False,
+                log_config=None,  # a library's server doesn't set up its host's logging
                 log_level="error",
                 timeout_graceful_shutdown=1,
             )
