@@ -387,7 +387,7 @@ def _id_by_structure(element: bytes) -> str | None:
     with contextlib.suppress(InvalidAnswerError):  # what stands behind the broken place is lost, an id before it isn't
         for key, start, end in _members(element, _only_value(element)):
             if _text_of(key) == "id":
-                values.append(element[start:end])  # noqa: PERF401 - a comprehension would lose those before the break
+                values.append(element[start:end])
     return _id_text(values[-1]) if values else None
 
 
@@ -560,3 +560,15 @@ APPRAISAL: Final = LeadKind(
 )
 
 LEAD_KINDS: Final = (APPLICANT, APPRAISAL)
+
+# openapi.yaml, InventoryPage. An item's own id is its item_id.
+INVENTORY_FIELDS: Final = (
+    Field("address.subDwelling", _T, "Flat or unit within the building"),
+    Field("address.nameNo", _T, "House number or name"),
+    Field("address.street", _T, "Street"),
+    Field("address.locality", _T, "Locality"),
+    Field("address.town", _T, "Town"),
+    Field("address.county", _T, "County"),
+    Field("address.postcode", _T, "Postcode"),
+    Field("address.countryCode", _T, "Country code"),
+)
