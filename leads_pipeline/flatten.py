@@ -23,7 +23,7 @@ import duckdb
 import msgspec
 from duckdb.func import FunctionNullHandling
 
-from leads_pipeline.contract import UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
+from leads_pipeline.contract import INVENTORY_FIELDS, UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake, LandedWindow
 
@@ -107,7 +107,7 @@ def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> Staged
     with (
         lake.replacing_staged(staged_tables(kind), day) as targets,
         connection(lake) as db,
-        _functions(db, kind),
+        _functions(db, _extra_functions(kind)),
         _frozen(lake, lake.raw_files(kind, day)) as files,
     ):
         _read_raw(db, list(files.values()))
@@ -573,6 +573,57 @@ def _stacked(parts: Iterable[str]) -> str:
     return ",\n        ".join(parts)
 
 
+# --- inventory ---------------------------------------------------------------------------------------------------
+
+INVENTORY_COLUMNS: Final = (
+    Column("item_id", "varchar", "The item's own id; sha256: and the hash of its payload where it has none"),
+    Column("first_seen_day", "date", "First day on which a search found the item"),
+    Column("last_seen_day", "date", "Last day on which a search found the item"),
+    Column("fetched_at", "timestamptz", "When this version of the item was first received, UTC"),
+    Column("searched_address", "varchar", "Place whose search found this version"),
+    *_declared(INVENTORY_FIELDS),
+    *_DRIFT_COLUMNS,
+)
+
+_INVENTORY: Final = f"""
+select
+    item_id, address as searched_address, fetched_at, payload, oddity,
+    min(day) over item as first_seen_day,
+    max(day) over item as last_seen_day,
+    case when oddity = '{_NOT_JSON}' then coalesce(mended(payload), payload) else payload end as body,
+    body as doc
+from read_parquet($files, hive_partitioning = false)
+window item as (partition by item_id)
+qualify row_number() over (partition by item_id order by day desc, fetched_at desc, position desc) = 1
+"""  # noqa: S608 - put together from constants alone
+
+
+def insert_inventory(db: duckdb.DuckDBPyConnection, files: Sequence[Path], table: str) -> None:
+    """Fill the table, of INVENTORY_COLUMNS, with the newest state of every item in the inventory files."""
+    tree = {"id": None} | _tree(INVENTORY_FIELDS)
+    ctes = _typed(
+        source=_INVENTORY,
+        tree=tree,
+        fields=INVENTORY_FIELDS,
+        lists=(),
+        pointer="''",
+        extra="extra_of_item(body)",
+        first_problem=f"coalesce(oddity, case when item is null then '{_NOT_JSON}' end)",
+    )
+    with _functions(db, {"extra_of_item": (partial(_extra, tree), ["VARCHAR"])}):
+        db.execute(
+            f"""
+            insert into {quoted(table)}
+            {ctes}
+            select item_id, first_seen_day, last_seen_day, fetched_at, searched_address,
+                {_stacked(quoted(field.column) for field in INVENTORY_FIELDS)}, problems, try_cast(extra as json)
+            from typed
+            order by item_id
+            """,  # noqa: S608 - put together from the contract's constants alone
+            {"files": list(map(glob_literal, files))},
+        )
+
+
 # --- windows and counts ------------------------------------------------------------------------------------------
 
 # Counted here and not taken from the footers, so that the windows agree with the leads beside them.
@@ -652,18 +703,27 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, ValueError)
 
 
+# A Python function and the DuckDB types of its parameters.
+_Function = tuple[Callable[..., str | None], list[Any]]
+
+
+def _extra_functions(kind: LeadKind) -> dict[str, _Function]:
+    functions: dict[str, _Function] = {"extra_of_lead": (partial(_extra, _tree_of_lead(kind)), ["VARCHAR"])}
+    for child in kind.children:
+        functions[f"extra_of_{child.name}"] = (partial(_extra_of_element, child), ["VARCHAR", "INTEGER"])
+    return functions
+
+
 @contextmanager
-def _functions(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> Iterator[None]:
+def _functions(db: duckdb.DuckDBPyConnection, extra: Mapping[str, _Function]) -> Iterator[None]:
     """Have the macros and functions that the statements call. DuckDB calls a function only for rows that reach it."""
     for macro in _MACROS:
         db.execute(f"create temp macro {macro}")
-    functions: dict[str, tuple[Callable[..., str | None], list[Any]]] = {
+    functions: dict[str, _Function] = {
         "mended": (_mended, ["VARCHAR"]),
         "written": (_written, ["VARCHAR", "VARCHAR"]),
-        "extra_of_lead": (partial(_extra, _tree_of_lead(kind)), ["VARCHAR"]),
+        **extra,
     }
-    for child in kind.children:
-        functions[f"extra_of_{child.name}"] = (partial(_extra_of_element, child), ["VARCHAR", "INTEGER"])
     for name, (function, parameters) in functions.items():
         # DuckDB otherwise expects a function never to return NULL, and never to get one.
         db.create_function(name, function, parameters, "VARCHAR", null_handling=FunctionNullHandling.SPECIAL)

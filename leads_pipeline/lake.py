@@ -208,6 +208,10 @@ class Lake:
         found = (self._inspect(path, self._read_landed) for path in self._raw_paths(kind, day))
         return [landed.window for landed in found if landed]
 
+    def landed_scopes(self, kind: LeadKind, day: date) -> set[str]:
+        """Keys of the scopes that have a file for the day. Opens none of them, so it is quick and believes anything."""
+        return {path.parent.name.removeprefix("scope=") for path in self._raw_paths(kind, day)}
+
     def landed_days(self, kind: LeadKind) -> list[date]:
         """Days with at least one raw file, sorted."""
         return [day for day in _days_in(self._folder / _RAW / kind.table) if self._raw_paths(kind, day)]
@@ -288,6 +292,13 @@ class Lake:
                 stat = path.stat()
                 files.append(StagedFile(table, day, path, f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"))
         return files
+
+    @contextmanager
+    def holding_staged(self, day: date) -> Iterator[None]:
+        """Hold the day's staged files as they are, whole, so that files of several tables belong together."""
+        with self.lock(_staged_lock(day)):
+            self._finish_staged(day)
+            yield
 
     def _ready_folder(self, day: date) -> Path:
         return self._folder / _STAGED / f".ready-{day.isoformat()}"
