@@ -18,15 +18,15 @@ from leads_pipeline.errors import (
     UnreachableError,
 )
 
-TREE: dict[type[LeadsPipelineError], set[type[LeadsPipelineError]]] = {
-    TransientError: {BusyError, ServerError, UnreachableError, InvalidAnswerError},
-    PermanentError: {SettingsError, CredentialsError, RefusedError, RetentionError, StorageError},
+TREE: dict[type[LeadsPipelineError], list[type[LeadsPipelineError]]] = {
+    TransientError: [BusyError, ServerError, UnreachableError, InvalidAnswerError],
+    PermanentError: [SettingsError, CredentialsError, RefusedError, RetentionError, StorageError],
 }
 
 
 def test_the_tree_is_the_one_that_the_module_draws() -> None:
     assert set(LeadsPipelineError.__subclasses__()) == TREE.keys()
-    assert {parent: set(parent.__subclasses__()) for parent in TREE} == TREE
+    assert {parent: parent.__subclasses__() for parent in TREE} == TREE
     defined = {cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, Exception)}
     assert errors.__doc__ is not None
     assert {cls for cls in defined if cls.__name__ in errors.__doc__} == defined
@@ -34,7 +34,7 @@ def test_the_tree_is_the_one_that_the_module_draws() -> None:
 
 @pytest.mark.parametrize("parent", TREE)
 def test_a_whole_branch_answers_whether_it_helps_to_ask_again(parent: type[LeadsPipelineError]) -> None:
-    assert {cls.is_transient for cls in {parent, *TREE[parent]}} == {parent is TransientError}
+    assert {cls.is_transient for cls in [parent, *TREE[parent]]} == {parent is TransientError}
 
 
 def test_an_error_of_no_branch_is_not_asked_again() -> None:
