@@ -176,64 +176,75 @@ def connection(
     In memory unless `database` names a file. DuckDB's errors leave it as StorageError without their text where that
     may quote a lead.
     """
-    spill = lake.folder / ".state" / "duckdb"
-    try:
-        spill.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = tempfile.mkdtemp(prefix="spill-", dir=spill)
-    except OSError as error:
-        raise StorageError(f"{spill} can't be written: {error.strerror}. Free space or mend its rights.") from error
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
         "threads": str(min(THREADS_MAX, os.cpu_count() or 1)),
-        "temp_directory": temporary,
         # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         # DuckDB 1.5 can't open a file with 2.0's default, nor can what many analysts have installed.
         "storage_compatibility_version": "v1.0.0",
     }
+    with scratch_folder(lake) as spill:
+        config["temp_directory"] = str(spill)
+        try:
+            with duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db:
+                db.execute("set TimeZone = 'UTC'")
+                db.execute("set enable_progress_bar = false")
+                yield db
+        except duckdb.IOException as error:
+            # These speak of files and the disk, never of content.
+            raise StorageError(
+                f"DuckDB can't read or write below {lake.folder}: {error} What was published before is untouched."
+            ) from None
+        except duckdb.OutOfMemoryException:
+            raise StorageError(
+                f"DuckDB ran out of its {MEMORY_LIMIT} of memory and of space to spill to in {spill}. Free some space, "
+                "then run again. What was published before is untouched."
+            ) from None
+        except duckdb.Error as error:
+            raise StorageError(
+                f"DuckDB failed with {type(error).__name__} below {lake.folder} (its message may quote a lead and is "
+                "left out). What was published before is untouched. Running again doesn't help; please report it."
+            ) from None
+
+
+@contextmanager
+def scratch_folder(lake: Lake) -> Iterator[Path]:
+    """A private folder on the lake's own file system, gone afterwards."""
+    parent = lake.folder / ".state" / "duckdb"
     try:
-        with duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db:
-            db.execute("set TimeZone = 'UTC'")
-            db.execute("set enable_progress_bar = false")
-            yield db
-    except duckdb.IOException as error:
-        # These speak of files and the disk, never of content.
-        raise StorageError(f"DuckDB can't read or write below {lake.folder}: {error}") from None
-    except duckdb.OutOfMemoryException:
-        raise StorageError(
-            f"DuckDB ran out of its {MEMORY_LIMIT} of memory and of space to spill to in {spill}. Free some space, "
-            "then run again. Nothing that was published before has changed."
-        ) from None
-    except duckdb.Error as error:
-        raise StorageError(
-            f"DuckDB refused a statement ({type(error).__name__}; its message may quote a lead and is left out). "
-            "Nothing that was published before has changed. This is a fault of leads-pipeline: please report it."
-        ) from None
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=parent))
+    except OSError as error:
+        raise StorageError(f"{parent} can't be written: {error.strerror}. Free space or mend its rights.") from error
+    try:
+        yield folder
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def link_or_copy(path: Path, target: Path) -> None:
+    """Give the file as it is now a second name, which stays when the first is replaced.
+
+    The pipeline replaces files and never writes into them, so a hard link holds the version; where the file system has
+    no links it is a copy.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(path, target)
+    except OSError:
+        shutil.copyfile(path, target)
 
 
 @contextmanager
 def _frozen(lake: Lake, paths: Sequence[Path]) -> Iterator[dict[Path, Path]]:
-    """The files under second names, path by path, so that a landing in the meantime can't change what is read.
-
-    Landing replaces a file and never writes into one, so a hard link holds the version; where the file system has no
-    links it is a copy.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="raw-", dir=lake.folder / ".state" / "duckdb"))
-    try:
-        frozen = {}
-        for number, path in enumerate(paths):
-            link = folder / f"{number}.parquet"
-            try:
-                os.link(path, link)
-            except OSError:
-                shutil.copyfile(path, link)
-            frozen[path] = link
+    """The files' second names, path by path, so that a landing in the meantime can't change what is read."""
+    with scratch_folder(lake) as folder:
+        frozen = {path: folder / f"{number}.parquet" for number, path in enumerate(paths)}
+        for path, link in frozen.items():
+            link_or_copy(path, link)
         yield frozen
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # --- reading raw -------------------------------------------------------------------------------------------------

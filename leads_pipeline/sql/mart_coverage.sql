@@ -1,0 +1,58 @@
+-- One row per kind, day and scope of the configured grid, and per window landed outside it: what is there, what isn't?
+-- kind: applicant or appraisal
+-- day: Day of the window in the pipeline's time zone
+-- scope: Scope of the window, e.g. branch-101
+-- state: landed, empty (no leads), partial (some deleted unseen), open (not over at the last pull), failed or missing
+-- rows: Leads landed for the window; NULL where nothing was
+-- landed_at: When the last answer that changed something was fetched, UTC
+-- failed_attempts: Runs that failed to pull it since it last landed
+-- last_error: Why the last of them failed
+-- deleted_from_at: When the portal begins to delete the window's leads, UTC
+-- is_configured: Whether the window belongs to the configured days and scopes
+
+with source as (
+    select grid_kinds.kind, grid_days.day, grid_scopes.scope, grid_days.window_start, grid_days.is_over
+    from grid_kinds
+    cross join grid_days
+    cross join grid_scopes
+),
+
+cleaned as (
+    select
+        coalesce(source.kind, landed.kind) as kind,
+        coalesce(source.day, landed.window_day) as day,
+        coalesce(source.scope, landed.scope) as scope,
+        coalesce(source.window_start, landed.window_start) as window_start,
+        coalesce(source.is_over, true) as is_over,
+        source.kind is not null as is_configured,
+        landed.rows,
+        landed.fetched_at,
+        landed.is_closed,
+        landed.is_partial
+    from source
+    full join landed_windows as landed
+        on landed.kind = source.kind and landed.window_day = source.day and landed.scope = source.scope
+)
+
+select
+    cleaned.kind,
+    cleaned.day,
+    cleaned.scope,
+    case
+        when cleaned.is_partial then 'partial'
+        when cleaned.is_closed and cleaned.rows = 0 then 'empty'
+        when cleaned.is_closed then 'landed'
+        when failures.kind is not null then 'failed'
+        when cleaned.fetched_at is not null or not cleaned.is_over then 'open'
+        else 'missing'
+    end as state,
+    cleaned.rows,
+    cleaned.fetched_at as landed_at,
+    coalesce(failures.attempts, 0) as failed_attempts,
+    failures.last_error,
+    cleaned.window_start + getvariable('retention') as deleted_from_at,
+    cleaned.is_configured
+from cleaned
+left join failures
+    on failures.kind = cleaned.kind and failures.day = cleaned.day and failures.scope = cleaned.scope
+order by cleaned.kind, cleaned.day, cleaned.scope

@@ -1,0 +1,567 @@
+"""leads.duckdb: changed days in, each lead once, marts rebuilt, and the whole file swapped in at once.
+
+Belongs here: what is loaded when, which of a lead's versions counts, publication. Doesn't: how a payload becomes
+columns (flatten.py), what a mart holds (sql/), when to publish (assets/).
+"""
+
+import hashlib
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten import (
+    INVENTORY_COLUMNS,
+    Column,
+    connection,
+    glob_literal,
+    insert_inventory,
+    link_or_copy,
+    literal,
+    quoted,
+    scratch_folder,
+    staged_columns,
+    windows_table,
+)
+from leads_pipeline.lake import Lake, publish_file
+from leads_pipeline.window import RETENTION, Scope, day_interval, days, today
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME: Final = "leads.duckdb"
+
+# Raised when a file of an older version can't be brought up to date by loading changed days: it is then built anew.
+SCHEMA_VERSION: Final = 1
+
+# Readable by the owner's group, as analysts are; for nobody to write, as one writer would lock out every reader.
+_PUBLISHED_MODE: Final = 0o440
+
+_SQL_FOLDER: Final = Path(__file__).parent / "sql"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A window that is still failed: `attempts` counts failed runs, `last_error` is the last one's reason.
+
+    `kind` is the lead kind's name and `scope` the scope's key.
+    """
+
+    kind: str
+    day: date
+    scope: str
+    attempts: int
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The windows that should be there: every scope on every day from `first_day` to today in `zone`."""
+
+    scopes: Sequence[Scope]
+    first_day: date
+    zone: ZoneInfo
+    failures: Sequence[Failure] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What publishing did. `rows` counts each table's rows, whether or not anything changed.
+
+    `days_changed` counts days of which at least one staged file was loaded or left out. `is_rebuilt`: everything was
+    loaded anew, as there was no file yet, or none that could be brought up to date.
+    """
+
+    is_changed: bool
+    is_rebuilt: bool
+    days_changed: int
+    rows: Mapping[str, int]
+    seconds: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mart:
+    """A table that one statement in sql/ makes from the others. `columns` are in the statement's order."""
+
+    name: str
+    description: str
+    columns: Mapping[str, str]
+    statement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the warehouse that is loaded from staged or inventory files."""
+
+    name: str
+    description: str
+    columns: tuple[Column, ...]
+
+
+@cache
+def tables() -> tuple[Table, ...]:
+    """The loaded tables of the warehouse, in the order in which an analyst should meet them."""
+    loaded: list[Table] = []
+    for kind in LEAD_KINDS:
+        columns = staged_columns(kind)
+        loaded.append(Table(kind.table, f"One row per lead. {kind.description}", columns[kind.table]))
+        loaded += [Table(child.name, child.description, columns[child.name]) for child in kind.children]
+    windows = staged_columns(LEAD_KINDS[0])[windows_table(LEAD_KINDS[0])]
+    return (
+        *loaded,
+        Table(
+            "inventory", "One row per item that the inventory searches found, in its newest state", INVENTORY_COLUMNS
+        ),
+        Table(
+            "landed_windows",
+            "One row per window that was landed; an empty one has a row too",
+            (Column("kind", "varchar", "applicant or appraisal"), *windows),
+        ),
+    )
+
+
+@cache
+def marts() -> tuple[Mart, ...]:
+    """The marts of sql/, one a file, by name.
+
+    A file begins with a comment of its grain and one comment per column, `-- name: description`, up to an empty line.
+    """
+    return tuple(_read_mart(path) for path in sorted(_SQL_FOLDER.glob("*.sql")))
+
+
+def _read_mart(path: Path) -> Mart:
+    header, _, statement = path.read_text(encoding="utf-8").partition("\n\n")
+    description, *columns = [line.removeprefix("-- ") for line in header.splitlines()]
+    return Mart(path.stem, description, dict(line.split(": ", 1) for line in columns), statement)
+
+
+class Warehouse:
+    """The published DuckDB file of a lake. Readers open it at any time; only `publish` replaces it, never writes it."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies once something was published."""
+        return self._lake.folder / FILE_NAME
+
+    def publish(self, grid: Grid, now: datetime) -> Publication:
+        """Bring the file up to date with the staged files and the grid, and swap it in whole.
+
+        Where nothing changed since the last publication, the file stays untouched. A missing or broken file, or one of
+        another schema, is built anew from the staged files. Raises StorageError; then the published file is as before.
+        """
+        began = time.monotonic()
+        with self._lake.lock("warehouse"):
+            self._sweep()
+            wanted = _wanted(self._lake, grid, now)
+            held = self._held()
+            is_changed = held is None or held.state != wanted
+            if is_changed:
+                held = self._build(wanted, grid, now)
+            assert held is not None  # noqa: S101 - for mypy: where nothing changed, something was held
+            return Publication(
+                is_changed=is_changed,
+                is_rebuilt=held.is_rebuilt,
+                days_changed=held.days_changed,
+                rows=held.rows,
+                seconds=time.monotonic() - began,
+                size_bytes=self.path.stat().st_size,
+            )
+
+    def query(
+        self, statement: str, parameters: Mapping[str, object] | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of a query on the published file, as an analyst would see them.
+
+        Raises StorageError where nothing is published yet.
+        """
+        if not self.path.exists():
+            raise StorageError(f"{self.path} is not there yet. Publish the warehouse first: `leads-pipeline backfill`.")
+        with connection(self._lake, self.path, read_only=True) as db:
+            result = db.execute(statement, dict(parameters or {}))
+            return [column[0] for column in result.description], result.fetchall()
+
+    def _sweep(self) -> None:
+        """Remove what killed publications left beside the file. The lock is held."""
+        for leftover in self._lake.folder.glob(f".{FILE_NAME}.*"):
+            leftover.unlink(missing_ok=True)
+
+    def _held(self) -> "_Held | None":
+        """What the published file remembers; None where there is none that can be read.
+
+        It is opened under a second name: beside its own, the write-ahead log of a killed reader would be in the way.
+        """
+        if not self.path.exists():
+            return None
+        with scratch_folder(self._lake) as folder:
+            link = folder / FILE_NAME
+            link_or_copy(self.path, link)
+            try:
+                with connection(self._lake, link, read_only=True) as db:
+                    return _Held(_remembered(db), _counted(db))
+            except StorageError:
+                return None
+
+    def _build(self, wanted: "_State", grid: Grid, now: datetime) -> "_Held":
+        """Write the new version beside the published one, then swap it in."""
+        draft = self.path.with_name(f".{FILE_NAME}.{os.getpid()}.tmp")
+        try:
+            held = self._updated(draft, wanted, grid, now) or self._rebuilt(draft, wanted, grid, now)
+            draft.chmod(_PUBLISHED_MODE)
+            # Beside the new version, a log of the old one would keep it from being opened.
+            self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)
+            publish_file(draft, self.path)
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} can't be replaced: {error.strerror}. Check the disk and its rights, then run again. The "
+                "published file is as it was before."
+            ) from error
+        finally:
+            self._sweep()
+        return held
+
+    def _updated(self, draft: Path, wanted: "_State", grid: Grid, now: datetime) -> "_Held | None":
+        """The published file's copy, brought up to date; None where it has to be built anew."""
+        if not self.path.exists():
+            return None
+        shutil.copyfile(self.path, draft)
+        draft.chmod(0o600)
+        try:
+            with connection(self._lake, draft) as db:
+                state = _remembered(db)
+                if state.schema != wanted.schema:
+                    return None
+                return _loaded(db, self._lake, state, wanted, grid, now)
+        except StorageError as error:
+            # It may be broken, which building anew mends. Where the disk is at fault, that will say so.
+            logger.warning("%s can't be brought up to date and is built anew. %s", self.path, error)
+            return None
+
+    def _rebuilt(self, draft: Path, wanted: "_State", grid: Grid, now: datetime) -> "_Held":
+        self._sweep()
+        draft.touch(mode=0o600)
+        draft.unlink()
+        with connection(self._lake, draft) as db:
+            _create_tables(db)
+            return replace(_loaded(db, self._lake, _EMPTY, wanted, grid, now), is_rebuilt=True)
+
+
+# --- what a file remembers ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a file was made from: fingerprints of the schema, of the marts with their grid, and of each file loaded.
+
+    `files` is by table and day, the inventory's files under the table `inventory`.
+    """
+
+    schema: str
+    marts: str
+    files: Mapping[tuple[str, date], str]
+
+
+_EMPTY: Final = _State("", "", {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    state: _State
+    rows: Mapping[str, int]
+    days_changed: int = 0
+    is_rebuilt: bool = False
+
+
+def _wanted(lake: Lake, grid: Grid, now: datetime) -> _State:
+    staged = (file for kind in LEAD_KINDS for table in staged_columns(kind) for file in lake.staged_files(table))
+    files = {(file.table, file.day): file.fingerprint for file in staged}
+    for path in lake.inventory_files():
+        stat = path.stat()
+        day = date.fromisoformat(path.parent.name.removeprefix("day="))
+        files[_INVENTORY, day] = f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"
+    return _State(
+        schema=_fingerprint(SCHEMA_VERSION, tables()),
+        marts=_fingerprint(marts(), grid, today(grid.zone, now)),
+        files=files,
+    )
+
+
+def _fingerprint(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _remembered(db: duckdb.DuckDBPyConnection) -> _State:
+    facts = dict(db.execute("select name, value from pipeline.facts").fetchall())
+    files = db.execute("select table_name, day, fingerprint from pipeline.loaded_files").fetchall()
+    return _State(facts["schema"], facts["marts"], {(table, day): fingerprint for table, day, fingerprint in files})
+
+
+def _remember(db: duckdb.DuckDBPyConnection, state: _State) -> None:
+    db.execute("delete from pipeline.facts")
+    db.execute("insert into pipeline.facts values ('schema', ?), ('marts', ?)", [state.schema, state.marts])
+    db.execute("delete from pipeline.loaded_files")
+    _fill(
+        db,
+        "pipeline.loaded_files",
+        {
+            "table_name varchar": [table for table, _ in state.files],
+            "day date": [day for _, day in state.files],
+            "fingerprint varchar": list(state.files.values()),
+        },
+    )
+
+
+def _counted(db: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    names = [*(table.name for table in tables()), *(mart.name for mart in marts())]
+    counts = (db.execute(f"select count(*) from {quoted(name)}").fetchall()[0][0] for name in names)  # noqa: S608
+    return dict(zip(names, counts, strict=True))
+
+
+# --- tables and comments -----------------------------------------------------------------------------------------
+
+_BOOKKEEPING: Final = (
+    Table(
+        "facts",
+        "What this file was made from, for the pipeline itself",
+        (Column("name", "varchar", "Name of the fact"), Column("value", "varchar", "Its fingerprint")),
+    ),
+    Table(
+        "loaded_files",
+        "Staged and inventory files that this file was made from, for the pipeline itself",
+        (
+            Column("table_name", "varchar", "Table that the file belongs to"),
+            Column("day", "date", "Day that it holds"),
+            Column("fingerprint", "varchar", "Changes whenever the file is replaced"),
+        ),
+    ),
+)
+
+
+def _create_tables(db: duckdb.DuckDBPyConnection) -> None:
+    db.execute("create schema pipeline")
+    for schema, loaded in (("main", tables()), ("pipeline", _BOOKKEEPING)):
+        for table in loaded:
+            name = f"{schema}.{quoted(table.name)}"
+            db.execute(f"create table {name} ({', '.join(f'{quoted(c.name)} {c.type}' for c in table.columns)})")
+            _comment(db, name, table.description, {column.name: column.description for column in table.columns})
+
+
+def _comment(db: duckdb.DuckDBPyConnection, table: str, description: str, columns: Mapping[str, str]) -> None:
+    db.execute(f"comment on table {table} is {literal(description)}")
+    for column, text in columns.items():
+        db.execute(f"comment on column {table}.{quoted(column)} is {literal(text)}")
+
+
+# --- loading -----------------------------------------------------------------------------------------------------
+
+_INVENTORY: Final = "inventory"
+
+
+def _loaded(
+    db: duckdb.DuckDBPyConnection, lake: Lake, state: _State, wanted: _State, grid: Grid, now: datetime
+) -> _Held:
+    """Bring the open file from one state to the other, whole."""
+    changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
+    for kind in LEAD_KINDS:
+        if days_changed := sorted({day for table, day in changed if table in staged_columns(kind)}):
+            _load_leads(db, lake, kind, days_changed)
+    if any(table == _INVENTORY for table, _ in changed):
+        db.execute("delete from inventory")
+        if files := lake.inventory_files():
+            insert_inventory(db, files, _INVENTORY)
+    _set_grid(db, grid, now)
+    for mart in marts():
+        db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
+        _comment(db, quoted(mart.name), mart.description, mart.columns)
+    _remember(db, wanted)
+    db.execute("checkpoint")
+    return _Held(wanted, _counted(db), days_changed=len({day for _, day in changed}))
+
+
+def _load_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days_changed: Sequence[date]) -> None:
+    """Replace what the changed days hold; afterwards each lead id is there once, in its newest version of all days."""
+    db.execute(
+        "create or replace temp table changed_days as select unnest($days::date[]) as day", {"days": days_changed}
+    )
+    with scratch_folder(lake) as folder:
+        files = _Files(db, lake, kind, folder)
+        files.hold(days_changed)
+        _find_winners(db, lake, kind, files)
+        leads = quoted(kind.table)
+        db.execute(
+            f"""
+            create or replace temp table removed as
+            select lead_id from {leads}
+            where window_day in (from changed_days) or lead_id in (select lead_id from winners)
+            """  # noqa: S608 - only the contract's own names
+        )
+        for table in kind.tables:
+            db.execute(f"delete from {quoted(table)} where lead_id in (from removed)")  # noqa: S608 - likewise
+            db.execute(
+                f"insert into {quoted(table)} by name {files.select(table)} "
+                "semi join winners on staged.lead_id = winners.lead_id and staged.day = winners.day"
+            )
+        db.execute(
+            "delete from landed_windows where kind = $kind and window_day in (from changed_days)", {"kind": kind.name}
+        )
+        db.execute(
+            f"insert into landed_windows by name {files.select(windows_table(kind), '$kind as kind')} "
+            "semi join changed_days on staged.day = changed_days.day",
+            {"kind": kind.name},
+        )
+
+
+class _Files:
+    """The kind's staged files as they are now, for as long as the folder that holds them."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, folder: Path) -> None:
+        self._db = db
+        self._lake = lake
+        self._kind = kind
+        self._folder = folder
+        self._held: set[date] = set()
+
+    def hold(self, days: Iterable[date]) -> None:
+        """Hold the files of these days; those of one day belong together."""
+        for day in set(days) - self._held:
+            with self._lake.holding_staged(day):
+                for table in staged_columns(self._kind):
+                    path = self._lake.staged_path(table, day)
+                    if path.exists():
+                        link_or_copy(path, self._folder / table / f"day={day.isoformat()}" / path.name)
+            self._held.add(day)
+
+    def select(self, table: str, *more: str) -> str:
+        """`select … from … as staged` over the held files of the table, with the day of each as `staged.day`.
+
+        A file from before a field was declared lacks its column, which is then NULL.
+        """
+        paths = sorted((self._folder / table).glob("*/*.parquet"))
+        columns = {column.name: column.type for column in staged_columns(self._kind)[table]}
+        if paths:
+            self._db.execute(f"set variable {quoted(table)} = $files", {"files": list(map(glob_literal, paths))})
+            source = (
+                f"read_parquet(getvariable({literal(table)}), hive_partitioning = true, hive_types = {{'day': date}}, "
+                "union_by_name = true)"
+            )
+            described = self._db.execute(f"describe select * from {source}").fetchall()  # noqa: S608 - no values
+            there = {name for name, *_ in described}
+            columns = {name: type_ for name, type_ in columns.items() if name in there}
+        else:
+            nulls = ", ".join(f"null::{type_} as {quoted(name)}" for name, type_ in columns.items())
+            source = f"(select null::date as day, {nulls} where false)"
+        selected = ", ".join([*more, *(f"staged.{quoted(name)}" for name in columns)])
+        return f"select {selected} from {source} as staged"  # noqa: S608 - only the contract's own names
+
+
+def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, files: _Files) -> None:
+    """Make the table `winners`: which leads are to be loaded, and from which day's file.
+
+    Newest `fetched_at` wins, then the later day. A lead that the changed days held and no longer hold, or only in an
+    older version, may still stand in other days' files: those are read for such leads alone, which is rare.
+    """
+    leads = quoted(kind.table)
+    db.execute(
+        f"""
+        create or replace temp table versions as
+        select lead_id, day, fetched_at, true as is_staged
+        from ({files.select(kind.table, "staged.day")}) as staged
+        """  # noqa: S608 - only the contract's own names, here and below
+    )
+    db.execute(
+        f"""
+        create or replace temp table lost as
+        select lead_id from {leads} as held
+        where window_day in (from changed_days) and not exists (
+            select 1 from versions
+            where versions.lead_id = held.lead_id
+                and (versions.fetched_at > held.fetched_at
+                    or versions.fetched_at = held.fetched_at and versions.day >= held.window_day)
+        )
+        """  # noqa: S608
+    )
+    if db.execute("select count(*) from lost").fetchall() != [(0,)]:
+        files.hold(file.day for file in lake.staged_files(kind.table))
+        db.execute(
+            f"""
+            insert into versions
+            select lead_id, day, fetched_at, true
+            from ({files.select(kind.table, "staged.day")}) as staged
+            where lead_id in (from lost) and day not in (from changed_days)
+            """  # noqa: S608
+        )
+    db.execute(
+        f"""
+        insert into versions
+        select lead_id, window_day, fetched_at, false
+        from {leads}
+        where window_day not in (from changed_days) and lead_id in (select lead_id from versions)
+        """  # noqa: S608
+    )
+    db.execute(
+        """
+        create or replace temp table winners as
+        select lead_id, day
+        from (
+            select * from versions
+            qualify row_number() over (partition by lead_id order by fetched_at desc, day desc, is_staged) = 1
+        )
+        where is_staged
+        """
+    )
+
+
+# --- marts -------------------------------------------------------------------------------------------------------
+
+
+def _set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
+    """Make what the marts read besides tables: grid_kinds, grid_days, grid_scopes, failures, and the retention."""
+    grid_days = [(day, *day_interval(day, grid.zone)) for day in days(grid.first_day, today(grid.zone, now))]
+    db.execute("create temp table grid_kinds (kind varchar)")
+    db.execute("create temp table grid_scopes (scope varchar)")
+    db.execute("create temp table grid_days (day date, window_start timestamptz, is_over boolean)")
+    db.execute(
+        "create temp table failures (kind varchar, day date, scope varchar, attempts integer, last_error varchar)"
+    )
+    db.execute("set variable retention = $retention", {"retention": RETENTION})
+    _fill(db, "grid_kinds", {"kind varchar": [kind.name for kind in LEAD_KINDS]})
+    _fill(db, "grid_scopes", {"scope varchar": [scope.key for scope in grid.scopes]})
+    _fill(
+        db,
+        "grid_days",
+        {
+            "day date": [day for day, _, _ in grid_days],
+            "window_start timestamptz": [start for _, start, _ in grid_days],
+            "is_over boolean": [end <= now for _, _, end in grid_days],
+        },
+    )
+    _fill(
+        db,
+        "failures",
+        {
+            "kind varchar": [failure.kind for failure in grid.failures],
+            "day date": [failure.day for failure in grid.failures],
+            "scope varchar": [failure.scope for failure in grid.failures],
+            "attempts integer": [failure.attempts for failure in grid.failures],
+            "last_error varchar": [failure.last_error for failure in grid.failures],
+        },
+    )
+
+
+def _fill(db: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[object]]) -> None:
+    """Insert columns, given by name and type. A statement per row would take minutes."""
+    lists = ", ".join(f"unnest(${number}::{column.split()[1]}[])" for number, column in enumerate(columns, start=1))
+    db.execute(f"insert into {table} select {lists}", list(columns.values()))
