@@ -716,6 +716,9 @@ def test_a_rule_takes_the_nth_or_the_first_few_matches(client: httpx.Client, por
     assert statuses(client, 4) == [200, 503, 200, 200]
     portal.set_faults(rules({"status": 503}, first=2))
     assert statuses(client, 4) == [503, 503, 200, 200]
+    # All windows count together.
+    portal.set_faults(rules({"status": 503}, first=1))
+    assert statuses(client, 1) + statuses(client, 1, **{"branch-id": "102"}) == [503, 200]
 
 
 def test_a_rule_can_count_each_window_for_itself(client: httpx.Client, portal: RunningSimulator) -> None:
