@@ -5,9 +5,12 @@ Belongs here: the policy, as pure functions of what happened and of the clock. D
 
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+
+from leads_pipeline.window import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,3 +141,73 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
         moment = moment.replace(tzinfo=UTC)
     seconds = (moment - now).total_seconds()
     return seconds if seconds > 0 else None
+
+
+# --- what is still failed after the client's own retries: minutes to hours ---------------------------------------
+
+# The first retry comes when a busy portal has had time to calm down, the last ones twice a day: together they span
+# more than a week, so that a long weekend's outage heals by itself and well before the portal deletes the leads.
+FIRST_RETRY_SECONDS = 600.0
+MAX_RETRY_SECONDS = 12 * 3600.0
+MAX_WINDOW_ATTEMPTS = 20
+# Half to all of the delay, so that windows that failed together don't all come back together.
+RETRY_JITTER = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class FailedWindow:
+    """A window that the last run for it didn't land. `attempts` counts runs; `failed_at` is the end of the last one."""
+
+    attempts: int
+    failed_at: datetime
+    is_permanent: bool = False
+
+    def next_attempt_at(self, key: str) -> datetime:
+        """When it is due again. The jitter follows from key and attempt, so that the answer stays the same."""
+        delay = min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (self.attempts - 1))
+        spread = random.Random(f"{key} {self.attempts}").uniform(RETRY_JITTER, 1)  # noqa: S311 - to spread load
+        return self.failed_at + timedelta(seconds=delay * spread)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPlan:
+    """What to do about the failed windows of one kind, at one moment. `due` are soonest deleted first."""
+
+    due: tuple[str, ...]
+    waiting: int
+    next_at: datetime | None
+    permanent: int
+    used_up: int
+    deleted: int
+
+    def __str__(self) -> str:
+        parts = []
+        if self.waiting and self.next_at:
+            parts.append(f"{self.waiting} wait for their next attempt, the first at {self.next_at:%Y-%m-%d %H:%M} UTC")
+        if self.permanent:
+            parts.append(f"{self.permanent} were refused for good and need a change of settings or rights")
+        if self.used_up:
+            parts.append(f"{self.used_up} have used up their {MAX_WINDOW_ATTEMPTS} attempts")
+        if self.deleted:
+            parts.append(f"{self.deleted} are past what the portal keeps")
+        return "; ".join(parts) or "no window has failed"
+
+
+def plan_retries(failed: Mapping[str, tuple[Window, FailedWindow]], now: datetime) -> RetryPlan:
+    """Which failed windows (by partition key) are due, which wait, and which are hopeless."""
+    due: list[tuple[Window, str]] = []
+    waits: list[datetime] = []
+    permanent = used_up = deleted = 0
+    for key, (window, failure) in failed.items():
+        if window.is_deleted(now):
+            deleted += 1
+        elif failure.is_permanent:
+            permanent += 1
+        elif failure.attempts >= MAX_WINDOW_ATTEMPTS:
+            used_up += 1
+        elif (next_at := failure.next_attempt_at(key)) > now:
+            waits.append(next_at)
+        else:
+            due.append((window, key))
+    keys = tuple(key for _, key in sorted(due))
+    return RetryPlan(keys, len(waits), min(waits, default=None), permanent, used_up, deleted)

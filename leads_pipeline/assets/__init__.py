@@ -1,0 +1,23 @@
+"""The Dagster assets: raw windows, staged days, the warehouse and its marts, with their checks.
+
+No IO manager: an asset calls lake, flatten or warehouse, and says what was done. One module a layer.
+"""
+
+from dagster import AssetsDefinition
+
+from leads_pipeline.assets.published import warehouse_asset
+from leads_pipeline.assets.raw import raw_inventory_asset, raw_leads_asset
+from leads_pipeline.assets.staged import staged_leads_asset
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.partitions import Partitions
+from leads_pipeline.settings import Settings
+
+
+def build_assets(settings: Settings, partitions: Partitions) -> list[AssetsDefinition]:
+    """All assets of the pipeline for these settings."""
+    return [
+        *(raw_leads_asset(kind, settings, partitions) for kind in LEAD_KINDS),
+        raw_inventory_asset(settings, partitions),
+        *(staged_leads_asset(kind, settings, partitions) for kind in LEAD_KINDS),
+        warehouse_asset(settings, partitions),
+    ]

@@ -1,0 +1,175 @@
+"""The warehouse asset: every table and mart of leads.duckdb, published together.
+
+Belongs here: what is published when, what the UI says of each table, the checks on the published file. Doesn't: the
+publication (warehouse.py), the marts' SQL (sql/).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    AssetsDefinition,
+    AssetSpec,
+    MaterializeResult,
+    TableColumn,
+    TableSchema,
+    multi_asset,
+)
+
+from leads_pipeline.assets.raw import failure
+from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.flatten import windows_table
+from leads_pipeline.partitions import Partitions
+from leads_pipeline.resources import DataFolder
+from leads_pipeline.settings import Settings
+from leads_pipeline.status import failed_windows
+from leads_pipeline.warehouse import Grid, Mart, Publication, Table, Warehouse, marts, tables
+
+# How long before the portal begins to delete a window that isn't landed the coverage check warns, and fails.
+WARN_DAYS_BEFORE = 7
+FAIL_DAYS_BEFORE = 3
+
+# How many windows the coverage check names.
+_NAMED_WINDOWS = 20
+
+_MISSED = """
+select kind, day, scope, state, failed_attempts, last_error, deleted_from_at
+from mart_coverage
+where state in ('missing', 'failed') and is_configured and deleted_from_at > $now and deleted_from_at <= $soon
+order by deleted_from_at, kind, scope
+"""
+
+
+def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinition:
+    """One asset per table and mart, from one publication."""
+    lead_tables = [kind.table for kind in LEAD_KINDS]
+
+    @multi_asset(
+        name="warehouse",
+        specs=[*(_table_spec(table) for table in tables()), *(_mart_spec(mart) for mart in marts())],
+        check_specs=[
+            *(
+                AssetCheckSpec(
+                    "lead_ids_are_unique",
+                    asset=table,
+                    blocking=True,
+                    description="Each lead is one row, however it came",
+                )
+                for table in lead_tables
+            ),
+            AssetCheckSpec(
+                "windows_are_landed_in_time",
+                asset="mart_coverage",
+                description=(
+                    f"No window waits until the portal deletes it: a warning {WARN_DAYS_BEFORE} days before, an error "
+                    f"{FAIL_DAYS_BEFORE} days before"
+                ),
+            ),
+        ],
+    )
+    def warehouse(
+        context: AssetExecutionContext, data: DataFolder
+    ) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
+        now = datetime.now(UTC)
+        store = Warehouse(data.lake)
+        try:
+            failures = failed_windows(context.instance, settings, partitions)
+            grid = Grid(settings.scopes, partitions.first_day, settings.zone, failures)
+            publication = store.publish(grid, now)
+            unique = [_uniqueness(store, table) for table in lead_tables]
+            coverage = _coverage(store, now)
+        except LeadsPipelineError as error:
+            raise failure("The warehouse could not be published", error) from None
+        for name, rows in publication.rows.items():
+            yield MaterializeResult(asset_key=name, metadata=_said(publication, rows))
+        yield from unique
+        yield coverage
+
+    return warehouse
+
+
+def _said(publication: Publication, rows: int) -> Mapping[str, bool | int | float]:
+    return {
+        "dagster/row_count": rows,
+        "is_changed": publication.is_changed,
+        "days_changed": publication.days_changed,
+        "file_bytes": publication.size_bytes,
+        "duration_seconds": round(publication.seconds, 3),
+    }
+
+
+def _table_spec(table: Table) -> AssetSpec:
+    sources = {
+        "inventory": ["raw_inventory"],
+        "landed_windows": [f"stg_{windows_table(kind)}" for kind in LEAD_KINDS],
+    }
+    return AssetSpec(
+        table.name,
+        deps=sources.get(table.name, [f"stg_{table.name}"]),
+        description=f"{table.description}. A table of leads.duckdb.",
+        group_name="warehouse",
+        kinds={"duckdb"},
+        automation_condition=FOLLOWS_ITS_SOURCES,
+        metadata={
+            "dagster/column_schema": TableSchema(
+                [TableColumn(column.name, column.type.upper(), column.description) for column in table.columns]
+            )
+        },
+    )
+
+
+def _mart_spec(mart: Mart) -> AssetSpec:
+    read = set(re.findall(r"\b(?:from|join)\s+(\w+)", mart.statement))
+    return AssetSpec(
+        mart.name,
+        deps=sorted(read & {table.name for table in tables()}),
+        description=f"{mart.description} A table of leads.duckdb.",
+        group_name="marts",
+        kinds={"duckdb", "sql"},
+        metadata={
+            "dagster/column_schema": TableSchema(
+                [TableColumn(name, description=description) for name, description in mart.columns.items()]
+            )
+        },
+    )
+
+
+def _uniqueness(store: Warehouse, table: str) -> AssetCheckResult:
+    _, [(rows, ids)] = store.query(f"select count(*), count(distinct lead_id) from {table}")  # noqa: S608 - our own name
+    return AssetCheckResult(
+        asset_key=table, check_name="lead_ids_are_unique", passed=rows == ids, metadata={"rows": rows, "lead_ids": ids}
+    )
+
+
+def _coverage(store: Warehouse, now: datetime) -> AssetCheckResult:
+    _, missed = store.query(_MISSED, {"now": now, "soon": now + timedelta(days=WARN_DAYS_BEFORE)})
+    urgent = [row for row in missed if row[-1] <= now + timedelta(days=FAIL_DAYS_BEFORE)]
+    return AssetCheckResult(
+        asset_key="mart_coverage",
+        check_name="windows_are_landed_in_time",
+        passed=not missed,
+        severity=AssetCheckSeverity.ERROR if urgent else AssetCheckSeverity.WARN,
+        description=_advice(missed) if missed else "Every window is landed, or has more than a week left.",
+        metadata={"windows": len(missed), "urgent_windows": len(urgent)},
+    )
+
+
+def _advice(missed: Sequence[Sequence[Any]]) -> str:
+    named = "\n".join(
+        f"- {kind} {day}|{scope}: {state}, {attempts} attempts, deleted from {deleted_from:%Y-%m-%d %H:%M} UTC"
+        + (f". {error}" if error else "")
+        for kind, day, scope, state, attempts, error, deleted_from in missed[:_NAMED_WINDOWS]
+    )
+    days = [row[1] for row in missed]
+    return (
+        f"{len(missed)} windows are not landed and will soon be deleted at the portal.\n{named}\n"
+        f"Take them up with: leads-pipeline backfill --from {min(days)} --to {max(days)}"
+    )

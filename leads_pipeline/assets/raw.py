@@ -1,0 +1,186 @@
+"""The raw assets: each window of the portal as one Parquet file, and each day's inventory.
+
+Belongs here: window -> fetch -> land -> metadata, and partial success. Doesn't: HTTP (client.py), files (lake.py),
+retries (sensors.py).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+
+from dagster import (
+    AssetExecutionContext,
+    AssetMaterialization,
+    AssetObservation,
+    AssetsDefinition,
+    BackfillPolicy,
+    Failure,
+    MaterializeResult,
+    MetadataValue,
+    TableColumn,
+    TableSchema,
+    asset,
+)
+
+from leads_pipeline.contract import Answer, LeadKind
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.lake import Landing
+from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
+from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
+from leads_pipeline.settings import Settings
+from leads_pipeline.window import Window, today
+
+# One pull run at a time: the portal answers 429 when busy, and two runs don't know of each other's slowing down.
+PORTAL_POOL = "leads_portal"
+
+# How many of a run's failed windows its failure message names; the rest are in the observations.
+NAMED_FAILURES = 5
+
+
+_RAW_SCHEMA = TableSchema(
+    [
+        TableColumn("kind", "string", "Kind of lead"),
+        TableColumn("day", "date", "Day of the window"),
+        TableColumn("scope", "string", "Scope of the window"),
+        TableColumn("lead_id", "string", "The lead's own id; sha256: and the payload's hash where it has none"),
+        TableColumn("position", "int32", "Place in the answer, from 0"),
+        TableColumn("fetched_at", "timestamp", "When this version of the lead was first received, UTC"),
+        TableColumn("run_id", "string", "Dagster run that landed it"),
+        TableColumn("source", "string", "pull, or push for a delivery"),
+        TableColumn("payload", "string", "The exact JSON text received: personal data"),
+        TableColumn("oddity", "string", "What is wrong with a lead that was kept all the same, else NULL"),
+    ]
+)
+
+
+def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) -> AssetsDefinition:
+    """`raw_applicant_leads` or `raw_appraisal_leads`, by day and scope."""
+
+    @asset(
+        name=f"raw_{kind.table}",
+        description=(
+            f"{kind.description}: one Parquet file per day and scope in raw/{kind.table}/, each lead as the exact "
+            "JSON text received and how it was fetched. Landing merges: what was landed once is never taken away."
+        ),
+        partitions_def=partitions.windows,
+        backfill_policy=BackfillPolicy.single_run(),
+        output_required=False,
+        group_name="raw",
+        kinds={"python", "parquet"},
+        pool=PORTAL_POOL,
+        metadata={"dagster/column_schema": _RAW_SCHEMA},
+    )
+    def raw_leads(
+        context: AssetExecutionContext, config: PullConfig, leads: LeadsService, data: DataFolder
+    ) -> Iterator[AssetMaterialization | AssetObservation]:
+        keys = requested_keys(context, partitions.windows, config.partition_keys)
+        windows = [Window.from_partition_key(key, settings.zone) for key in keys]
+        failures: dict[Window, LeadsPipelineError] = {}
+        try:
+            client, auth = leads.connect()
+            lake = data.lake
+            for window, outcome in client.fetch_windows(kind, windows):
+                try:
+                    if isinstance(outcome, LeadsPipelineError):
+                        raise outcome
+                    landing = lake.land(outcome, context.run_id)
+                except LeadsPipelineError as error:
+                    failures[window] = error
+                    yield AssetObservation(context.asset_key, partition=window.partition_key, metadata=_verdict(error))
+                else:
+                    yield AssetMaterialization(
+                        context.asset_key,
+                        partition=window.partition_key,
+                        metadata=_landed(outcome, landing, auth.token_source),
+                    )
+        except LeadsPipelineError as error:
+            raise failure(f"No {kind.name} leads could be pulled", error) from None
+        if failures:
+            raise Failure(_summary(failures, len(windows)), allow_retries=False)
+
+    return raw_leads
+
+
+def _landed(answer: Answer, landing: Landing, token_source: str | None) -> dict[str, MetadataValue]:
+    window = answer.window
+    return {
+        "dagster/partition_row_count": MetadataValue.int(landing.rows),
+        "new": MetadataValue.int(landing.new),
+        "changed": MetadataValue.int(landing.changed),
+        "bytes": MetadataValue.int(answer.body_bytes),
+        "window": MetadataValue.text(f"{window.start:%Y-%m-%dT%H:%MZ}/{window.end:%Y-%m-%dT%H:%MZ}"),
+        "requests": MetadataValue.int(answer.attempts),
+        "duration_seconds": MetadataValue.float(round(answer.duration_seconds, 3)),
+        "token_source": MetadataValue.text(token_source or "unknown"),
+        "is_closed": MetadataValue.bool(landing.is_closed),
+        "is_partial": MetadataValue.bool(landing.is_partial),
+    }
+
+
+def _verdict(error: LeadsPipelineError) -> dict[str, MetadataValue]:
+    return {
+        "verdict": MetadataValue.text("transient" if error.is_transient else "permanent"),
+        "reason": MetadataValue.text(error.reason),
+        "error": MetadataValue.text(str(error)),
+    }
+
+
+def _summary(failures: Mapping[Window, LeadsPipelineError], total: int) -> str:
+    """How many windows failed and why, grouped by reason, the first few named."""
+    by_reason: dict[str, list[Window]] = defaultdict(list)
+    for window, error in failures.items():
+        by_reason[error.reason].append(window)
+    lines = [f"{len(failures)} of {total} windows failed; the others are landed."]
+    for reason, windows in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        named = ", ".join(window.partition_key for window in sorted(windows)[:NAMED_FAILURES])
+        more = f" and {len(windows) - NAMED_FAILURES} more" if len(windows) > NAMED_FAILURES else ""
+        lines.append(f"{reason}: {len(windows)} ({named}{more}). {failures[min(windows)]}")
+    if any(error.is_transient for error in failures.values()):
+        lines.append("What can pass is taken up again by the retry sensor.")
+    return "\n".join(lines)
+
+
+def failure(tried: str, error: LeadsPipelineError) -> Failure:
+    """The run's failure for one of the pipeline's own errors, whose verdict holds: Dagster doesn't retry it."""
+    return Failure(f"{tried}. {error}", metadata=_verdict(error), allow_retries=False)
+
+
+def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDefinition:
+    """`raw_inventory`, by day."""
+
+    @asset(
+        name="raw_inventory",
+        description=(
+            "The agency's inventory at the addresses of INVENTORY_ADDRESSES, one Parquet file per day in "
+            "raw/inventory/. The API knows the present only: a day that is over can't be fetched any more."
+        ),
+        partitions_def=partitions.days,
+        group_name="raw",
+        kinds={"python", "parquet"},
+        pool=PORTAL_POOL,
+    )
+    def raw_inventory(
+        context: AssetExecutionContext, inventory: InventoryService, data: DataFolder
+    ) -> MaterializeResult[None]:
+        now = datetime.now(UTC)
+        day = date.fromisoformat(context.partition_key)
+        tried = f"No inventory could be pulled for {day}"
+        if day != today(settings.zone, now):
+            raise Failure(
+                f"{tried}: the API knows the present only, and that day isn't today in {settings.zone.key}. "
+                "Materialize today's partition.",
+                allow_retries=False,
+            )
+        if not settings.inventory_addresses:
+            raise Failure(f"{tried}: INVENTORY_ADDRESSES names no place to search.", allow_retries=False)
+        try:
+            client = inventory.connect()
+            found = {address: client.search(address) for address in settings.inventory_addresses}
+            rows = data.lake.land_inventory(day, found, now, context.run_id)
+        except LeadsPipelineError as error:
+            raise failure(tried, error) from None
+        return MaterializeResult(
+            metadata={"dagster/partition_row_count": rows, "addresses": len(found), "requests": client.stats.requests}
+        )
+
+    return raw_inventory

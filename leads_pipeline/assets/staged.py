@@ -1,0 +1,149 @@
+"""The staged assets: one day over all scopes, typed and flattened, with child tables.
+
+Belongs here: which days a run stages, what it says of them, the checks that compare raw with staged. Doesn't: the
+flattening (flatten.py).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import date
+
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    AssetMaterialization,
+    AssetsDefinition,
+    AssetSpec,
+    AutomationCondition,
+    BackfillPolicy,
+    Failure,
+    TableColumn,
+    TableSchema,
+    multi_asset,
+)
+
+from leads_pipeline.contract import LeadKind
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.flatten import Column, StagedDay, flatten_day, staged_columns, windows_table
+from leads_pipeline.partitions import Partitions, requested_keys
+from leads_pipeline.resources import DataFolder
+from leads_pipeline.settings import Settings
+
+# `eager()` would wait for ever for a day of which one branch is missing, so the condition is put together here.
+FOLLOWS_ITS_SOURCES = (
+    AutomationCondition.any_deps_updated().since_last_handled()
+    & ~AutomationCondition.in_progress()
+    & ~AutomationCondition.any_deps_in_progress()
+)
+
+
+def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) -> AssetsDefinition:
+    """`stg_applicant_leads` or `stg_appraisal_leads` with its child tables, by day."""
+    main = f"stg_{kind.table}"
+    specs = [_spec(table, columns, kind) for table, columns in staged_columns(kind).items()]
+
+    @multi_asset(
+        name=main,
+        specs=specs,
+        partitions_def=partitions.days,
+        backfill_policy=BackfillPolicy.single_run(),
+        group_name="staged",
+        check_specs=[
+            AssetCheckSpec(
+                "rows_add_up",
+                asset=main,
+                blocking=True,
+                description="Every raw row is a staged row, or a repeat of a lead that is staged",
+            ),
+            AssetCheckSpec(
+                "lead_ids_are_unique", asset=main, blocking=True, description="A day holds each lead id once"
+            ),
+            AssetCheckSpec(
+                "no_values_with_problems",
+                asset=main,
+                description="Every value fits the type that the contract declares; one that doesn't is kept in raw",
+            ),
+        ],
+    )
+    def staged_leads(
+        context: AssetExecutionContext, data: DataFolder
+    ) -> Iterator[AssetMaterialization | AssetCheckResult]:
+        days = [date.fromisoformat(key) for key in requested_keys(context, partitions.days)]
+        staged: list[StagedDay] = []
+        failures: dict[date, LeadsPipelineError] = {}
+        for day in days:
+            try:
+                result = flatten_day(data.lake, kind, day, settings.zone)
+            except LeadsPipelineError as error:
+                failures[day] = error
+                continue
+            staged.append(result)
+            for table, rows in result.rows.items():
+                yield AssetMaterialization(
+                    f"stg_{table}",
+                    partition=day.isoformat(),
+                    metadata={
+                        "dagster/partition_row_count": rows,
+                        **(_counts(result) if table == kind.table else {}),
+                    },
+                )
+        yield from _checks(main, kind.table, staged)
+        if failures:
+            first = min(failures)
+            raise Failure(
+                f"{len(failures)} of {len(days)} days could not be staged, the first is {first}: {failures[first]}",
+                allow_retries=False,
+            )
+
+    return staged_leads
+
+
+def _spec(table: str, columns: Sequence[Column], kind: LeadKind) -> AssetSpec:
+    described = {kind.table: kind.description, windows_table(kind): "One row per landed window"}
+    described |= {child.name: child.description for child in kind.children}
+    return AssetSpec(
+        f"stg_{table}",
+        deps=[f"raw_{kind.table}"],
+        description=f"{described[table]}. One Parquet file per day in staged/{table}/.",
+        automation_condition=FOLLOWS_ITS_SOURCES,
+        kinds={"duckdb", "parquet"},
+        skippable=True,
+        metadata={
+            "dagster/column_schema": TableSchema(
+                [TableColumn(column.name, column.type.upper(), column.description) for column in columns]
+            )
+        },
+    )
+
+
+def _counts(staged: StagedDay) -> dict[str, int]:
+    return {
+        "raw_rows": staged.raw_rows,
+        "duplicates": staged.duplicates,
+        "values_with_problems": sum(staged.problems.values()),
+        "unknown_fields": sum(staged.extra.values()),
+    }
+
+
+def _checks(asset: str, table: str, staged: Sequence[StagedDay]) -> Iterator[AssetCheckResult]:
+    missing = {day.day.isoformat(): gap for day in staged if (gap := day.raw_rows - day.duplicates - day.rows[table])}
+    yield AssetCheckResult(
+        asset_key=asset,
+        check_name="rows_add_up",
+        passed=not missing,
+        metadata={"days": len(staged), "days_with_a_gap": missing},
+    )
+    twice = {day.day.isoformat(): more for day in staged if (more := day.rows[table] - day.lead_ids)}
+    yield AssetCheckResult(
+        asset_key=asset, check_name="lead_ids_are_unique", passed=not twice, metadata={"days_with_repeats": twice}
+    )
+    problems = sum((Counter(day.problems) for day in staged), Counter[str]())
+    yield AssetCheckResult(
+        asset_key=asset,
+        check_name="no_values_with_problems",
+        passed=not problems,
+        severity=AssetCheckSeverity.WARN,
+        metadata={"problems_by_field": dict(problems)},
+    )

@@ -1,0 +1,341 @@
+"""The `leads-pipeline` command.
+
+Belongs here: arguments, progress, tables, exit codes. Doesn't: launching runs (runs.py), or anything about leads.
+Exit code 0 means that all that was asked for was done, 1 that some of it wasn't, 2 that the question was wrong.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NoReturn, Self
+
+import click
+from dagster import DagsterInstance
+from dotenv import load_dotenv
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.syntax import Syntax
+from rich.table import Table
+
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.lake import Lake
+from leads_pipeline.partitions import consecutive, rectangles
+from leads_pipeline.runs import PullReport, Runner, dagster_home
+from leads_pipeline.settings import Settings
+from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.window import Scope, Window, days, today
+
+DEMO_DAYS = 7
+DEMO_BRANCHES = 3
+
+# How many failed windows are listed with their reason; the rest are counted.
+LISTED_FAILURES = 20
+
+out = Console()
+err = Console(stderr=True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Pull the leads of a property portal into Parquet and DuckDB."""
+    load_dotenv(Path.cwd() / ".env")
+    # Dagster then plans a run's partitions in one transaction; see event_log.py.
+    variables().setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
+
+
+# --- backfill ------------------------------------------------------------------------------------------------------
+
+
+class _Day(click.ParamType[date]):
+    name = "day"
+
+    def convert(self, value: str | date, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        if isinstance(value, date):
+            return value
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a day. Write 2026-11-19.", param, ctx)
+
+
+@main.command()
+@click.option("--from", "first", type=_Day(), required=True, help="First day, as 2026-11-01.")
+@click.option("--to", "last", type=_Day(), required=True, help="Last day, included.")
+@click.option("--scope", "scope_keys", multiple=True, help="Only this scope, as branch-101; repeat for more.")
+@click.option("--kind", "kind_names", multiple=True, type=click.Choice([kind.name for kind in LEAD_KINDS]))
+def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Sequence[str]) -> None:
+    """Pull days of leads, flatten them and publish the warehouse, without the Dagster UI."""
+    with _plain_errors():
+        session = _Session.open()
+        scopes = session.chosen_scopes(scope_keys)
+        if last < first:
+            raise click.UsageError(f"--to {last} lies before --from {first}.")
+        for day, name in ((first, "--from"), (last, "--to")):
+            if not session.first_day <= day <= session.today:
+                raise click.UsageError(
+                    f"{name} {day} is no partition: they go from {session.first_day} to {session.today}. "
+                    "LEADS_START_DATE sets the first one."
+                )
+        kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
+        windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
+        report = session.pull(windows, kinds)
+        troubles = session.refresh({window.day for window in windows})
+        _show_report(report, troubles)
+    sys.exit(0 if report.succeeded and not troubles else 1)
+
+
+# --- demo and dev ----------------------------------------------------------------------------------------------------
+
+
+@main.command()
+def demo() -> None:
+    """Run the main job on the portal's simulator: the last 7 days of 3 branches, raw to a first query."""
+    with _plain_errors(), _simulator(DEMO_BRANCHES):
+        session = _Session.open()
+        out.print(
+            f"[bold]leads_pipeline demo[/bold]: a simulator of the portal runs on {session.settings.base_url}; "
+            f"{len(session.settings.scopes)} branches, the {DEMO_DAYS} days before {session.today}.\n"
+        )
+        wanted = list(days(session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)))
+        windows = [Window.of(day, scope, session.settings.zone) for day in wanted for scope in session.settings.scopes]
+        due = [window for window in windows if session.is_due(window)]
+        out.print(f"{len(windows) - len(due)} of {len(windows)} windows are landed and closed; {len(due)} to pull.")
+        report = session.pull(due, LEAD_KINDS)
+        trouble = session.runner.pull_inventory(session.today)
+        troubles = ([trouble] if trouble else []) + session.refresh({window.day for window in due})
+        _show_report(report, troubles)
+        _show_demo(session)
+    sys.exit(0 if report.succeeded and not troubles else 1)
+
+
+@main.command()
+@click.option("--port", default=3000, show_default=True, help="Port of the Dagster UI, on 127.0.0.1.")
+def dev(port: int) -> None:
+    """Start the Dagster UI with its daemon; with the simulator where LEADS_BASE_URL isn't set."""
+    with _plain_errors(), _simulator(DEMO_BRANCHES, unless_set=True):
+        settings = Settings.from_variables(variables())
+        variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
+        variables().setdefault("LEADS_DATA_DIR", str(settings.data_dir))
+        out.print(f"Dagster UI: http://127.0.0.1:{port} (ctrl-C stops it). Leads come from {settings.base_url}.")
+        command = [str(Path(sys.executable).with_name("dg")), "dev", "--host", "127.0.0.1", "--port", str(port)]
+        process = subprocess.Popen(command)  # noqa: S603 - our own command
+        _until_it_ends(process)
+    sys.exit(process.returncode)
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def simulate(arguments: Sequence[str]) -> NoReturn:
+    """Start the portal's stand-in alone; `leads-pipeline simulate --help` lists its options."""
+    os.execv(sys.executable, [sys.executable, "-m", "leads_pipeline.simulator", *arguments])  # noqa: S606 - no shell
+
+
+# How long the simulator may take to listen; it needs about a second.
+_SIMULATOR_START_SECONDS = 30
+
+
+@contextmanager
+def _simulator(branches: int, *, unless_set: bool = False) -> Iterator[None]:
+    """A simulator in a process of its own, and the environment variables that point at it."""
+    if unless_set and variables().get("LEADS_BASE_URL"):
+        yield
+        return
+    with TemporaryDirectory() as folder:
+        ready = Path(folder) / "simulator.env"
+        command = [sys.executable, "-m", "leads_pipeline.simulator", "--port", "0", "--branches", str(branches)]
+        command += ["--ready-file", str(ready)]
+        # A session of its own, so that ctrl-C ends Dagster first and the simulator after it.
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - our own
+        try:
+            deadline = time.monotonic() + _SIMULATOR_START_SECONDS
+            while not ready.exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise click.ClickException("The simulator doesn't start; `leads-pipeline simulate` shows why.")
+                time.sleep(0.05)
+            # Settings of a real service must not mix with the simulator's.
+            for name in [name for name in variables() if name.startswith(("LEADS_", "INVENTORY_"))]:
+                if name not in ("LEADS_DATA_DIR", "LEADS_MAX_CONCURRENCY", "LEADS_START_DATE"):
+                    del variables()[name]
+            variables()["LEADS_TIMEZONE"] = "Europe/London"
+            load_dotenv(ready)
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _until_it_ends(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for a child that shares our terminal, handing on what would otherwise end us alone."""
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    while process.returncode is None:
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            continue  # the child has had the ctrl-C too, and is closing down
+
+
+# --- what commands share ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """An installation, opened: its settings, its data folder, its Dagster instance."""
+
+    settings: Settings
+    lake: Lake
+    runner: Runner
+    first_day: date
+    today: date
+
+    @classmethod
+    def open(cls) -> Self:
+        settings = Settings.from_variables(variables())
+        if not settings.scopes:
+            raise SettingsError(
+                "LEADS_BRANCH_IDS is not set: name the branches to pull, as 101,102 (see .env.example)."
+            )
+        home = dagster_home(variables(), settings.data_dir)
+        variables()["DAGSTER_HOME"] = str(home)
+        return cls(
+            settings,
+            Lake(settings.data_dir),
+            Runner(build_definitions(variables()), DagsterInstance.get()),
+            first_day(settings),
+            today(settings.zone, datetime.now(UTC)),
+        )
+
+    def chosen_scopes(self, keys: Sequence[str]) -> list[Scope]:
+        """The scopes named, or all; in the order of the settings. A scope that isn't in the settings is refused."""
+        chosen = {Scope.parse(key) for key in keys} or set(self.settings.scopes)
+        if unknown := chosen - set(self.settings.scopes):
+            names = ", ".join(sorted(scope.key for scope in unknown))
+            raise SettingsError(f"{names}: not among LEADS_BRANCH_IDS or LEADS_SCOPES. Add it there first.")
+        return [scope for scope in self.settings.scopes if scope in chosen]
+
+    def is_due(self, window: Window) -> bool:
+        """Whether a routine pull would take it up: not landed since it closed, or one of the last days."""
+        if window.day >= self.today - timedelta(days=LATE_DAYS):
+            return True
+        return not all(
+            any(
+                landed.scope == window.scope.key and landed.is_closed
+                for landed in self.lake.landed_windows(kind, window.day)
+            )
+            for kind in LEAD_KINDS
+        )
+
+    def pull(self, windows: Sequence[Window], kinds: Sequence[LeadKind]) -> PullReport:
+        """Pull those windows of those kinds, with a progress bar."""
+        report = PullReport()
+        bar = Progress(
+            TextColumn("[bold]Pulling"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("windows,"),
+            TextColumn("{task.fields[leads]} leads, {task.fields[failed]} failed"),
+            TimeElapsedColumn(),
+            console=err,
+        )
+        with bar:
+            task = bar.add_task("pull", total=len(windows) * len(kinds), leads=0, failed=0)
+
+            def advance() -> None:
+                done = sum(report.landed.values()) + len(report.failed)
+                bar.update(task, completed=done, leads=report.leads, failed=len(report.failed))
+
+            for area in rectangles(windows, self.settings.scopes):
+                self.runner.pull(kinds, area, report, advance)
+        return report
+
+    def refresh(self, touched: Set[date]) -> list[str]:
+        """Flatten those days and publish the warehouse; what went wrong, if anything did."""
+        troubles = []
+        with err.status("Flattening"):
+            for first, last in consecutive(touched):
+                troubles.append(self.runner.stage(first, last))
+        with err.status("Publishing leads.duckdb"):
+            troubles.append(self.runner.publish())
+        return [trouble for trouble in troubles if trouble]
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Show the pipeline's own errors as a sentence, and exit 2: they are about settings, not about the program."""
+    try:
+        yield
+    except LeadsPipelineError as error:
+        err.print(f"[bold red]{error.reason}:[/bold red] {escape(str(error))}", highlight=False)
+        sys.exit(2)
+
+
+def _show_report(report: PullReport, troubles: Sequence[str]) -> None:
+    landed = ", ".join(f"{count} of {kind.replace('_', ' ')}" for kind, count in sorted(report.landed.items()))
+    out.print(f"Landed windows: {landed or 'none'}; {report.leads} leads in them, {report.new} of them new.")
+    if report.failed:
+        table = Table("kind", "window", "reason", "what to do", title=f"{len(report.failed)} windows failed")
+        for (kind, key), (reason, message) in sorted(report.failed.items())[:LISTED_FAILURES]:
+            table.add_row(kind, key, reason, escape(message))
+        out.print(table)
+        if len(report.failed) > LISTED_FAILURES:
+            out.print(f"… and {len(report.failed) - LISTED_FAILURES} more; the Dagster UI lists them all.")
+    for trouble in (*report.broken, *troubles):
+        err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
+
+
+# --- how the demo ends --------------------------------------------------------------------------------------
+
+
+# What an analyst would ask first, and the answer that `make demo` ends with.
+FIRST_QUERY = """\
+select lead_day, scope, sum(leads) filter (kind = 'applicant') as applicants,
+       sum(leads) filter (kind = 'appraisal') as appraisals, sum(people) as people
+from mart_leads_daily
+group by all
+order by lead_day desc, scope
+limit 9"""
+
+
+def _show_demo(session: _Session) -> None:
+    """What there is now, a first query with its answer, and where to go from here."""
+    warehouse = Warehouse(session.lake)
+    names, rows = warehouse.query(
+        "select kind, state, count(*) as windows, sum(rows) as leads from mart_coverage "
+        "where day >= $first group by all order by kind, state",
+        {"first": session.today - timedelta(days=DEMO_DAYS)},
+    )
+    out.print(_table(names, rows, f"Windows since {session.today - timedelta(days=DEMO_DAYS)}"))
+    out.print("\nA first analyst's query:\n")
+    out.print(Syntax(FIRST_QUERY, "sql", theme="ansi_dark", background_color="default"))
+    out.print(_table(*warehouse.query(FIRST_QUERY)))
+    folder = _short(session.settings.data_dir)
+    out.print(
+        "\n[bold]What to do next[/bold]\n"
+        f'1. Ask your own question: `.venv/bin/python -c "import duckdb; '
+        f"duckdb.connect('{folder}/leads.duckdb', read_only=True).sql('from mart_coverage').show()\"`\n"
+        "2. See it all in the Dagster UI: `make dev`, then http://127.0.0.1:3000/asset-groups\n"
+        "3. Use your own credentials: copy .env.example to .env, fill in six variables, and set LEADS_DATA_DIR\n"
+        "   to another folder, since made-up and real leads don't mix.",
+        highlight=False,
+    )
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
+    table = Table(*names, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row))
+    return table
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,226 @@
+"""The wiring: settings into resources, assets, jobs and schedules. The only reader of environment variables.
+
+Belongs here: what exists in the code location that Dagster loads. Doesn't: what an asset does (assets/), how the
+command line runs it (runs.py).
+"""
+
+import os
+import warnings
+from collections.abc import Mapping, MutableMapping
+from datetime import UTC, date, datetime, timedelta
+
+from dagster import (
+    AssetSelection,
+    AutomationConditionSensorDefinition,
+    BetaWarning,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    Definitions,
+    EnvVar,
+    RunRequest,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
+    SkipReason,
+    define_asset_job,
+    definitions,
+    in_process_executor,
+    schedule,
+)
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from leads_pipeline.assets import build_assets
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.lake import Lake
+from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions
+from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
+from leads_pipeline.sensors import catch_up_sensor, retry_sensor
+from leads_pipeline.settings import Settings
+from leads_pipeline.window import RETENTION, today
+
+PULL_JOB = "pull_leads"
+INVENTORY_JOB = "pull_inventory"
+STAGE_JOB = "stage_leads"
+PUBLISH_JOB = "publish_warehouse"
+
+# A day closes at midnight; leads of its last minutes may reach the portal's list a little later.
+DAILY_CRON = "15 1 * * *"
+HOURLY_CRON = "5 * * * *"
+
+# How many closed days the daily schedule takes up again, for leads that reach the portal's list late.
+LATE_DAYS = 3
+
+
+def variables() -> MutableMapping[str, str]:
+    """The process's environment variables, for the command line to read, complete and hand on."""
+    return os.environ
+
+
+def build_definitions(environment: Mapping[str, str]) -> Definitions:
+    """Everything that Dagster needs, for the settings in `environment`.
+
+    A missing service is no error here: the code location loads, and the assets that need it say what to set. Raises
+    SettingsError for a value that can't be right.
+    """
+    with warnings.catch_warnings():
+        # Backfill policies are what makes 15,000 windows one run; Dagster has called them beta for years.
+        warnings.simplefilter("ignore", BetaWarning)
+        return _build(Settings.from_variables(environment), environment)
+
+
+@definitions
+def defs() -> Definitions:
+    """The code location, for `workspace.yaml` and `dg`."""
+    return build_definitions(variables())
+
+
+def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
+    partitions = Partitions.of(settings, first_day(settings))
+    data = DataFolder(path=str(settings.data_dir))
+    return Definitions(
+        assets=build_assets(settings, partitions),
+        resources={
+            "data": data,
+            "leads": LeadsService(
+                data=data,
+                base_url=settings.base_url,
+                auth_url=settings.auth_url,
+                client_id=settings.client_id,
+                auth_method=settings.auth_method.value,
+                audience=settings.audience,
+                token_scope=settings.token_scope,
+                max_concurrency=settings.max_concurrency,
+                **_secret("LEADS_CLIENT_SECRET", environment),
+            ),
+            "inventory": InventoryService(
+                data=data,
+                base_url=settings.inventory_base_url,
+                client_id=settings.inventory_client_id,
+                agency_ref=settings.inventory_agency_ref,
+                **_secret("INVENTORY_CLIENT_SECRET", environment),
+            ),
+        },
+        jobs=_jobs(partitions),
+        schedules=_schedules(settings, partitions),
+        sensors=[
+            retry_sensor(settings, partitions, PULL_JOB),
+            catch_up_sensor(settings, partitions, PULL_JOB),
+            AutomationConditionSensorDefinition(
+                "follow_sources",
+                target=AssetSelection.all(),
+                default_status=DefaultSensorStatus.RUNNING,
+                minimum_interval_seconds=30,
+            ),
+        ],
+        # A process per step costs more than most steps (1.25 s a run against 2.5 s).
+        executor=in_process_executor,
+    )
+
+
+def first_day(settings: Settings) -> date:
+    """The first partition: what the settings say, else 30 days before the first start, remembered since."""
+    if settings.start_date is not None:
+        return settings.start_date
+    return Lake(settings.data_dir).remember_start_date(today(settings.zone, datetime.now(UTC)) - RETENTION)
+
+
+def _secret(variable: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The secret by the variable's name, so that the UI shows that and not its value."""
+    found: dict[str, str] = {}
+    if environment.get(variable):
+        found["client_secret"] = EnvVar(variable)
+    if environment.get(f"{variable}_FILE"):
+        found["client_secret_file"] = environment[f"{variable}_FILE"]
+    return found
+
+
+def _jobs(partitions: Partitions) -> list[UnresolvedAssetJobDefinition]:
+    # The client and the retry sensor decide about retries; a third mechanism without their verdicts would retry what
+    # is refused for ever.
+    tags = {"dagster/max_retries": "0"}
+    leads = [f"raw_{kind.table}" for kind in LEAD_KINDS]
+    return [
+        define_asset_job(
+            PULL_JOB,
+            AssetSelection.assets(*leads),
+            description="Pull both kinds of leads: days x scopes.",
+            partitions_def=partitions.windows,
+            tags=tags,
+        ),
+        define_asset_job(
+            INVENTORY_JOB,
+            AssetSelection.assets("raw_inventory"),
+            description="Pull today's inventory.",
+            partitions_def=partitions.days,
+            tags=tags,
+        ),
+        define_asset_job(
+            STAGE_JOB,
+            AssetSelection.groups("staged"),
+            description="Flatten landed days. Follows the pulls by itself.",
+            partitions_def=partitions.days,
+            tags=tags,
+        ),
+        define_asset_job(
+            PUBLISH_JOB,
+            AssetSelection.groups("warehouse", "marts"),
+            description="Publish changed days in leads.duckdb. Follows the staged days by itself.",
+            tags=tags,
+        ),
+    ]
+
+
+def _schedules(settings: Settings, partitions: Partitions) -> list[ScheduleDefinition]:
+    def request(first: date, last: date, run_key: str) -> RunRequest | SkipReason:
+        if settings.base_url is None:
+            return SkipReason("LEADS_BASE_URL is not set: there is no service to pull from.")
+        if not settings.scopes:
+            return SkipReason("LEADS_BRANCH_IDS names no branch: there is nothing to pull.")
+        known = partitions.days.get_first_partition_key()
+        days = [day.isoformat() for day in (first, last)]
+        scopes = [settings.scopes[0].key, settings.scopes[-1].key]
+        return RunRequest(
+            run_key=run_key,
+            tags={
+                RANGE_START_TAG: f"{max(days[0], known or days[0])}|{scopes[0]}",
+                RANGE_END_TAG: f"{days[1]}|{scopes[1]}",
+            },
+        )
+
+    @schedule(
+        name="pull_daily",
+        job_name=PULL_JOB,
+        cron_schedule=DAILY_CRON,
+        execution_timezone=settings.zone.key,
+        default_status=DefaultScheduleStatus.RUNNING,
+        description=f"One run for the day that has closed and the {LATE_DAYS - 1} before it, over all scopes.",
+    )
+    def pull_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        day = today(settings.zone, context.scheduled_execution_time)
+        return request(day - timedelta(days=LATE_DAYS), day - timedelta(days=1), f"daily-{day}")
+
+    @schedule(
+        name="pull_hourly",
+        job_name=PULL_JOB,
+        cron_schedule=HOURLY_CRON,
+        execution_timezone=settings.zone.key,
+        description="The day under way, over all scopes. Off until switched on: most agencies are well served daily.",
+    )
+    def pull_hourly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        day = today(settings.zone, context.scheduled_execution_time)
+        return request(day, day, f"hourly-{context.scheduled_execution_time.astimezone(UTC):%Y-%m-%dT%HZ}")
+
+    @schedule(
+        name="pull_inventory_daily",
+        job_name=INVENTORY_JOB,
+        cron_schedule=DAILY_CRON,
+        execution_timezone=settings.zone.key,
+        default_status=DefaultScheduleStatus.RUNNING,
+        description="Today's inventory.",
+    )
+    def pull_inventory_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        if settings.inventory_base_url is None or not settings.inventory_addresses:
+            return SkipReason("INVENTORY_BASE_URL and INVENTORY_ADDRESSES are not both set.")
+        day = today(settings.zone, context.scheduled_execution_time).isoformat()
+        return RunRequest(run_key=f"inventory-{day}", partition_key=day)
+
+    return [pull_daily, pull_hourly, pull_inventory_daily]

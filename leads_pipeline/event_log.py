@@ -1,0 +1,128 @@
+"""Dagster's event log in sqlite, written in batches over connections that stay open.
+
+Belongs here: the three places where Dagster's own sqlite storage spends most of a pull's time. Doesn't: what is
+recorded, which is Dagster's business. `dagster.yaml` names the class; Dagster's own reads the same files, so that
+taking it out again needs nothing but taking it out of dagster.yaml.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Self
+
+import sqlalchemy
+from dagster import EventLogEntry, StringSource
+from dagster._config.config_schema import UserConfigSchema
+from dagster._core.events import ASSET_EVENTS
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from dagster._serdes import ConfigurableClassData
+from sqlalchemy.engine import Connection, CursorResult, Engine
+
+# Each run has a database file of its own, and the daemon outlives many runs.
+OPEN_SHARDS = 8
+
+
+class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
+    """As SqliteEventLogStorage, at about a sixth of its cost for each partition of an asset.
+
+    Dagster's makes a new engine and connection for each event, asks sqlite for the columns of a table each time, and
+    writes a batch of planned materializations one by one, each in two transactions.
+    """
+
+    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
+        self._engines: dict[str, Engine] = {}
+        self._known_columns: dict[str, bool] = {}
+        super().__init__(base_dir, inst_data)
+
+    @classmethod
+    def config_type(cls) -> UserConfigSchema:
+        """Dagster's home, as an environment variable so that it can be moved with all that it holds."""
+        return {"dagster_home": StringSource}
+
+    @classmethod
+    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> Self:
+        """Make one from dagster.yaml (dagster.ConfigurableClass)."""
+        return cls(str(Path(config_value["dagster_home"], "history", "runs")), inst_data)
+
+    @contextmanager
+    def _connect(self, shard: str) -> Iterator[Connection]:
+        with self._db_lock:
+            engine = self._engine(shard)
+            if shard not in self._initialized_dbs:
+                self._initdb(engine)
+                self._initialized_dbs.add(shard)
+            with engine.connect() as connection, connection.begin():
+                yield connection
+
+    def _engine(self, shard: str) -> Engine:
+        """The shard's engine, from now on the last one to be closed. `_db_lock` is held."""
+        engine = self._engines.pop(shard, None) or _engine(self.conn_string_for_shard(shard))
+        self._engines[shard] = engine
+        if len(self._engines) > OPEN_SHARDS:
+            self._engines.pop(next(iter(self._engines))).dispose()
+        return engine
+
+    def dispose(self) -> None:
+        """Close what is open."""
+        super().dispose()
+        with self._db_lock:
+            while self._engines:
+                self._engines.popitem()[1].dispose()
+
+    def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
+        if column_name not in self._known_columns:
+            self._known_columns[column_name] = super()._has_asset_key_col_on_connection(conn, column_name)
+        return self._known_columns[column_name]
+
+    def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
+        """Store in one transaction for each database that is concerned.
+
+        Dagster sends the planned materializations of a run as a batch where DAGSTER_EVENT_BATCH_SIZE is set.
+        """
+        if not all(event.is_dagster_event and event.dagster_event_type in ASSET_EVENTS for event in events):
+            super().store_event_batch(events)
+            return
+        for run_id, group in groupby(events, key=lambda event: event.run_id):
+            of_run = list(group)
+            statements = [self.prepare_insert_event(event) for event in of_run]
+            with self.run_connection(run_id) as connection:
+                for statement in statements:
+                    connection.execute(statement)
+            with self.index_transaction() as connection:
+                ids = [_id(connection.execute(statement)) for statement in statements]
+                self._store_asset_event_tags(connection, of_run, ids)
+                # The row of an asset holds its newest events alone.
+                newest = {
+                    (event.get_dagster_event().asset_key, event.dagster_event_type): (event, id_)
+                    for event, id_ in zip(of_run, ids, strict=True)
+                }
+                for event, id_ in newest.values():
+                    self._store_asset_event(connection, event, id_)
+
+
+def _id(result: CursorResult[Any]) -> int:
+    (id_,) = result.inserted_primary_key or (None,)
+    if id_ is None:
+        raise RuntimeError("sqlite gave an event no id")
+    return int(id_)
+
+
+def _engine(address: str) -> Engine:
+    engine = sqlalchemy.create_engine(
+        address,
+        poolclass=sqlalchemy.QueuePool,
+        pool_size=1,
+        # One thread at a time has the connection, whichever thread it is.
+        connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
+    )
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def _(connection: sqlite3.Connection, _: object) -> None:
+        # With a write-ahead log this never damages the file, but a power cut may take the last moments' events. The
+        # leads they tell of are on the disk by then, and a window pulled once more costs a request.
+        connection.execute("pragma synchronous = normal")
+
+    return engine

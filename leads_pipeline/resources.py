@@ -1,0 +1,114 @@
+"""The Dagster resources: the two services' authenticated clients, and the data folder.
+
+Belongs here: turning configuration into clients, stores and errors a user can act on. Doesn't: what is fetched when
+(assets.py), or reading the environment (definitions.py passes secrets as EnvVar, so that the UI shows the variable's
+name and never its value).
+"""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dagster import ConfigurableResource
+
+from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
+from leads_pipeline.client import InventoryClient, LeadsClient
+from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
+from leads_pipeline.credentials import FileSecret, SecretSource, StaticSecret
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.lake import Lake
+from leads_pipeline.settings import DEFAULT_MAX_CONCURRENCY, DEFAULT_TOKEN_SCOPE, AuthMethod
+
+
+class DataFolder(ConfigurableResource[None]):
+    """Where Parquet, the warehouse and the pipeline's own state lie."""
+
+    path: str
+
+    @property
+    def lake(self) -> Lake:
+        """The Parquet files below the folder."""
+        return Lake(Path(self.path))
+
+    @property
+    def token_store(self) -> TokenStore:
+        """The access tokens that all processes of this machine share."""
+        return TokenStore(Path(self.path) / ".state" / "tokens")
+
+
+class LeadsService(ConfigurableResource[None]):
+    """The leads service and its token server (specification, endpoints 1, 3 and 4)."""
+
+    data: DataFolder
+    base_url: str | None = None
+    auth_url: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = None
+    client_secret_file: str | None = None
+    auth_method: str = AuthMethod.BODY.value
+    audience: str | None = None
+    token_scope: str = DEFAULT_TOKEN_SCOPE
+    max_concurrency: int = DEFAULT_MAX_CONCURRENCY
+
+    def connect(self) -> tuple[LeadsClient, ClientCredentialsAuth]:
+        """A client and the auth that it signs with; claims the data folder for this portal.
+
+        Raises SettingsError naming the missing variables, StorageError where the folder holds another portal's leads.
+        """
+        base_url = _required(self.base_url, "LEADS_BASE_URL")
+        credentials = ClientCredentials(
+            token_url=_required(self.auth_url, "LEADS_AUTH_URL") + LEADS_TOKEN_PATH,
+            client_id=_required(self.client_id, "LEADS_CLIENT_ID"),
+            secret=_secret(self.client_secret, self.client_secret_file, "LEADS_CLIENT_SECRET"),
+            method=AuthMethod(self.auth_method),
+            audience=self.audience,
+            scope=self.token_scope,
+        )
+        self.data.lake.claim(_origin(base_url))
+        auth = ClientCredentialsAuth(credentials, self.data.token_store, service_url=base_url)
+        return LeadsClient(base_url, auth, max_concurrency=self.max_concurrency), auth
+
+
+class InventoryService(ConfigurableResource[None]):
+    """The inventory API and its own token endpoint (specification, endpoints 2 and 5)."""
+
+    data: DataFolder
+    base_url: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = None
+    client_secret_file: str | None = None
+    agency_ref: str | None = None
+
+    def connect(self) -> InventoryClient:
+        """A client with its token. Raises SettingsError naming the missing variables."""
+        base_url = _required(self.base_url, "INVENTORY_BASE_URL")
+        credentials = ClientCredentials(
+            token_url=base_url + INVENTORY_TOKEN_PATH,
+            client_id=_required(self.client_id, "INVENTORY_CLIENT_ID"),
+            secret=_secret(self.client_secret, self.client_secret_file, "INVENTORY_CLIENT_SECRET"),
+            method=AuthMethod.BASIC,
+        )
+        auth = ClientCredentialsAuth(credentials, self.data.token_store, service_url=base_url)
+        return InventoryClient(base_url, auth, _required(self.agency_ref, "INVENTORY_AGENCY_REF"))
+
+
+def _origin(base_url: str) -> str:
+    """Whose leads they are: the service's host, whatever the port of one on this machine, such as the simulator."""
+    host = urlsplit(base_url).hostname or base_url
+    return "this machine" if host in {"localhost", "::1"} or host.startswith("127.") else host
+
+
+def _required(value: str | None, variable: str) -> str:
+    if not value:
+        raise SettingsError(
+            f"{variable} is not set. Put it into .env (see .env.example) or the environment and start again; "
+            "`make demo` shows everything without a real service."
+        )
+    return value
+
+
+def _secret(value: str | None, file: str | None, variable: str) -> SecretSource:
+    if value and file:
+        raise SettingsError(f"{variable} and {variable}_FILE are both set. Keep one.")
+    if file:
+        return FileSecret(Path(file))
+    return StaticSecret(_required(value, variable))

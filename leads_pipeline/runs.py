@@ -1,0 +1,181 @@
+"""Headless runs: the same assets and the same Dagster instance as the UI's, without the UI.
+
+Belongs here: Dagster's home, launching a pull, a staging, a publication in this process, and telling how they went.
+Doesn't: what the assets do, or how a result is shown (cli.py).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, Definitions, EventLogEntry, MetadataValue
+from dagster._core.utils import make_new_run_id
+
+from leads_pipeline.contract import LeadKind
+from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, STAGE_JOB
+from leads_pipeline.lake import replace_file
+from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
+
+_DAGSTER_YAML = """\
+# Made by leads-pipeline at the first start, and left alone since: change it as you like.
+# https://docs.dagster.io/deployment/oss/dagster-yaml
+
+telemetry:
+  enabled: false
+
+# Ticks of sensors and schedules pile up fastest. Runs and their events are kept: the state of each partition is
+# read from them, and Dagster has no retention for them.
+retention:
+  schedule:
+    purge_after_days: {skipped: 7, success: 90, failure: 90}
+  sensor:
+    purge_after_days: {skipped: 7, success: 90, failure: 90}
+  auto_materialize:
+    purge_after_days: {skipped: 7, success: 90, failure: 90}
+
+concurrency:
+  runs:
+    max_concurrent_runs: 4
+  pools:
+    # Pulls share the pool leads_portal, one at a time: two runs don't know of each other's slowing down.
+    default_limit: 1
+    granularity: run
+
+run_monitoring:
+  # Notices a run whose process was killed, and frees its slot of the pool.
+  enabled: true
+  free_slots_after_run_end_seconds: 60
+
+# Dagster's own sqlite storage, with fewer connections and transactions: 15,000 windows are recorded in one minute
+# instead of six. Delete the section to go back: the files are the same.
+event_log_storage:
+  module: leads_pipeline.event_log
+  class: BatchingSqliteEventLogStorage
+  config:
+    dagster_home: {env: DAGSTER_HOME}
+
+run_retries:
+  # The client and the retry sensor decide, by one verdict. A third mechanism would retry what is refused for ever.
+  enabled: false
+"""
+
+
+def dagster_home(environment: Mapping[str, str], data_dir: Path) -> Path:
+    """Dagster's own state: DAGSTER_HOME, else `.dagster` in the data folder; made with a sound dagster.yaml."""
+    home = Path(environment.get("DAGSTER_HOME") or data_dir / ".dagster").expanduser().absolute()
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not (home / "dagster.yaml").exists():
+        replace_file(home / "dagster.yaml", _DAGSTER_YAML.encode())
+    return home
+
+
+@dataclass(slots=True)
+class PullReport:
+    """What a pull did: windows landed by kind, leads seen in them, failed windows with reason and message."""
+
+    landed: dict[str, int] = field(default_factory=dict)
+    leads: int = 0
+    new: int = 0
+    failed: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every window landed."""
+        return not self.failed and not self.broken
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Launches the code location's jobs in this process, on the instance that the UI shows."""
+
+    definitions: Definitions
+    instance: DagsterInstance
+
+    def pull(
+        self, kinds: Sequence[LeadKind], area: Rectangle, report: PullReport, on_progress: Callable[[], None]
+    ) -> None:
+        """Pull a rectangle of windows, adding to `report` as each window ends."""
+
+        def watch(entry: EventLogEntry) -> None:
+            if _note(entry, report):
+                on_progress()
+
+        broken = self._run(PULL_JOB, area.tags, [AssetKey(f"raw_{kind.table}") for kind in kinds], listener=watch)
+        if broken and not report.failed:
+            report.broken.append(broken)
+
+    def pull_inventory(self, day: date) -> str | None:
+        """Pull today's inventory. Returns what went wrong, None when nothing did."""
+        return self._run(INVENTORY_JOB, {"dagster/partition": day.isoformat()})
+
+    def stage(self, first: date, last: date) -> str | None:
+        """Flatten those days. Returns what went wrong, None when nothing did."""
+        return self._run(STAGE_JOB, {RANGE_START_TAG: first.isoformat(), RANGE_END_TAG: last.isoformat()})
+
+    def publish(self) -> str | None:
+        """Publish what changed. Returns what went wrong, None when nothing did."""
+        return self._run(PUBLISH_JOB, {})
+
+    def _run(
+        self,
+        job_name: str,
+        tags: Mapping[str, str],
+        assets: Sequence[AssetKey] | None = None,
+        listener: Callable[[EventLogEntry], None] | None = None,
+    ) -> str | None:
+        job = self.definitions.resolve_job_def(job_name)
+        run_id = make_new_run_id()
+        if listener is not None:
+            self.instance.add_event_listener(run_id, listener)
+        result = job.execute_in_process(
+            run_id=run_id,
+            instance=self.instance,
+            tags={**tags, "leads_pipeline/launched_by": "command line"},
+            asset_selection=assets,
+            raise_on_error=False,
+            # Dagster's console log would drown what the command line has to say; the UI has it all.
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+        if result.success:
+            return None
+        return _why(result.all_events) or f"Run {run_id} of {job_name} failed; the Dagster UI shows why."
+
+
+def _note(entry: EventLogEntry, report: PullReport) -> bool:
+    """Add one of a run's events to the report; True where it ends a window."""
+    event = entry.dagster_event
+    if event is None or event.asset_key is None or event.partition is None:
+        return False
+    kind = event.asset_key.path[-1].removeprefix("raw_")
+    if event.event_type is DagsterEventType.ASSET_MATERIALIZATION:
+        metadata = event.step_materialization_data.materialization.metadata
+        report.landed[kind] = report.landed.get(kind, 0) + 1
+        report.leads += _number(metadata, "dagster/partition_row_count")
+        report.new += _number(metadata, "new")
+        report.failed.pop((kind, event.partition), None)
+        return True
+    if event.event_type is DagsterEventType.ASSET_OBSERVATION:
+        metadata = event.asset_observation_data.asset_observation.metadata
+        report.failed[kind, event.partition] = (str(metadata["reason"].value), str(metadata["error"].value))
+        return True
+    return False
+
+
+def _number(metadata: Mapping[str, MetadataValue[Any]], name: str) -> int:
+    value = metadata[name].value if name in metadata else 0
+    return value if isinstance(value, int) else 0
+
+
+def _why(events: Sequence[DagsterEvent]) -> str | None:
+    """The message of the step that failed first: the body's own words where it raised Failure."""
+    for event in events:
+        if event.is_step_failure:
+            data = event.step_failure_data
+            if data.user_failure_data is not None and data.user_failure_data.description:
+                return data.user_failure_data.description
+            if data.error is not None:
+                return data.error.message.strip()
+    return None

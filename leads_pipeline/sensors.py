@@ -1,0 +1,190 @@
+"""The sensors: take up what failed or was never pulled, before the portal deletes it.
+
+Belongs here: asking status.py and retry.py what is due, and requesting runs. Doesn't: the rules of when and how often
+(retry.py). Nothing else retries: two mechanisms that don't share a verdict would repeat what is refused for ever.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from dagster import (
+    DefaultSensorStatus,
+    RunRequest,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.partitions import Partitions, rectangles
+from leads_pipeline.retry import FailedWindow, RetryPlan, plan_retries
+from leads_pipeline.settings import Settings
+from leads_pipeline.status import KEYS_IN_CONFIG_TAG, LIVE, missing_windows, raw_key, verdicts, window_status
+from leads_pipeline.window import Window
+
+RETRY_INTERVAL_SECONDS = 60
+
+
+@dataclass(slots=True)
+class RetryMemory:
+    """What the retry sensor remembers of one kind's failed windows between ticks; pruned to what is still failed."""
+
+    seen_id: int = 0
+    windows: dict[str, FailedWindow] = field(default_factory=dict)
+
+    def note(self, key: str, failed_at: datetime, *, is_permanent: bool) -> None:
+        """A run's verdict on a window. The attempt was counted when it was requested."""
+        attempts = self.windows[key].attempts if key in self.windows else 1
+        self.windows[key] = FailedWindow(attempts, failed_at, is_permanent)
+
+    def request(self, key: str, now: datetime) -> None:
+        """One more attempt is on its way."""
+        self.windows[key] = FailedWindow(self.windows[key].attempts + 1, now)
+
+    def prune(self, failed: Set[str], under_way: Set[str], now: datetime) -> None:
+        """Forget what is no longer failed; take up what a killed run left behind without a verdict."""
+        self.windows = {key: known for key, known in self.windows.items() if key in failed or key in under_way}
+        for key in failed - self.windows.keys():
+            self.windows[key] = FailedWindow(1, now)
+
+    def pack(self) -> list[Any]:
+        """As small as it goes: 15,000 windows must fit into a cursor."""
+        return [
+            self.seen_id,
+            {
+                key: [known.attempts, int(known.failed_at.timestamp()), int(known.is_permanent)]
+                for key, known in self.windows.items()
+            },
+        ]
+
+    @classmethod
+    def unpack(cls, packed: Sequence[Any]) -> Self:
+        """The reverse of `pack`."""
+        seen_id, windows = packed
+        return cls(
+            seen_id,
+            {
+                key: FailedWindow(attempts, datetime.fromtimestamp(failed_at, UTC), bool(is_permanent))
+                for key, (attempts, failed_at, is_permanent) in windows.items()
+            },
+        )
+
+
+def read_cursor(cursor: str | None) -> dict[str, RetryMemory]:
+    """The sensor's memory by kind. One that can't be read counts as empty: attempts are then counted anew."""
+    try:
+        packed = json.loads(zlib.decompress(base64.b64decode(cursor or "")))
+        return {kind.name: RetryMemory.unpack(packed[kind.name]) for kind in LEAD_KINDS}
+    except (ValueError, KeyError, TypeError, zlib.error):
+        return {kind.name: RetryMemory() for kind in LEAD_KINDS}
+
+
+def write_cursor(memory: Mapping[str, RetryMemory]) -> str:
+    """Compressed, since each key repeats most of the one before."""
+    packed = json.dumps({name: known.pack() for name, known in memory.items()}, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(packed.encode())).decode()
+
+
+def retry_sensor(settings: Settings, partitions: Partitions, job_name: str) -> SensorDefinition:
+    """Asks again for failed windows: all that are due as one run, with an explicit list of keys."""
+
+    @sensor(
+        name="retry_failed_windows",
+        job_name=job_name,
+        minimum_interval_seconds=RETRY_INTERVAL_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=(
+            "Takes up failed windows again, soonest deleted first: with growing delays, a limited number of times, "
+            "never one that was refused for good or that the portal has deleted."
+        ),
+    )
+    def retry_failed_windows(context: SensorEvaluationContext) -> SensorResult:
+        now = datetime.now(UTC)
+        memory = read_cursor(context.cursor)
+        plans: dict[LeadKind, RetryPlan] = {}
+        for kind in LEAD_KINDS:
+            known = memory[kind.name]
+            for event_id, verdict in verdicts(context.instance, kind, after_id=known.seen_id or None):
+                known.seen_id = event_id
+                known.note(verdict.key, verdict.observed_at, is_permanent=verdict.is_permanent)
+            status = window_status(context.instance, kind, partitions.windows)
+            known.prune(status.failed, status.under_way, now)
+            failed = {key: (Window.from_partition_key(key, settings.zone), known.windows[key]) for key in status.failed}
+            plans[kind] = plan_retries(failed, now)
+            for key in plans[kind].due:
+                known.request(key, now)
+        cursor = write_cursor(memory)
+        due = {kind: plan.due for kind, plan in plans.items() if plan.due}
+        if not due:
+            words = "; ".join(f"{kind.name} leads: {plan}" for kind, plan in plans.items())
+            return SensorResult(skip_reason=f"Nothing is due. {words[0].upper()}{words[1:]}.", cursor=cursor)
+        return SensorResult(run_requests=[_retry(due, now)], cursor=cursor)
+
+    return retry_failed_windows
+
+
+def _retry(due: Mapping[LeadKind, Sequence[str]], now: datetime) -> RunRequest:
+    return RunRequest(
+        # Should the daemon die between launching and saving the cursor, the same minute's request isn't launched twice.
+        run_key=f"retry-{now:%Y-%m-%dT%H:%MZ}",
+        asset_selection=[raw_key(kind) for kind in due],
+        run_config={
+            "ops": {
+                raw_key(kind).to_python_identifier(): {"config": {"partition_keys": list(keys)}}
+                for kind, keys in due.items()
+            }
+        },
+        tags={KEYS_IN_CONFIG_TAG: "true"},
+    )
+
+
+# A day that closed is the daily schedule's for this long; whatever it didn't pull by then is missing.
+CATCH_UP_AFTER = timedelta(hours=6)
+
+_CATCH_UP_TAG = "leads_pipeline/catch_up"
+
+
+def catch_up_sensor(settings: Settings, partitions: Partitions, job_name: str) -> SensorDefinition:
+    """Asks for windows that nobody has ever asked for: after an outage, a new branch, a lost data folder."""
+
+    @sensor(
+        name="catch_up_missing_windows",
+        job_name=job_name,
+        minimum_interval_seconds=RETRY_INTERVAL_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Pulls closed windows that were never pulled and that the portal still has, oldest first.",
+        required_resource_keys={"data"},
+    )
+    def catch_up_missing_windows(context: SensorEvaluationContext) -> RunRequest | SkipReason:
+        if settings.base_url is None:
+            return SkipReason("LEADS_BASE_URL is not set: there is no service to pull from.")
+        if context.instance.get_runs(RunsFilter(statuses=LIVE, tags={_CATCH_UP_TAG: "true"}), limit=1):
+            return SkipReason("A run that catches up is under way; the next stretch follows it.")
+        now = datetime.now(UTC)
+        lake = context.resources.data.lake
+        missing: dict[LeadKind, list[Window]] = {}
+        for kind in LEAD_KINDS:
+            windows = missing_windows(kind, settings, partitions, lake, context.instance, now)
+            closed = [window for window in windows if window.is_closed(now - CATCH_UP_AFTER)]
+            if closed:
+                missing[kind] = closed
+        if not missing:
+            return SkipReason("Every closed window that the portal still has was pulled, or has failed and is retried.")
+        area = next(rectangles(next(iter(missing.values())), settings.scopes))
+        kinds = [kind for kind, windows in missing.items() if next(rectangles(windows, settings.scopes)) == area]
+        return RunRequest(
+            # Duplicate ticks and a second daemon ask for the same stretch once an hour at the most.
+            run_key=f"catch up {area} {'+'.join(kind.name for kind in kinds)} {now:%Y-%m-%dT%HZ}",
+            asset_selection=[raw_key(kind) for kind in kinds],
+            tags={**area.tags, _CATCH_UP_TAG: "true"},
+        )
+
+    return catch_up_missing_windows
