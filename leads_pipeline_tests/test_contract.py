@@ -88,6 +88,7 @@ def test_an_empty_list_means_no_leads(body: bytes) -> None:
         (b'{"applicants": [{"id": "a"]}}', "broken JSON"),
         (b'{"applicants": []}}', "broken JSON"),
         (b'{"applicants": [], "x}', "broken JSON"),
+        (b'{"applicants": [{"id": "a}]}', "broken JSON"),
         (b'{"applicants": []} {"applicants": []}', "broken JSON"),
         (b'{"applicants": []}<!-- proxy -->', "broken JSON"),
         (b'{"applicants" []}', "broken JSON"),
