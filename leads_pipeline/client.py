@@ -91,8 +91,7 @@ class FetchStats:
     """What a client has done since it was made. Holds no personal data, so it can go into metadata.
 
     `requests` and `statuses` count data requests, not those for tokens; a request that broke has no status.
-    `waited_seconds` adds up over requests that waited side by side. `received_bytes` is as sent, compressed, tokens
-    included.
+    `waited_seconds` adds up over requests that waited side by side. `received_bytes` is as sent, compressed.
     """
 
     requests: int = 0
