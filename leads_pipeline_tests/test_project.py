@@ -92,15 +92,12 @@ def env_example() -> dict[str, str]:
 
 
 def variables_in_the_code() -> set[str]:
-    """Those that stand in a string: constants of the code can begin in the same way."""
+    """Names in strings; the code's own constants, which docstrings mention, can begin in the same way."""
     trees = [ast.parse(path.read_text()) for path in (ROOT / "leads_pipeline").glob("*.py")]
-    texts = [
-        node.value
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    return {name for text in texts for name in re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b|DAGSTER_HOME", text)}
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    named = {name for text in texts for name in re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b|DAGSTER_HOME", text)}
+    return named - {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 def test_env_example_names_every_variable_once() -> None:
