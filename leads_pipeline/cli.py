@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -76,8 +76,7 @@ class _Day(click.ParamType[date]):
 @click.option("--kind", "kind_names", multiple=True, type=click.Choice([kind.name for kind in LEAD_KINDS]))
 def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Sequence[str]) -> None:
     """Pull days of leads, flatten them and publish the warehouse, without the Dagster UI."""
-    with _plain_errors():
-        session = _Session.open()
+    with _plain_errors(), _Session.opened() as session:
         scopes = session.chosen_scopes(scope_keys)
         if last < first:
             raise click.UsageError(f"--to {last} lies before --from {first}.")
@@ -101,21 +100,21 @@ def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Seq
 @main.command()
 def demo() -> None:
     """Run the main job on the portal's simulator: the last 7 days of 3 branches, raw to a first query."""
-    with _plain_errors(), _simulator(DEMO_BRANCHES):
-        session = _Session.open()
+    with _plain_errors(), _simulator(DEMO_BRANCHES), _Session.opened() as session:
+        first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
         out.print(
-            f"[bold]leads_pipeline demo[/bold]: a simulator of the portal runs on {session.settings.base_url}; "
-            f"{len(session.settings.scopes)} branches, the {DEMO_DAYS} days before {session.today}.\n"
+            f"[bold]leads_pipeline demo[/bold]: a made-up portal runs at {session.settings.base_url}. "
+            f"{len(session.settings.scopes)} branches, {DEMO_DAYS} days ({first} to {last}), both kinds of leads.\n"
         )
-        wanted = list(days(session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)))
-        windows = [Window.of(day, scope, session.settings.zone) for day in wanted for scope in session.settings.scopes]
-        due = [window for window in windows if session.is_due(window)]
-        out.print(f"{len(windows) - len(due)} of {len(windows)} windows are landed and closed; {len(due)} to pull.")
+        due = session.due(days(first, last))
+        total = DEMO_DAYS * len(session.settings.scopes)
+        out.print(f"{total - len(due)} of {total} windows are landed and closed; {len(due)} are pulled for each kind.")
         report = session.pull(due, LEAD_KINDS)
-        trouble = session.runner.pull_inventory(session.today)
+        with err.status("Pulling the inventory"):
+            trouble = session.runner.pull_inventory(session.today)
         troubles = ([trouble] if trouble else []) + session.refresh({window.day for window in due})
         _show_report(report, troubles)
-        _show_demo(session)
+        _show_demo(session, first)
     sys.exit(0 if report.succeeded and not troubles else 1)
 
 
@@ -199,21 +198,22 @@ class _Session:
     today: date
 
     @classmethod
-    def open(cls) -> Self:
+    @contextmanager
+    def opened(cls) -> Iterator[Self]:
         settings = Settings.from_variables(variables())
         if not settings.scopes:
             raise SettingsError(
                 "LEADS_BRANCH_IDS is not set: name the branches to pull, as 101,102 (see .env.example)."
             )
-        home = dagster_home(variables(), settings.data_dir)
-        variables()["DAGSTER_HOME"] = str(home)
-        return cls(
-            settings,
-            Lake(settings.data_dir),
-            Runner(build_definitions(variables()), DagsterInstance.get()),
-            first_day(settings),
-            today(settings.zone, datetime.now(UTC)),
-        )
+        variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
+        with DagsterInstance.get() as instance:
+            yield cls(
+                settings,
+                Lake(settings.data_dir),
+                Runner(build_definitions(variables()), instance),
+                first_day(settings),
+                today(settings.zone, datetime.now(UTC)),
+            )
 
     def chosen_scopes(self, keys: Sequence[str]) -> list[Scope]:
         """The scopes named, or all; in the order of the settings. A scope that isn't in the settings is refused."""
@@ -223,17 +223,18 @@ class _Session:
             raise SettingsError(f"{names}: not among LEADS_BRANCH_IDS or LEADS_SCOPES. Add it there first.")
         return [scope for scope in self.settings.scopes if scope in chosen]
 
-    def is_due(self, window: Window) -> bool:
-        """Whether a routine pull would take it up: not landed since it closed, or one of the last days."""
-        if window.day >= self.today - timedelta(days=LATE_DAYS):
-            return True
-        return not all(
-            any(
-                landed.scope == window.scope.key and landed.is_closed
-                for landed in self.lake.landed_windows(kind, window.day)
-            )
-            for kind in LEAD_KINDS
-        )
+    def due(self, wanted: Iterable[date]) -> list[Window]:
+        """What a routine pull of those days would take up: what isn't landed since it closed, and the last days."""
+        due = []
+        for day in wanted:
+            landed = [{w.scope for w in self.lake.landed_windows(kind, day) if w.is_closed} for kind in LEAD_KINDS]
+            is_recent = day >= self.today - timedelta(days=LATE_DAYS)
+            due += [
+                Window.of(day, scope, self.settings.zone)
+                for scope in self.settings.scopes
+                if is_recent or not all(scope.key in scopes for scopes in landed)
+            ]
+        return due
 
     def pull(self, windows: Sequence[Window], kinds: Sequence[LeadKind]) -> PullReport:
         """Pull those windows of those kinds, with a progress bar."""
@@ -306,15 +307,15 @@ order by lead_day desc, scope
 limit 9"""
 
 
-def _show_demo(session: _Session) -> None:
+def _show_demo(session: _Session, first: date) -> None:
     """What there is now, a first query with its answer, and where to go from here."""
     warehouse = Warehouse(session.lake)
     names, rows = warehouse.query(
         "select kind, state, count(*) as windows, sum(rows) as leads from mart_coverage "
         "where day >= $first group by all order by kind, state",
-        {"first": session.today - timedelta(days=DEMO_DAYS)},
+        {"first": first},
     )
-    out.print(_table(names, rows, f"Windows since {session.today - timedelta(days=DEMO_DAYS)}"))
+    out.print(_table(names, rows, f"Windows since {first}"))
     out.print("\nA first analyst's query:\n")
     out.print(Syntax(FIRST_QUERY, "sql", theme="ansi_dark", background_color="default"))
     out.print(_table(*warehouse.query(FIRST_QUERY)))
