@@ -16,7 +16,7 @@ from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import FileSecret, SecretSource, StaticSecret
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.lake import Lake
-from leads_pipeline.settings import DEFAULT_MAX_CONCURRENCY, DEFAULT_TOKEN_SCOPE, AuthMethod
+from leads_pipeline.settings import DEFAULT_MAX_CONCURRENCY, DEFAULT_TOKEN_SCOPE, AuthMethod, is_loopback
 
 
 class DataFolder(ConfigurableResource[None]):
@@ -94,7 +94,7 @@ class InventoryService(ConfigurableResource[None]):
 def _origin(base_url: str) -> str:
     """Whose leads they are: the service's host, whatever the port of one on this machine, such as the simulator."""
     host = urlsplit(base_url).hostname or base_url
-    return "this machine" if host in {"localhost", "::1"} or host.startswith("127.") else host
+    return "this machine" if is_loopback(host) else host
 
 
 def _required(value: str | None, variable: str) -> str:

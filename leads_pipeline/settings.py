@@ -4,6 +4,7 @@ Belongs here: names, defaults, what a value may be. Doesn't: os.environ itself (
 reading a secret (credentials.py does, at the moment of use).
 """
 
+import ipaddress
 import math
 import re
 from collections.abc import Mapping
@@ -56,10 +57,11 @@ class Settings:
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
         """Read and check. An empty variable counts as missing. Raises SettingsError naming the variable at fault."""
         values = {name: value.strip() for name, value in variables.items() if value.strip()}
-        base_url = _url(values, "LEADS_BASE_URL")
+        plain_http = _allows_plain_http(values)
+        base_url = _url(values, "LEADS_BASE_URL", plain_http)
         return cls(
             base_url=base_url,
-            auth_url=_url(values, "LEADS_AUTH_URL"),
+            auth_url=_url(values, "LEADS_AUTH_URL", plain_http),
             client_id=values.get("LEADS_CLIENT_ID"),
             auth_method=_auth_method(values),
             audience=values.get("LEADS_AUDIENCE", base_url),
@@ -69,7 +71,7 @@ class Settings:
             start_date=_start_date(values),
             max_concurrency=_concurrency(values),
             data_dir=Path(values.get("LEADS_DATA_DIR", "data")).expanduser().absolute(),
-            inventory_base_url=_url(values, "INVENTORY_BASE_URL"),
+            inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
             inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
             inventory_agency_ref=values.get("INVENTORY_AGENCY_REF"),
             inventory_addresses=tuple(
@@ -78,7 +80,16 @@ class Settings:
         )
 
 
-def _url(values: Mapping[str, str], name: str) -> str | None:
+def is_loopback(host: str) -> bool:
+    """Whether a host's name or number means this machine, whoever answers for names (RFC 6761, section 6.3)."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host.lower() .startswith("localhost")
+
+
+def _url(values: Mapping[str, str], name: str, plain_http: bool) -> str | None:
+    """An address: https, since it carries a secret or a token and leads, unless it never leaves this machine."""
     value = values.get(name)
     if value is None:
         return None
@@ -90,7 +101,19 @@ def _url(values: Mapping[str, str], name: str) -> str | None:
     # Looked for in the text, because urlsplit drops line breaks and can't tell an empty query from none.
     if not is_address or re.search(r"[\s?#@\\]", value):
         raise SettingsError(f"{name} is not an address. Write it like https://portal.example, without query or user.")
+    if parts.scheme == "http" and not plain_http and not is_loopback(parts.hostname or ""):
+        raise SettingsError(
+            f"{name} begins with http://, so secrets and leads would cross the network for all to read. Write https://. "
+            "If nobody else can listen there, LEADS_ALLOW_PLAIN_HTTP=yes allows it."
+        )
     return value.rstrip("/")
+
+
+def _allows_plain_http(values: Mapping[str, str]) -> bool:
+    value = values.get("LEADS_ALLOW_PLAIN_HTTP", "no")
+    if value not in {"yes", "no"}:
+        raise SettingsError(f"LEADS_ALLOW_PLAIN_HTTP is {value!r}. Write yes or no; no is what you want.")
+    return value == "yes"
 
 
 def _auth_method(values: Mapping[str, str]) -> AuthMethod:

@@ -162,6 +162,48 @@ def test_a_value_that_cant_be_right_is_refused_with_its_variables_name(variable:
         read(**{variable: value})
 
 
+ADDRESSES = ("LEADS_BASE_URL", "LEADS_AUTH_URL", "INVENTORY_BASE_URL")
+
+
+@pytest.mark.parametrize("variable", ADDRESSES)
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("http://portal.example", "HTTP://portal.example:443/https://x", "http://10.0.0.1", "http://0.0.0.0"),
+        *("http://127.0.0.1.example", "http://localhost.example", "http://[::]", "http://2130706433"),
+    ],
+)
+@pytest.mark.parametrize("setting", [{}, {"LEADS_ALLOW_PLAIN_HTTP": "no"}])
+def test_an_address_beyond_this_machine_must_be_https(variable: str, address: str, setting: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match=rf"^{variable} begins with http://.*LEADS_ALLOW_PLAIN_HTTP=yes"):
+        read(**{variable: address}, **setting)
+
+
+@pytest.mark.parametrize("variable", ADDRESSES)
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("http://127.0.0.1:8099", "http://127.8.9.10", "http://[::1]:8099", "http://localhost", "http://LocalHost:1"),
+        "https://portal.example",
+    ],
+)
+def test_this_machine_and_https_need_no_leave(variable: str, address: str) -> None:
+    assert read(**{variable: address})[variable.removeprefix("LEADS_").lower()] == address
+
+
+@pytest.mark.parametrize("variable", ADDRESSES)
+def test_plain_http_is_allowed_in_so_many_words(variable: str) -> None:
+    found = read(**{variable: "http://portal.example"}, LEADS_ALLOW_PLAIN_HTTP="yes")
+    assert found[variable.removeprefix("LEADS_").lower()] == "http://portal.example"
+
+
+@pytest.mark.parametrize("value", ["true", "1", "Yes", "YES", "on", "yes please"])
+@pytest.mark.parametrize("address", ["https://portal.example", "http://portal.example"])
+def test_any_other_word_does_not_allow_it(value: str, address: str) -> None:
+    with pytest.raises(SettingsError, match="^LEADS_ALLOW_PLAIN_HTTP is"):
+        read(LEADS_BASE_URL=address, LEADS_ALLOW_PLAIN_HTTP=value)
+
+
 def test_a_bad_scope_is_named() -> None:
     with pytest.raises(SettingsError, match=r"^LEADS_SCOPES: 'office-1' is not a scope"):
         read(LEADS_SCOPES="branch-101,office-1")
