@@ -200,7 +200,7 @@ def test_plain_http_is_allowed_in_so_many_words(variable: str) -> None:
 @pytest.mark.parametrize("value", ["true", "1", "Yes", "YES", "on", "yes please"])
 @pytest.mark.parametrize("address", ["https://portal.example", "http://portal.example"])
 def test_any_other_word_does_not_allow_it(value: str, address: str) -> None:
-    with pytest.raises(SettingsError, match="^LEADS_ALLOW_PLAIN_HTTP is"):
+    with pytest.raises(SettingsError, match=r"^LEADS_ALLOW_PLAIN_HTTP is"):
         read(LEADS_BASE_URL=address, LEADS_ALLOW_PLAIN_HTTP=value)
 
 
