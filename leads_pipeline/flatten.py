@@ -353,7 +353,7 @@ _MACROS: Final = (
     end""",
     """
     repeated(keys) as list_filter(
-        list_distinct(keys), lambda key: len(list_filter(keys, lambda other: other = key)) > 1
+        list_sort(list_distinct(keys)), lambda key: len(list_filter(keys, lambda other: other = key)) > 1
     )""",
 )
 

@@ -1,0 +1,66 @@
+"""Made-up leads on their way through lake, flatten and warehouse, for the tests of both."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.contract import Answer, LeadKind, read_leads
+from leads_pipeline.flatten import StagedDay, flatten_day, glob_literal
+from leads_pipeline.lake import Lake
+from leads_pipeline.window import Scope, Window
+
+DAY = date(2026, 11, 19)
+NEXT_DAY = date(2026, 11, 20)
+LONDON = ZoneInfo("Europe/London")
+FETCHED_AT = datetime(2026, 11, 21, 6, tzinfo=UTC)
+
+
+def land(
+    lake: Lake,
+    kind: LeadKind,
+    leads: Sequence[str | Mapping[str, Any]],
+    *,
+    day: date = DAY,
+    scope: str = "branch-101",
+    fetched_at: datetime = FETCHED_AT,
+) -> None:
+    """Land the leads, given as JSON texts or as what becomes one, as if an answer had held them."""
+    texts = [lead if isinstance(lead, str) else json.dumps(lead) for lead in leads]
+    body = f'{{"{kind.list_key}":[{",".join(texts)}]}}'.encode(errors="surrogateescape")
+    answer = Answer(
+        kind=kind,
+        window=Window.of(day, Scope.parse(scope), LONDON),
+        leads=read_leads(kind, body),
+        fetched_at=fetched_at,
+        request="/leads",
+        body_sha256="ab" * 32,
+        body_bytes=len(body),
+        attempts=1,
+        duration_seconds=0.1,
+    )
+    lake.land(answer, "run-1")
+
+
+def stage(lake: Lake, kind: LeadKind, day: date = DAY) -> StagedDay:
+    """Flatten the day."""
+    return flatten_day(lake, kind, day, LONDON)
+
+
+def staged_rows(lake: Lake, table: str, day: date = DAY) -> list[dict[str, Any]]:
+    """The rows of a staged file, in its order."""
+    with duckdb.connect() as db:
+        db.execute("set TimeZone = 'UTC'")
+        cursor = db.execute(
+            "from read_parquet($path, hive_partitioning = false)", {"path": glob_literal(lake.staged_path(table, day))}
+        )
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def staged_leads(lake: Lake, kind: LeadKind, day: date = DAY) -> dict[str, dict[str, Any]]:
+    """The staged leads of a kind by their id."""
+    return {row["lead_id"]: row for row in staged_rows(lake, kind.table, day)}

@@ -1,0 +1,680 @@
+import json
+import random
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from leads_pipeline import flatten
+from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, FieldType, LeadKind
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten import StagedDay, flatten_day, staged_columns, staged_tables
+from leads_pipeline.lake import Lake
+from leads_pipeline.window import day_interval
+from leads_pipeline_tests.staging import (
+    DAY,
+    FETCHED_AT,
+    LONDON,
+    NEXT_DAY,
+    land,
+    stage,
+    staged_leads,
+    staged_rows,
+)
+
+PROBLEM = object()
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "data")
+
+
+def flattened(lake: Lake, *leads: str | dict[str, Any], kind: LeadKind = APPLICANT) -> list[dict[str, Any]]:
+    """The leads as staged rows, in the order given. Those without an id get one."""
+    with_ids = [lead if isinstance(lead, str) else {"id": f"lead-{n:04}"} | lead for n, lead in enumerate(leads)]
+    land(lake, kind, with_ids)
+    stage(lake, kind)
+    return staged_rows(lake, kind.table)
+
+
+def nested(path: str, value: str) -> str:
+    """JSON of an object that holds the value, given as JSON, at the path."""
+    for step in reversed(path.split(".")):
+        value = f"{{{json.dumps(step)}:{value}}}"
+    return value
+
+
+# --- types --------------------------------------------------------------------------------------------------------
+
+TEXT, BOOLEAN, INTEGER, NUMBER, AMOUNT, MOMENT = (
+    Field("message", FieldType.TEXT, ""),
+    Field("isOverseas", FieldType.BOOLEAN, ""),
+    Field("listingDetails.uprn", FieldType.INTEGER, ""),
+    Field("searchCriteria.radius", FieldType.NUMBER, ""),
+    Field("listingDetails.pricing.price", FieldType.AMOUNT, ""),
+    Field("createdAt", FieldType.MOMENT, ""),
+)
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+EDGES: list[tuple[Field, str, object]] = [
+    *[(field, "null", None) for field in (TEXT, BOOLEAN, INTEGER, NUMBER, AMOUNT, MOMENT)],
+    *[(field, text, PROBLEM) for field in (TEXT, BOOLEAN, INTEGER, NUMBER, AMOUNT, MOMENT) for text in ("{}", "[1]")],
+    *[(field, '""', PROBLEM) for field in (BOOLEAN, INTEGER, NUMBER, AMOUNT, MOMENT)],
+    # text: a number or a boolean becomes its text exactly as written
+    (TEXT, '""', ""),
+    (TEXT, '"null"', "null"),
+    (TEXT, '"{not json"', "{not json"),
+    (TEXT, '"[1]"', "[1]"),
+    (TEXT, '"{\\"a\\":1}"', '{"a":1}'),
+    (TEXT, '"1.50"', "1.50"),
+    (TEXT, "250000.10", "250000.10"),
+    (TEXT, "1E5", "1E5"),
+    (TEXT, "-0.0", "-0.0"),
+    (TEXT, "0.1000000000000000055511151231257827", "0.1000000000000000055511151231257827"),
+    (TEXT, "123456789012345678901234567890", "123456789012345678901234567890"),
+    (TEXT, "1e400", "1e400"),
+    (TEXT, "true", "true"),
+    (TEXT, '"a\\u0000b"', "a\x00b"),
+    (TEXT, '"\\ud83d\\ude00"', "😀"),
+    (TEXT, '"<b>x</b>\'; drop table leads; --"', "<b>x</b>'; drop table leads; --"),
+    # boolean
+    (BOOLEAN, "true", True),
+    (BOOLEAN, "false", False),
+    (BOOLEAN, '"true"', True),
+    (BOOLEAN, '"yes"', PROBLEM),
+    (BOOLEAN, '"TRUE"', PROBLEM),
+    (BOOLEAN, '"t"', PROBLEM),
+    (BOOLEAN, "1", PROBLEM),
+    (BOOLEAN, "0", PROBLEM),
+    # integer
+    (INTEGER, "0", 0),
+    (INTEGER, "-5", -5),
+    (INTEGER, "9223372036854775807", 9223372036854775807),
+    (INTEGER, "-9223372036854775808", -9223372036854775808),
+    (INTEGER, "9223372036854775808", PROBLEM),
+    (INTEGER, "-9223372036854775809", PROBLEM),
+    (INTEGER, "3.0", 3),
+    (INTEGER, "1.0E7", 10_000_000),
+    (INTEGER, "3.5", PROBLEM),
+    (INTEGER, "5.7", PROBLEM),
+    (INTEGER, "1e-1", PROBLEM),
+    (INTEGER, '"12"', 12),
+    (INTEGER, '" 12"', PROBLEM),
+    (INTEGER, '"+12"', PROBLEM),
+    (INTEGER, '"012"', PROBLEM),
+    (INTEGER, '"1_000"', PROBLEM),
+    (INTEGER, '"0x1F"', PROBLEM),
+    (INTEGER, '"٣"', PROBLEM),
+    (INTEGER, "true", PROBLEM),
+    # number
+    (NUMBER, "0.25", 0.25),
+    (NUMBER, "3", 3.0),
+    (NUMBER, "-1e-3", -0.001),
+    (NUMBER, "1.7976931348623157e308", 1.7976931348623157e308),
+    (NUMBER, "1e400", PROBLEM),
+    (NUMBER, '"NaN"', PROBLEM),
+    (NUMBER, '"inf"', PROBLEM),
+    (NUMBER, '"1,5"', PROBLEM),
+    (NUMBER, "false", PROBLEM),
+    # amount: exact to the penny, or a problem
+    (AMOUNT, "250000.10", Decimal("250000.10")),
+    (AMOUNT, "250000", Decimal("250000.00")),
+    (AMOUNT, "1.25E7", Decimal("12500000.00")),
+    (AMOUNT, "1.500", Decimal("1.50")),
+    (AMOUNT, "-0.01", Decimal("-0.01")),
+    (AMOUNT, "9999999999999999.99", Decimal("9999999999999999.99")),
+    (AMOUNT, "9007199254740993.01", Decimal("9007199254740993.01")),
+    (AMOUNT, "10000000000000000", PROBLEM),
+    (AMOUNT, "1.005", PROBLEM),
+    (AMOUNT, "1e-9", PROBLEM),
+    (AMOUNT, "1e30", PROBLEM),
+    (AMOUNT, '"350000.5"', Decimal("350000.50")),
+    (AMOUNT, '"£350,000"', PROBLEM),
+    # moment
+    (MOMENT, '"2026-11-19T10:20:30Z"', moment("2026-11-19T10:20:30Z")),
+    (MOMENT, '"2026-11-19T10:20Z"', moment("2026-11-19T10:20:00Z")),
+    (MOMENT, '"2026-11-19T10:20:30.123456Z"', moment("2026-11-19T10:20:30.123456Z")),
+    (MOMENT, '"2026-11-19T10:20:30.123456789Z"', moment("2026-11-19T10:20:30.123456Z")),
+    (MOMENT, '"2026-11-19T10:20:30+01:00"', moment("2026-11-19T09:20:30Z")),
+    (MOMENT, '"2026-11-19T10:20:30-0530"', moment("2026-11-19T15:50:30Z")),
+    (MOMENT, '"2026-11-19t10:20:30z"', moment("2026-11-19T10:20:30Z")),
+    (MOMENT, '"2016-12-31T23:59:60Z"', moment("2017-01-01T00:00:00Z")),
+    (MOMENT, '"2024-02-29T00:00:00Z"', moment("2024-02-29T00:00:00Z")),
+    (MOMENT, '"0001-01-01T00:00Z"', None),
+    (MOMENT, '"0001-01-01T00:00:00Z"', None),
+    (MOMENT, '"0002-01-01T00:00:00Z"', PROBLEM),
+    (MOMENT, '"2026-02-29T00:00:00Z"', PROBLEM),
+    (MOMENT, '"2026-11-31T00:00:00Z"', PROBLEM),
+    (MOMENT, '"2026-11-19T24:00:00Z"', PROBLEM),
+    (MOMENT, '"2026-11-19T10:20:61Z"', PROBLEM),
+    (MOMENT, '"2026-11-19T10:20:30"', PROBLEM),
+    (MOMENT, '"2026-11-19 10:20:30Z"', PROBLEM),
+    (MOMENT, '"2026-11-19"', PROBLEM),
+    (MOMENT, '"19/11/2026"', PROBLEM),
+    (MOMENT, '"infinity"', PROBLEM),
+    (MOMENT, '"epoch"', PROBLEM),
+    (MOMENT, "1763547630", PROBLEM),
+]
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    leads = [nested(field.path, text)[1:] for field, text, _ in EDGES]
+    texts = [f'{{"id":"lead-{number:04}",{lead}' for number, lead in enumerate(leads)]
+    return flattened(Lake(tmp_path_factory.mktemp("edges")), *texts)
+
+
+@pytest.mark.parametrize("number", range(len(EDGES)), ids=[f"{f.type.value} {text}"[:60] for f, text, _ in EDGES])
+def test_a_value_is_typed_exactly_or_is_a_problem(edges: list[dict[str, Any]], number: int) -> None:
+    field, _, expected = EDGES[number]
+    row = edges[number]
+
+    if expected is PROBLEM:
+        assert (row[field.column], row["_problems"]) == (None, [field.path])
+    else:
+        assert (row[field.column], row["_problems"]) == (expected, [])
+        assert type(row[field.column]) is type(expected)
+
+
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+def test_every_declared_field_reaches_its_own_column(lake: Lake, kind: LeadKind) -> None:
+    sent: dict[FieldType, Any] = {
+        FieldType.TEXT: lambda n: f"text {n}",
+        FieldType.BOOLEAN: lambda n: n % 2 == 0,
+        FieldType.INTEGER: lambda n: 2**40 + n,
+        FieldType.NUMBER: lambda n: n + 0.5,
+        FieldType.AMOUNT: lambda n: n + 0.25,
+        FieldType.MOMENT: lambda n: f"2026-11-19T00:00:{n % 60:02}Z",
+    }
+    received: dict[str, Any] = {}
+    for number, field in enumerate(kind.fields):
+        *objects, name = field.path.split(".")
+        target = received
+        for step in objects:
+            target = target.setdefault(step, {})
+        target[name] = sent[field.type](number)
+
+    (row,) = flattened(lake, received, kind=kind)
+
+    expected: dict[FieldType, Callable[[Any], Any]] = {
+        FieldType.AMOUNT: lambda value: Decimal(str(value)),
+        FieldType.MOMENT: moment,
+    }
+    for number, field in enumerate(kind.fields):
+        value = sent[field.type](number)
+        assert row[field.column] == expected.get(field.type, lambda same: same)(value), field.path
+    assert (row["_problems"], row["_extra"]) == ([], None)
+
+
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+def test_staged_files_have_the_declared_columns_even_when_nothing_was_landed(lake: Lake, kind: LeadKind) -> None:
+    empty = stage(lake, kind)
+    land(lake, kind, [])
+    nothing = stage(lake, kind)
+
+    assert (set(empty.rows.values()), empty.raw_rows) == ({0}, 0)
+    assert {table: rows for table, rows in nothing.rows.items() if rows} == {f"{kind.name}_windows": 1}
+    with duckdb.connect() as db:
+        for table, columns in staged_columns(kind).items():
+            described = db.execute(
+                "describe from read_parquet($path, hive_partitioning = false)",
+                {"path": str(lake.staged_path(table, DAY))},
+            ).fetchall()
+            types = [db.execute(f"select null::{column.type}").description[0][1] for column in columns]
+            assert [name for name, *_ in described] == [column.name for column in columns]
+            assert [type_ for _, type_, *_ in described] == [str(type_) for type_ in types]
+
+
+def test_column_names_differ() -> None:
+    for kind in LEAD_KINDS:
+        for table, columns in staged_columns(kind).items():
+            names = [column.name.casefold() for column in columns]
+            assert len(set(names)) == len(names), table
+
+
+# --- drift --------------------------------------------------------------------------------------------------------
+
+
+def extra(row: dict[str, Any]) -> Any:
+    return row["_extra"] and json.loads(row["_extra"])
+
+
+def test_unknown_fields_stay_where_they_were_at_any_depth(lake: Lake) -> None:
+    lead = {
+        "new": {"deep": [1, {"x": None}]},
+        "contact": {"firstName": "Ann", "preferences": {"method": "PHONE", "channel": "sms"}},
+        "listingDetails": {"pricing": {"vat": 1}},
+    }
+
+    (row,) = flattened(lake, lead)
+
+    assert extra(row) == {
+        "new": {"deep": [1, {"x": None}]},
+        "contact": {"preferences": {"channel": "sms"}},
+        "listingDetails": {"pricing": {"vat": 1}},
+    }
+    assert (row["contact_first_name"], row["contact_preferences_method"], row["_problems"]) == ("Ann", "PHONE", [])
+
+
+def test_an_unknown_value_is_kept_exactly_as_written(lake: Lake) -> None:
+    lead = '{"id":"a", "price" : 250000.10, "big":123456789012345678901234567890,"e":"\\u00e9","contact":{"n": 1E5 }}'
+
+    (row,) = flattened(lake, lead)
+
+    assert row["_extra"] == (
+        '{"price":250000.10,"big":123456789012345678901234567890,"e":"\\u00e9","contact":{"n":1E5}}'
+    )
+
+
+HOSTILE_NAMES = [
+    "Contact", "CONTACT", "createdat", "_extra", "_problems", "lead_id", "lead_day", "scope", "select", "order by",
+    "item", "keys", "doc", "body", "", " ", ".", "a.b", "contact.email", "$", "$.id", '"', "'", "''", "/", "~", "~1",
+    "[0]", "*", "\\", "\n", "\x00", "é", "e\u0301", "😀", "text of message", "x" * 5000, "id\x00", "ID", "__proto__",
+]  # fmt: skip
+
+
+def test_hostile_field_names_are_kept_and_collide_with_nothing(lake: Lake) -> None:
+    hostile = {name: {"email": 1} for name in HOSTILE_NAMES}
+    inside = dict.fromkeys(HOSTILE_NAMES[4:], 2)
+    lead = hostile | {"contact": inside | {"email": "a@example.org"}}
+
+    (row,) = flattened(lake, lead)
+
+    assert extra(row) == hostile | {"contact": inside}
+    assert (row["lead_id"], row["contact_email"], row["_problems"]) == ("lead-0000", "a@example.org", [])
+
+
+def test_ten_thousand_unknown_fields_are_all_kept_and_counted(lake: Lake) -> None:
+    land(lake, APPLICANT, [{"id": "a"} | {f"field {number}": number for number in range(10_000)}, {"id": "b"}])
+
+    staged = stage(lake, APPLICANT)
+
+    leads = staged_leads(lake, APPLICANT)
+    assert extra(leads["a"]) == {f"field {number}": number for number in range(10_000)}
+    assert extra(leads["b"]) is None
+    assert staged.extra == {f"field {number}": 1 for number in range(10_000)}
+
+
+def test_an_object_where_none_is_declared_and_none_where_one_is_are_problems(lake: Lake) -> None:
+    rows = flattened(
+        lake,
+        {"contact": "Ann", "intent": {"a": 1}},
+        {"contact": ["Ann"], "listingDetails": {"address": 5}},
+        {"contact": {}, "listingDetails": {"address": {}}, "searchCriteria": None},
+        {"listingDetails": True},
+    )
+
+    assert [row["_problems"] for row in rows] == [
+        ["intent", "contact"],
+        ["contact", "listingDetails.address"],
+        [],
+        ["listingDetails"],
+    ]
+
+
+def test_a_key_that_stands_twice_is_a_problem_and_the_first_counts(lake: Lake) -> None:
+    rows = flattened(
+        lake,
+        '{"id":"a","intent":"one","intent":"two"}',
+        '{"id":"b","contact":{"email":"x","email":"y","new":1,"new":1},"message":null}',
+    )
+
+    assert [(row["intent"], row["contact_email"], row["_problems"]) for row in rows] == [
+        ("one", None, ["intent"]),
+        (None, "x", ["contact.email", "contact.new"]),
+    ]
+
+
+def test_one_odd_lead_costs_its_neighbours_nothing(lake: Lake) -> None:
+    deep = "[" * 50_000 + "]" * 50_000
+    odd = [
+        '{"id":"cut","message":"x \\ud83d","isOverseas":true,"listingDetails":{"propertyId":1.50,"uprn":7}}',
+        '{"id":"tab","message":"a\tb"}',
+        '{"id":"nan","searchCriteria":{"radius":NaN},"intent":"RENT"}',
+        '{"id":"digits","listingDetails":{"uprn":' + "9" * 5000 + "}}",
+        '{"id":"deep","message":"m","new":' + deep + "}",
+        '{"id":"unfinished","message":tru}',
+        '{"id":"latin","message":"caf\udce9"}',
+        '{"message":"no id"}',
+        '{"id":{"a":1},"message":"id is an object"}',
+        "5",
+        "null",
+        '["a"]',
+        '"text"',
+    ]
+    good = [{"id": f"good {number}", "message": "good"} for number in range(3)]
+    land(lake, APPLICANT, [good[0], *odd, *good[1:]])
+
+    staged = stage(lake, APPLICANT)
+
+    leads = staged_leads(lake, APPLICANT)
+    assert (staged.raw_rows, staged.rows["applicant_leads"], staged.duplicates) == (16, 16, 0)
+    assert [leads[one["id"]]["message"] for one in good] == ["good"] * 3
+    # what can be mended is: the columns of a lead whose message was cut in the middle of an emoji aren't lost
+    cut = leads["cut"]
+    assert (cut["message"], cut["is_overseas"], cut["listing_details_uprn"]) == ("x ?", True, 7)
+    assert (cut["listing_details_property_id"], cut["_problems"]) == ("1.50", ["not valid JSON"])
+    assert leads["tab"]["message"] == "a\tb"
+    assert (leads["nan"]["intent"], leads["nan"]["_problems"]) == ("RENT", ["not valid JSON", "searchCriteria.radius"])
+    assert leads["digits"]["_problems"] == ["listingDetails.uprn"]
+    assert (leads["deep"]["message"], leads["deep"]["_problems"]) == ("m", ["not valid JSON", "_extra"])
+    assert (leads["unfinished"]["message"], leads["unfinished"]["_problems"]) == (None, ["not valid JSON"])
+    assert leads["latin"]["_problems"] == ["not UTF-8, kept as ISO 8859-1"]
+    without_id = sorted((*row["_problems"], row["message"]) for id_, row in leads.items() if id_.startswith("sha256:"))
+    assert without_id == [("no id", "id is an object"), ("no id", "no id"), *[("not an object", None)] * 4]
+    assert staged.problems["not an object"] == 4
+    assert staged.problems["no id"] == 2
+
+
+# --- child tables -------------------------------------------------------------------------------------------------
+
+
+def test_a_list_becomes_rows_in_order_with_problems_and_extras_of_their_own(lake: Lake) -> None:
+    lead = (
+        '{"id":"a","viewingTimes":[{"earliest":"2026-11-20T10:00Z","latest":"soon"},null,5,[],'
+        '{"latest":"0001-01-01T00:00Z","new": 1.50 ,"earliest":null},{},{"earliest":{"a":1}},'
+        '{"earliest":null,"earliest":null}],"listingDetails":{"images":[{"filename":250000.10,"cdnUrl":"u"}]}}'
+    )
+    land(lake, APPLICANT, [lead])
+
+    staged = stage(lake, APPLICANT)
+
+    times = staged_rows(lake, "applicant_viewing_times")
+    assert [(row["lead_id"], row["position"]) for row in times] == [("a", position) for position in range(8)]
+    assert times[0]["earliest"] == moment("2026-11-20T10:00Z")
+    assert [row["_problems"] for row in times] == [
+        ["latest"], ["not an object"], ["not an object"], ["not an object"], [], [], ["earliest"], ["earliest"],
+    ]  # fmt: skip
+    assert [row["_extra"] for row in times] == [None, None, None, None, '{"new":1.50}', None, None, None]
+    (image,) = staged_rows(lake, "applicant_listing_images")
+    assert (image["filename"], image["cdn_url"], image["original"]) == ("250000.10", "u", None)
+    (row,) = staged_rows(lake, "applicant_leads")
+    assert (row["_problems"], row["_extra"]) == ([], None)
+    assert staged.extra == {"viewingTimes[].new": 1}
+    assert staged.problems == {
+        "viewingTimes[].latest": 1,
+        "viewingTimes[].not an object": 3,
+        "viewingTimes[].earliest": 2,
+    }
+
+
+def test_a_list_that_is_none_is_a_problem_of_the_lead(lake: Lake) -> None:
+    rows = flattened(
+        lake,
+        {"viewingTimes": "now", "listingDetails": {"images": {"a": 1}}},
+        {"viewingTimes": "[1]", "listingDetails": {"images": 5}},
+        {"viewingTimes": None, "listingDetails": {"images": []}},
+    )
+
+    assert [row["_problems"] for row in rows] == [["viewingTimes", "listingDetails.images"]] * 2 + [[]]
+    assert staged_rows(lake, "applicant_viewing_times") == []
+
+
+# --- days and duplicates ------------------------------------------------------------------------------------------
+
+
+def test_the_newest_version_within_a_day_wins_then_the_highest_position_then_the_first_scope(lake: Lake) -> None:
+    for scope, minutes, text in (("branch-2", 1, "newest"), ("branch-1", 0, "older"), ("branch-3", 0, "oldest")):
+        land(
+            lake,
+            APPLICANT,
+            [{"id": "a", "message": text}, {"id": "same", "message": scope}],
+            scope=scope,
+            fetched_at=FETCHED_AT + timedelta(minutes=minutes if text == "newest" else 0),
+        )
+    land(lake, APPLICANT, [{"id": "twice", "message": "1"}, {"id": "twice", "message": "2"}], scope="branch-9")
+    for scope in ("branch-5", "branch-4"):
+        land(lake, APPLICANT, [{"id": "tied", "message": scope}], scope=scope)
+
+    staged = stage(lake, APPLICANT)
+
+    leads = staged_leads(lake, APPLICANT)
+    assert {id_: row["message"] for id_, row in leads.items()} == {
+        "a": "newest",
+        "same": "branch-2",
+        "twice": "2",
+        "tied": "branch-4",
+    }
+    assert leads["tied"]["scope"] == "branch-4"
+    assert (staged.raw_rows, staged.rows["applicant_leads"], staged.duplicates) == (10, 4, 6)
+
+
+def test_a_leads_day_is_the_local_day_it_was_submitted_on_whichever_window_held_it(lake: Lake) -> None:
+    midnight = day_interval(DAY, LONDON)[1]
+    leads = [
+        {"id": "midnight", "createdAt": midnight.strftime("%Y-%m-%dT%H:%M:%SZ")},
+        {"id": "before", "createdAt": (midnight - timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%SZ")},
+        {"id": "unknown", "createdAt": "0001-01-01T00:00Z"},
+        {"id": "summer", "createdAt": "2026-07-01T23:30:00Z"},
+    ]
+    for day in (DAY, NEXT_DAY):
+        land(lake, APPLICANT, leads, day=day)
+        stage(lake, APPLICANT, day)
+
+    days = {day: {id_: str(row["lead_day"]) for id_, row in staged_leads(lake, APPLICANT, day).items()} for day in
+            (DAY, NEXT_DAY)}  # fmt: skip
+    known = {"midnight": "2026-11-20", "before": "2026-11-19", "summer": "2026-07-02"}
+    assert days == {DAY: known | {"unknown": "2026-11-19"}, NEXT_DAY: known | {"unknown": "2026-11-20"}}
+
+
+def test_each_landed_window_has_a_row_that_says_what_was_landed(lake: Lake) -> None:
+    land(lake, APPLICANT, [{"id": "a"}, {"id": "b"}])
+    land(lake, APPLICANT, [], scope="branch-102", fetched_at=datetime(2026, 11, 19, 12, tzinfo=UTC))
+
+    stage(lake, APPLICANT)
+
+    rows = staged_rows(lake, "applicant_windows")
+    assert [(row["scope"], row["window_day"], row["rows"], row["is_closed"], row["is_partial"]) for row in rows] == [
+        ("branch-101", DAY, 2, True, False),
+        ("branch-102", DAY, 0, False, False),
+    ]
+    assert (rows[0]["window_start"], rows[0]["window_end"]) == day_interval(DAY, LONDON)
+    assert rows[0]["fetched_at"] == FETCHED_AT
+
+
+def test_the_same_raw_files_give_the_same_bytes(lake: Lake) -> None:
+    rng = random.Random(7)  # noqa: S311 - a made-up day, the same each time
+    for scope in range(3):
+        leads = [
+            {"id": f"{rng.getrandbits(64):x}", "message": "x" * rng.randrange(300), "new": number, "isOverseas": "?",
+             "viewingTimes": [{"earliest": "2026-11-20T10:00Z"}] * rng.randrange(3)} for number in range(3000)
+        ]  # fmt: skip
+        land(lake, APPLICANT, leads, scope=f"branch-{scope}")
+    stage(lake, APPLICANT)
+    paths = [lake.staged_path(table, DAY) for table in staged_tables(APPLICANT)]
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
+
+    stage(lake, APPLICANT)
+
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths} == before
+
+
+def test_a_landing_during_the_flattening_changes_nothing_of_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(lake, APPLICANT, [{"id": "a", "viewingTimes": [{}]}])
+    statements = flatten._statements  # noqa: SLF001 - the one place between reading keys and reading payloads
+
+    def landing_in_between(kind: LeadKind) -> dict[str, str]:
+        land(lake, APPLICANT, [{"id": "b", "viewingTimes": [{}, {}]}])
+        return statements(kind)
+
+    monkeypatch.setattr(flatten, "_statements", landing_in_between)
+    staged = stage(lake, APPLICANT)
+
+    assert (staged.raw_rows, dict(staged.rows)) == (
+        1,
+        {"applicant_leads": 1, "applicant_viewing_times": 1, "applicant_listing_images": 0, "applicant_windows": 1},
+    )
+    assert [row["rows"] for row in staged_rows(lake, "applicant_windows")] == [1]
+
+
+def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "da[t]a * 'of' ünï=x")
+
+    (row,) = flattened(lake, {"message": "x"})
+
+    assert row["message"] == "x"
+
+
+def test_nothing_is_left_behind_in_the_state_folder(lake: Lake) -> None:
+    flattened(lake, {"message": "x"})
+
+    assert list((lake.folder / ".state" / "duckdb").iterdir()) == []
+
+
+def test_an_error_of_duckdb_neither_quotes_a_lead_nor_replaces_anything(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flattened(lake, {"message": "secret words"})
+    before = lake.staged_path("applicant_leads", DAY).read_bytes()
+    monkeypatch.setattr(flatten, "_statements", lambda kind: {kind.table: "select body::integer from leads"})
+
+    with pytest.raises(StorageError) as caught:
+        stage(lake, APPLICANT)
+
+    assert "secret words" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert lake.staged_path("applicant_leads", DAY).read_bytes() == before
+
+
+def test_a_process_that_flattens_ends_without_a_word(lake: Lake) -> None:
+    land(lake, APPRAISAL, [{"id": "a", "new": 1}])
+    script = f"""
+        from datetime import date
+        from pathlib import Path
+        from zoneinfo import ZoneInfo
+        from leads_pipeline.contract import APPRAISAL
+        from leads_pipeline.flatten import flatten_day
+        from leads_pipeline.lake import Lake
+        flatten_day(Lake(Path({str(lake.folder)!r})), APPRAISAL, date({DAY.year}, {DAY.month}, {DAY.day}),
+                    ZoneInfo("Europe/London"))
+    """
+
+    done = subprocess.run(  # noqa: S603 - our own interpreter and script
+        [sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# --- whatever comes -----------------------------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def drifting_leads(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Leads with declared fields of any content, some at unknown places, and ids that repeat."""
+    fields = [*APPLICANT.fields, *(Field(path, FieldType.TEXT, "") for path in ("viewingTimes", "contact", "new.a"))]
+    leads = []
+    for _ in range(draw(st.integers(1, 6))):
+        lead: dict[str, Any] = {"id": draw(st.sampled_from(["a", "b", "c", 5, None, {}]))}
+        for field in draw(st.lists(st.sampled_from(fields), max_size=6)):
+            *objects, name = field.path.split(".")
+            target = lead
+            for step in objects:
+                inner = target.get(step)
+                if not isinstance(inner, dict):
+                    inner = target[step] = {}
+                target = inner
+            target[name] = draw(JSON)
+        leads.append(lead | draw(st.dictionaries(st.text(max_size=6), JSON, max_size=2)))
+    return leads
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drifting_leads())
+def test_whatever_comes_no_row_is_lost_and_no_value_vanishes(
+    tmp_path_factory: pytest.TempPathFactory, leads: list[dict[str, Any]]
+) -> None:
+    lake = Lake(tmp_path_factory.mktemp("drift"))
+    land(lake, APPLICANT, [json.dumps(lead) for lead in leads])
+
+    staged = stage(lake, APPLICANT)
+
+    rows = staged_leads(lake, APPLICANT)
+    raw = duckdb.execute(
+        "select lead_id, payload, oddity from read_parquet($files) order by position",
+        {"files": [str(path) for path in lake.raw_files(APPLICANT, DAY)]},
+    ).fetchall()
+    assert staged.raw_rows == len(raw)
+    assert staged.rows["applicant_leads"] == len(rows) == staged.raw_rows - staged.duplicates
+    times = staged_rows(lake, "applicant_viewing_times")
+    for lead_id, payload, oddity in {row[0]: row for row in raw}.values():
+        row = rows[lead_id]
+        if oddity == "not valid JSON":
+            assert oddity in row["_problems"]
+            continue
+        found = json.loads(row["_extra"] or "{}")
+        for path, value in leaves(json.loads(payload)):
+            assert is_accounted_for(path, value, row, found, [t for t in times if t["lead_id"] == lead_id]), path
+
+
+DECLARED = {tuple(field.path.split(".")): field.column for field in APPLICANT.fields}
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each declared value and each value below an unknown key, by its path."""
+    known_prefix = any(declared[: len(path)] == path for declared in DECLARED)
+    if isinstance(value, dict) and known_prefix and path not in DECLARED:
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+    elif value is not None or path not in DECLARED:
+        yield path, value
+
+
+def is_accounted_for(
+    path: tuple[str, ...], value: Any, row: dict[str, Any], found: Any, times: list[dict[str, Any]]
+) -> bool:
+    problems = row["_problems"]
+    if path == ("id",):
+        return isinstance(value, str | int) or "no id" in problems
+    if any(".".join(path[:length]) in problems for length in range(1, len(path) + 1)):
+        return True
+    if path == ("viewingTimes",):
+        return value is None or len(times) == len(value)
+    if path in DECLARED:
+        return row[DECLARED[path]] is not None or str(value).startswith("0001-01-01T00:00")
+    if any(declared[: len(path)] == path for declared in DECLARED):
+        return value is None  # an object of ours that is null
+    for step in path:
+        if not isinstance(found, dict) or step not in found:
+            return False
+        found = found[step]
+    return bool(found == value)
+
+
+def test_a_staged_day_accounts_for_every_row(lake: Lake) -> None:
+    land(lake, APPRAISAL, [{"id": "a"}, {"id": "b"}])
+    land(lake, APPRAISAL, [{"id": "b"}], scope="branch-102")
+
+    staged = flatten_day(lake, APPRAISAL, DAY, LONDON)
+
+    assert staged == StagedDay(
+        kind="appraisal",
+        day=DAY,
+        raw_rows=3,
+        duplicates=1,
+        lead_ids=2,
+        rows={"appraisal_leads": 2, "appraisal_windows": 2},
+        problems={},
+        extra={},
+    )
