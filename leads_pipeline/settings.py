@@ -103,8 +103,8 @@ def _url(values: Mapping[str, str], name: str, plain_http: bool) -> str | None:
         raise SettingsError(f"{name} is not an address. Write it like https://portal.example, without query or user.")
     if parts.scheme == "http" and not plain_http and not is_loopback(parts.hostname or ""):
         raise SettingsError(
-            f"{name} begins with http://, so that anybody on the way could read secrets and leads. Write https://. Where "
-            "nobody else can listen, LEADS_ALLOW_PLAIN_HTTP=yes allows it."
+            f"{name} begins with http://, so that anybody on the way could read secrets and leads. Write https://. "
+            "Where nobody else can listen, LEADS_ALLOW_PLAIN_HTTP=yes allows it."
         )
     return value.rstrip("/")
 
