@@ -77,7 +77,7 @@ python:
 
 # A new lock gets a new environment: what the old one held beyond the new lock would stay otherwise.
 $(RUNTIME): requirements.lock
-	@echo 'Making $(VENV) from requirements.lock (half a minute to a minute, once) ...'
+	@echo 'Making $(VENV) from requirements.lock (once: seconds with uv, a minute or two with pip) ...'
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV) || { echo 'On Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
 	@$(INSTALL) --require-hashes -r requirements.lock
