@@ -25,6 +25,10 @@ _DAGSTER_YAML = """\
 telemetry:
   enabled: false
 
+nux:
+  # The dialog that asks a new user for an e-mail address.
+  enabled: false
+
 # Ticks of sensors and schedules pile up fastest. Runs and their events are kept: the state of each partition is
 # read from them, and Dagster has no retention for them.
 retention:
@@ -42,6 +46,10 @@ concurrency:
     # Pulls share the pool leads_portal, one at a time: two runs don't know of each other's slowing down.
     default_limit: 1
     granularity: run
+
+python_logs:
+  # Dagster's own events are in the UI; on the console a line for each window would drown everything else.
+  python_log_level: INFO
 
 run_monitoring:
   # Notices a run whose process was killed, and frees its slot of the pool.

@@ -4,8 +4,9 @@ Belongs here: window -> fetch -> land -> metadata, and partial success. Doesn't:
 retries (sensors.py).
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime
 
 from dagster import (
@@ -24,7 +25,7 @@ from dagster import (
 
 from leads_pipeline.contract import Answer, LeadKind
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.lake import Landing
+from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.settings import Settings
@@ -32,6 +33,10 @@ from leads_pipeline.window import Window, today
 
 # One pull run at a time: the portal answers 429 when busy, and two runs don't know of each other's slowing down.
 PORTAL_POOL = "leads_portal"
+
+# Landing waits for the disk three times; side by side the disk serves several at once (measured: half the time with
+# two threads, a little less still with four).
+LANDING_THREADS = 4
 
 # How many of a run's failed windows its failure message names; the rest are in the observations.
 NAMED_FAILURES = 5
@@ -78,20 +83,15 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
         failures: dict[Window, LeadsPipelineError] = {}
         try:
             client, auth = leads.connect()
-            lake = data.lake
-            for window, outcome in client.fetch_windows(kind, windows):
-                try:
-                    if isinstance(outcome, LeadsPipelineError):
-                        raise outcome
-                    landing = lake.land(outcome, context.run_id)
-                except LeadsPipelineError as error:
-                    failures[window] = error
-                    yield AssetObservation(context.asset_key, partition=window.partition_key, metadata=_verdict(error))
+            for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run_id):
+                if isinstance(landed, LeadsPipelineError):
+                    failures[window] = landed
+                    yield AssetObservation(context.asset_key, partition=window.partition_key, metadata=_verdict(landed))
                 else:
                     yield AssetMaterialization(
                         context.asset_key,
                         partition=window.partition_key,
-                        metadata=_landed(outcome, landing, auth.token_source),
+                        metadata=_said(*landed, token_source=auth.token_source),
                     )
         except LeadsPipelineError as error:
             raise failure(f"No {kind.name} leads could be pulled", error) from None
@@ -101,7 +101,31 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
     return raw_leads
 
 
-def _landed(answer: Answer, landing: Landing, token_source: str | None) -> dict[str, MetadataValue]:
+def _land(
+    outcomes: Iterator[tuple[Window, Answer | LeadsPipelineError]], lake: Lake, run_id: str
+) -> Iterator[tuple[Window, tuple[Answer, Landing] | LeadsPipelineError]]:
+    """Land answers as they come, a few side by side; each window comes out once it is on the disk or has failed."""
+
+    def land(outcome: Answer | LeadsPipelineError) -> tuple[Answer, Landing] | LeadsPipelineError:
+        if isinstance(outcome, LeadsPipelineError):
+            return outcome
+        try:
+            return outcome, lake.land(outcome, run_id)
+        except LeadsPipelineError as error:
+            return error
+
+    under_way: deque[tuple[Window, Future[tuple[Answer, Landing] | LeadsPipelineError]]] = deque()
+    with ThreadPoolExecutor(LANDING_THREADS, "landing") as pool:
+        for window, outcome in outcomes:
+            under_way.append((window, pool.submit(land, outcome)))
+            if len(under_way) > LANDING_THREADS:
+                window, future = under_way.popleft()
+                yield window, future.result()
+        for window, future in under_way:
+            yield window, future.result()
+
+
+def _said(answer: Answer, landing: Landing, *, token_source: str | None) -> dict[str, MetadataValue]:
     window = answer.window
     return {
         "dagster/partition_row_count": MetadataValue.int(landing.rows),
