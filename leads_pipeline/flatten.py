@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -104,11 +103,12 @@ def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> Staged
     `lead_day` is the local day of `created_at` in `zone`, so that a lead at exactly midnight, which the windows of two
     days hold, has one; where the moment is unknown it is the window's day. Raises StorageError.
     """
+    name = f"staged-{day.isoformat()}"
     with (
         lake.replacing_staged(staged_tables(kind), day) as targets,
-        connection(lake) as db,
+        connection(lake, name) as db,
         _functions(db, _extra_functions(kind)),
-        _frozen(lake, lake.raw_files(kind, day)) as files,
+        _frozen(lake, name, lake.raw_files(kind, day)) as files,
     ):
         _read_raw(db, list(files.values()))
         raw_rows, duplicates = _drop_duplicates(db)
@@ -169,12 +169,12 @@ def _declared(fields: Sequence[Field]) -> tuple[Column, ...]:
 
 @contextmanager
 def connection(
-    lake: Lake, database: Path | None = None, *, read_only: bool = False
+    lake: Lake, name: str, database: Path | None = None, *, read_only: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own in the lake.
 
-    In memory unless `database` names a file. DuckDB's errors leave it as StorageError without their text where that
-    may quote a lead.
+    In memory unless `database` names a file. `name` is the spill folder's, see scratch_folder. DuckDB's errors leave
+    it as StorageError, without their text where that may quote a lead.
     """
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
@@ -185,7 +185,7 @@ def connection(
         # DuckDB 1.5 can't open a file with 2.0's default, nor can what many analysts have installed.
         "storage_compatibility_version": "v1.0.0",
     }
-    with scratch_folder(lake) as spill:
+    with scratch_folder(lake, f"{name}-spill") as spill:
         config["temp_directory"] = str(spill)
         try:
             with duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db:
@@ -210,14 +210,19 @@ def connection(
 
 
 @contextmanager
-def scratch_folder(lake: Lake) -> Iterator[Path]:
-    """A private folder on the lake's own file system, gone afterwards."""
-    parent = lake.folder / ".state" / "duckdb"
+def scratch_folder(lake: Lake, name: str) -> Iterator[Path]:
+    """A private folder of that name on the lake's own file system, empty at first and gone afterwards.
+
+    The caller holds a lock that goes with the name, so what a killed process left there can be removed.
+    """
+    folder = lake.folder / ".state" / "duckdb" / name
     try:
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=parent))
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, parents=True)
     except OSError as error:
-        raise StorageError(f"{parent} can't be written: {error.strerror}. Free space or mend its rights.") from error
+        raise StorageError(
+            f"{folder} can't be written: {error.strerror}. Free some space or give this user the right to write there."
+        ) from error
     try:
         yield folder
     finally:
@@ -238,9 +243,9 @@ def link_or_copy(path: Path, target: Path) -> None:
 
 
 @contextmanager
-def _frozen(lake: Lake, paths: Sequence[Path]) -> Iterator[dict[Path, Path]]:
+def _frozen(lake: Lake, name: str, paths: Sequence[Path]) -> Iterator[dict[Path, Path]]:
     """The files' second names, path by path, so that a landing in the meantime can't change what is read."""
-    with scratch_folder(lake) as folder:
+    with scratch_folder(lake, f"{name}-raw") as folder:
         frozen = {path: folder / f"{number}.parquet" for number, path in enumerate(paths)}
         for path, link in frozen.items():
             link_or_copy(path, link)

@@ -7,6 +7,7 @@ columns (flatten.py), what a mart holds (sql/), when to publish (assets/).
 import hashlib
 import logging
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -190,7 +191,8 @@ class Warehouse:
         """
         if not self.path.exists():
             raise StorageError(f"{self.path} is not there yet. Publish the warehouse first: `leads-pipeline backfill`.")
-        with connection(self._lake, self.path, read_only=True) as db:
+        # Readers hold no lock, so each spills to a folder of its own.
+        with connection(self._lake, f"query-{secrets.token_hex(8)}", self.path, read_only=True) as db:
             result = db.execute(statement, dict(parameters or {}))
             return [column[0] for column in result.description], result.fetchall()
 
@@ -198,6 +200,8 @@ class Warehouse:
         """Remove what killed publications left beside the file. The lock is held."""
         for leftover in self._lake.folder.glob(f".{FILE_NAME}.*"):
             leftover.unlink(missing_ok=True)
+        for leftover in (self._lake.folder / ".state" / "duckdb").glob("warehouse-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
     def _held(self) -> "_Held | None":
         """What the published file remembers; None where there is none that can be read.
@@ -206,11 +210,11 @@ class Warehouse:
         """
         if not self.path.exists():
             return None
-        with scratch_folder(self._lake) as folder:
+        with scratch_folder(self._lake, "warehouse-held") as folder:
             link = folder / FILE_NAME
             link_or_copy(self.path, link)
             try:
-                with connection(self._lake, link, read_only=True) as db:
+                with connection(self._lake, "warehouse", link, read_only=True) as db:
                     return _Held(_remembered(db), _counted(db))
             except StorageError:
                 return None
@@ -240,10 +244,11 @@ class Warehouse:
         shutil.copyfile(self.path, draft)
         draft.chmod(0o600)
         try:
-            with connection(self._lake, draft) as db:
+            with connection(self._lake, "warehouse", draft) as db:
                 state = _remembered(db)
                 if state.schema != wanted.schema:
                     return None
+                db.begin()
                 return _loaded(db, self._lake, state, wanted, grid, now)
         except StorageError as error:
             # It may be broken, which building anew mends. Where the disk is at fault, that will say so.
@@ -254,7 +259,8 @@ class Warehouse:
         self._sweep()
         draft.touch(mode=0o600)
         draft.unlink()
-        with connection(self._lake, draft) as db:
+        with connection(self._lake, "warehouse", draft) as db:
+            db.begin()
             _create_tables(db)
             return replace(_loaded(db, self._lake, _EMPTY, wanted, grid, now), is_rebuilt=True)
 
@@ -373,7 +379,10 @@ _INVENTORY: Final = "inventory"
 def _loaded(
     db: duckdb.DuckDBPyConnection, lake: Lake, state: _State, wanted: _State, grid: Grid, now: datetime
 ) -> _Held:
-    """Bring the open file from one state to the other, whole."""
+    """Bring the open file from one state to the other, in the transaction that the caller began.
+
+    One transaction, as each would wait for the disk, and only the finished file has to be on it.
+    """
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
     for kind in LEAD_KINDS:
         if days_changed := sorted({day for table, day in changed if table in staged_columns(kind)}):
@@ -387,6 +396,7 @@ def _loaded(
         db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
         _comment(db, quoted(mart.name), mart.description, mart.columns)
     _remember(db, wanted)
+    db.commit()
     db.execute("checkpoint")
     return _Held(wanted, _counted(db), days_changed=len({day for _, day in changed}))
 
@@ -396,7 +406,7 @@ def _load_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days_
     db.execute(
         "create or replace temp table changed_days as select unnest($days::date[]) as day", {"days": days_changed}
     )
-    with scratch_folder(lake) as folder:
+    with scratch_folder(lake, "warehouse-staged") as folder:
         files = _Files(db, lake, kind, folder)
         files.hold(days_changed)
         _find_winners(db, lake, kind, files)

@@ -1,0 +1,612 @@
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from leads_pipeline import warehouse as warehouse_module
+from leads_pipeline.contract import APPLICANT, APPRAISAL, InventoryItem, LeadKind
+from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse import Failure, Grid, Publication, Warehouse, marts, tables
+from leads_pipeline.window import Scope
+from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage
+
+ROOT = Path(__file__).parents[1]
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+GRID = Grid(scopes=(Scope.parse("branch-101"),), first_day=DAY, zone=LONDON)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "data")
+
+
+def publish(lake: Lake, grid: Grid = GRID, now: datetime = NOW) -> Publication:
+    return Warehouse(lake).publish(grid, now)
+
+
+def land_and_stage(lake: Lake, kind: LeadKind, leads: list[Any], day: date = DAY, **more: Any) -> None:
+    land(lake, kind, leads, day=day, **more)
+    stage(lake, kind, day)
+
+
+def query(lake: Lake, sql: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(Warehouse(lake).path, read_only=True) as db:
+        db.execute("set TimeZone = 'UTC'")
+        return db.execute(sql).fetchall()
+
+
+def leftovers(lake: Lake) -> list[str]:
+    scratch = lake.folder / ".state" / "duckdb"
+    return [path.name for path in (*lake.folder.glob(".leads.duckdb*"), *scratch.glob("*"))]
+
+
+# --- what is in it ------------------------------------------------------------------------------------------------
+
+
+def test_every_table_is_there_even_when_nothing_was_landed(lake: Lake) -> None:
+    publication = publish(lake)
+
+    assert (publication.is_changed, publication.is_rebuilt, publication.days_changed) == (True, True, 0)
+    assert publication.rows == dict.fromkeys(
+        [
+            "applicant_leads",
+            "applicant_viewing_times",
+            "applicant_listing_images",
+            "appraisal_leads",
+            "inventory",
+            "landed_windows",
+            "mart_leads_daily",
+        ],
+        0,
+    ) | {"mart_coverage": 6}
+    there = query(lake, "select table_name from duckdb_tables() where schema_name = 'main'")
+    assert {name for (name,) in there} == set(publication.rows)
+
+
+def test_every_table_and_column_carries_a_comment(lake: Lake) -> None:
+    publish(lake)
+
+    uncommented = query(
+        lake,
+        """
+        select table_name from duckdb_tables() where coalesce(trim(comment), '') = ''
+        union all
+        select table_name || '.' || column_name from duckdb_columns()
+        where not internal and coalesce(trim(comment), '') = ''
+        """,
+    )
+    assert uncommented == []
+    assert query(lake, "select comment from duckdb_columns() where column_name = 'contact_email' limit 1") == [
+        ("E-mail address as typed",)
+    ]
+
+
+def test_a_marts_file_describes_exactly_its_columns(lake: Lake) -> None:
+    publish(lake)
+
+    assert {mart.name for mart in marts()} >= {"mart_coverage", "mart_leads_daily"}
+    for mart in marts():
+        columns, _ = Warehouse(lake).query(f"from {mart.name} limit 0")
+        assert list(mart.columns) == columns
+        assert mart.description.startswith("One row per ")
+
+
+def test_a_lead_reaches_the_warehouse_with_its_children(lake: Lake) -> None:
+    lead = {
+        "id": "a",
+        "createdAt": "2026-11-19T10:00:00Z",
+        "contact": {"firstName": "Ann"},
+        "listingDetails": {"pricing": {"price": 250000.5}, "images": [{"filename": "1"}, {"filename": "2"}]},
+        "viewingTimes": [{"earliest": "2026-11-20T10:00Z"}],
+        "isOverseas": "perhaps",
+    }
+    land_and_stage(lake, APPLICANT, [json.dumps(lead)[:-1] + ',"new":{"x":1.50}}'])
+    land_and_stage(lake, APPRAISAL, [{"id": "a"}])
+
+    publication = publish(lake)
+
+    assert publication.days_changed == 1
+    assert {name: rows for name, rows in publication.rows.items() if not name.startswith("mart_")} == {
+        "applicant_leads": 1,
+        "applicant_viewing_times": 1,
+        "applicant_listing_images": 2,
+        "appraisal_leads": 1,
+        "inventory": 0,
+        "landed_windows": 2,
+    }
+    assert query(
+        lake,
+        "select contact_first_name, listing_details_pricing_price::varchar, lead_day, _problems, _extra "
+        "from applicant_leads",
+    ) == [("Ann", "250000.50", DAY, ["isOverseas"], '{"new":{"x":1.50}}')]
+    assert query(lake, "select position, filename from applicant_listing_images order by all") == [(0, "1"), (1, "2")]
+
+
+def test_inventory_holds_each_item_once_in_its_newest_state(lake: Lake) -> None:
+    def item(id_: str | None, payload: str) -> InventoryItem:
+        return InventoryItem(id_, payload, 1, None if id_ else "no id")
+
+    old = '{"id":"1","address":{"town":"Leeds","postcode":"LS1 1AA"}}'
+    new = '{"id":"1","address":{"town":"Leeds","nameNo":5,"floor":2},"price":1.50}'
+    lake.land_inventory(DAY, {"Leeds": [item("1", old), item("2", '{"id":"2"}')]}, FETCHED_AT, "run-1")
+    lake.land_inventory(NEXT_DAY, {"Leeds": [item("1", new), item(None, "{}")]}, FETCHED_AT + timedelta(1), "run-2")
+
+    publication = publish(lake)
+
+    assert publication.rows["inventory"] == 3
+    found = query(
+        lake,
+        "select item_id, first_seen_day, last_seen_day, address_town, address_name_no, address_postcode, _extra, "
+        "_problems from inventory order by item_id",
+    )
+    assert found[0] == ("1", DAY, NEXT_DAY, "Leeds", "5", None, '{"address":{"floor":2},"price":1.50}', [])
+    assert found[1] == ("2", DAY, DAY, None, None, None, None, [])
+    assert (found[2][0][:7], found[2][7]) == ("sha256:", ["no id"])
+    assert not publish(lake).is_changed
+
+
+def test_an_older_duckdb_can_open_the_file(lake: Lake) -> None:
+    publish(lake)
+
+    assert query(lake, "select tags['storage_version'] from duckdb_databases() where not internal") == [("v1.0.0+",)]
+
+
+# --- each lead once -----------------------------------------------------------------------------------------------
+
+
+def messages(lake: Lake) -> list[tuple[Any, ...]]:
+    """Leads with the number of their children, which say which version they are from."""
+    return query(
+        lake,
+        """
+        select lead_id, message, window_day, count(times.position)
+        from applicant_leads left join applicant_viewing_times as times using (lead_id)
+        group by all order by all
+        """,
+    )
+
+
+def version(text: str, children: int) -> dict[str, Any]:
+    return {"id": "a", "message": text, "viewingTimes": [{}] * children}
+
+
+@pytest.mark.parametrize("first_published", [DAY, NEXT_DAY])
+def test_a_lead_that_two_days_hold_is_there_once_in_its_newest_version(lake: Lake, first_published: date) -> None:
+    versions = {DAY: (version("old", 2), 0), NEXT_DAY: (version("new", 3), 1)}
+    for day in sorted(versions, key=lambda day: day != first_published):
+        lead, hours = versions[day]
+        land_and_stage(lake, APPLICANT, [lead], day, fetched_at=FETCHED_AT + timedelta(hours=hours))
+        publish(lake)
+
+    assert messages(lake) == [("a", "new", NEXT_DAY, 3)]
+
+
+def test_of_two_versions_fetched_at_once_the_later_days_counts(lake: Lake) -> None:
+    for day in (NEXT_DAY, DAY):
+        land_and_stage(lake, APPLICANT, [version(str(day), 1)], day)
+        publish(lake)
+
+    assert messages(lake) == [("a", str(NEXT_DAY), NEXT_DAY, 1)]
+
+
+def test_a_lead_whose_winning_day_loses_it_is_taken_from_the_other_day(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [version("old", 2), {"id": "b"}], DAY)
+    land_and_stage(lake, APPLICANT, [version("new", 3)], NEXT_DAY, fetched_at=FETCHED_AT + timedelta(hours=1))
+    publish(lake)
+    (raw,) = lake.raw_files(APPLICANT, NEXT_DAY)
+    raw.write_bytes(b"broken")
+    stage(lake, APPLICANT, NEXT_DAY)
+
+    publication = publish(lake)
+
+    assert (publication.is_rebuilt, publication.days_changed) == (False, 1)
+    assert messages(lake) == [("a", "old", DAY, 2), ("b", None, DAY, 0)]
+
+
+def test_a_lead_is_gone_when_no_day_holds_it_any_more(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [version("only", 2)])
+    publish(lake)
+    for table in ("applicant_leads", "applicant_viewing_times", "applicant_listing_images", "applicant_windows"):
+        lake.staged_path(table, DAY).unlink()
+
+    publish(lake)
+
+    assert messages(lake) == []
+    assert query(lake, "select count(*) from applicant_viewing_times") == [(0,)]
+    assert query(lake, "select count(*) from landed_windows") == [(0,)]
+
+
+def test_loading_day_by_day_gives_what_building_anew_gives(lake: Lake) -> None:
+    rng = random.Random(11)  # noqa: S311 - a made-up week, the same each time
+    days = [DAY + timedelta(days=number) for number in range(3)]
+    fetched_at = FETCHED_AT
+    for _ in range(5):
+        day = rng.choice(days)
+        fetched_at += timedelta(minutes=rng.randrange(2))
+        leads = [
+            {"id": f"lead-{rng.randrange(8)}", "message": str(rng.random()), "viewingTimes": [{}] * rng.randrange(3)}
+            for _ in range(5)
+        ]
+        land_and_stage(lake, APPLICANT, leads, day, fetched_at=fetched_at)
+        publish(lake)
+    names = [table.name for table in tables()] + [mart.name for mart in marts()]
+    step_by_step = {name: query(lake, f"from {name} order by all") for name in names}
+
+    Warehouse(lake).path.unlink()
+    assert publish(lake).is_rebuilt
+
+    assert {name: query(lake, f"from {name} order by all") for name in names} == step_by_step
+    assert len(step_by_step["applicant_leads"]) > 5
+
+
+# --- what is left as it is, and what is built anew ----------------------------------------------------------------
+
+
+def test_nothing_changed_leaves_the_file_untouched(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": "a"}])
+    first = publish(lake)
+    before = Warehouse(lake).path.stat()
+    stage(lake, APPLICANT)
+
+    again = publish(lake, now=NOW + timedelta(hours=1))
+
+    after = Warehouse(lake).path.stat()
+    assert (again.is_changed, again.days_changed, again.rows) == (False, 0, first.rows)
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+@pytest.mark.parametrize(
+    ("grid", "now"),
+    [
+        (Grid((Scope.parse("branch-7"),), DAY, LONDON), NOW),
+        (Grid(GRID.scopes, DAY, LONDON, (Failure("applicant", DAY, "branch-101", 1, "busy (429)"),)), NOW),
+        (GRID, NOW + timedelta(days=1)),
+    ],
+    ids=["scopes", "failures", "the day"],
+)
+def test_a_changed_grid_rebuilds_the_marts_alone(lake: Lake, grid: Grid, now: datetime) -> None:
+    publish(lake)
+
+    publication = publish(lake, grid, now)
+
+    assert (publication.is_changed, publication.is_rebuilt, publication.days_changed) == (True, False, 0)
+
+
+def test_a_changed_statement_of_a_mart_rebuilds_the_marts_alone(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    publish(lake)
+    path = tmp_path / "mart_new.sql"
+    path.write_text("-- One row per question: which?\n-- answer: The answer\n\nselect 42 as answer\n")
+    new = (*marts(), warehouse_module._read_mart(path))  # noqa: SLF001 - as if it lay in sql/
+    monkeypatch.setattr(warehouse_module, "marts", lambda: new)
+
+    publication = publish(lake)
+
+    assert (publication.is_rebuilt, publication.rows["mart_new"]) == (False, 1)
+    assert query(lake, "from mart_new") == [(42,)]
+
+
+def break_file(path: Path) -> None:
+    path.chmod(0o600)
+    path.write_bytes(b"not a database")
+
+
+def truncate_file(path: Path) -> None:
+    path.chmod(0o600)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty_database(path: Path) -> None:
+    path.unlink()
+    duckdb.connect(path).close()
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, break_file, truncate_file, empty_database])
+def test_a_vanished_or_broken_file_is_built_anew(lake: Lake, harm: Callable[[Path], None]) -> None:
+    land_and_stage(lake, APPLICANT, [version("x", 2)])
+    publish(lake)
+    harm(Warehouse(lake).path)
+
+    publication = publish(lake)
+
+    assert publication.is_rebuilt
+    assert messages(lake) == [("a", "x", DAY, 2)]
+
+
+def test_a_file_of_another_schema_version_is_built_anew(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    land_and_stage(lake, APPLICANT, [version("x", 2)])
+    publish(lake)
+    monkeypatch.setattr(warehouse_module, "SCHEMA_VERSION", 2)
+
+    publication = publish(lake)
+
+    assert publication.is_rebuilt
+    assert messages(lake) == [("a", "x", DAY, 2)]
+
+
+# --- marts --------------------------------------------------------------------------------------------------------
+
+
+def test_leads_daily_counts_leads_and_people_by_market_and_source(lake: Lake) -> None:
+    def lead(number: int, enquiry: str, email: str, phone: str = "", source: str = "SITE") -> dict[str, Any]:
+        return {
+            "id": str(number),
+            "createdAt": "2026-11-19T10:00:00Z",
+            "enquiryType": enquiry,
+            "intent": "APPLICANT_INTENT_RENT",
+            "leadSource": source,
+            "contact": {"email": email, "phoneNumber": phone},
+        }
+
+    land_and_stage(
+        lake,
+        APPLICANT,
+        [
+            lead(1, "ENQUIRY_TYPE_SALES", "Ann@Example.org"),
+            lead(2, "ENQUIRY_TYPE_SALES", " ann@example.org "),
+            lead(3, "ENQUIRY_TYPE_SALES", "", "07700 900123"),
+            lead(4, "ENQUIRY_TYPE_SALES", "", "+44 (0)7700 900123"),
+            lead(5, "ENQUIRY_TYPE_SALES", "", ""),
+            lead(6, "ENQUIRY_TYPE_UNSPECIFIED", "bob@example.org"),
+            lead(7, "ENQUIRY_TYPE_LETTINGS", "bob@example.org", source=""),
+        ],
+    )
+    land_and_stage(lake, APPRAISAL, [{"id": "1"}])
+
+    publish(lake)
+
+    assert query(lake, "from mart_leads_daily order by all") == [
+        (DAY, "branch-101", "applicant", "lettings", "SITE", 1, 1),
+        (DAY, "branch-101", "applicant", "lettings", "unknown", 1, 1),
+        (DAY, "branch-101", "applicant", "sales", "SITE", 5, 2),
+        (DAY, "branch-101", "appraisal", "unknown", "unknown", 1, 0),
+    ]
+
+
+def test_no_mart_holds_a_column_that_identifies_a_person() -> None:
+    personal = {field.column for kind in (APPLICANT, APPRAISAL) for field in kind.fields if field.is_personal}
+
+    assert personal
+    assert not personal & {column for mart in marts() for column in mart.columns}
+
+
+def test_coverage_says_of_every_window_what_is_there(lake: Lake) -> None:
+    grid = Grid(
+        scopes=tuple(Scope.parse(f"branch-{n}") for n in ("landed", "empty", "open", "late", "failed", "missing")),
+        first_day=DAY,
+        zone=LONDON,
+        failures=(
+            Failure("applicant", DAY, "branch-failed", 3, "busy (429)"),
+            Failure("applicant", DAY, "branch-landed", 1, "server error"),
+        ),
+    )
+    during = datetime(2026, 11, 19, 12, tzinfo=UTC)
+    land(lake, APPLICANT, [{"id": "a"}, {"id": "b"}], scope="branch-landed")
+    land(lake, APPLICANT, [], scope="branch-empty")
+    land(lake, APPLICANT, [{"id": "c"}], scope="branch-open", fetched_at=during)
+    land(lake, APPLICANT, [{"id": "d"}], scope="branch-late", fetched_at=datetime(2026, 12, 19, 12, tzinfo=UTC))
+    land_and_stage(lake, APPLICANT, [{"id": "e"}], scope="branch-outside")
+
+    publish(lake, grid, now=datetime(2026, 11, 20, 12, tzinfo=UTC))
+
+    found = query(
+        lake,
+        "select scope, state, rows, failed_attempts, last_error, is_configured from mart_coverage "
+        "where kind = 'applicant' and day = '2026-11-19' order by scope",
+    )
+    assert found == [
+        ("branch-empty", "empty", 0, 0, None, True),
+        ("branch-failed", "failed", None, 3, "busy (429)", True),
+        ("branch-landed", "landed", 2, 1, "server error", True),
+        ("branch-late", "partial", 1, 0, None, True),
+        ("branch-missing", "missing", None, 0, None, True),
+        ("branch-open", "open", 1, 0, None, True),
+        ("branch-outside", "landed", 1, 0, None, False),
+    ]
+    today = query(lake, "select distinct state from mart_coverage where day = '2026-11-20'")
+    assert today == [("open",)]
+    assert query(lake, "select count(*) from mart_coverage") == [(2 * 2 * 6 + 1,)]
+    assert query(lake, "select distinct deleted_from_at from mart_coverage where day = '2026-11-19'") == [
+        (datetime(2026, 12, 19, tzinfo=UTC),)
+    ]
+
+
+# --- publication --------------------------------------------------------------------------------------------------
+
+
+def test_the_file_is_published_read_only_and_not_for_everybody(lake: Lake) -> None:
+    publish(lake)
+
+    assert stat.S_IMODE(Warehouse(lake).path.stat().st_mode) == 0o440
+    assert leftovers(lake) == []
+
+
+def test_a_leftover_log_of_a_killed_reader_doesnt_keep_the_file_from_being_opened(lake: Lake) -> None:
+    publish(lake)
+    wal = lake.folder / "leads.duckdb.wal"
+    wal.write_bytes(b"left behind by somebody")
+    assert not publish(lake).is_changed  # the log isn't in the pipeline's own way
+    land_and_stage(lake, APPLICANT, [{"id": "a"}])
+
+    publication = publish(lake)
+
+    assert not publication.is_rebuilt
+    assert not wal.exists()
+    assert query(lake, "select count(*) from applicant_leads") == [(1,)]
+
+
+def test_a_reader_keeps_the_version_that_it_opened(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": "a"}])
+    publish(lake)
+    with duckdb.connect(Warehouse(lake).path, read_only=True) as reader:
+        assert reader.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
+        land_and_stage(lake, APPLICANT, [{"id": "b"}], NEXT_DAY)
+        done = subprocess.run(PUBLISHING(lake), cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert reader.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
+    assert query(lake, "select count(*) from applicant_leads") == [(2,)]
+
+
+def PUBLISHING(lake: Lake, times: int = 1) -> list[str]:  # noqa: N802 - a command, made for one lake
+    """A process of its own that publishes, each time for another day, so that each time there is something to do."""
+    script = f"""
+        from datetime import date, datetime, timedelta, UTC
+        from pathlib import Path
+        from zoneinfo import ZoneInfo
+        from leads_pipeline.lake import Lake
+        from leads_pipeline.warehouse import Grid, Warehouse
+        from leads_pipeline.window import Scope
+        warehouse = Warehouse(Lake(Path({str(lake.folder)!r})))
+        for day in range({times}):
+            grid = Grid((Scope.parse("branch-101"),), date(2026, 11, 19), ZoneInfo("Europe/London"))
+            warehouse.publish(grid, datetime(2026, 11, 21, 12, tzinfo=UTC) + timedelta(days=day))
+    """
+    return [sys.executable, "-c", textwrap.dedent(script)]
+
+
+READING = """
+    import sys, duckdb
+    path, reads = sys.argv[1], int(sys.argv[2])
+    print("ready", flush=True)
+    seen = set()
+    for _ in range(reads):
+        with duckdb.connect(path, read_only=True) as db:
+            leads, children, mart, versions, windows = db.execute('''
+                select (select count(*) from applicant_leads), (select count(*) from applicant_viewing_times),
+                    (select sum(leads) from mart_leads_daily), (select count(distinct message) from applicant_leads),
+                    (select sum(rows) from landed_windows)
+            ''').fetchall()[0]
+        assert leads == mart == windows and children == 2 * leads and versions == 1, (leads, children, mart, windows)
+        seen.add(leads)
+    print(len(seen))
+"""
+
+
+def check_reads(lake: Lake, publications: int, reads: int) -> None:
+    """Read in another process while new versions are published: no error, no half state, several versions seen."""
+
+    def publish_version(number: int) -> None:
+        leads = [{"id": f"{n}", "message": str(number), "viewingTimes": [{}, {}]} for n in range(20 + number)]
+        land_and_stage(lake, APPLICANT, leads, fetched_at=FETCHED_AT + timedelta(minutes=number))
+        publish(lake)
+
+    publish_version(0)
+    reader = subprocess.Popen(  # noqa: S603 - our own interpreter and script
+        [sys.executable, "-c", textwrap.dedent(READING), str(Warehouse(lake).path), str(reads)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "ready\n"
+    for number in range(1, publications + 1):
+        publish_version(number)
+    output, errors = reader.communicate(timeout=60)
+
+    assert (reader.returncode, errors) == (0, "")
+    assert int(output) > 1
+
+
+def test_reads_of_another_process_during_publications_see_no_half_state(lake: Lake) -> None:
+    check_reads(lake, publications=6, reads=60)
+
+
+@pytest.mark.chaos
+def test_200_reads_of_another_process_during_20_publications_see_no_half_state(lake: Lake) -> None:
+    check_reads(lake, publications=20, reads=200)
+
+
+def kill_while_publishing(lake: Lake, after_seconds: float) -> bool:
+    """Kill a publishing process after that time; whether it was still at it."""
+    process = subprocess.Popen(PUBLISHING(lake), cwd=ROOT, stderr=subprocess.PIPE)  # noqa: S603 - our own script
+    timer = threading.Timer(after_seconds, process.kill)
+    timer.start()
+    process.communicate()
+    timer.cancel()
+    return process.returncode == -signal.SIGKILL
+
+
+def check_kills(lake: Lake, kills: int) -> int:
+    """Kill that many publications at moments spread over their whole length; every time the file is whole."""
+    land_and_stage(lake, APPLICANT, [{"id": f"{n}", "message": "0", "viewingTimes": [{}, {}]} for n in range(200)])
+    publish(lake)
+    began = time.monotonic()
+    subprocess.run(PUBLISHING(lake), cwd=ROOT, check=True)  # noqa: S603 - our own script
+    length = time.monotonic() - began
+    killed = 0
+    for number in range(kills):
+        leads = [{"id": f"{n}", "message": str(number + 1), "viewingTimes": [{}] * 2} for n in range(200)]
+        land_and_stage(lake, APPLICANT, leads, fetched_at=FETCHED_AT + timedelta(minutes=number + 1))
+        killed += kill_while_publishing(lake, length * (0.35 + 0.65 * number / kills))
+        ((versions, leads_there, children),) = query(
+            lake,
+            "select count(distinct message), count(*), (select count(*) from applicant_viewing_times) "
+            "from applicant_leads",
+        )
+        assert (versions, leads_there, children) == (1, 200, 400)
+    publication = publish(lake)
+    assert not publication.is_rebuilt
+    assert query(lake, "select distinct message from applicant_leads") == [(str(kills),)]
+    assert leftovers(lake) == []
+    return killed
+
+
+def test_a_publication_killed_at_any_moment_leaves_a_whole_file_and_is_made_up_for(lake: Lake) -> None:
+    assert check_kills(lake, 3) > 0
+
+
+@pytest.mark.chaos
+def test_sixty_publications_killed_at_moments_spread_over_their_length(lake: Lake) -> None:
+    assert check_kills(lake, 60) > 20
+
+
+@pytest.mark.parametrize("limit_bytes", [100_000, 1_500_000])
+def test_a_disk_that_takes_no_more_leaves_the_old_file_and_says_so(lake: Lake, limit_bytes: int) -> None:
+    """The limit on file sizes stands for the full disk: real system calls fail, first in the copy, then in DuckDB."""
+    publish(lake)
+    before = Warehouse(lake).path.read_bytes()
+    assert 100_000 < len(before) < 10_000_000
+    rng = random.Random(3)  # noqa: S311 - text that doesn't shrink
+    leads = [{"id": f"{n}", "message": f"{rng.getrandbits(8000):x}"} for n in range(4000)]
+    land_and_stage(lake, APPLICANT, leads)
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit_bytes}, {limit_bytes}))\n"
+    python, option, script = PUBLISHING(lake)
+
+    done = subprocess.run(  # noqa: S603 - our own interpreter and script
+        [python, option, limit + script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    assert "StorageError: " in done.stderr.splitlines()[-1]
+    assert Warehouse(lake).path.read_bytes() == before
+    assert publish(lake).rows["applicant_leads"] == 4000
+    assert leftovers(lake) == []
+
+
+def test_two_processes_that_publish_at_once_take_turns(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": "a"}])
+    processes = [
+        subprocess.Popen(PUBLISHING(lake, times=2), cwd=ROOT, stderr=subprocess.PIPE, text=True)  # noqa: S603
+        for _ in range(2)
+    ]
+
+    errors = [process.communicate()[1] for process in processes]
+
+    assert errors == ["", ""]
+    assert query(lake, "select count(*) from applicant_leads") == [(1,)]
+    assert leftovers(lake) == []
