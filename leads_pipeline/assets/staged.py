@@ -6,6 +6,7 @@ flattening (flatten.py).
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
 from dagster import (
@@ -30,6 +31,9 @@ from leads_pipeline.flatten import Column, StagedDay, flatten_day, staged_column
 from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
+
+# Most of a small day is DuckDB's planning, on one core; two days at a time keep two cores busy.
+FLATTENING_THREADS = 2
 
 # `eager()` would wait for ever for a day of which one branch is missing, so the condition is put together here.
 FOLLOWS_ITS_SOURCES = (
@@ -73,22 +77,28 @@ def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partition
         days = [date.fromisoformat(key) for key in requested_keys(context, partitions.days)]
         staged: list[StagedDay] = []
         failures: dict[date, LeadsPipelineError] = {}
-        for day in days:
+
+        def flatten(day: date) -> StagedDay | LeadsPipelineError:
             try:
-                result = flatten_day(data.lake, kind, day, settings.zone)
+                return flatten_day(data.lake, kind, day, settings.zone)
             except LeadsPipelineError as error:
-                failures[day] = error
-                continue
-            staged.append(result)
-            for table, rows in result.rows.items():
-                yield AssetMaterialization(
-                    f"stg_{table}",
-                    partition=day.isoformat(),
-                    metadata={
-                        "dagster/partition_row_count": rows,
-                        **(_counts(result) if table == kind.table else {}),
-                    },
-                )
+                return error
+
+        with ThreadPoolExecutor(FLATTENING_THREADS, "flattening") as pool:
+            for day, result in zip(days, pool.map(flatten, days), strict=True):
+                if isinstance(result, LeadsPipelineError):
+                    failures[day] = result
+                    continue
+                staged.append(result)
+                for table, rows in result.rows.items():
+                    yield AssetMaterialization(
+                        f"stg_{table}",
+                        partition=day.isoformat(),
+                        metadata={
+                            "dagster/partition_row_count": rows,
+                            **(_counts(result) if table == kind.table else {}),
+                        },
+                    )
         yield from _checks(main, kind.table, staged)
         if failures:
             first = min(failures)
