@@ -99,7 +99,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
                 **_secret("INVENTORY_CLIENT_SECRET", environment),
             ),
         },
-        jobs=_jobs(partitions),
+        jobs=_jobs(),
         schedules=_schedules(settings, partitions),
         sensors=[
             retry_sensor(settings, partitions, PULL_JOB),
@@ -133,7 +133,7 @@ def _secret(variable: str, environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _jobs(partitions: Partitions) -> list[UnresolvedAssetJobDefinition]:
+def _jobs() -> list[UnresolvedAssetJobDefinition]:
     # The client and the retry sensor decide about retries; a third mechanism without their verdicts would retry what
     # is refused for ever.
     tags = {"dagster/max_retries": "0"}
@@ -143,21 +143,18 @@ def _jobs(partitions: Partitions) -> list[UnresolvedAssetJobDefinition]:
             PULL_JOB,
             AssetSelection.assets(*leads),
             description="Pull both kinds of leads: days x scopes.",
-            partitions_def=partitions.windows,
             tags=tags,
         ),
         define_asset_job(
             INVENTORY_JOB,
             AssetSelection.assets("raw_inventory"),
             description="Pull today's inventory.",
-            partitions_def=partitions.days,
             tags=tags,
         ),
         define_asset_job(
             STAGE_JOB,
             AssetSelection.groups("staged"),
             description="Flatten landed days. Follows the pulls by itself.",
-            partitions_def=partitions.days,
             tags=tags,
         ),
         define_asset_job(

@@ -1,0 +1,293 @@
+"""A whole installation for tests: a simulator on a socket, a data folder, a Dagster home of its own, real settings.
+
+Belongs here: starting it, starting runs in each of Dagster's ways, and what was asked of the simulator. Doesn't:
+what should come of it, which is the tests'.
+"""
+
+import logging
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    DagsterRun,
+    Definitions,
+    ExecuteInProcessResult,
+    RunRequest,
+    SensorDefinition,
+    build_sensor_context,
+)
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
+from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
+from dagster._daemon.backfill import execute_backfill_iteration
+from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+
+from leads_pipeline.client import LeadsClient
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LeadKind
+from leads_pipeline.definitions import PULL_JOB, build_definitions, first_day
+from leads_pipeline.lake import Lake
+from leads_pipeline.partitions import Partitions
+from leads_pipeline.retry import RetryPolicy
+from leads_pipeline.runs import Runner, dagster_home
+from leads_pipeline.settings import Settings
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.status import WindowStatus, raw_key, window_status
+from leads_pipeline.window import Window
+
+# Runs start in the test's process instead of one each, which would cost seconds. The rest is as users have it.
+_IN_THIS_PROCESS = """
+run_launcher:
+  module: dagster._core.launcher.sync_in_memory_run_launcher
+  class: SyncInMemoryRunLauncher
+"""
+
+# One attempt a window and run: the client's own retries are test_client.py's.
+_ONE_ATTEMPT = RetryPolicy(max_attempts=1, base_delay_seconds=0.001)
+
+_LOCATION = "leads_pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A simulator with its pipeline. Days are counted back from `now`, the moment at which the test began."""
+
+    simulator: RunningSimulator
+    environment: dict[str, str]
+    instance: DagsterInstance
+    now: datetime
+
+    @property
+    def settings(self) -> Settings:
+        return Settings.from_variables(self.environment)
+
+    @property
+    def partitions(self) -> Partitions:
+        return Partitions.of(self.settings, first_day(self.settings))
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(self.settings.data_dir)
+
+    @property
+    def definitions(self) -> Definitions:
+        return build_definitions(self.environment)
+
+    @property
+    def runner(self) -> Runner:
+        return Runner(self.definitions, self.instance)
+
+    def day(self, days_ago: int) -> date:
+        """A day of the settings' time zone, counted back from the test's today."""
+        return self.now.astimezone(self.settings.zone).date() - timedelta(days=days_ago)
+
+    def key(self, days_ago: int, branch: int = 101) -> str:
+        """The key of a branch's window."""
+        return f"{self.day(days_ago)}|branch-{branch}"
+
+    def keys(self, days_ago: Sequence[int], branches: Sequence[int] = (101, 102, 103)) -> set[str]:
+        """The keys of all those branches' windows on all those days."""
+        return {self.key(ago, branch) for ago in days_ago for branch in branches}
+
+    def asked(self, kind: LeadKind = APPLICANT) -> Counter[str]:
+        """How often each window of the kind was asked for at the simulator, by partition key."""
+        found: Counter[str] = Counter()
+        for (name, scope, from_time), count in self.simulator.counters().windows.items():
+            if name == kind.name:
+                start = datetime.fromisoformat(str(from_time)).astimezone(self.settings.zone)
+                found[f"{start.date()}|{scope}"] += count
+        return found
+
+    def fail(self, keys: Sequence[str] | set[str], then: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Fault rules for those windows, for `simulator.set_faults`."""
+        windows = [Window.from_partition_key(key, self.settings.zone) for key in sorted(keys)]
+        return [
+            {"when": {"scope": window.scope.key, "from": f"{window.start:%Y-%m-%dT%H:%M}"}, "then": dict(then)}
+            for window in windows
+        ]
+
+    def status(self, kind: LeadKind = APPLICANT) -> WindowStatus:
+        """What Dagster knows of the kind's windows."""
+        return window_status(self.instance, kind, self.partitions.windows)
+
+    def runs(self) -> list[DagsterRun]:
+        """All runs, oldest first."""
+        return list(reversed(self.instance.get_runs()))
+
+    def execute(
+        self,
+        job: str = PULL_JOB,
+        *,
+        tags: Mapping[str, str],
+        kinds: Sequence[LeadKind] | None = LEAD_KINDS,
+        run_config: Mapping[str, Any] | None = None,
+    ) -> ExecuteInProcessResult:
+        """Run a job with those tags, as whoever launches a run sets them."""
+        selection = [raw_key(kind) for kind in kinds] if kinds is not None and job == PULL_JOB else None
+        return self.definitions.resolve_job_def(job).execute_in_process(
+            instance=self.instance, tags=tags, asset_selection=selection, raise_on_error=False, run_config=run_config
+        )
+
+    def pull(self, keys: Sequence[str] | set[str], kinds: Sequence[LeadKind] = (APPLICANT,)) -> ExecuteInProcessResult:
+        """Pull the rectangle between the first and the last of the keys."""
+        tags = {
+            "dagster/asset_partition_range_start": min(keys),
+            "dagster/asset_partition_range_end": max(keys),
+        }
+        return self.execute(tags=tags, kinds=kinds)
+
+    def run_requested(self, request: RunRequest, job: str = PULL_JOB) -> ExecuteInProcessResult:
+        """Run what a schedule or a sensor asks for, with the tags and the config that the daemon would give it."""
+        return self.definitions.resolve_job_def(job).execute_in_process(
+            instance=self.instance,
+            tags={**request.tags, **({"dagster/partition": request.partition_key} if request.partition_key else {})},
+            asset_selection=list(request.asset_selection) if request.asset_selection else None,
+            raise_on_error=False,
+            run_config=request.run_config,
+        )
+
+    def tick(self, sensor: SensorDefinition, cursor: str | None = None) -> SensorExecutionData:
+        """Evaluate a sensor once."""
+        definitions = self.definitions
+        with build_sensor_context(
+            instance=self.instance,
+            cursor=cursor,
+            repository_def=definitions.get_repository_def(),
+            resources={"data": definitions.resources["data"]} if definitions.resources else None,
+            sensor_name=sensor.name,
+        ) as context:
+            return sensor.evaluate_tick(context)
+
+    @contextmanager
+    def daemon(self) -> Iterator["Daemon"]:
+        """Dagster's daemon, an iteration at a time, on the code location as `workspace.yaml` loads it."""
+        location = InProcessCodeLocationOrigin(
+            LoadableTargetOrigin(module_name="leads_pipeline.definitions"), location_name=_LOCATION
+        )
+        with WorkspaceProcessContext(self.instance, InProcessWorkspaceLoadTarget([location])) as workspace:
+            yield Daemon(self.instance, workspace)
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """One iteration of each of the daemon's loops, when it is told to."""
+
+    instance: DagsterInstance
+    workspace: WorkspaceProcessContext
+
+    def backfill_assets(self, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
+        """What the UI's button does for a selection of partitions of assets, to the end."""
+        asset_graph = self.workspace.create_request_context().asset_graph
+        self._backfill(
+            PartitionBackfill.from_asset_partitions(
+                backfill_id="backfill",
+                asset_graph=asset_graph,
+                partition_names=keys,
+                asset_selection=assets,
+                backfill_timestamp=datetime.now(UTC).timestamp(),
+                tags={},
+                dynamic_partitions_store=self.instance,
+                all_partitions=False,
+                title=None,
+                description=None,
+                run_config=None,
+            )
+        )
+
+    def backfill_job(self, job: str, keys: Sequence[str]) -> None:
+        """What the UI's button does for a selection of partitions of a job, to the end."""
+        location = self.workspace.create_request_context().get_code_location(_LOCATION)
+        repository = next(iter(location.get_repositories().values()))
+        partition_set = repository.get_partition_set(f"{job}_partition_set")
+        self._backfill(
+            PartitionBackfill(
+                backfill_id="backfill",
+                partition_set_origin=partition_set.get_remote_origin(),
+                status=BulkActionStatus.REQUESTED,
+                partition_names=list(keys),
+                from_failure=False,
+                tags={},
+                backfill_timestamp=datetime.now(UTC).timestamp(),
+            )
+        )
+
+    def _backfill(self, backfill: PartitionBackfill) -> None:
+        self.instance.add_backfill(backfill)
+        for _ in range(10):
+            self._check(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
+            self.launch_queued()
+            now = self.instance.get_backfill(backfill.backfill_id)
+            if now is not None and now.status not in (BulkActionStatus.REQUESTED, BulkActionStatus.FAILING):
+                return
+        raise AssertionError("The backfill doesn't end.")
+
+    def launch_queued(self) -> None:
+        """Launch the runs that are queued; they run at once and to the end."""
+        queue = QueuedRunCoordinatorDaemon(interval_seconds=0)
+        while True:
+            before = self.instance.get_runs_count()
+            self._check(queue.run_iteration(self.workspace))
+            if self.instance.get_runs_count() == before:
+                return
+
+    @staticmethod
+    def _check(errors: Any) -> None:
+        for error in errors:
+            assert error is None, error
+
+
+@contextmanager
+def installation(
+    folder: Path, config: Config | None = None, *, variables: Mapping[str, str] | None = None, first: int = 25
+) -> Iterator[Installation]:
+    """Start one in `folder`, with the first partition `first` days ago; leads are few, so that tests are quick."""
+    now = datetime.now(UTC)
+    with running(config or Config(branches=3, leads_per_day=2)) as simulator:
+        environment = {
+            **simulator.environment(),
+            "LEADS_DATA_DIR": str(folder / "data"),
+            "LEADS_START_DATE": str(now.date() - timedelta(days=first)),
+            "DAGSTER_HOME": str(folder / "home"),
+            "DAGSTER_EVENT_BATCH_SIZE": "1000",
+            **(variables or {}),
+        }
+        with (
+            _dagsters_own_warnings(),
+            patch.dict(os.environ, environment),
+            patch("leads_pipeline.resources.LeadsClient", partial(LeadsClient, policy=_ONE_ATTEMPT)),
+            home(folder / "home") as instance,
+        ):
+            yield Installation(simulator, environment, instance, now)
+
+
+@contextmanager
+def _dagsters_own_warnings() -> Iterator[None]:
+    """Let Dagster call what it has deprecated itself; what our code calls stays an error."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")
+        yield
+
+
+@contextmanager
+def home(folder: Path) -> Iterator[DagsterInstance]:
+    """A Dagster instance in a home of its own, with the dagster.yaml that users get."""
+    with patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}):
+        dagster_home({"DAGSTER_HOME": str(folder)}, folder)
+        with (folder / "dagster.yaml").open("a") as file:
+            file.write(_IN_THIS_PROCESS)
+        with DagsterInstance.from_config(str(folder)) as instance:
+            yield instance
