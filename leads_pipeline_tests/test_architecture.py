@@ -28,6 +28,7 @@ LAYERS = (
     ("auth",),
     ("credentials",),
     # I/O stops here
+    ("pgp",),
     ("settings", "contract"),
     ("retry",),
     ("window",),
@@ -51,6 +52,7 @@ VENDOR_HOMES = {
     "httpx": {"client", "auth"},
     "pyarrow": {"lake", "flatten"},
     "duckdb": {"flatten", "warehouse"},
+    "pysequoia": {"pgp"},
     "dagster": ABOVE_THE_DAGSTER_LINE,
     # It turns 64-bit ids into floats, so it stays out of everything that moves leads.
     "pandas": ABOVE_THE_DAGSTER_LINE,
@@ -91,6 +93,7 @@ def test_every_module_is_looked_at() -> None:
         ("flatten.py", '"""D."""\nx = __import__("pandas")\n', "flatten hides an import"),
         ("cli.py", '"""D."""\nfrom importlib import import_module\n', "cli hides an import"),
         ("client.py", '"""D."""\nimport uvicorn\n', "client imports uvicorn"),
+        ("credentials.py", '"""D."""\nimport pysequoia\n', "credentials imports pysequoia"),
         ("settings.py", '"""D."""\nimport os\nx = os.environ["A"]\n', "settings reads the environment"),
         ("cli.py", '"""D."""\nfrom os import getenv as g\n', "cli reads the environment"),
         ("cli.py", '"""D."""\nimport os as o\nx = o.getenv("A")\n', "cli reads the environment"),

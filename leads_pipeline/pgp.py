@@ -1,0 +1,176 @@
+"""Opening OpenPGP messages with a private key, and making key pairs to receive them.
+
+Belongs here: bytes in, bytes out, and clear words for why a message doesn't open. Doesn't: files, caching
+(credentials.py), or what the message holds. The only user of pysequoia, whose errors carry backtraces.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import pysequoia
+from pysequoia.packet import Packet, PacketPile, Tag
+
+from leads_pipeline.errors import CredentialsError
+
+# What the portal asks for. Others, as in tests, are faster to make: this one takes 5 to 60 seconds.
+RSA_4096 = pysequoia.CipherSuite.RSA4k
+
+_SUBKEYS = (Tag.SecretSubkey, Tag.PublicSubkey)
+_SAVE_AGAIN = "Save it again, whole, from BEGIN PGP MESSAGE to END PGP MESSAGE."
+_ASK_CONTACT = "ask the portal's technical contact for a new message"
+
+T = TypeVar("T")
+
+
+def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes:
+    """What the message holds; all three as their files hold them, armoured or binary. Takes about 0.4 seconds.
+
+    The private key is one that gpg exports, or one that `new_key_pair` made. Raises CredentialsError.
+    """
+    addressees = set(_addressees(message))
+    key = _unsealed(private_key, passphrase)
+    # pysequoia tries the newest encryption subkey alone; an older one may be meant.
+    packets = list(_for_addressees(_key_packets(key), addressees))
+    held = {packet.key_id for packet in packets if packet.key_id}
+    if not addressees & held and _ANONYMOUS not in addressees:
+        raise CredentialsError(
+            f"The message is for another key: it names {', '.join(sorted(addressees))}, which this private key doesn't "
+            f"hold. Name the private key that belongs to the public key you sent, or {_ASK_CONTACT} for this key."
+        )
+    decryptor = _decryptor(packets, passphrase)
+    try:
+        content = _ask(lambda: pysequoia.decrypt(bytes=message, decryptor=decryptor).bytes)
+    except _Refusal:
+        content = None
+    if content is None:
+        raise CredentialsError(f"The message was altered or damaged on its way. {_SAVE_AGAIN} Else {_ASK_CONTACT}.")
+    return content
+
+
+def new_key_pair(user_id: str, passphrase: str, suite: pysequoia.CipherSuite = RSA_4096) -> tuple[bytes, str]:
+    """A private key, sealed with the passphrase, and the public half to send, both armoured. Never expires.
+
+    The private key is sealed as a PGP message as a whole, since pysequoia can't lock a key by itself. `gpg --decrypt`
+    opens it as well.
+    """
+    key = pysequoia.Tsk.generate(user_id, cipher_suite=suite)
+    return pysequoia.encrypt(passwords=[passphrase], bytes=str(key).encode()), str(key.extract_certificate())
+
+
+# The key id in a message that doesn't say for whom it is (RFC 9580, section 5.1.1; gpg --hidden-recipient).
+_ANONYMOUS = "0" * 16
+
+
+def _addressees(message: bytes) -> Iterator[str]:
+    """The ids of the keys that the message is encrypted for. Raises CredentialsError if it is no such message."""
+    packets = _packets(message)
+    if not packets:
+        is_begun = b"-----BEGIN PGP MESSAGE-----" in message
+        what = "is not whole, or is damaged" if is_begun else "is no PGP message"
+        raise CredentialsError(f"The message {what}. {_SAVE_AGAIN}")
+    tags = [packet.tag for packet in packets]
+    if Tag.AED in tags:
+        raise CredentialsError(
+            "The message is encrypted in a mode that is GnuPG's own (OCB). Make a key with `leads-pipeline credentials "
+            "new-key`, or ask the portal's technical contact to encrypt with `gpg --rfc4880`."
+        )
+    if Tag.PKESK not in tags:
+        raise CredentialsError(
+            "The message is not encrypted for a public key. Save the one that came for the public key you sent."
+        )
+    for packet in packets:
+        if packet.tag == Tag.PKESK:
+            yield _key_id(packet.body)
+
+
+def _key_id(session_key: bytes) -> str:
+    """Of an encrypted session key packet: version 3 holds the id, version 6 a fingerprint that begins with it."""
+    if session_key.startswith(b"\x03"):
+        return session_key[1:9].hex()
+    return _ANONYMOUS if session_key[1:2] == b"\x00" else session_key[3:11].hex()
+
+
+def _unsealed(private_key: bytes, passphrase: str | None) -> bytes:
+    """The key itself, where it is one that `new_key_pair` made."""
+    packets = _packets(private_key)
+    if not packets or packets[0].tag != Tag.SKESK:
+        return private_key
+    if passphrase is None:
+        raise CredentialsError(_LOCKED)
+    try:
+        return _ask(lambda: pysequoia.decrypt(bytes=private_key, passwords=[passphrase]).bytes) or b""
+    except _Refusal:
+        pass
+    raise CredentialsError(_STILL_LOCKED)
+
+
+def _key_packets(key: bytes) -> list[Packet]:
+    packets = _packets(key)
+    tags = [packet.tag for packet in packets]
+    count = tags.count(Tag.SecretKey)
+    if count == 1:
+        return packets
+    what = "several keys" if count else "a public key" if Tag.PublicKey in tags else "no private key, or not whole"
+    raise CredentialsError(
+        f"The private key file holds {what}. Export the one private key with `gpg --armor --export-secret-keys KEYID`."
+    )
+
+
+def _for_addressees(packets: Iterable[Packet], addressees: set[str]) -> Iterator[Packet]:
+    """The key without subkeys that the message isn't for, each with the signatures that follow it."""
+    is_meant = True
+    for packet in packets:
+        if packet.tag in _SUBKEYS:
+            is_meant = packet.key_id in addressees or _ANONYMOUS in addressees
+        if is_meant:
+            yield packet
+
+
+_LOCKED = "The private key is locked, and no passphrase is set. Set LEADS_PGP_PASSPHRASE or its _FILE."
+_STILL_LOCKED = (
+    "The passphrase doesn't open the private key. Correct LEADS_PGP_PASSPHRASE or its _FILE. A lost passphrase can't "
+    "be recovered: make a new key, and send its public half to the portal's technical contact."
+)
+_NOT_VALID = (
+    "The private key can't decrypt today: it has expired or is revoked, or it is for signing only. Extend one that has "
+    "expired with `gpg --quick-set-expire FINGERPRINT never` and again with '*' at the end, and export it again."
+)
+
+
+def _decryptor(packets: list[Packet], passphrase: str | None) -> pysequoia.PyDecryptor:
+    try:
+        key = _ask(lambda: pysequoia.Tsk.from_packets(packets))
+        return _ask(key.decryptor)
+    except _Refusal as refusal:
+        is_locked = "encrypted" in str(refusal)
+    if not is_locked:
+        raise CredentialsError(_NOT_VALID)
+    if passphrase is None:
+        raise CredentialsError(_LOCKED)
+    try:
+        return _ask(lambda: key.decryptor(passphrase))
+    except _Refusal:
+        pass
+    raise CredentialsError(_STILL_LOCKED)
+
+
+class _Refusal(Exception):  # noqa: N818 - never leaves this module
+    """The first line of what pysequoia said."""
+
+
+def _packets(content: bytes) -> list[Packet]:
+    """What the content is made of; nothing where it is no OpenPGP, or cut short."""
+    try:
+        return _ask(lambda: [packet for packet in PacketPile.from_bytes(content) if packet.tag])  # raises if unknown
+    except _Refusal:
+        return []
+
+
+def _ask(act: Callable[[], T]) -> T:
+    try:
+        return act()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
+        said = str(error).partition("\n")[0]
+    raise _Refusal(said)  # outside of the except block: the cause carries a backtrace
