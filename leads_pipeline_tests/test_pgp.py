@@ -95,14 +95,15 @@ def test_a_binary_export_and_a_key_without_passphrase_open_too(gpg: Gpg, key: by
 
 @needs_gpg
 def test_a_message_for_an_older_subkey_opens(gpg: Gpg) -> None:
-    gpg.make_key("rotated")
+    then = ("--faked-system-time", "20200101T000000")
+    gpg.run(*then, "--quick-generate-key", "rotated", "future-default", "default", "never")
     message = gpg.encrypt(CANARY, "rotated")
     listed = gpg.run("--list-keys", "--with-colons", "rotated").decode()
     fingerprint = next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))
-    # gpg takes the newest subkey, by the second: without this the new one could be of the same.
-    tomorrow = ("--faked-system-time", "20990101T000000")
-    gpg.run(*tomorrow, "--quick-add-key", fingerprint, "cv25519", "encr", "never")
-    assert pgp.decrypt(message, gpg.run("--export-secret-keys", "rotated"), PASSPHRASE) == CANARY
+    gpg.run("--quick-add-key", fingerprint, "cv25519", "encr", "never")
+    private_key = gpg.run("--export-secret-keys", "rotated")
+    assert pgp.decrypt(message, private_key, PASSPHRASE) == CANARY
+    assert pgp.decrypt(gpg.encrypt(CANARY, "rotated"), private_key, PASSPHRASE) == CANARY
 
 
 @needs_gpg
@@ -125,8 +126,8 @@ def test_a_message_cut_short_anywhere_is_told(message: bytes, key: bytes) -> Non
     body = message.rstrip().removesuffix(b"-----END PGP MESSAGE-----").rstrip()
     # The last line is the checksum, `=` and four letters; what stands before it is needed to the last letter.
     needed = len(body) - 6
-    for length in [0, 10, 26]:
-        assert "is no PGP message" in refusal(message[:length], key)
+    for beginning in (b"", message[:10], message[:26], bytes([0xC0 | 16, 0]), b"client_secret: abc\n"):
+        assert "is no PGP message" in refusal(beginning, key)
     for length in range(40, needed - 1, 13):
         assert "is not whole" in refusal(message[:length], key)
         assert "is not whole" in refusal(message[:length] + b"\n-----END PGP MESSAGE-----\n", key)
