@@ -124,13 +124,22 @@ def dev(port: int) -> None:
     """Start the Dagster UI with its daemon; with the simulator where LEADS_BASE_URL isn't set."""
     with _plain_errors(), _simulator(DEMO_BRANCHES, unless_set=True):
         settings = Settings.from_variables(variables())
-        variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
-        variables().setdefault("LEADS_DATA_DIR", str(settings.data_dir))
+        home = dagster_home(variables(), settings.data_dir)
+        # Dagster gives an .env in its working directory precedence over the environment, even its empty lines: it
+        # would take the simulator's place. So Dagster works in its home, and gets what we have read, in full.
+        variables().update({"DAGSTER_HOME": str(home), "LEADS_DATA_DIR": str(settings.data_dir)})
+        for name in [
+            name for name in variables() if name.startswith(("LEADS_", "INVENTORY_")) and name.endswith("_FILE")
+        ]:
+            variables()[name] = str(Path(variables()[name]).absolute())
         out.print(f"Dagster UI: http://127.0.0.1:{port} (ctrl-C stops it). Leads come from {settings.base_url}.")
-        command = [str(Path(sys.executable).with_name("dg")), "dev", "--host", "127.0.0.1", "--port", str(port)]
-        process = subprocess.Popen(command)  # noqa: S603 - our own command
+        dagster = [sys.executable, "-W", "ignore::FutureWarning", "-m", "dagster"]  # dg works in checkouts alone
+        command = [*dagster, "dev", "-m", "leads_pipeline.definitions", "-h", "127.0.0.1", "-p", str(port)]
+        # A shell that starts us in the background has us ignore ctrl-C, and with us Dagster, which knows no other end.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        process = subprocess.Popen(command, cwd=home)  # noqa: S603 - our own command
         _until_it_ends(process)
-    sys.exit(process.returncode)
+    sys.exit(0 if process.returncode in (0, -signal.SIGINT) else 1)
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -175,8 +184,8 @@ def _simulator(branches: int, *, unless_set: bool = False) -> Iterator[None]:
 
 
 def _until_it_ends(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for a child that shares our terminal, handing on what would otherwise end us alone."""
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    """Wait for a child that shares our terminal; whatever asks us to end, ends it by ctrl-C and waits for it."""
+    signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT))
     while process.returncode is None:
         try:
             process.wait()
