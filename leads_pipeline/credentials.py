@@ -4,15 +4,19 @@ Belongs here: sources of secrets, and clear words for what is wrong with one. Do
 (auth.py), or which variable names it (settings.py).
 """
 
+import os
 import stat
 import unicodedata
 from pathlib import Path
 from typing import Protocol
 
+from leads_pipeline import pgp
 from leads_pipeline.errors import CredentialsError
 
 # Issued secrets have 32 to 128 characters. Whatever is beyond this is another file by mistake.
 MAX_SECRET_BYTES = 8192
+# A 4096-bit key of gpg's has 7 kB; signatures of other people can make it grow.
+MAX_PGP_BYTES = 1024 * 1024
 
 
 class SecretSource(Protocol):
@@ -46,28 +50,107 @@ class FileSecret:
     def read(self) -> str:
         """The file's content; raises CredentialsError if it is missing, unreadable or can't be a secret."""
         named = f"The secret file {self.path}"
-        try:
-            # A pipe could be read only once, and the next read would wait for ever.
-            if not stat.S_ISREG(self.path.stat().st_mode):
-                raise CredentialsError(f"{named} is not a regular file. Put the secret alone into a file.")
-            with self.path.open("rb") as file:
-                content = file.read(MAX_SECRET_BYTES + 1)
-        except OSError as error:
-            raise CredentialsError(
-                f"{named} can't be read ({error.strerror}). Put the secret there, readable for the user that runs this."
-            ) from None
-        if len(content) > MAX_SECRET_BYTES:
-            raise CredentialsError(f"{named} holds more than {MAX_SECRET_BYTES} bytes: that is no client secret.")
-        try:
-            text = content.decode("utf-8-sig")  # some editors put a byte order mark first
-        except UnicodeDecodeError:
-            text = None
-        if text is None:  # outside of the except block: its error holds the content
-            raise CredentialsError(f"{named} is not UTF-8 text. Save the secret alone as plain text.")
-        return _checked(text.removesuffix("\n").removesuffix("\r"), named)
+        return _text(_content(self.path, MAX_SECRET_BYTES, named), named)
 
     def __repr__(self) -> str:
         return f"FileSecret({str(self.path)!r})"
+
+
+class PgpSecret:
+    """The secret in a PGP message, as the portal delivers it, opened with a private key and its passphrase.
+
+    Opening takes 0.4 seconds, so what was opened is kept until one of the files is another.
+    """
+
+    def __init__(self, message: Path, private_key: Path, passphrase: SecretSource | None) -> None:
+        self.message = message
+        self.private_key = private_key
+        self._passphrase = passphrase
+        self._opened: tuple[object, str] | None = None
+
+    def read(self) -> str:
+        """The message's content; raises CredentialsError if a file is missing, or the message doesn't open."""
+        passphrase = self._passphrase.read() if self._passphrase else None
+        state = (passphrase, _state(self.message), _state(self.private_key))
+        if self._opened is None or self._opened[0] != state:
+            self._opened = (state, self._open(passphrase))
+        return self._opened[1]
+
+    def _open(self, passphrase: str | None) -> str:
+        message = _content(self.message, MAX_PGP_BYTES, f"The PGP message {self.message}")
+        private_key = _content(self.private_key, MAX_PGP_BYTES, f"The private key {self.private_key}")
+        try:
+            content = pgp.decrypt(message, private_key, passphrase)
+        except CredentialsError as error:
+            why = str(error)
+        else:
+            return _text(content, f"What the PGP message {self.message} holds")
+        raise CredentialsError(f"The secret in {self.message} can't be had with the key {self.private_key}. {why}")
+
+    def __repr__(self) -> str:
+        return f"PgpSecret({str(self.message)!r}, {str(self.private_key)!r}, …)"
+
+
+def write_key_pair(user_id: str, passphrase: str, private_key: Path) -> str:
+    """Make a key pair, write the private key, locked, for this user alone to read, and return the public half.
+
+    Takes 5 to 60 seconds. Raises CredentialsError if the file exists or can't be written.
+    """
+    made, public = None, ""
+    try:
+        # Opened first: to fail after a minute would be a pity, and nothing is overwritten.
+        with open(private_key, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            try:
+                made, public = pgp.new_key_pair(user_id, passphrase)
+                file.write(made)
+            finally:
+                if made is None:
+                    private_key.unlink()
+    except FileExistsError:
+        raise CredentialsError(
+            f"{private_key} exists and stays as it is: what was encrypted for it could never be read again. Name "
+            "another file."
+        ) from None
+    except OSError as error:
+        raise CredentialsError(
+            f"{private_key} can't be written ({error.strerror}). Name a file in a folder of yours."
+        ) from None
+    return public
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """What changes when a file is replaced or written to; None if it isn't there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _content(path: Path, max_bytes: int, named: str) -> bytes:
+    try:
+        # A pipe could be read only once, and the next read would wait for ever.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise CredentialsError(f"{named} is not a regular file. Put the content alone into a file.")
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise CredentialsError(
+            f"{named} can't be read ({error.strerror}). Put it there, readable for the user that runs this."
+        ) from None
+    if len(content) > max_bytes:
+        raise CredentialsError(f"{named} holds more than {max_bytes} bytes: that is something else by mistake.")
+    return content
+
+
+def _text(content: bytes, named: str) -> str:
+    try:
+        text = content.decode("utf-8-sig")  # some editors put a byte order mark first
+    except UnicodeDecodeError:
+        text = None
+    if text is None:  # outside of the except block: its error holds the content
+        raise CredentialsError(f"{named} is not UTF-8 text. It must be the secret alone, as plain text.")
+    return _checked(text.removesuffix("\n").removesuffix("\r"), named)
 
 
 def _checked(value: str, named: str) -> str:

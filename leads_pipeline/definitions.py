@@ -90,6 +90,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
                 token_scope=settings.token_scope,
                 max_concurrency=settings.max_concurrency,
                 **_secret("LEADS_CLIENT_SECRET", environment),
+                **_pgp(environment),
             ),
             "inventory": InventoryService(
                 data=data,
@@ -130,6 +131,19 @@ def _secret(variable: str, environment: Mapping[str, str]) -> dict[str, str]:
         found["client_secret"] = EnvVar(variable)
     if environment.get(f"{variable}_FILE"):
         found["client_secret_file"] = environment[f"{variable}_FILE"]
+    return found
+
+
+def _pgp(environment: Mapping[str, str]) -> dict[str, str]:
+    """The files that a PGP message and its key are in; the passphrase by its variable's name."""
+    files = {
+        "client_secret_pgp_file": "LEADS_CLIENT_SECRET_PGP_FILE",
+        "pgp_private_key_file": "LEADS_PGP_PRIVATE_KEY_FILE",
+        "pgp_passphrase_file": "LEADS_PGP_PASSPHRASE_FILE",
+    }
+    found = {field: environment[variable] for field, variable in files.items() if environment.get(variable)}
+    if environment.get("LEADS_PGP_PASSPHRASE"):
+        found["pgp_passphrase"] = EnvVar("LEADS_PGP_PASSPHRASE")
     return found
 
 

@@ -84,10 +84,17 @@ def _addressees(message: bytes) -> Iterator[str]:
 
 
 def _key_id(session_key: bytes) -> str:
-    """Of an encrypted session key packet: version 3 holds the id, version 6 a fingerprint that begins with it."""
+    """Whom an encrypted session key packet is for: version 3 holds the key's id, version 6 its fingerprint.
+
+    The id is the end of a fingerprint of version 4, and the beginning of one of version 6 (RFC 9580, section 5.5.4).
+    """
     if session_key.startswith(b"\x03"):
         return session_key[1:9].hex()
-    return _ANONYMOUS if session_key[1:2] == b"\x00" else session_key[3:11].hex()
+    end = 2 + int.from_bytes(session_key[1:2])
+    version, fingerprint = session_key[2:3], session_key[3:end]
+    if not fingerprint:
+        return _ANONYMOUS
+    return (fingerprint[-8:] if version == b"\x04" else fingerprint[:8]).hex()
 
 
 def _unsealed(private_key: bytes, passphrase: str | None) -> bytes:

@@ -5,6 +5,7 @@ Belongs here: turning configuration into clients, stores and errors a user can a
 name and never its value).
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ from dagster import ConfigurableResource
 from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
 from leads_pipeline.client import InventoryClient, LeadsClient
 from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
-from leads_pipeline.credentials import FileSecret, SecretSource, StaticSecret
+from leads_pipeline.credentials import FileSecret, PgpSecret, SecretSource, StaticSecret
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.lake import Lake
 from leads_pipeline.settings import DEFAULT_MAX_CONCURRENCY, DEFAULT_TOKEN_SCOPE, AuthMethod, is_loopback
@@ -44,10 +45,27 @@ class LeadsService(ConfigurableResource[None]):
     client_id: str | None = None
     client_secret: str | None = None
     client_secret_file: str | None = None
+    client_secret_pgp_file: str | None = None
+    pgp_private_key_file: str | None = None
+    pgp_passphrase: str | None = None
+    pgp_passphrase_file: str | None = None
     auth_method: str = AuthMethod.BODY.value
     audience: str | None = None
     token_scope: str = DEFAULT_TOKEN_SCOPE
     max_concurrency: int = DEFAULT_MAX_CONCURRENCY
+
+    def auth(self) -> ClientCredentialsAuth:
+        """What signs requests to the service. Raises SettingsError naming the missing variables."""
+        credentials = ClientCredentials(
+            token_url=_required(self.auth_url, "LEADS_AUTH_URL") + LEADS_TOKEN_PATH,
+            client_id=_required(self.client_id, "LEADS_CLIENT_ID"),
+            secret=self.secret(),
+            method=AuthMethod(self.auth_method),
+            audience=self.audience,
+            scope=self.token_scope,
+        )
+        service_url = _required(self.base_url, "LEADS_BASE_URL")
+        return ClientCredentialsAuth(credentials, self.data.token_store, service_url=service_url)
 
     def connect(self) -> tuple[LeadsClient, ClientCredentialsAuth]:
         """A client and the auth that it signs with; claims the data folder for this portal.
@@ -55,17 +73,30 @@ class LeadsService(ConfigurableResource[None]):
         Raises SettingsError naming the missing variables, StorageError where the folder holds another portal's leads.
         """
         base_url = _required(self.base_url, "LEADS_BASE_URL")
-        credentials = ClientCredentials(
-            token_url=_required(self.auth_url, "LEADS_AUTH_URL") + LEADS_TOKEN_PATH,
-            client_id=_required(self.client_id, "LEADS_CLIENT_ID"),
-            secret=_secret(self.client_secret, self.client_secret_file, "LEADS_CLIENT_SECRET"),
-            method=AuthMethod(self.auth_method),
-            audience=self.audience,
-            scope=self.token_scope,
-        )
-        self.data.lake.claim(_origin(base_url))
-        auth = ClientCredentialsAuth(credentials, self.data.token_store, service_url=base_url)
+        auth = self.auth()
+        self.data.lake.claim(origin(base_url))
         return LeadsClient(base_url, auth, max_concurrency=self.max_concurrency), auth
+
+    def secret(self) -> SecretSource:
+        """Where the client secret comes from. Raises SettingsError naming what is missing or one too many."""
+        ways = {
+            "LEADS_CLIENT_SECRET": self.client_secret,
+            "LEADS_CLIENT_SECRET_FILE": self.client_secret_file,
+            "LEADS_CLIENT_SECRET_PGP_FILE": self.client_secret_pgp_file,
+        }
+        if not self.client_secret_pgp_file:
+            return _secret(ways)
+        _only_one(ways)
+        private_key = _required(self.pgp_private_key_file, "LEADS_PGP_PRIVATE_KEY_FILE")
+        passphrase = {
+            "LEADS_PGP_PASSPHRASE": self.pgp_passphrase,
+            "LEADS_PGP_PASSPHRASE_FILE": self.pgp_passphrase_file,
+        }
+        return PgpSecret(
+            Path(self.client_secret_pgp_file),
+            Path(private_key),
+            _secret(passphrase) if any(passphrase.values()) else None,
+        )
 
 
 class InventoryService(ConfigurableResource[None]):
@@ -78,20 +109,29 @@ class InventoryService(ConfigurableResource[None]):
     client_secret_file: str | None = None
     agency_ref: str | None = None
 
-    def connect(self) -> InventoryClient:
-        """A client with its token. Raises SettingsError naming the missing variables."""
+    def auth(self) -> ClientCredentialsAuth:
+        """What signs requests to the API. Raises SettingsError naming the missing variables."""
         base_url = _required(self.base_url, "INVENTORY_BASE_URL")
         credentials = ClientCredentials(
             token_url=base_url + INVENTORY_TOKEN_PATH,
             client_id=_required(self.client_id, "INVENTORY_CLIENT_ID"),
-            secret=_secret(self.client_secret, self.client_secret_file, "INVENTORY_CLIENT_SECRET"),
+            secret=_secret(
+                {
+                    "INVENTORY_CLIENT_SECRET": self.client_secret,
+                    "INVENTORY_CLIENT_SECRET_FILE": self.client_secret_file,
+                }
+            ),
             method=AuthMethod.BASIC,
         )
-        auth = ClientCredentialsAuth(credentials, self.data.token_store, service_url=base_url)
-        return InventoryClient(base_url, auth, _required(self.agency_ref, "INVENTORY_AGENCY_REF"))
+        return ClientCredentialsAuth(credentials, self.data.token_store, service_url=base_url)
+
+    def connect(self) -> InventoryClient:
+        """A client with its token. Raises SettingsError naming the missing variables."""
+        agency_ref = _required(self.agency_ref, "INVENTORY_AGENCY_REF")
+        return InventoryClient(_required(self.base_url, "INVENTORY_BASE_URL"), self.auth(), agency_ref)
 
 
-def _origin(base_url: str) -> str:
+def origin(base_url: str) -> str:
     """Whose leads they are: the service's host, whatever the port of one on this machine, such as the simulator."""
     host = urlsplit(base_url).hostname or base_url
     return "this machine" if is_loopback(host) else host
@@ -106,9 +146,14 @@ def _required(value: str | None, variable: str) -> str:
     return value
 
 
-def _secret(value: str | None, file: str | None, variable: str) -> SecretSource:
-    if value and file:
-        raise SettingsError(f"{variable} and {variable}_FILE are both set. Keep one.")
-    if file:
-        return FileSecret(Path(file))
-    return StaticSecret(_required(value, variable))
+def _secret(ways: Mapping[str, str | None]) -> SecretSource:
+    """The secret that the first variable holds or the second one names a file of."""
+    _only_one(ways)
+    (variable, value), (_, file), *_ = ways.items()
+    return FileSecret(Path(file)) if file else StaticSecret(_required(value, variable))
+
+
+def _only_one(ways: Mapping[str, str | None]) -> None:
+    given = [variable for variable, value in ways.items() if value]
+    if len(given) > 1:
+        raise SettingsError(f"{' and '.join(given)} are set, and mean the same. Keep one.")

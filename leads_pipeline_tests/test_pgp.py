@@ -126,7 +126,7 @@ def test_a_message_cut_short_anywhere_is_told(message: bytes, key: bytes) -> Non
     body = message.rstrip().removesuffix(b"-----END PGP MESSAGE-----").rstrip()
     # The last line is the checksum, `=` and four letters; what stands before it is needed to the last letter.
     needed = len(body) - 6
-    for beginning in (b"", message[:10], message[:26], bytes([0xC0 | 16, 0]), b"client_secret: abc\n"):
+    for beginning in (b"", message[:10], message[:26], b"\xca\x03PGP\xd0\x01\x00", b"client_secret: abc\n"):
         assert "is no PGP message" in refusal(beginning, key)
     for length in range(40, needed - 1, 13):
         assert "is not whole" in refusal(message[:length], key)
@@ -191,6 +191,16 @@ def test_gpg_encrypts_for_a_new_key_and_the_message_opens(gpg: Gpg) -> None:
     assert b"PRIVATE KEY" in gpg.run("--decrypt", given=private)  # its owner can open it without us
     assert b"PRIVATE KEY" not in private
     assert "PRIVATE" not in public
+
+
+@pytest.mark.parametrize("profile", [pysequoia.Profile.RFC4880, pysequoia.Profile.RFC9580])
+def test_a_message_of_the_newest_standard_opens(profile: pysequoia.Profile) -> None:
+    key, other = (pysequoia.Tsk.generate(name, profile=profile) for name in ("agency", "other"))
+    message = pysequoia.encrypt(recipients=[key.extract_certificate()], bytes=CANARY)
+    session_key, *_ = PacketPile.from_bytes(message)
+    assert session_key.body[0] == 6  # RFC 9580, section 5.1.2; gpg 2.2 writes version 3
+    assert pgp.decrypt(message, str(key).encode(), None) == CANARY
+    assert "is for another key" in refusal(message, str(other).encode(), None)
 
 
 @pytest.mark.chaos
