@@ -208,9 +208,17 @@ class Lake:
         found = (self._inspect(path, self._read_landed) for path in self._raw_paths(kind, day))
         return [landed.window for landed in found if landed]
 
-    def landed_scopes(self, kind: LeadKind, day: date) -> set[str]:
-        """Keys of the scopes that have a file for the day. Opens none of them, so it is quick and believes anything."""
-        return {path.parent.name.removeprefix("scope=") for path in self._raw_paths(kind, day)}
+    def landed_scopes(self, kind: LeadKind, day: date, *, since: datetime) -> set[str]:
+        """Keys of the scopes whose file for the day was written at that moment or later.
+
+        Since the end of the day's window, it holds an answer from after the end. Opens no file, so it is quick and
+        believes anything.
+        """
+        return {
+            path.parent.name.removeprefix("scope=")
+            for path in self._raw_paths(kind, day)
+            if path.stat().st_mtime >= since.timestamp()
+        }
 
     def landed_days(self, kind: LeadKind) -> list[date]:
         """Days with at least one raw file, sorted."""

@@ -7,7 +7,7 @@ Belongs here: asking status.py and retry.py what is due, and requesting runs. Do
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -93,7 +93,13 @@ def write_cursor(memory: Mapping[str, RetryMemory]) -> str:
     return base64.b64encode(zlib.compress(packed.encode())).decode()
 
 
-def retry_sensor(settings: Settings, partitions: Partitions, job_name: str) -> SensorDefinition:
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def retry_sensor(
+    settings: Settings, partitions: Partitions, job_name: str, *, clock: Callable[[], datetime] = _utc_now
+) -> SensorDefinition:
     """Asks again for failed windows: all that are due as one run, with an explicit list of keys."""
 
     @sensor(
@@ -107,7 +113,7 @@ def retry_sensor(settings: Settings, partitions: Partitions, job_name: str) -> S
         ),
     )
     def retry_failed_windows(context: SensorEvaluationContext) -> SensorResult:
-        now = datetime.now(UTC)
+        now = clock()
         memory = read_cursor(context.cursor)
         plans: dict[LeadKind, RetryPlan] = {}
         for kind in LEAD_KINDS:
@@ -152,7 +158,9 @@ CATCH_UP_AFTER = timedelta(hours=6)
 _CATCH_UP_TAG = "leads_pipeline/catch_up"
 
 
-def catch_up_sensor(settings: Settings, partitions: Partitions, job_name: str) -> SensorDefinition:
+def catch_up_sensor(
+    settings: Settings, partitions: Partitions, job_name: str, *, clock: Callable[[], datetime] = _utc_now
+) -> SensorDefinition:
     """Asks for windows that nobody has ever asked for: after an outage, a new branch, a lost data folder."""
 
     @sensor(
@@ -168,14 +176,13 @@ def catch_up_sensor(settings: Settings, partitions: Partitions, job_name: str) -
             return SkipReason("LEADS_BASE_URL is not set: there is no service to pull from.")
         if context.instance.get_runs(RunsFilter(statuses=LIVE, tags={_CATCH_UP_TAG: "true"}), limit=1):
             return SkipReason("A run that catches up is under way; the next stretch follows it.")
-        now = datetime.now(UTC)
+        now = clock()
         lake = context.resources.data.lake
         missing: dict[LeadKind, list[Window]] = {}
         for kind in LEAD_KINDS:
-            windows = missing_windows(kind, settings, partitions, lake, context.instance, now)
-            closed = [window for window in windows if window.is_closed(now - CATCH_UP_AFTER)]
-            if closed:
-                missing[kind] = closed
+            windows = missing_windows(kind, settings, partitions, lake, context.instance, now, CATCH_UP_AFTER)
+            if windows:
+                missing[kind] = windows
         if not missing:
             return SkipReason("Every closed window that the portal still has was pulled, or has failed and is retried.")
         area = next(rectangles(next(iter(missing.values())), settings.scopes))

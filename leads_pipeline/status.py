@@ -26,7 +26,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse import Failure
-from leads_pipeline.window import RETENTION, Window, days, today
+from leads_pipeline.window import RETENTION, Window, day_interval, days, today
 
 # Marks a run whose keys stand in its config, where Dagster's own status doesn't see them.
 KEYS_IN_CONFIG_TAG = "leads_pipeline/keys_in_config"
@@ -88,8 +88,11 @@ def verdicts(
 ) -> Iterator[tuple[int, Verdict]]:
     """The verdicts of runs on windows, oldest first, each with its place in the event log.
 
-    Only those after the place `after_id`, and none older than the portal keeps leads.
+    Only those after the place `after_id`, and none older than the portal keeps leads. A place beyond the log's end is
+    one in a log that was lost since: then all.
     """
+    if after_id is not None and after_id > (instance.event_log_storage.get_maximum_record_id() or 0):
+        after_id = None
     horizon = (datetime.now(UTC) - RETENTION - timedelta(days=1)).timestamp()
     wanted = AssetRecordsFilter(raw_key(kind), after_storage_id=after_id, after_timestamp=horizon)
     cursor = None
@@ -135,17 +138,23 @@ def _keys_of_live_runs(instance: DagsterInstance, kind: LeadKind) -> frozenset[s
 
 
 def missing_windows(
-    kind: LeadKind, settings: Settings, partitions: Partitions, lake: Lake, instance: DagsterInstance, now: datetime
+    kind: LeadKind,
+    settings: Settings,
+    partitions: Partitions,
+    lake: Lake,
+    instance: DagsterInstance,
+    now: datetime,
+    over_since: timedelta,
 ) -> list[Window]:
-    """Windows that the portal still has and that nobody has asked for, in the order of their days.
+    """Windows over for that long that nobody has pulled since their end and that the portal has, in order of days.
 
     Landed means both that Dagster saw it and that the file is there, so that neither's loss goes unnoticed.
     """
     status = window_status(instance, kind, partitions.windows)
-    last = today(settings.zone, now)
+    last = today(settings.zone, now - over_since) - timedelta(days=1)
     missing = []
     for day in days(max(today(settings.zone, now - RETENTION), partitions.first_day), last):
-        files = lake.landed_scopes(kind, day)
+        files = lake.landed_scopes(kind, day, since=day_interval(day, settings.zone)[1])
         for scope in settings.scopes:
             window = Window.of(day, scope, settings.zone)
             key = window.partition_key

@@ -4,16 +4,19 @@ Belongs here: starting it, starting runs in each of Dagster's ways, and what was
 what should come of it, which is the tests'.
 """
 
+import atexit
 import logging
 import os
+import shutil
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from unittest.mock import patch
 
@@ -30,11 +33,13 @@ from dagster import (
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.test_utils import freeze_time
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+from dagster._daemon.sensor import execute_sensor_iteration
 
 from leads_pipeline.client import LeadsClient
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LeadKind
@@ -45,6 +50,7 @@ from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.runs import Runner, dagster_home
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import RunningSimulator, running
 from leads_pipeline.status import WindowStatus, raw_key, window_status
 from leads_pipeline.window import Window
@@ -112,11 +118,11 @@ class Installation:
                 found[f"{start.date()}|{scope}"] += count
         return found
 
-    def fail(self, keys: Sequence[str] | set[str], then: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Fault rules for those windows, for `simulator.set_faults`."""
+    def rules(self, keys: Sequence[str] | set[str], then: Mapping[str, Any]) -> list[Rule]:
+        """Fault rules for those windows of both kinds."""
         windows = [Window.from_partition_key(key, self.settings.zone) for key in sorted(keys)]
         return [
-            {"when": {"scope": window.scope.key, "from": f"{window.start:%Y-%m-%dT%H:%M}"}, "then": dict(then)}
+            Rule(Then(**then), When(scope=window.scope.key, from_time=f"{window.start:%Y-%m-%dT%H:%M}"))
             for window in windows
         ]
 
@@ -235,6 +241,12 @@ class Daemon:
                 return
         raise AssertionError("The backfill doesn't end.")
 
+    def tick_sensors(self, now: datetime) -> None:
+        """One tick of every sensor that is due at that moment, by Dagster's clock, and the runs that come of it."""
+        with freeze_time(now):
+            self._check(execute_sensor_iteration(self.workspace, logging.getLogger("sensors"), None, None))
+        self.launch_queued()
+
     def launch_queued(self) -> None:
         """Launch the runs that are queued; they run at once and to the end."""
         queue = QueuedRunCoordinatorDaemon(interval_seconds=0)
@@ -286,8 +298,22 @@ def _dagsters_own_warnings() -> Iterator[None]:
 def home(folder: Path) -> Iterator[DagsterInstance]:
     """A Dagster instance in a home of its own, with the dagster.yaml that users get."""
     with patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}):
-        dagster_home({"DAGSTER_HOME": str(folder)}, folder)
+        shutil.copytree(_empty_home(), folder)
+        with DagsterInstance.from_config(str(folder)) as instance:
+            yield instance
+
+
+@cache
+def _empty_home() -> Path:
+    """A home with its empty databases, to be copied: making them takes Dagster a second."""
+    folder = Path(mkdtemp(prefix="leads-pipeline-home-"))
+    atexit.register(shutil.rmtree, folder)
+    with patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}):
+        dagster_home(os.environ, folder)
         with (folder / "dagster.yaml").open("a") as file:
             file.write(_IN_THIS_PROCESS)
         with DagsterInstance.from_config(str(folder)) as instance:
-            yield instance
+            assert instance.get_runs_count() == 0
+            assert instance.event_log_storage.get_maximum_record_id() is None
+            assert not instance.all_instigator_state()
+    return folder

@@ -1,0 +1,368 @@
+"""The sensors over several ticks, with a clock of their own, on a real instance and a simulator."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import DagsterRunStatus, RunRequest
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+
+from leads_pipeline import retry
+from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
+from leads_pipeline.definitions import PULL_JOB
+from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
+from leads_pipeline.retry import FIRST_RETRY_SECONDS, MAX_WINDOW_ATTEMPTS, RETRY_JITTER, FailedWindow
+from leads_pipeline.sensors import RetryMemory, catch_up_sensor, read_cursor, retry_sensor, write_cursor
+from leads_pipeline.simulator.faults import Rule, Then, When
+from leads_pipeline.status import raw_key
+from leads_pipeline_tests.installation import Installation, installation
+
+BROKEN = {"status": 500}
+REFUSED = {"status": 403}
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Installation]:
+    with installation(tmp_path, first=10) as started:
+        yield started
+
+
+def retry_tick(here: Installation, now: datetime, cursor: str | None = None) -> SensorExecutionData:
+    return here.tick(retry_sensor(here.settings, here.partitions, PULL_JOB, clock=lambda: now), cursor)
+
+
+def catch_up_tick(here: Installation, now: datetime | None = None) -> SensorExecutionData:
+    return here.tick(catch_up_sensor(here.settings, here.partitions, PULL_JOB, clock=lambda: now or here.now))
+
+
+def the_request(tick: SensorExecutionData) -> RunRequest:
+    assert tick.run_requests is not None, tick.skip_message
+    [request] = tick.run_requests
+    return request
+
+
+def keys_in(request: RunRequest, kind: LeadKind = APPLICANT) -> list[str]:
+    config: Mapping[str, Any] = request.run_config
+    keys: list[str] = config["ops"].get(f"raw_{kind.table}", {}).get("config", {}).get("partition_keys", [])
+    return keys
+
+
+def fail(here: Installation, keys: set[str], then: Mapping[str, Any], kinds: Sequence[LeadKind] = (APPLICANT,)) -> None:
+    """Let those windows fail in one run."""
+    here.simulator.set_faults(here.rules(keys, then))
+    here.pull(keys, kinds)
+    assert here.status().failed >= keys
+
+
+# --- the retry sensor ------------------------------------------------------------------------------------------------
+
+
+def test_failed_windows_are_taken_up_again_in_one_run_when_they_are_due(here: Installation) -> None:
+    wanted = here.keys([2, 4], [101, 103])
+    fail(here, wanted, BROKEN, LEAD_KINDS)
+    now = datetime.now(UTC)
+    early = retry_tick(here, now)
+    assert early.skip_message
+    assert early.skip_message is not None
+    assert "Applicant leads: 4 wait for their next attempt, the first at" in early.skip_message
+
+    due = retry_tick(here, now + timedelta(seconds=FIRST_RETRY_SECONDS), early.cursor)
+    request = the_request(due)
+    assert keys_in(request) == keys_in(request, APPRAISAL) == sorted(wanted)
+
+    here.simulator.set_faults([])
+    here.simulator.reset_counters()
+    assert here.run_requested(request).success
+    assert here.asked() == here.asked(APPRAISAL) == dict.fromkeys(wanted, 1)
+    assert here.status().failed == here.status(APPRAISAL).failed == frozenset()
+    after = retry_tick(here, now + DAY, due.cursor)
+    assert after.skip_message == (
+        "Nothing is due. Applicant leads: no window has failed; appraisal leads: no window has failed."
+    )
+    assert read_cursor(after.cursor)["applicant"].windows == {}
+
+
+def test_each_failure_doubles_the_wait(here: Installation) -> None:
+    key = here.key(3)
+    fail(here, {key}, BROKEN)
+    cursor: str | None = None
+    for attempt in range(1, 4):
+        now = datetime.now(UTC)
+        delay = timedelta(seconds=FIRST_RETRY_SECONDS * 2 ** (attempt - 1))
+        waiting = retry_tick(here, now + delay * RETRY_JITTER - timedelta(seconds=30), cursor)
+        assert waiting.skip_message
+        assert read_cursor(waiting.cursor)["applicant"].windows[key].attempts == attempt
+        due = retry_tick(here, now + delay, waiting.cursor)
+        assert keys_in(the_request(due)) == [key]
+        assert not here.run_requested(the_request(due)).success
+        cursor = due.cursor
+    assert here.asked() == {key: 4}
+
+
+def test_attempts_are_capped(here: Installation) -> None:
+    key = here.key(3)
+    fail(here, {key}, BROKEN)
+    first = read_cursor(retry_tick(here, here.now).cursor)
+    first["applicant"].windows[key] = FailedWindow(MAX_WINDOW_ATTEMPTS - 1, here.now)
+    last = retry_tick(here, here.now + DAY, write_cursor(first))
+    assert not here.run_requested(the_request(last)).success
+    for later in (2, 5, 20):
+        tick = retry_tick(here, here.now + later * DAY, last.cursor)
+        assert tick.skip_message is not None
+        assert f"Applicant leads: 1 have used up their {MAX_WINDOW_ATTEMPTS} attempts" in tick.skip_message
+
+
+def test_what_was_refused_for_good_is_never_asked_for_again(here: Installation) -> None:
+    refused, broken = here.key(3, 101), here.key(3, 102)
+    here.simulator.set_faults([*here.rules({refused}, REFUSED), *here.rules({broken}, BROKEN)])
+    here.pull({refused, broken})
+    tick = retry_tick(here, here.now + DAY)
+    assert keys_in(the_request(tick)) == [broken]
+    here.simulator.set_faults([])
+    assert here.run_requested(the_request(tick)).success
+    after = retry_tick(here, here.now + 5 * DAY, tick.cursor)
+    assert after.skip_message is not None
+    assert "Applicant leads: 1 were refused for good and need a change of settings or rights" in after.skip_message
+
+
+def test_what_the_portal_has_deleted_is_never_asked_for_again(here: Installation) -> None:
+    old, newer = here.key(9), here.key(3)
+    fail(here, {old}, BROKEN)
+    fail(here, {newer}, BROKEN)
+    tick = retry_tick(here, here.now + 23 * DAY)
+    assert keys_in(the_request(tick)) == [newer]
+    last = retry_tick(here, here.now + 40 * DAY)
+    assert last.skip_message is not None
+    assert "Applicant leads: 2 are past what the portal keeps" in last.skip_message
+
+
+def test_what_is_deleted_soonest_comes_first(here: Installation) -> None:
+    fail(here, here.keys([1]), BROKEN)
+    fail(here, here.keys([8]), BROKEN)
+    fail(here, here.keys([5]), BROKEN)
+    request = the_request(retry_tick(here, here.now + DAY))
+    assert keys_in(request) == sorted(here.keys([1, 5, 8]))
+
+
+@pytest.mark.parametrize("status", [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING])
+def test_windows_of_a_retry_that_is_under_way_are_not_requested_twice(
+    here: Installation, status: DagsterRunStatus
+) -> None:
+    fail(here, here.keys([3]), BROKEN)
+    tick = retry_tick(here, here.now + DAY)
+    request = the_request(tick)
+    here.instance.create_run_for_job(
+        here.definitions.resolve_job_def(PULL_JOB),
+        run_config=dict(request.run_config),
+        tags=request.tags,
+        status=status,
+    )
+    # The tick that is repeated after a crash has the cursor from before; the next one has the new one.
+    for cursor in (None, tick.cursor):
+        again = retry_tick(here, here.now + DAY, cursor)
+        assert again.skip_message
+        assert here.status().under_way == here.keys([3])
+
+
+def test_windows_of_a_pull_that_is_under_way_are_not_requested(here: Installation) -> None:
+    fail(here, here.keys([3]), BROKEN)
+    tags = {RANGE_START_TAG: here.key(3, 101), RANGE_END_TAG: here.key(3, 103)}
+    job = here.definitions.resolve_job_def(PULL_JOB)
+    run = here.instance.create_run_for_job(job, tags=tags, status=DagsterRunStatus.STARTED)
+    assert retry_tick(here, here.now + DAY).skip_message
+    # What the killed run leaves behind is taken up.
+    here.instance.report_run_failed(run)
+    cursor = retry_tick(here, here.now + DAY).cursor
+    assert keys_in(the_request(retry_tick(here, here.now + 2 * DAY, cursor))) == sorted(here.keys([3]))
+
+
+def test_the_cursor_holds_15_000_failed_windows_of_each_kind() -> None:
+    keys = [f"2026-01-{day:02}|branch-{branch}" for day in range(1, 31) for branch in range(500)]
+    assert len(keys) == 15_000
+    memory = {
+        kind.name: RetryMemory(
+            seen_id=10**6,
+            # Each failed at a moment of its own, which is the worst for compression.
+            windows={
+                key: FailedWindow(
+                    1 + place % 20, datetime.fromtimestamp(1_790_000_000 + 7 * place, UTC), place % 9 == 0
+                )
+                for place, key in enumerate(keys)
+            },
+        )
+        for kind in LEAD_KINDS
+    }
+    began = time.process_time()
+    cursor = write_cursor(memory)
+    assert read_cursor(cursor) == memory
+    seconds = time.process_time() - began
+    assert len(cursor) < 500_000
+    assert seconds < 2
+
+
+@pytest.mark.parametrize("cursor", [None, "", "nonsense", "AAAA", "eJyrrgUAAXUA+Q=="])
+def test_a_cursor_that_cannot_be_read_counts_as_empty(cursor: str | None) -> None:
+    assert read_cursor(cursor) == {kind.name: RetryMemory() for kind in LEAD_KINDS}
+
+
+def test_a_cursor_that_was_cut_off_counts_as_empty() -> None:
+    whole = write_cursor({kind.name: RetryMemory(3, {}) for kind in LEAD_KINDS})
+    assert read_cursor(whole)["applicant"].seen_id == 3
+    for length in range(len(whole)):
+        assert read_cursor(whole[:length]) == {kind.name: RetryMemory() for kind in LEAD_KINDS}
+
+
+def test_a_lost_cursor_forgets_attempts_but_no_verdict(here: Installation) -> None:
+    refused, broken = here.key(3, 101), here.key(3, 102)
+    here.simulator.set_faults([*here.rules({refused}, REFUSED), *here.rules({broken}, BROKEN)])
+    here.pull({refused, broken})
+    retry_tick(here, here.now)
+    assert keys_in(the_request(retry_tick(here, here.now + DAY, "lost"))) == [broken]
+
+
+def test_verdicts_of_a_new_event_log_are_read_although_its_count_begins_anew(here: Installation) -> None:
+    fail(here, {here.key(3)}, REFUSED)
+    cursor = write_cursor({kind.name: RetryMemory(seen_id=10**9) for kind in LEAD_KINDS})
+    assert retry_tick(here, here.now + DAY, cursor).skip_message
+
+
+def test_windows_of_a_scope_that_was_removed_are_not_requested(tmp_path: Path) -> None:
+    with installation(tmp_path, first=10) as before:
+        fail(before, before.keys([3]), BROKEN)
+        cursor = retry_tick(before, before.now).cursor
+        before.environment["LEADS_BRANCH_IDS"] = "101,103"
+        request = the_request(retry_tick(before, before.now + DAY, cursor))
+        assert keys_in(request) == sorted(before.keys([3], [101, 103]))
+        assert not before.run_requested(request).success
+
+
+# --- the catch-up sensor ---------------------------------------------------------------------------------------------
+
+
+def caught_up(here: Installation) -> list[RunRequest]:
+    """Run what the sensor asks for until it asks for nothing more."""
+    requests = []
+    while (tick := catch_up_tick(here)).run_requests:
+        requests.append(the_request(tick))
+        here.run_requested(requests[-1])
+        assert len(requests) < 20, "it doesn't end"
+    return requests
+
+
+def closed(here: Installation) -> list[int]:
+    """Days ago of the windows that have been over for long enough."""
+    over = (here.now - timedelta(hours=6)).date()
+    return [ago for ago in range(1, 11) if here.day(ago) < over]
+
+
+def test_an_outage_is_caught_up_oldest_first_a_stretch_a_run(here: Installation) -> None:
+    here.pull(here.keys([5]), LEAD_KINDS)
+    here.pull(here.keys([8], [102]), LEAD_KINDS)
+    here.simulator.reset_counters()
+    requests = caught_up(here)
+    starts = [request.tags[RANGE_START_TAG] for request in requests]
+    assert starts == sorted(starts)
+    assert len(requests) == 5  # days 10-9, the two scopes of day 8, days 7-6, days 4-1
+    wanted = here.keys(closed(here)) - here.keys([5]) - here.keys([8], [102])
+    assert here.asked() == here.asked(APPRAISAL) == dict.fromkeys(wanted, 1)
+    tick = catch_up_tick(here)
+    assert (
+        tick.skip_message == "Every closed window that the portal still has was pulled, or has failed and is retried."
+    )
+
+
+def test_a_closed_day_is_the_daily_schedules_for_six_hours(here: Installation) -> None:
+    midnight = datetime.combine(here.day(1), datetime.min.time(), UTC) + DAY
+    for hours, last in ((5.9, 2), (6.1, 1)):
+        request = the_request(catch_up_tick(here, midnight + timedelta(hours=hours)))
+        assert request.tags[RANGE_END_TAG] == here.key(last, 103)
+
+
+def test_nothing_is_caught_up_that_the_portal_has_deleted(here: Installation) -> None:
+    # The window that the horizon runs through is still asked for: what is left of it can be had.
+    later = datetime.combine(here.day(6), datetime.min.time(), UTC) + 30 * DAY + timedelta(hours=12)
+    assert the_request(catch_up_tick(here, later)).tags[RANGE_START_TAG] == here.key(6)
+
+
+def test_one_run_catches_up_at_a_time(here: Installation) -> None:
+    request = the_request(catch_up_tick(here))
+    job = here.definitions.resolve_job_def(PULL_JOB)
+    here.instance.create_run_for_job(job, tags=request.tags, status=DagsterRunStatus.STARTED)
+    tick = catch_up_tick(here)
+    assert tick.skip_message == "A run that catches up is under way; the next stretch follows it."
+
+
+def test_failed_windows_are_left_to_the_retry_sensor(here: Installation) -> None:
+    here.simulator.set_faults([Rule(Then(**BROKEN), When(path="/applicant-leads"))])
+    requests = caught_up(here)
+    assert len(requests) == 1
+    assert set(here.asked().values()) == {1}
+
+
+def test_a_window_that_was_last_pulled_before_its_end_is_caught_up(here: Installation) -> None:
+    caught_up(here)
+    [path] = [path for path in here.lake.raw_files(APPLICANT, here.day(4)) if "branch-102" in str(path)]
+    before_its_end = datetime.combine(here.day(4), datetime.min.time(), UTC) + timedelta(hours=22)
+    os.utime(path, (before_its_end.timestamp(), before_its_end.timestamp()))
+    tick = catch_up_tick(here)
+    assert the_request(tick).tags[RANGE_START_TAG] == the_request(tick).tags[RANGE_END_TAG] == here.key(4, 102)
+    assert the_request(tick).asset_selection == [raw_key(APPLICANT)]
+
+
+def test_a_lost_file_is_pulled_again(here: Installation) -> None:
+    caught_up(here)
+    shutil.rmtree(here.lake.folder / "raw" / "appraisal_leads" / f"day={here.day(3)}" / "scope=branch-101")
+    here.simulator.reset_counters()
+    assert len(caught_up(here)) == 1
+    assert here.asked(APPRAISAL) == {here.key(3): 1}
+    assert here.asked() == {}
+
+
+def test_a_new_scope_is_caught_up(tmp_path: Path) -> None:
+    with installation(tmp_path, first=5, variables={"LEADS_BRANCH_IDS": "101,103"}) as here:
+        caught_up(here)
+        here.simulator.reset_counters()
+        here.environment["LEADS_BRANCH_IDS"] = "101,102,103"
+        caught_up(here)
+        assert here.asked() == dict.fromkeys(here.keys([ago for ago in closed(here) if ago <= 5], [102]), 1)
+
+
+def test_a_changed_time_zone_starts_no_storm(tmp_path: Path) -> None:
+    with installation(tmp_path, first=5) as here:
+        caught_up(here)
+        landed = here.status().landed
+        here.simulator.reset_counters()
+        here.environment["LEADS_TIMEZONE"] = "Asia/Tokyo"
+        assert len(caught_up(here)) <= 1
+        assert here.status().landed >= landed
+
+
+def test_without_a_service_nothing_is_caught_up(here: Installation) -> None:
+    del here.environment["LEADS_BASE_URL"]
+    assert catch_up_tick(here).skip_message == "LEADS_BASE_URL is not set: there is no service to pull from."
+
+
+# --- both in the daemon ----------------------------------------------------------------------------------------------
+
+
+def test_the_daemon_catches_up_and_retries_once_however_often_it_ticks(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "FIRST_RETRY_SECONDS", 0.0)
+    broken = here.key(closed(here)[0], 102)
+    here.simulator.set_faults(here.rules({broken}, BROKEN))
+    with here.daemon() as daemon:
+        daemon.tick_sensors(here.now)
+        assert here.asked() == dict.fromkeys(here.keys(closed(here)), 1)
+        assert here.status().failed == {broken}
+        here.simulator.set_faults([])
+        for minutes in (2, 2, 4):
+            daemon.tick_sensors(here.now + timedelta(minutes=minutes))
+    assert here.asked() == {**dict.fromkeys(here.keys(closed(here)), 1), broken: 2}
+    assert here.status().landed == here.keys(closed(here))
