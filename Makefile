@@ -19,7 +19,7 @@ DEV := $(VENV)/.dev-installed
 PROJECT := $(VENV)/.project-installed
 
 ifdef UV
-INSTALL = $(UV) pip install --quiet --python $(BIN)/python
+INSTALL = $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
 else
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif

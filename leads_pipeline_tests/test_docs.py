@@ -1,0 +1,128 @@
+"""The README keeps its word: each command, table, variable and snippet in it is there and runs."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from leads_pipeline.simulator import Config, running
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BIN = Path(sys.executable).parent
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = "".join(blocks("sh")).splitlines()
+    return sorted({line.split("#")[0].strip() for line in lines if line.strip()})
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder with data/ filled by the README's own backfill command, and the environment it ran in."""
+    folder = tmp_path_factory.mktemp("installation")
+    with running(Config(branches=2, leads_per_day=5)) as simulator:
+        environment = {
+            **os.environ,
+            **simulator.environment(),
+            "LEADS_TIMEZONE": "Europe/London",
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        }
+        today = datetime.now(UTC).date()
+        command = next(line for line in commands() if line.startswith("leads-pipeline backfill"))
+        days = iter((today - timedelta(days=4), today - timedelta(days=2)))
+        command = re.sub(r"\d{4}-\d{2}-\d{2}", lambda _: next(days).isoformat(), command)
+        done = run(command, folder, environment)
+        assert done.returncode == 0, done.stderr
+        yield folder, environment
+
+
+def run(command: str, folder: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(  # noqa: S602 - the README's own lines, as a shell reads them
+        command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    assert [line.split("#")[0].strip() for line in blocks("sh")[0].splitlines()] == ["make demo", "make test"]
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_every_command_is_one_that_is_tested_here() -> None:
+    known = {"make demo", "make test", "make dev", "cp .env.example .env"}
+    rest = [line for line in commands() if line not in known]
+    assert [line.split()[0] for line in rest] == ["duckdb", "leads-pipeline"]
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`make ([a-z]+)`", README)) | {"demo", "test", "dev"}))
+def test_every_make_target_exists(name: str) -> None:
+    done = subprocess.run(["make", "-n", name], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603, S607
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`leads-pipeline ([a-z]+)", README))))
+def test_every_subcommand_exists(name: str) -> None:
+    done = run(f"leads-pipeline {name} --help", ROOT, {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"})
+    assert done.returncode == 0
+    for option in re.findall(rf"`leads-pipeline {name}[^`]*?(--[a-z]+)", README):
+        assert option in done.stdout
+
+
+def test_the_duckdb_command_line_answers(installation: tuple[Path, dict[str, str]]) -> None:
+    command = next(line for line in commands() if line.startswith("duckdb "))
+    done = run(command, *installation)
+    assert done.returncode == 0, done.stderr
+    assert "branch-101" in done.stdout
+
+
+@pytest.mark.parametrize("snippet", blocks("python"))
+def test_every_python_snippet_runs(snippet: str, installation: tuple[Path, dict[str, str]]) -> None:
+    folder, environment = installation
+    done = subprocess.run(  # noqa: S603 - the README's own lines
+        [sys.executable, "-W", "error", "-c", snippet],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("statement", "".join(blocks("sql")).strip().rstrip(";").split(";"))
+def test_every_query_runs(statement: str, installation: tuple[Path, dict[str, str]]) -> None:
+    with duckdb.connect(installation[0] / "data" / "leads.duckdb", read_only=True) as db:
+        assert db.sql(statement).fetchall()
+
+
+def test_the_tables_are_those_of_the_file(installation: tuple[Path, dict[str, str]]) -> None:
+    section = README.split("## Ask the data")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    with duckdb.connect(installation[0] / "data" / "leads.duckdb", read_only=True) as db:
+        there = {
+            name for (name,) in db.sql("select table_name from duckdb_tables() where schema_name = 'main'").fetchall()
+        }
+    assert named == there
+
+
+def test_the_settings_are_those_of_env_example() -> None:
+    example = set(re.findall(r"^#? ?([A-Z_]+)=", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE))
+    section = README.split("## All settings")[1].split("\n## ")[0]
+    assert set(re.findall(r"`((?:LEADS|INVENTORY|DAGSTER)_[A-Z_]+)`", section)) == example
+
+
+def test_every_picture_and_file_named_is_there() -> None:
+    for path in [*re.findall(r"\]\((?!http)([^)#]+)\)", README), "data/README.md", ".env.example"]:
+        assert (ROOT / path).is_file(), path
