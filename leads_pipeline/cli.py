@@ -27,6 +27,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.credentials import FileSecret, write_key_pair
 from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake
@@ -191,6 +192,49 @@ def _until_it_ends(process: "subprocess.Popen[bytes]") -> None:
             process.wait()
         except KeyboardInterrupt:
             continue  # the child has had the ctrl-C too, and is closing down
+
+
+# --- credentials -----------------------------------------------------------------------------------------------------
+
+
+@main.group()
+def credentials() -> None:
+    """Make what the portal needs to send you a client secret."""
+
+
+@credentials.command("new-key")
+@click.option("--user-id", default="leads-pipeline", show_default=True, help='Whose key it is, as "Agency <it@…>".')
+@click.option(
+    "--private-key",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="LEADS_PGP_PRIVATE_KEY_FILE",
+    default="leads-private-key.asc",
+    show_default=True,
+    help="Where the private key goes. An existing file is never overwritten.",
+)
+def new_key(user_id: str, private_key: Path) -> None:
+    """Make an RSA key pair with 4096 bits: the private key into a file, the public one printed, to be sent.
+
+    The passphrase is LEADS_PGP_PASSPHRASE, or what LEADS_PGP_PASSPHRASE_FILE holds, or asked for.
+    """
+    with _plain_errors():
+        value, file = (variables().get(name) for name in ("LEADS_PGP_PASSPHRASE", "LEADS_PGP_PASSPHRASE_FILE"))
+        passphrase = (
+            FileSecret(Path(file)).read()
+            if file and not value
+            else value or click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
+        )
+        with err.status("Making a key of 4096 bits; this can take a minute"):
+            public = write_key_pair(user_id, passphrase, private_key)
+    click.echo(public, nl=False)
+    click.echo(
+        f"\nThe private key is in {private_key}, locked with the passphrase. Keep both: neither can be recovered.\n"
+        "1. Send the public key above to the portal's technical contact.\n"
+        "2. Save the message that comes back, from BEGIN PGP MESSAGE to END PGP MESSAGE, in a file.\n"
+        f"3. Set LEADS_CLIENT_SECRET_PGP_FILE to it, LEADS_PGP_PRIVATE_KEY_FILE={private_key}, and the passphrase.\n"
+        "4. `leads-pipeline doctor` says whether it works.",
+        err=True,
+    )
 
 
 # --- what commands share ---------------------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pysequoia
 import pytest
+from click.testing import CliRunner, Result
 
 from leads_pipeline import pgp
+from leads_pipeline.cli import main
 from leads_pipeline.credentials import (
     MAX_PGP_BYTES,
     MAX_SECRET_BYTES,
@@ -281,3 +283,41 @@ def test_making_a_key_that_is_interrupted_leaves_no_file(tmp_path: Path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         write_key_pair("agency", PASSPHRASE, tmp_path / "key.asc")
     assert list(tmp_path.iterdir()) == []
+
+
+def new_key(folder: Path, *arguments: str, typed: str | None = None, **variables: str) -> Result:
+    environment = {"LEADS_PGP_PASSPHRASE": None, "LEADS_PGP_PASSPHRASE_FILE": None, **variables}
+    command = ["credentials", "new-key", "--private-key", str(folder / "key.asc"), *arguments]
+    return CliRunner().invoke(main, command, input=typed, env=environment)
+
+
+@pytest.mark.parametrize("way", ["variable", "file", "typed"])
+def test_the_command_prints_the_public_half_and_the_key_opens_messages_for_it(tmp_path: Path, way: str) -> None:
+    (tmp_path / "passphrase").write_text(f"{PASSPHRASE}\n")
+    if way == "typed":
+        result = new_key(tmp_path, typed=f"{PASSPHRASE}\n{PASSPHRASE}\n")
+    elif way == "file":
+        result = new_key(tmp_path, LEADS_PGP_PASSPHRASE_FILE=str(tmp_path / "passphrase"))
+    else:
+        result = new_key(tmp_path, LEADS_PGP_PASSPHRASE=PASSPHRASE)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
+    assert result.stdout.endswith("-----END PGP PUBLIC KEY BLOCK-----\n")
+    assert PASSPHRASE not in result.output
+    assert "PRIVATE KEY BLOCK" not in result.output
+    public = pysequoia.Cert.from_bytes(result.stdout_bytes)
+    (tmp_path / "message").write_bytes(pysequoia.encrypt(recipients=[public], bytes=CANARY.encode()))
+    assert PgpSecret(tmp_path / "message", tmp_path / "key.asc", StaticSecret(PASSPHRASE)).read() == CANARY
+
+
+def test_the_command_names_the_key_and_never_overwrites_one(tmp_path: Path) -> None:
+    first = new_key(tmp_path, "--user-id", "Agency <it@agency.example>", LEADS_PGP_PASSPHRASE=PASSPHRASE)
+    assert [str(name) for name in pysequoia.Cert.from_bytes(first.stdout_bytes).user_ids] == [
+        "Agency <it@agency.example>"
+    ]
+    key = (tmp_path / "key.asc").read_bytes()
+    again = new_key(tmp_path, LEADS_PGP_PASSPHRASE=PASSPHRASE)
+    assert again.exit_code == 2
+    assert "exists and stays as it is" in " ".join(again.stderr.split())
+    assert again.stdout == ""
+    assert (tmp_path / "key.asc").read_bytes() == key
