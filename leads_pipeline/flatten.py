@@ -107,9 +107,9 @@ def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> Staged
     with (
         lake.replacing_staged(staged_tables(kind), day) as targets,
         connection(lake, name) as db,
-        _functions(db, _extra_functions(kind)),
         _frozen(lake, name, lake.raw_files(kind, day)) as files,
     ):
+        _define(db, _extra_functions(kind))
         _read_raw(db, list(files.values()))
         raw_rows, duplicates = _drop_duplicates(db)
         for table, statement in _statements(kind).items():
@@ -192,8 +192,8 @@ def connection(
                 db.execute("set TimeZone = 'UTC'")
                 db.execute("set enable_progress_bar = false")
                 yield db
-        except duckdb.IOException as error:
-            # These speak of files and the disk, never of content.
+        except (duckdb.IOException, duckdb.TransactionException) as error:
+            # These speak of files and the disk, never of content: a commit fails where a write does.
             raise StorageError(
                 f"DuckDB can't read or write below {lake.folder}: {error} What was published before is untouched."
             ) from None
@@ -626,18 +626,18 @@ def insert_inventory(db: duckdb.DuckDBPyConnection, files: Sequence[Path], table
         extra="extra_of_item(body)",
         first_problem=f"coalesce(oddity, case when item is null then '{_NOT_JSON}' end)",
     )
-    with _functions(db, {"extra_of_item": (partial(_extra, tree), ["VARCHAR"])}):
-        db.execute(
-            f"""
-            insert into {quoted(table)}
-            {ctes}
-            select item_id, first_seen_day, last_seen_day, fetched_at, searched_address,
-                {_stacked(quoted(field.column) for field in INVENTORY_FIELDS)}, problems, try_cast(extra as json)
-            from typed
-            order by item_id
-            """,  # noqa: S608 - put together from the contract's constants alone
-            {"files": list(map(glob_literal, files))},
-        )
+    _define(db, {"extra_of_item": (partial(_extra, tree), ["VARCHAR"])})
+    db.execute(
+        f"""
+        insert into {quoted(table)}
+        {ctes}
+        select item_id, first_seen_day, last_seen_day, fetched_at, searched_address,
+            {_stacked(quoted(field.column) for field in INVENTORY_FIELDS)}, problems, try_cast(extra as json)
+        from typed
+        order by item_id
+        """,  # noqa: S608 - put together from the contract's constants alone
+        {"files": list(map(glob_literal, files))},
+    )
 
 
 # --- windows and counts ------------------------------------------------------------------------------------------
@@ -730,9 +730,8 @@ def _extra_functions(kind: LeadKind) -> dict[str, _Function]:
     return functions
 
 
-@contextmanager
-def _functions(db: duckdb.DuckDBPyConnection, extra: Mapping[str, _Function]) -> Iterator[None]:
-    """Have the macros and functions that the statements call. DuckDB calls a function only for rows that reach it."""
+def _define(db: duckdb.DuckDBPyConnection, extra: Mapping[str, _Function]) -> None:
+    """Make the macros and functions that the statements call. DuckDB calls a function only for rows that reach it."""
     for macro in _MACROS:
         db.execute(f"create temp macro {macro}")
     functions: dict[str, _Function] = {
@@ -743,11 +742,6 @@ def _functions(db: duckdb.DuckDBPyConnection, extra: Mapping[str, _Function]) ->
     for name, (function, parameters) in functions.items():
         # DuckDB otherwise expects a function never to return NULL, and never to get one.
         db.create_function(name, function, parameters, "VARCHAR", null_handling=FunctionNullHandling.SPECIAL)
-    try:
-        yield
-    finally:
-        for name in functions:
-            db.remove_function(name)  # or DuckDB's bindings complain of leaks on stderr when the process ends
 
 
 def _mended(payload: str) -> str | None:

@@ -6,7 +6,6 @@ columns (flatten.py), what a mart holds (sql/), when to publish (assets/).
 
 import hashlib
 import logging
-import os
 import secrets
 import shutil
 import time
@@ -221,7 +220,7 @@ class Warehouse:
 
     def _build(self, wanted: "_State", grid: Grid, now: datetime) -> "_Held":
         """Write the new version beside the published one, then swap it in."""
-        draft = self.path.with_name(f".{FILE_NAME}.{os.getpid()}.tmp")
+        draft = self.path.with_name(f".{FILE_NAME}.draft")
         try:
             held = self._updated(draft, wanted, grid, now) or self._rebuilt(draft, wanted, grid, now)
             draft.chmod(_PUBLISHED_MODE)

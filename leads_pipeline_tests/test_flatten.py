@@ -1,5 +1,6 @@
 import json
 import random
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -523,11 +524,16 @@ def test_a_landing_during_the_flattening_changes_nothing_of_it(lake: Lake, monke
 
 
 def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "da[t]a * 'of' ünï=x")
+    lake, decoy = Lake(tmp_path / "da[t]a * 'of' ünï=x"), Lake(tmp_path / "data z 'of' ünï=x")
+    land(decoy, APPLICANT, [{"id": "of another folder"}])
+    (foreign,) = decoy.raw_files(APPLICANT, DAY)
+    where_links_go = decoy.folder / ".state" / "duckdb" / f"staged-{DAY}-raw"
+    where_links_go.mkdir(parents=True)
+    shutil.copyfile(foreign, where_links_go / "0.parquet")
 
     (row,) = flattened(lake, {"message": "x"})
 
-    assert row["message"] == "x"
+    assert (row["lead_id"], row["message"]) == ("lead-0000", "x")
 
 
 def test_nothing_is_left_behind_in_the_state_folder(lake: Lake) -> None:

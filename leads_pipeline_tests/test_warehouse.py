@@ -593,6 +593,7 @@ def test_a_disk_that_takes_no_more_leaves_the_old_file_and_says_so(lake: Lake, l
 
     assert done.returncode == 1
     assert "StorageError: " in done.stderr.splitlines()[-1]
+    assert "File too large" in done.stderr.splitlines()[-1]
     assert Warehouse(lake).path.read_bytes() == before
     assert publish(lake).rows["applicant_leads"] == 4000
     assert leftovers(lake) == []
