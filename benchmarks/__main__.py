@@ -1,0 +1,19 @@
+"""Run the benchmarks and print their tables: `python -m benchmarks [NAME ...]`."""
+
+import sys
+from collections.abc import Callable
+
+from benchmarks import bookkeeping
+
+BENCHMARKS: dict[str, Callable[[], None]] = {"bookkeeping": bookkeeping.main}
+
+
+def main() -> None:
+    """Run those that are named, or all."""
+    for name in sys.argv[1:] or BENCHMARKS:
+        print(f"\n== {name}\n")
+        BENCHMARKS[name]()
+
+
+if __name__ == "__main__":
+    main()
