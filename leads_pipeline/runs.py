@@ -52,9 +52,11 @@ python_logs:
   python_log_level: INFO
 
 run_monitoring:
-  # Notices a run whose process was killed, and frees its slot of the pool.
   enabled: true
   free_slots_after_run_end_seconds: 60
+  # After a power cut, or a killed command line, nobody else notices that a run is over: its windows would count as
+  # under way for ever. A pull that is really that slow keeps what it landed, and the sensor takes up the rest.
+  max_runtime_seconds: 21600
 
 # Dagster's own sqlite storage, with fewer connections and transactions: 15,000 windows are recorded in one minute
 # instead of six. Delete the section to go back: the files are the same.

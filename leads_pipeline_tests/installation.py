@@ -10,7 +10,7 @@ import os
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -38,6 +38,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.backfill import execute_backfill_iteration
+from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
 
@@ -118,12 +119,11 @@ class Installation:
                 found[f"{start.date()}|{scope}"] += count
         return found
 
-    def rules(self, keys: Sequence[str] | set[str], then: Mapping[str, Any]) -> list[Rule]:
+    def rules(self, keys: Iterable[str], then: Then) -> list[Rule]:
         """Fault rules for those windows of both kinds."""
         windows = [Window.from_partition_key(key, self.settings.zone) for key in sorted(keys)]
         return [
-            Rule(Then(**then), When(scope=window.scope.key, from_time=f"{window.start:%Y-%m-%dT%H:%M}"))
-            for window in windows
+            Rule(then, When(scope=window.scope.key, from_time=f"{window.start:%Y-%m-%dT%H:%M}")) for window in windows
         ]
 
     def status(self, kind: LeadKind = APPLICANT) -> WindowStatus:
@@ -246,6 +246,11 @@ class Daemon:
         with freeze_time(now):
             self._check(execute_sensor_iteration(self.workspace, logging.getLogger("sensors"), None, None))
         self.launch_queued()
+
+    def monitor_runs(self, now: datetime) -> None:
+        """Look once for runs that have died, at that moment by Dagster's clock."""
+        with freeze_time(now):
+            self._check(execute_run_monitoring_iteration(self.workspace, logging.getLogger("monitoring")))
 
     def launch_queued(self) -> None:
         """Launch the runs that are queued; they run at once and to the end."""

@@ -22,8 +22,8 @@ from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.status import raw_key
 from leads_pipeline_tests.installation import Installation, installation
 
-BROKEN = {"status": 500}
-REFUSED = {"status": 403}
+BROKEN = Then(status=500)
+REFUSED = Then(status=403)
 DAY = timedelta(days=1)
 
 
@@ -53,7 +53,7 @@ def keys_in(request: RunRequest, kind: LeadKind = APPLICANT) -> list[str]:
     return keys
 
 
-def fail(here: Installation, keys: set[str], then: Mapping[str, Any], kinds: Sequence[LeadKind] = (APPLICANT,)) -> None:
+def fail(here: Installation, keys: set[str], then: Then, kinds: Sequence[LeadKind] = (APPLICANT,)) -> None:
     """Let those windows fail in one run."""
     here.simulator.set_faults(here.rules(keys, then))
     here.pull(keys, kinds)
@@ -299,7 +299,7 @@ def test_one_run_catches_up_at_a_time(here: Installation) -> None:
 
 
 def test_failed_windows_are_left_to_the_retry_sensor(here: Installation) -> None:
-    here.simulator.set_faults([Rule(Then(**BROKEN), When(path="/applicant-leads"))])
+    here.simulator.set_faults([Rule(BROKEN, When(path="/applicant-leads"))])
     requests = caught_up(here)
     assert len(requests) == 1
     assert set(here.asked().values()) == {1}

@@ -7,6 +7,8 @@ publication (warehouse.py), the marts' SQL (sql/).
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from dagster import (
@@ -16,6 +18,7 @@ from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
     AssetSpec,
+    AutomationCondition,
     MaterializeResult,
     TableColumn,
     TableSchema,
@@ -40,12 +43,27 @@ FAIL_DAYS_BEFORE = 3
 # How many windows the coverage check names.
 _NAMED_WINDOWS = 20
 
+# A window that is open so shortly before it is deleted was pulled before its end and never again. One that the portal
+# deletes at this moment, which takes it a day, is the most urgent of all.
 _MISSED = """
 select kind, day, scope, state, failed_attempts, last_error, deleted_from_at
 from mart_coverage
-where state in ('missing', 'failed') and is_configured and deleted_from_at > $now and deleted_from_at <= $soon
+where state in ('missing', 'failed', 'open') and is_configured
+    and deleted_from_at > $now - interval 1 day and deleted_from_at <= $soon
 order by deleted_from_at, kind, scope
 """
+
+# All tables are published at once, so that a blocking check of either kind's staged days holds all of them back.
+_IS_BLOCKED = reduce(
+    or_,
+    (
+        AutomationCondition.asset_matches(
+            f"stg_{kind.table}",
+            AutomationCondition.any_checks_match(AutomationCondition.check_failed(), blocking_only=True),
+        )
+        for kind in LEAD_KINDS
+    ),
+)
 
 
 def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinition:
@@ -85,7 +103,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             grid = Grid(settings.scopes, partitions.first_day, settings.zone, failures)
             publication = store.publish(grid, now)
             unique = [_uniqueness(store, table) for table in lead_tables]
-            coverage = _coverage(store, now)
+            coverage = coverage_check(store, now)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
         for name, rows in publication.rows.items():
@@ -117,7 +135,7 @@ def _table_spec(table: Table) -> AssetSpec:
         description=f"{table.description}. A table of leads.duckdb.",
         group_name="warehouse",
         kinds={"duckdb"},
-        automation_condition=FOLLOWS_ITS_SOURCES,
+        automation_condition=FOLLOWS_ITS_SOURCES & ~_IS_BLOCKED,
         metadata={
             "dagster/column_schema": TableSchema(
                 [TableColumn(column.name, column.type.upper(), column.description) for column in table.columns]
@@ -149,7 +167,8 @@ def _uniqueness(store: Warehouse, table: str) -> AssetCheckResult:
     )
 
 
-def _coverage(store: Warehouse, now: datetime) -> AssetCheckResult:
+def coverage_check(store: Warehouse, now: datetime) -> AssetCheckResult:
+    """Whether any window of the published file is still to be had and will soon be deleted at the portal."""
     _, missed = store.query(_MISSED, {"now": now, "soon": now + timedelta(days=WARN_DAYS_BEFORE)})
     urgent = [row for row in missed if row[-1] <= now + timedelta(days=FAIL_DAYS_BEFORE)]
     return AssetCheckResult(

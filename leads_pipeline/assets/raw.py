@@ -83,7 +83,7 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
         failures: dict[Window, LeadsPipelineError] = {}
         try:
             client, auth = leads.connect()
-            for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run_id):
+            for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run.run_id):
                 if isinstance(landed, LeadsPipelineError):
                     failures[window] = landed
                     yield AssetObservation(context.asset_key, partition=window.partition_key, metadata=_verdict(landed))
@@ -200,7 +200,7 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
         try:
             client = inventory.connect()
             found = {address: client.search(address) for address in settings.inventory_addresses}
-            rows = data.lake.land_inventory(day, found, now, context.run_id)
+            rows = data.lake.land_inventory(day, found, now, context.run.run_id)
         except LeadsPipelineError as error:
             raise failure(tried, error) from None
         return MaterializeResult(

@@ -1,0 +1,531 @@
+"""What the assets land, stage, publish, say and check, in real runs against the simulator."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSeverity,
+    AssetKey,
+    BetaWarning,
+    DagsterEventType,
+    DagsterRunStatus,
+    ExecuteInProcessResult,
+    evaluate_automation_conditions,
+)
+
+from leads_pipeline.assets import staged
+from leads_pipeline.assets.published import coverage_check
+from leads_pipeline.assets.raw import NAMED_FAILURES
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, STAGE_JOB
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten import StagedDay, flatten_day
+from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
+from leads_pipeline.simulator.faults import Rule, Then
+from leads_pipeline.warehouse import Warehouse
+from leads_pipeline_tests.installation import Installation, home, installation
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Installation]:
+    with installation(tmp_path, first=10) as started:
+        yield started
+
+
+def message(result: ExecuteInProcessResult, op: str = "raw_applicant_leads") -> str:
+    failure = result.failure_data_for_node(op)
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    assert failure.user_failure_data.description is not None
+    return failure.user_failure_data.description
+
+
+def materializations(here: Installation, asset: str) -> dict[str | None, dict[str, Any]]:
+    """The newest metadata of each partition of an asset."""
+    records = here.instance.fetch_materializations(AssetKey(asset), 1000, ascending=True).records
+    return {
+        record.partition_key: {
+            name: value.value
+            for name, value in (record.asset_materialization.metadata.items() if record.asset_materialization else ())
+        }
+        for record in records
+    }
+
+
+def observations(here: Installation, asset: str) -> dict[str | None, dict[str, str]]:
+    records = here.instance.fetch_observations(AssetKey(asset), 1000, ascending=True).records
+    return {
+        record.partition_key: {
+            name: str(value.value)
+            for name, value in (record.asset_observation.metadata.items() if record.asset_observation else ())
+        }
+        for record in records
+    }
+
+
+def stage(here: Installation, first: date, last: date) -> ExecuteInProcessResult:
+    return here.execute(STAGE_JOB, tags={RANGE_START_TAG: str(first), RANGE_END_TAG: str(last)})
+
+
+def checks(result: ExecuteInProcessResult) -> dict[tuple[str, str], bool]:
+    found = {}
+    for event in result.all_events:
+        if event.event_type is DagsterEventType.ASSET_CHECK_EVALUATION:
+            evaluation = event.asset_check_evaluation_data
+            found[evaluation.asset_key.to_user_string(), evaluation.check_name] = evaluation.passed
+    return found
+
+
+# --- raw: partial success --------------------------------------------------------------------------------------------
+
+
+def test_failing_windows_neither_stop_nor_hide_the_others(here: Installation) -> None:
+    verdicts = {
+        here.key(2, 101): (Then(status=403), "permanent", "refused (403)"),
+        here.key(2, 103): (Then(status=429), "transient", "busy (429)"),
+        here.key(3, 102): (Then(shape="html"), "transient", "not a JSON object"),
+        here.key(4, 101): (Then(status=500), "transient", "server error (500)"),
+        here.key(4, 102): (Then(status=500), "transient", "server error (500)"),
+    }
+    here.simulator.set_faults([rule for key, (then, *_) in verdicts.items() for rule in here.rules([key], then)])
+    wanted = here.keys([2, 3, 4])
+    result = here.pull(wanted)
+
+    status = here.status()
+    assert status.landed == wanted - verdicts.keys() == materializations(here, "raw_applicant_leads").keys()
+    assert status.failed == verdicts.keys()
+    assert status.under_way == set()
+    # With 403 the client can't tell a forbidden scope from an expired token: it asks once more with a new one.
+    assert here.asked() == dict.fromkeys(wanted, 1) | {here.key(2, 101): 2}
+    for day in (2, 3, 4):
+        scopes = {window.scope for window in here.lake.landed_windows(APPLICANT, here.day(day))}
+        assert scopes == {key.split("|")[1] for key in wanted - verdicts.keys() if key.startswith(str(here.day(day)))}
+
+    observed = observations(here, "raw_applicant_leads")
+    assert {key: (said["verdict"], said["reason"]) for key, said in observed.items()} == {
+        key: (verdict, reason) for key, (_, verdict, reason) in verdicts.items()
+    }
+    assert all(
+        "Asking again doesn't help" in said["error"] for said in observed.values() if said["verdict"] == "permanent"
+    )
+
+    assert not result.success
+    first, *lines, last = message(result).splitlines()
+    assert first == "5 of 9 windows failed; the others are landed."
+    assert lines[0].startswith(f"server error (500): 2 ({here.key(4, 101)}, {here.key(4, 102)}). GET /applicant-leads")
+    assert {line.split(":")[0] for line in lines} == {reason for _, _, reason in verdicts.values()}
+    assert last == "What can pass is taken up again by the retry sensor."
+
+
+def test_a_failure_names_the_first_few_windows_and_counts_the_rest(here: Installation) -> None:
+    here.simulator.set_faults(here.rules(here.keys([2, 3, 4]), Then(status=403)))
+    said = message(here.pull(here.keys([2, 3, 4])))
+    assert said.count("|branch-") == NAMED_FAILURES + 1  # and the one whose message is quoted
+    assert f" and {9 - NAMED_FAILURES} more). GET" in said
+    assert "retry sensor" not in said
+
+
+def test_a_window_past_retention_is_refused_without_a_request(tmp_path: Path) -> None:
+    with installation(tmp_path, first=40) as here:
+        old, new = here.key(35), here.key(5)
+        here.execute(tags={"dagster/partition": old}, kinds=[APPLICANT])
+        here.execute(tags={"dagster/partition": new}, kinds=[APPLICANT])
+        assert here.asked() == {new: 1}
+        assert here.status().failed == {old}
+        assert observations(here, "raw_applicant_leads")[old]["verdict"] == "permanent"
+
+
+def test_a_window_on_the_edge_of_retention_is_pulled_and_marked_partial(tmp_path: Path) -> None:
+    with installation(tmp_path, first=31) as here:
+        assert here.execute(tags={"dagster/partition": here.key(30)}, kinds=[APPLICANT]).success
+        assert materializations(here, "raw_applicant_leads")[here.key(30)]["is_partial"] is True
+
+
+def test_without_settings_the_run_says_which_variable_to_set(here: Installation) -> None:
+    del here.environment["LEADS_CLIENT_ID"]
+    result = here.pull({here.key(3)})
+    assert message(result).startswith("No applicant leads could be pulled. LEADS_CLIENT_ID is not set.")
+
+
+def test_a_refused_secret_fails_every_window_with_one_verdict(here: Installation) -> None:
+    here.environment["LEADS_CLIENT_SECRET"] = os.environ["LEADS_CLIENT_SECRET"] = "wrong"
+    result = here.pull(here.keys([3]))
+    assert not result.success
+    assert here.status().failed == here.keys([3])
+    assert "credentials" in message(result).lower()
+    assert {said["verdict"] for said in observations(here, "raw_applicant_leads").values()} <= {"permanent"}
+
+
+@pytest.mark.chaos
+def test_a_killed_run_keeps_what_it_landed_and_the_rest_shows_as_failed(tmp_path: Path) -> None:
+    with installation(tmp_path, first=10) as here:
+        here.simulator.set_faults([Rule(Then(latency_ms=400))])
+        command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
+        command += ["--from", str(here.day(9)), "--to", str(here.day(1))]
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            command,
+            env=os.environ | here.environment | {"LEADS_MAX_CONCURRENCY": "1"},
+            cwd=tmp_path,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 60
+        while len(here.status().landed) < 3 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+        wanted = here.keys(range(1, 10))
+        landed = here.status().landed
+        assert 3 <= len(landed) < len(wanted)
+        assert here.status().under_way == wanted - landed
+        with here.daemon() as daemon:
+            daemon.monitor_runs(datetime.now(UTC) + timedelta(hours=5))
+            assert here.status().under_way == wanted - landed
+            daemon.monitor_runs(datetime.now(UTC) + timedelta(hours=7))
+        assert [run.status for run in here.runs()] == [DagsterRunStatus.FAILURE]
+        assert here.status().landed == landed
+        assert here.status().failed == wanted - landed
+
+
+# --- metadata --------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_window_says_is_what_was_fetched(here: Installation) -> None:
+    key, day = here.key(3), here.day(3)
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    truth = here.simulator.truth("applicant", "branch-101", start, start + timedelta(days=1))
+    assert here.pull({key}).success
+    [landed] = here.lake.landed_windows(APPLICANT, day)
+    said = materializations(here, "raw_applicant_leads")[key]
+    assert said.pop("duration_seconds") > 0
+    assert said.pop("bytes") > 700 * len(truth)
+    assert said == {
+        "dagster/partition_row_count": len(truth),
+        "new": len(truth),
+        "changed": 0,
+        "window": f"{start:%Y-%m-%dT%H:%MZ}/{start + timedelta(days=1):%Y-%m-%dT%H:%MZ}",
+        "requests": 1,
+        "token_source": "endpoint",
+        "is_closed": True,
+        "is_partial": False,
+    }
+    assert landed.rows == len(truth)
+    here.pull({key})
+    again = materializations(here, "raw_applicant_leads")[key]
+    assert (again["new"], again["token_source"]) == (0, "store")
+
+
+def test_no_personal_data_reaches_dagster(here: Installation) -> None:
+    here.simulator.set_faults(here.rules([here.key(2, 102)], Then(status=500)))
+    here.pull(here.keys([2, 3]), LEAD_KINDS)
+    stage(here, here.day(3), here.day(2))
+    here.execute(PUBLISH_JOB, tags={})
+    _, people = Warehouse(here.lake).query(
+        "select contact_email, contact_phone_number from applicant_leads "
+        "union select contact_email, contact_phone_number from appraisal_leads"
+    )
+    personal = {str(value).encode() for row in people for value in row if value}
+    assert len(personal) > 5
+    files = [path for path in Path(here.environment["DAGSTER_HOME"]).rglob("*") if path.is_file()]
+    for path in files:
+        content = path.read_bytes()
+        assert not [value for value in personal if value in content], path
+
+
+# --- staged ----------------------------------------------------------------------------------------------------------
+
+
+def test_staged_days_say_how_many_rows_they_hold_and_pass_their_checks(here: Installation) -> None:
+    here.pull(here.keys([2, 3]), LEAD_KINDS)
+    result = stage(here, here.day(3), here.day(2))
+    assert result.success
+    raw, staged_days = materializations(here, "raw_applicant_leads"), materializations(here, "stg_applicant_leads")
+    for ago in (2, 3):
+        rows = sum(raw[key]["dagster/partition_row_count"] for key in here.keys([ago]))
+        said = staged_days[str(here.day(ago))]
+        assert said["dagster/partition_row_count"] == said["raw_rows"] - said["duplicates"]
+        assert said["raw_rows"] == rows
+        assert materializations(here, "stg_applicant_windows")[str(here.day(ago))]["dagster/partition_row_count"] == 3
+    found = checks(result)
+    assert found == {
+        (f"stg_{kind.table}", name): True
+        for kind in LEAD_KINDS
+        for name in ("rows_add_up", "lead_ids_are_unique", "no_values_with_problems")
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "failing", "is_blocking"),
+    [
+        (lambda day: replace(day, raw_rows=day.raw_rows + 1), "rows_add_up", True),
+        (lambda day: replace(day, lead_ids=day.lead_ids - 1), "lead_ids_are_unique", True),
+        (lambda day: replace(day, problems={"dateOfBirth": 2}), "no_values_with_problems", False),
+    ],
+)
+def test_each_check_of_staged_days_can_fail(
+    here: Installation, monkeypatch: pytest.MonkeyPatch, change: Any, failing: str, is_blocking: bool
+) -> None:
+    here.pull(here.keys([2, 3]))
+    monkeypatch.setattr(staged, "flatten_day", lambda *arguments: change(flatten_day(*arguments)))
+    result = stage(here, here.day(3), here.day(2))
+    assert [name for (asset, name), passed in checks(result).items() if not passed and "applicant" in asset] == [
+        failing
+    ]
+    assert result.success is not is_blocking
+
+
+def test_a_day_that_cannot_be_staged_does_not_stop_the_others(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.pull(here.keys([2, 3, 4]))
+
+    def sometimes(*arguments: Any) -> StagedDay:
+        if here.day(3) in arguments:
+            raise StorageError("The disk is full.")
+        return flatten_day(*arguments)
+
+    monkeypatch.setattr(staged, "flatten_day", sometimes)
+    result = stage(here, here.day(4), here.day(2))
+    assert not result.success
+    assert message(result, "stg_applicant_leads") == (
+        f"1 of 3 days could not be staged, the first is {here.day(3)}: The disk is full."
+    )
+    assert materializations(here, "stg_applicant_leads").keys() == {str(here.day(2)), str(here.day(4))}
+
+
+# --- published -------------------------------------------------------------------------------------------------------
+
+
+def published(here: Installation) -> ExecuteInProcessResult:
+    here.pull(here.keys([2, 3]), LEAD_KINDS)
+    assert stage(here, here.day(3), here.day(2)).success
+    return here.execute(PUBLISH_JOB, tags={})
+
+
+def test_published_tables_say_how_many_rows_they_hold(here: Installation) -> None:
+    result = published(here)
+    assert result.success
+    warehouse = Warehouse(here.lake)
+    for asset in result.job_def.asset_layer.executable_asset_keys:
+        [said] = materializations(here, asset.to_user_string()).values()
+        _, [(rows,)] = warehouse.query(f"from {asset.to_user_string()} select count(*)")
+        assert said["dagster/row_count"] == rows
+        assert said["file_bytes"] == warehouse.path.stat().st_size
+        assert said["is_changed"] is True
+        assert said["days_changed"] == 2
+    assert checks(result) == {
+        ("applicant_leads", "lead_ids_are_unique"): True,
+        ("appraisal_leads", "lead_ids_are_unique"): True,
+        ("mart_coverage", "windows_are_landed_in_time"): True,
+    }
+
+
+def test_a_lead_that_stands_twice_fails_the_check(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Warehouse, "query", lambda *_: (["rows", "ids"], [(3, 2)]))
+    monkeypatch.setattr(
+        "leads_pipeline.assets.published.coverage_check",
+        lambda *_: AssetCheckResult(asset_key="mart_coverage", check_name="windows_are_landed_in_time", passed=True),
+    )
+    result = published(here)
+    assert not result.success
+    assert checks(result)["applicant_leads", "lead_ids_are_unique"] is False
+
+
+def test_failed_windows_appear_in_the_coverage_with_attempts_and_last_error(here: Installation) -> None:
+    broken, refused = here.key(3, 101), here.key(3, 102)
+    here.simulator.set_faults([*here.rules([broken], Then(status=500)), *here.rules([refused], Then(status=403))])
+    here.pull(here.keys([3]))
+    here.pull({broken})
+    assert published(here).success
+    _, rows = Warehouse(here.lake).query(
+        "select day || '|' || scope, state, failed_attempts, last_error from mart_coverage "
+        "where kind = 'applicant' and state = 'failed' order by 1"
+    )
+    assert [row[:3] for row in rows] == [(broken, "failed", 3), (refused, "failed", 2)]
+    assert "500 Internal Server Error" in rows[0][3]
+    assert "403 Forbidden" in rows[1][3]
+
+
+def test_the_coverage_check_warns_seven_days_and_fails_three_days_before_a_window_is_deleted(
+    here: Installation,
+) -> None:
+    published(here)
+    start = datetime.combine(here.day(10), datetime.min.time(), UTC)
+    deleted_from = start + timedelta(days=30)
+    store = Warehouse(here.lake)
+
+    def check(now: datetime) -> tuple[bool, AssetCheckSeverity, int]:
+        result = coverage_check(store, now)
+        windows = result.metadata["windows"].value
+        assert isinstance(windows, int)
+        return result.passed, result.severity, windows
+
+    second = timedelta(seconds=1)
+    assert check(deleted_from - timedelta(days=7) - second)[0] is True
+    assert check(deleted_from - timedelta(days=7)) == (False, AssetCheckSeverity.WARN, 6)
+    assert check(deleted_from - timedelta(days=3) - second)[1] == AssetCheckSeverity.WARN
+    assert check(deleted_from - timedelta(days=3))[1] == AssetCheckSeverity.ERROR
+    # While the portal deletes it, what is left can still be had.
+    assert check(deleted_from + timedelta(hours=23))[1] == AssetCheckSeverity.ERROR
+    description = coverage_check(store, deleted_from - timedelta(days=3)).description
+    assert description is not None
+    assert (
+        f"- applicant {here.key(10)}: missing, 0 attempts, deleted from {deleted_from:%Y-%m-%d %H:%M} UTC"
+        in description
+    )
+    assert f"leads-pipeline backfill --from {here.day(10)} --to {here.day(6)}" in description
+
+
+def test_a_window_pulled_before_its_end_alone_is_not_landed_in_time(here: Installation) -> None:
+    published(here)
+    store = Warehouse(here.lake)
+    # Today's window, landed today and never again: 27 days on its last hours are about to be deleted.
+    here.pull(here.keys([0]), LEAD_KINDS)
+    stage(here, here.day(0), here.day(0))
+    here.execute(PUBLISH_JOB, tags={})
+    start = datetime.combine(here.day(0), datetime.min.time(), UTC)
+    result = coverage_check(store, start + timedelta(days=28))
+    assert result.description is not None
+    assert f"- applicant {here.key(0)}: open" in result.description
+
+
+def states(here: Installation) -> dict[str, str]:
+    """What the published coverage says of each applicant window that isn't simply missing or under way."""
+    _, rows = Warehouse(here.lake).query(
+        "select day || '|' || scope, if(state = 'empty', 'landed', state) from mart_coverage "
+        "where kind = 'applicant' and state not in ('missing', 'open')"
+    )
+    return dict(rows)
+
+
+@pytest.mark.parametrize("lost", ["log", "files"])
+def test_the_coverage_stays_true_when_the_log_or_the_files_are_lost(tmp_path: Path, lost: str) -> None:
+    with installation(tmp_path / "a", first=5) as here:
+        here.simulator.set_faults(here.rules([here.key(2, 102)], Then(status=500)))
+        here.pull(here.keys([2, 3]))
+        stage(here, here.day(3), here.day(2))
+        here.execute(PUBLISH_JOB, tags={})
+        landed = here.keys([2, 3]) - {here.key(2, 102)}
+        assert states(here) == dict.fromkeys(landed, "landed") | {here.key(2, 102): "failed"}
+        if lost == "log":
+            with home(tmp_path / "another") as instance:
+                anew = replace(here, instance=instance)
+                anew.execute(PUBLISH_JOB, tags={})
+                assert states(anew) == dict.fromkeys(landed, "landed")
+        else:
+            shutil.rmtree(here.lake.folder / "raw")
+            shutil.rmtree(here.lake.folder / "staged")
+            here.execute(PUBLISH_JOB, tags={})
+            assert states(here) == {here.key(2, 102): "failed"}
+
+
+# --- inventory -------------------------------------------------------------------------------------------------------
+
+
+def test_todays_inventory_is_landed(here: Installation) -> None:
+    day = datetime.now(UTC).date()
+    result = here.execute(INVENTORY_JOB, tags={"dagster/partition": str(day)})
+    assert result.success or datetime.now(UTC).date() != day
+    [said] = materializations(here, "raw_inventory").values()
+    assert said["dagster/partition_row_count"] > 0
+    assert said["addresses"] == 1
+
+
+def test_an_inventory_of_the_past_is_refused_with_words(here: Installation) -> None:
+    result = here.execute(INVENTORY_JOB, tags={"dagster/partition": str(here.day(5))})
+    assert "the API knows the present only" in message(result, "raw_inventory")
+
+
+# --- automation ------------------------------------------------------------------------------------------------------
+
+
+STAGED_APPLICANTS = AssetKey("stg_applicant_leads")
+
+
+def requested(here: Installation, cursor: Any = None) -> tuple[dict[str, set[str | None]], Any]:
+    """What the follow_sources sensor would request now: partitions by asset."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BetaWarning)  # evaluate_automation_conditions calls what is beta itself
+        result = evaluate_automation_conditions(here.definitions, here.instance, cursor=cursor)
+    found: dict[str, set[str | None]] = {}
+    for one in result.results:
+        subset = one.true_subset
+        if not subset.is_empty:
+            keys = subset.expensively_compute_asset_partitions()
+            found[one.key.to_user_string()] = {key.partition_key for key in keys}
+    return found, result.cursor
+
+
+def test_a_staged_day_follows_the_first_raw_window_of_the_day(here: Installation) -> None:
+    nothing, cursor = requested(here)
+    assert nothing == {}
+    here.pull({here.key(3)})
+    found, cursor = requested(here, cursor)
+    assert found["stg_applicant_leads"] == found["stg_applicant_windows"] == {str(here.day(3))}
+    assert "stg_appraisal_leads" not in found
+    assert requested(here, cursor)[0] == {}
+
+
+def test_a_staged_day_follows_each_later_window_too(here: Installation) -> None:
+    here.pull({here.key(3)})
+    _, cursor = requested(here)
+    here.pull({here.key(3)})
+    _, cursor = requested(here, cursor)
+    stage(here, here.day(3), here.day(3))
+    _, cursor = requested(here, cursor)
+    here.pull({here.key(3, 102)})
+    found, _ = requested(here, cursor)
+    assert found["stg_applicant_leads"] == {str(here.day(3))}
+
+
+def test_the_warehouse_follows_the_staged_days(here: Installation) -> None:
+    _, cursor = requested(here)
+    here.pull({here.key(3)})
+    _, cursor = requested(here, cursor)
+    stage(here, here.day(3), here.day(3))
+    found, cursor = requested(here, cursor)
+    assert found["applicant_leads"] == {None}
+    assert not [name for name in found if name.startswith("stg_")]
+    here.execute(PUBLISH_JOB, tags={})
+    assert requested(here, cursor)[0] == {}
+
+
+def test_nothing_follows_while_a_pull_is_under_way(here: Installation) -> None:
+    _, cursor = requested(here)
+    here.pull({here.key(3)})
+    job = here.definitions.resolve_job_def("pull_leads")
+    tags = {RANGE_START_TAG: here.key(3, 102), RANGE_END_TAG: here.key(3, 103)}
+    run = here.instance.create_run_for_job(job, tags=tags, status=DagsterRunStatus.STARTED)
+    found, cursor = requested(here, cursor)
+    assert found == {}
+    here.instance.report_run_failed(run)
+    found, _ = requested(here, cursor)
+    assert found["stg_applicant_leads"] == {str(here.day(3))}
+
+
+def test_a_failed_blocking_check_holds_the_warehouse_back_until_it_passes(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, cursor = requested(here)
+    here.pull({here.key(3)})
+    with monkeypatch.context() as patched:
+        patched.setattr(staged, "flatten_day", lambda *arguments: replace(flatten_day(*arguments), raw_rows=10**6))
+        assert not stage(here, here.day(3), here.day(3)).success
+    found, cursor = requested(here, cursor)
+    assert "applicant_leads" not in found
+    assert "landed_windows" not in found
+    stage(here, here.day(3), here.day(3))
+    found, _ = requested(here, cursor)
+    assert found["applicant_leads"] == {None}
