@@ -351,6 +351,10 @@ class ClientCredentialsAuth(httpx.Auth):
         self._refusal: tuple[str, CredentialsError] | None = None
         self._unhelpful: Token | None = None
 
+    def token(self) -> Token:
+        """A token that is good now, from store or endpoint, without a request to the service. Raises as those do."""
+        return self._token().result()
+
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Sign, send, and once more with another token if refused."""
         if _origin(request.url) != self._service:

@@ -4,21 +4,23 @@ Belongs here: arguments, progress, tables, exit codes. Doesn't: launching runs (
 Exit code 0 means that all that was asked for was done, 1 that some of it wasn't, 2 that the question was wrong.
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn, Self
 
 import click
-from dagster import DagsterInstance
+from dagster import DagsterInstance, build_resources
 from dotenv import load_dotenv
 from rich.console import Console
 from rich.markup import escape
@@ -26,16 +28,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.syntax import Syntax
 from rich.table import Table
 
+from leads_pipeline import status
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.credentials import FileSecret, write_key_pair
-from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
+from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, resources, variables
+from leads_pipeline.doctor import Finding, Light, examine
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake
-from leads_pipeline.partitions import consecutive, rectangles
+from leads_pipeline.partitions import Partitions, consecutive, rectangles
 from leads_pipeline.runs import PullReport, Runner, dagster_home
 from leads_pipeline.settings import Settings
+from leads_pipeline.status import WindowCoverage, WindowState
 from leads_pipeline.warehouse import Warehouse
-from leads_pipeline.window import Scope, Window, days, today
+from leads_pipeline.window import RETENTION, Scope, Window, days, today
 
 DEMO_DAYS = 7
 DEMO_BRANCHES = 3
@@ -192,6 +197,95 @@ def _until_it_ends(process: "subprocess.Popen[bytes]") -> None:
             process.wait()
         except KeyboardInterrupt:
             continue  # the child has had the ctrl-C too, and is closing down
+
+
+# --- coverage --------------------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.option(
+    "--days", "count", default=RETENTION.days, show_default=True, help="How many days back, today not counted."
+)
+def coverage(count: int) -> None:
+    """Say which windows are landed, empty, failed or missing, and how long the portal still has them.
+
+    From the files and Dagster's log as they are now. Exit code 1 if a window is failed or missing.
+    """
+    now = datetime.now(UTC)
+    with _plain_errors(), _Session.opened() as session:
+        windows = list(
+            status.coverage(
+                session.runner.instance,
+                session.settings,
+                Partitions.of(session.settings, session.first_day),
+                session.lake,
+                session.today - timedelta(days=count),
+                now,
+            )
+        )
+    for kind in LEAD_KINDS:
+        states = Counter(one.state for one in windows if one.kind == kind)
+        rows = [
+            (state, states[state], sum(one.rows or 0 for one in windows if (one.kind, one.state) == (kind, state)))
+            for state in WindowState
+            if states[state]
+        ]
+        out.print(_table(("state", "windows", "leads"), rows, f"{kind.name} leads"))
+    lost = [one for one in windows if one.state in (WindowState.FAILED, WindowState.MISSING)]
+    if lost:
+        _show_lost(lost, now)
+    sys.exit(1 if lost else 0)
+
+
+def _show_lost(lost: Sequence[WindowCoverage], now: datetime) -> None:
+    """The windows that aren't landed, soonest deleted first, and the command that pulls them."""
+    lost = sorted(lost, key=lambda one: one.window)
+    table = Table("kind", "window", "state", "days left", "attempts", "last error", title=f"{len(lost)} not landed")
+    for one in lost[:LISTED_FAILURES]:
+        left = "deleted" if one.window.is_deleted(now) else f"{max(0.0, one.window.days_left(now)):.1f}"
+        attempts, error = (str(one.failure.attempts), one.failure.last_error) if one.failure else ("0", "")
+        table.add_row(one.kind.name, one.window.partition_key, one.state, left, attempts, escape(error))
+    out.print(table)
+    if len(lost) > LISTED_FAILURES:
+        out.print(f"… and {len(lost) - LISTED_FAILURES} more.")
+    wanted = [one.window.day for one in lost if not one.window.is_deleted(now)]
+    if wanted:
+        out.print(f"Take them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False)
+
+
+# --- doctor ----------------------------------------------------------------------------------------------------------
+
+_COLOURS = {Light.GREEN: "green", Light.YELLOW: "yellow", Light.RED: "red"}
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
+def doctor(as_json: bool) -> None:
+    """Say whether settings, secret, token, services and data folder work, and what to do where they don't.
+
+    Exit code 1 if anything is red.
+    """
+    findings = []
+    for finding in _findings():
+        findings.append(finding)
+        if not as_json:
+            click.echo(f"{click.style(f'{finding.light:<6}', _COLOURS[finding.light])} {finding.check}: {finding.said}")
+    is_well = all(finding.light is not Light.RED for finding in findings)
+    if as_json:
+        click.echo(json.dumps({"is_well": is_well, "findings": [asdict(finding) for finding in findings]}, indent=2))
+    sys.exit(0 if is_well else 1)
+
+
+def _findings() -> Iterator[Finding]:
+    try:
+        settings = Settings.from_variables(variables())
+    except SettingsError as error:
+        yield Finding("settings", Light.RED, str(error))
+        return
+    data, leads, inventory = resources(settings, variables())
+    # Dagster reads the secrets' variables, as it does in a run.
+    with build_resources({"data": data, "leads": leads, "inventory": inventory}) as opened:
+        yield from examine(settings, opened.data, opened.leads, opened.inventory)
 
 
 # --- credentials -----------------------------------------------------------------------------------------------------

@@ -19,12 +19,14 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -63,8 +65,9 @@ KEEPALIVE_SECONDS = 4.0
 MAX_BODY_BYTES = 64 * 1024 * 1024
 # How much of a gzip body is decoded at once: 64 kB received can stand for 64 MB.
 DECODE_STEP_BYTES = 256 * 1024
-# After that many windows in a row without a connection, retries included, the rest of a run needn't try.
-MAX_UNCONNECTED_IN_A_ROW = 20
+# After that many windows in a row that found no connection or a busy service to the last of their retries, the rest of
+# a run needn't try: it is asked for again when the service has had time.
+MAX_TURNED_AWAY_IN_A_ROW = 20
 # The largest page that the service gives (openapi.yaml, inventorySearch).
 INVENTORY_PAGE_SIZE = 250
 # 250,000 items for one address: more is a cursor that leads nowhere.
@@ -261,6 +264,12 @@ class InventoryClient:
         pages = _in_background(partial(self._fetch_pages, address), capacity=2)
         return tuple(itertools.chain.from_iterable(page.items for page in pages))
 
+    def first_page(self, address: str) -> InventoryPage:
+        """The first page for a place, to see whether the API answers. Raises as `search` does."""
+        pages: Generator[InventoryPage, None, None] = _in_background(partial(self._fetch_pages, address), capacity=1)
+        with contextlib.closing(pages):  # or the pages after it would be fetched as well
+            return next(pages)
+
     async def _fetch_pages(self, address: str, outbox: "_Outbox[InventoryPage]") -> None:
         parameters = {"address": address, "maxResults": str(INVENTORY_PAGE_SIZE)}
         seen: set[str] = set()
@@ -292,6 +301,31 @@ class InventoryClient:
             "smaller place.",
             reason="endless cursor",
         )
+
+
+def server_time(base_url: str, *, transport: httpx.BaseTransport | None = None) -> datetime | None:
+    """The service's clock by the Date header of whatever it answers to a request without a token; None without one.
+
+    Raises UnreachableError.
+    """
+    try:
+        with (
+            httpx.Client(transport=transport, timeout=CONNECT_TIMEOUT_SECONDS, follow_redirects=False) as http,
+            http.stream("GET", base_url) as response,  # the body stays unread
+        ):
+            said = response.headers.get("date", "")
+    except httpx.TransportError as error:
+        why = re.sub(r"[^ -~]", "?", str(error))[:200] if isinstance(error, httpx.ConnectError) else ""
+        raise UnreachableError(
+            f"{urlsplit(base_url).hostname} doesn't answer ({why or type(error).__name__}). Check the network, the "
+            "proxy and the address.",
+            reason=_NO_CONNECTION,
+        ) from None
+    try:
+        moment = parsedate_to_datetime(said)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 # --- one run: requests that share pace and retry budget ------------------------------------------------
@@ -328,7 +362,7 @@ class _Run:
         self._budget = RetryBudget(service.policy)
         self._pace = Pace(service.policy, service.timing.rng)
         self._door = asyncio.Lock()
-        self._unconnected_in_a_row = 0
+        self._turned_away_in_a_row = 0
         self._over: LeadsPipelineError | None = None
         self._tls = httpx.create_ssl_context()
 
@@ -351,7 +385,7 @@ class _Run:
             pace = await self._start(ask)
             fetched_at = self._timing.now()
             outcome = await self._ask_once(http, ask, request, read)
-            self._learn(outcome, pace)
+            self._learn(outcome, pace, attempt)
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
                 return _Fetched(
@@ -366,7 +400,7 @@ class _Run:
                 self._give_up_on(outcome)
                 raise _with_attempts(outcome, attempt)
             self._service.stats.retries += 1
-            if not _asks_for_patience(outcome):  # else the pace of the whole run holds it back
+            if not _slows_the_run(outcome, attempt):  # else the pace of the whole run holds it back
                 await self._wait(self._service.policy.delay_seconds(attempt, None, self._timing.rng))
         raise AssertionError("count() never ends")
 
@@ -388,24 +422,24 @@ class _Run:
             error.is_transient and attempt < self._service.policy.max_attempts and self._over is None
         ) and self._budget.spend()
 
-    def _learn(self, outcome: object, pace: int) -> None:
+    def _learn(self, outcome: object, pace: int, attempt: int) -> None:
         """Let one outcome tell the rest of the run how fast to go on, and whether to."""
         if not isinstance(outcome, LeadsPipelineError):
             self._pace.succeeded(pace)
-        elif _asks_for_patience(outcome):
+        elif _slows_the_run(outcome, attempt):
             seconds = _retry_after_seconds(outcome)
             self._pace.asked_for_patience(pace, self._timing.monotonic(), seconds)
             if self._service.policy.is_beyond_patience(seconds):
                 self._over = outcome
         elif isinstance(outcome, CredentialsError | SettingsError):
             self._over = outcome  # every other window would hear the same, and the token server each time
-        if not _found_no_connection(outcome):
-            self._unconnected_in_a_row = 0
+        if not _turns_away(outcome):
+            self._turned_away_in_a_row = 0
 
     def _give_up_on(self, error: LeadsPipelineError) -> None:
-        if _found_no_connection(error):
-            self._unconnected_in_a_row += 1
-            if self._unconnected_in_a_row >= MAX_UNCONNECTED_IN_A_ROW:
+        if _turns_away(error):
+            self._turned_away_in_a_row += 1
+            if self._turned_away_in_a_row >= MAX_TURNED_AWAY_IN_A_ROW:
                 self._over = error
 
     async def _ask_once(
@@ -637,12 +671,20 @@ def _broken(ask: _Ask, error: httpx.TransportError) -> LeadsPipelineError:
     )
 
 
-def _found_no_connection(outcome: object) -> bool:
-    return isinstance(outcome, UnreachableError) and outcome.reason == _NO_CONNECTION
+def _turns_away(outcome: object) -> bool:
+    """Whether the service lets nobody in: what one window hears, the next one is likely to hear too."""
+    return isinstance(outcome, BusyError) or (
+        isinstance(outcome, UnreachableError) and outcome.reason == _NO_CONNECTION
+    )
 
 
-def _asks_for_patience(error: LeadsPipelineError) -> bool:
-    return isinstance(error, BusyError) or _retry_after_seconds(error) is not None
+def _slows_the_run(error: LeadsPipelineError, attempt: int) -> bool:
+    """Whether an answer speaks for the whole service.
+
+    A bare 429 to a request that was refused before needn't: were the service busy, other requests would hear so too,
+    and one branch that is always refused must not bring the others to a crawl.
+    """
+    return _retry_after_seconds(error) is not None or (isinstance(error, BusyError) and attempt == 1)
 
 
 def _retry_after_seconds(error: LeadsPipelineError) -> float | None:
@@ -657,7 +699,12 @@ def _unsent(ask: _Ask, error: LeadsPipelineError) -> LeadsPipelineError:
 
 
 def _with_attempts(error: LeadsPipelineError, attempts: int) -> LeadsPipelineError:
-    """The error as it leaves: with the number of attempts in its message."""
+    """The error as it leaves: with the number of attempts in its message.
+
+    One that the token server's refusal gave to several requests is the same object: it counts those of the first.
+    """
+    if re.search(r"\(\d+ attempts?\)$", str(error)):
+        return error
     error.args = (f"{error} ({attempts} {'attempt' if attempts == 1 else 'attempts'})",)
     return error
 
@@ -690,7 +737,9 @@ class _Outbox(Generic[T]):
         self.items.put(item)
 
 
-def _in_background(produce: Callable[[_Outbox[T]], Coroutine[Any, Any, None]], *, capacity: int) -> Iterator[T]:
+def _in_background(
+    produce: Callable[[_Outbox[T]], Coroutine[Any, Any, None]], *, capacity: int
+) -> Generator[T, None, None]:
     """Run `produce` on an event loop in a thread of its own and yield what it puts out.
 
     Its exception, if any, is raised here after the items before it. Closing the iterator cancels it; in every case the

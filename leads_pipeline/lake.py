@@ -365,6 +365,13 @@ class Lake:
                 reason="another portal's data folder",
             )
 
+    def claimed_by(self) -> str | None:
+        """Which portal this folder's leads come from, None before the first claim."""
+        try:
+            return (self._state / "origin").read_text(errors="replace").strip() or None
+        except OSError:
+            return None
+
     def remember_start_date(self, default: date) -> date:
         """The first partition's day: `default` at the first call ever, afterwards what was remembered then."""
         remembered = self._remember("start_date", default.isoformat())

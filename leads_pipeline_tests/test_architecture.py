@@ -18,7 +18,7 @@ LAYERS = (
     ("definitions",),
     ("sensors",),
     ("assets",),
-    ("status",),
+    ("status", "doctor"),
     ("partitions", "resources", "event_log"),
     # Dagster stops here
     ("warehouse",),
@@ -43,6 +43,7 @@ ABOVE_THE_DAGSTER_LINE = {
     "sensors",
     "assets",
     "status",
+    "doctor",
     "partitions",
     "resources",
     "event_log",

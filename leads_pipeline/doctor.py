@@ -1,0 +1,271 @@
+"""What a person with fresh credentials asks first: does it work, and if not, what is to be done?
+
+Belongs here: looking at settings, secret, clocks, tokens, services and data folder, one finding each. Doesn't: showing
+the findings (cli.py, assets/), or changing anything but the token store.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+from leads_pipeline.auth import ClientCredentialsAuth
+from leads_pipeline.client import InventoryClient, LeadsClient, server_time
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
+from leads_pipeline.resources import DataFolder, InventoryService, LeadsService, origin
+from leads_pipeline.retry import RetryPolicy
+from leads_pipeline.settings import Settings
+from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.window import Scope, Window, today
+
+# A person waits for the answer: what doesn't come at once is told as it is.
+ONE_ATTEMPT = RetryPolicy(max_attempts=1)
+# Clocks that are kept by NTP differ by less than a second; a Date header has whole seconds and a way to go.
+CLOCK_WARN_SECONDS = 30
+# From here on a day would be taken for closed while the portal still adds leads to it.
+CLOCK_FAIL_SECONDS = 300
+# The window of the test request: so short that it answers at once, and so far back that it is over by any clock.
+WINDOW_LENGTH = timedelta(minutes=1)
+WINDOW_AGE = timedelta(minutes=10)
+# A publication copies the warehouse aside; a day of leads takes megabytes.
+SPACE_WARN_BYTES = 1_000_000_000
+SPACE_FAIL_BYTES = 100_000_000
+
+_DAGSTER_PACKAGES = ("dagster", "dagster-webserver", "dagster-dg-cli")
+
+
+class Light(StrEnum):
+    """Green: works. Yellow: works, and something should be done. Red: doesn't work."""
+
+    GREEN = "green"
+    YELLOW = "yellow"
+    RED = "red"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `said` tells what was seen and, unless it is green, what to do."""
+
+    check: str
+    light: Light
+    said: str
+
+
+def examine(
+    settings: Settings, data: DataFolder, leads: LeadsService, inventory: InventoryService
+) -> Iterator[Finding]:
+    """Look at everything, in the order in which one thing needs the other."""
+    yield _look("settings", lambda: _settings(settings))
+    yield from examine_leads(settings, leads)
+    yield from examine_inventory(settings, inventory)
+    yield from _data_folder(settings, data)
+    yield _look("versions", _versions)
+
+
+def examine_leads(settings: Settings, leads: LeadsService, kinds: Sequence[LeadKind] = LEAD_KINDS) -> Iterator[Finding]:
+    """The leads service: secret, clock, token, and one small request per scope kind and lead kind."""
+    secret = _look("secret", lambda: _secret(leads))
+    yield secret
+    base_url = settings.base_url
+    if base_url:
+        yield _look("clock", lambda: _clock(server_time(base_url), datetime.now(UTC)))
+    if secret.light is Light.RED:
+        return
+    auths: list[ClientCredentialsAuth] = []
+    token = _look("token", lambda: _token(leads.auth(), auths))
+    yield token
+    if token.light is not Light.GREEN or not base_url:
+        return
+    client = LeadsClient(base_url, auths[0], max_concurrency=1, policy=ONE_ATTEMPT)
+    firsts = {scope.kind: scope for scope in reversed(settings.scopes)}
+    for scope in reversed(firsts.values()):
+        window = _recent_window(settings, scope)
+        for kind in kinds:
+            yield _look(f"{kind.name} leads of {scope.key}", partial(_request, client, kind, window))
+
+
+def examine_inventory(settings: Settings, inventory: InventoryService) -> Iterator[Finding]:
+    """The inventory API: token, and the first page for the first address."""
+    if settings.inventory_base_url is None:
+        yield Finding("inventory", Light.GREEN, "Not set up; everything else runs without it.")
+        return
+    base_url, auths = settings.inventory_base_url, list[ClientCredentialsAuth]()
+    token = _look("inventory token", lambda: _token(inventory.auth(), auths))
+    yield token
+    if token.light is not Light.GREEN:
+        return
+    if not settings.inventory_addresses:
+        yield Finding(
+            "inventory", Light.YELLOW, "INVENTORY_ADDRESSES names no place, so there is nothing to search. Set it."
+        )
+        return
+
+    def search() -> str:
+        if not settings.inventory_agency_ref:
+            raise SettingsError("INVENTORY_AGENCY_REF is not set. It came by e-mail from the developer portal.")
+        client = InventoryClient(base_url, auths[0], settings.inventory_agency_ref, policy=ONE_ATTEMPT)
+        page = client.first_page(settings.inventory_addresses[0])
+        return f"Searched the first of {len(settings.inventory_addresses)} places: {len(page.items)} items on a page."
+
+    yield _look("inventory", search)
+
+
+class _Warning(Exception):  # noqa: N818 - a finding on its way, not an error
+    """What makes a finding yellow."""
+
+
+def _look(check: str, see: Callable[[], str]) -> Finding:
+    try:
+        return Finding(check, Light.GREEN, see())
+    except (_Warning, BusyError) as warning:
+        return Finding(check, Light.YELLOW, str(warning))
+    except LeadsPipelineError as error:
+        return Finding(check, Light.RED, str(error))
+
+
+def _settings(settings: Settings) -> str:
+    required = {
+        "LEADS_BASE_URL": settings.base_url,
+        "LEADS_AUTH_URL": settings.auth_url,
+        "LEADS_CLIENT_ID": settings.client_id,
+        "LEADS_BRANCH_IDS": settings.scopes,
+    }
+    if missing := [variable for variable, value in required.items() if not value]:
+        raise SettingsError(f"{', '.join(missing)}: not set. Put them into .env (see .env.example).")
+    count = len(settings.scopes)
+    return f"{count} {'scope' if count == 1 else 'scopes'} at {settings.base_url}, days in {settings.zone.key}."
+
+
+def _secret(leads: LeadsService) -> str:
+    leads.secret().read()
+    key = leads.pgp_private_key_file if leads.client_secret_pgp_file else None
+    if key and Path(key).stat().st_mode & 0o077:
+        raise _Warning(f"Works, but other users can read the private key: chmod 600 {key}")
+    origin = leads.client_secret_pgp_file or leads.client_secret_file
+    return f"Read from {origin}." if origin else "Read from LEADS_CLIENT_SECRET."
+
+
+def _clock(theirs: datetime | None, ours: datetime) -> str:
+    if theirs is None:
+        raise _Warning(
+            "The service sends no Date, so the clocks can't be compared. See that this machine keeps NTP time."
+        )
+    seconds = (ours - theirs).total_seconds()
+    if abs(seconds) <= CLOCK_WARN_SECONDS:
+        return f"Within {max(1, round(abs(seconds)))} s of the service's."
+    way = "ahead of" if seconds > 0 else "behind"
+    said = f"This machine's clock is {abs(seconds):.0f} s {way} the service's. Set it by NTP: timedatectl set-ntp true"
+    if abs(seconds) > CLOCK_FAIL_SECONDS:
+        raise SettingsError(f"{said}. Days would be taken for closed at the wrong moment.")
+    raise _Warning(said)
+
+
+def _token(auth: ClientCredentialsAuth, auths: list[ClientCredentialsAuth]) -> str:
+    token = auth.token()
+    auths.append(auth)
+    minutes = token.lifetime_seconds / 60
+    whence = "Got a new one" if auth.token_source == "endpoint" else "The one at hand is still good"  # noqa: S105 - a word
+    return f"{whence}, issued for {minutes:.0f} minutes."
+
+
+def _recent_window(settings: Settings, scope: Scope) -> Window:
+    end = datetime.now(UTC).replace(microsecond=0) - WINDOW_AGE
+    return Window(today(settings.zone, end), scope, end - WINDOW_LENGTH, end)
+
+
+def _request(client: LeadsClient, kind: LeadKind, window: Window) -> str:
+    [(_, outcome)] = client.fetch_windows(kind, [window])
+    if isinstance(outcome, LeadsPipelineError):
+        raise outcome
+    return f"Answered in {outcome.duration_seconds:.2f} s; {len(outcome.leads)} in the minute that was asked for."
+
+
+# --- the data folder --------------------------------------------------------------------------------------------------
+
+
+def _data_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
+    folder = settings.data_dir
+    writable = _look("data folder", lambda: _writable(folder))
+    yield writable
+    if writable.light is Light.RED or not folder.exists():
+        return
+    warehouse = Warehouse(data.lake)
+    yield _look("free space", lambda: _space(folder, warehouse))
+    yield _look("one file system", lambda: _one_file_system(folder))
+    yield _look("file modes", lambda: _modes(folder))
+    yield _look("portal of the data", lambda: _claim(settings, data))
+    if warehouse.path.exists():
+        yield _look("warehouse", lambda: _warehouse(warehouse))
+
+
+def _writable(folder: Path) -> str:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise StorageError(
+            f"Nothing can be written to {there} ({error.strerror}). Make it this user's own, or set LEADS_DATA_DIR."
+        ) from None
+    return f"{folder} can be written to." if there == folder else f"{folder} is made at the first run."
+
+
+def _space(folder: Path, warehouse: Warehouse) -> str:
+    free = shutil.disk_usage(folder).free
+    copy = warehouse.path.stat().st_size if warehouse.path.exists() else 0
+    said = f"{free / 1e9:.1f} GB are free"
+    if free < SPACE_FAIL_BYTES + copy:
+        raise StorageError(f"{said}, too little to copy leads.duckdb ({copy / 1e9:.1f} GB) aside. Make room.")
+    if free < SPACE_WARN_BYTES + 2 * copy:
+        raise _Warning(f"{said}. A publication needs leads.duckdb ({copy / 1e9:.1f} GB) once more. Make room soon.")
+    return f"{said}."
+
+
+def _one_file_system(folder: Path) -> str:
+    device = folder.stat().st_dev
+    if others := sorted(path.name for path in folder.iterdir() if path.is_dir() and path.stat().st_dev != device):
+        raise StorageError(
+            f"{', '.join(others)} in {folder} lie on another file system. Files are put in place by renaming, which "
+            "works within one alone. Mount the data folder as a whole."
+        )
+    return f"All of {folder} lies on one."
+
+
+def _modes(folder: Path) -> str:
+    state = folder / ".state"
+    private = [state / "tokens", *(state / "tokens").glob("*")] if (state / "tokens").exists() else []
+    if too_open := [path for path in private if path.stat().st_mode & 0o077]:
+        raise StorageError(f"Other users can read access tokens: chmod -R go= {too_open[0].parent}")
+    if folder.stat().st_mode & 0o007:
+        raise _Warning(f"Other users of this machine can read the leads, which are personal data: chmod o= {folder}")
+    return "Tokens and leads are closed to other users."
+
+
+def _claim(settings: Settings, data: DataFolder) -> str:
+    claimed = data.lake.claimed_by()
+    if claimed is None:
+        return "No leads yet."
+    if settings.base_url and claimed != origin(settings.base_url):
+        raise StorageError(
+            f"It holds leads from {claimed}, and LEADS_BASE_URL is {origin(settings.base_url)}. Set LEADS_DATA_DIR to "
+            "another folder; or, if this one was only the demo, delete it."
+        )
+    return f"Its leads come from {claimed}."
+
+
+def _warehouse(warehouse: Warehouse) -> str:
+    _, [(rows,)] = warehouse.query("select count(*) from landed_windows")
+    return f"leads.duckdb opens; it covers {rows} landed windows."
+
+
+def _versions() -> str:
+    found = {name: version(name) for name in (*_DAGSTER_PACKAGES, "duckdb")}
+    if len({found[name] for name in _DAGSTER_PACKAGES}) > 1:
+        raise SettingsError(f"Dagster's packages are of different versions: {found}. Install from requirements.lock.")
+    return f"Dagster {found['dagster']}, DuckDB {found['duckdb']}."

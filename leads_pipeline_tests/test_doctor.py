@@ -1,0 +1,267 @@
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pysequoia
+import pytest
+from click.testing import CliRunner, Result
+
+from leads_pipeline import doctor, pgp
+from leads_pipeline.cli import main
+from leads_pipeline.credentials import write_key_pair
+from leads_pipeline.lake import Lake
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.server import RunningSimulator, running
+
+# Dagster calls what it has deprecated itself.
+pytestmark = pytest.mark.filterwarnings(r"ignore:InitResourceContext\.dagster_run:DeprecationWarning")
+
+UNUSED = "http://127.0.0.1:9"  # the discard port: nothing listens there
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[RunningSimulator]:
+    with running(Config(branches=3, leads_per_day=2)) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def variables(simulator: RunningSimulator, tmp_path: Path) -> dict[str, str]:
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    return {**simulator.environment(), "LEADS_DATA_DIR": str(folder)}
+
+
+def call(variables: Mapping[str, str], *options: str, **changes: str | None) -> Result:
+    return CliRunner().invoke(main, ["doctor", *options], env={**variables, **changes}, color=False)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the doctor said, by check."""
+
+    lights: dict[str, str]
+    said: dict[str, str]
+    exit_code: int
+
+    @property
+    def not_green(self) -> dict[str, str]:
+        return {check: light for check, light in self.lights.items() if light != "green"}
+
+
+def found(variables: Mapping[str, str], **changes: str | None) -> Findings:
+    result = call(variables, "--json", **changes)
+    findings = json.loads(result.stdout)["findings"]
+    lights = {finding["check"]: finding["light"] for finding in findings}
+    assert len(lights) == len(findings)
+    return Findings(lights, {finding["check"]: finding["said"] for finding in findings}, result.exit_code)
+
+
+def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
+    result = call(variables)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines if not line.startswith("green ")] == []
+    assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
+        *("settings", "secret", "clock", "token", "applicant leads of branch-101", "appraisal leads of branch-101"),
+        *("inventory token", "inventory", "data folder", "free space", "one file system", "file modes"),
+        *("portal of the data", "versions"),
+    ]
+
+
+def test_json_says_the_same_as_the_lines(variables: dict[str, str]) -> None:
+    call(variables)  # so that both find a token
+    lines, document = call(variables, LEADS_BRANCH_IDS="999"), call(variables, "--json", LEADS_BRANCH_IDS="999")
+    found = json.loads(document.stdout)
+    assert found["is_well"] is False
+    assert lines.exit_code == document.exit_code == 1
+    checks = [(finding["light"], finding["check"]) for finding in found["findings"]]
+    assert checks == [(line.split()[0], line[7:].split(":")[0]) for line in lines.stdout.splitlines()]
+
+
+# Tokens have nowhere to be kept then.
+NOWHERE = {"token": "red", "inventory token": "red", "data folder": "red"}
+RED_LEADS = {"applicant leads of branch-999": "red", "appraisal leads of branch-999": "red"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "check", "words"),
+    [
+        ({"LEADS_BASE_URL": "portal"}, {"settings": "red"}, "settings", "LEADS_BASE_URL is not an address"),
+        ({"LEADS_BASE_URL": "http://a.example"}, {"settings": "red"}, "settings", "LEADS_ALLOW_PLAIN_HTTP"),
+        ({"LEADS_CLIENT_ID": None}, {"settings": "red", "token": "red"}, "settings", "LEADS_CLIENT_ID: not set"),
+        ({"LEADS_BRANCH_IDS": ""}, {"settings": "red"}, "settings", "LEADS_BRANCH_IDS: not set"),
+        ({"LEADS_CLIENT_SECRET": ""}, {"secret": "red"}, "secret", "LEADS_CLIENT_SECRET is not set"),
+        ({"LEADS_CLIENT_SECRET_FILE": "/nowhere"}, {"secret": "red"}, "secret", "mean the same. Keep one"),
+        ({"LEADS_CLIENT_SECRET": "wrong"}, {"token": "red"}, "token", "ask the portal's technical contact"),
+        ({"LEADS_AUTH_URL": UNUSED}, {"token": "red"}, "token", "there is no connection"),
+        ({"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"}, {"clock": "red", "token": "red"}, "clock", "refused"),
+        ({"LEADS_BRANCH_IDS": "999"}, RED_LEADS, "applicant leads of branch-999", "is an internal id"),
+        ({"INVENTORY_CLIENT_SECRET": "wrong"}, {"inventory token": "red"}, "inventory token", "401"),
+        ({"INVENTORY_AGENCY_REF": "wrong"}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF"),
+        ({"INVENTORY_AGENCY_REF": ""}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF is not set"),
+        ({"INVENTORY_ADDRESSES": ""}, {"inventory": "yellow"}, "inventory", "INVENTORY_ADDRESSES names no place"),
+        ({"INVENTORY_BASE_URL": ""}, {}, "inventory", "Not set up"),
+        ({"LEADS_DATA_DIR": "/proc/leads"}, NOWHERE, "data folder", "set LEADS_DATA_DIR"),
+    ],
+)
+def test_what_is_wrong_is_found_and_what_to_do_is_said(
+    variables: dict[str, str], changes: dict[str, str | None], expected: dict[str, str], check: str, words: str
+) -> None:
+    findings = found(variables, **changes)
+    assert findings.not_green == expected
+    assert words in findings.said[check]
+    assert findings.exit_code == ("red" in expected.values())
+
+
+def test_each_scope_kind_is_asked_for_once_with_each_lead_kind(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o700)
+    with running(Config(branches=3, leads_per_day=2)) as simulator:
+        organisation = simulator.organisation
+        scopes = ["branch-102", "branch-101", f"brand-{organisation.branches[0].brand_id}"]
+        variables = {**simulator.environment(), "LEADS_BRANCH_IDS": "", "LEADS_SCOPES": ",".join(scopes)}
+        result = call(variables, LEADS_DATA_DIR=str(tmp_path / "data"))
+        assert result.exit_code == 0, result.output
+        asked = simulator.counters().windows
+    assert {(kind, scope) for kind, scope, _ in asked} == {
+        (kind, scope) for kind in ("applicant", "appraisal") for scope in (scopes[0], scopes[2])
+    }
+    assert set(asked.values()) == {1}
+    for _, _, start in asked:
+        age = datetime.now(UTC) - datetime.fromisoformat(str(start))
+        assert timedelta(minutes=10) < age < timedelta(minutes=13)
+
+
+def test_no_secret_and_no_token_is_printed(variables: dict[str, str], tmp_path: Path) -> None:
+    wrong = "canary-wr0ng-secret"
+    outputs = [
+        call(variables, *options, **changes).output
+        for options in ((), ("--json",))
+        for changes in ({}, {"LEADS_CLIENT_SECRET": wrong}, {"LEADS_BRANCH_IDS": "999"}, {"LEADS_AUTH_URL": UNUSED})
+    ]
+    tokens = [json.loads(path.read_bytes())["access_token"] for path in (tmp_path / "data").rglob("tokens/*.json")]
+    assert len(tokens) == 2
+    hidden = [*tokens, wrong, variables["LEADS_CLIENT_SECRET"], variables["INVENTORY_CLIENT_SECRET"]]
+    assert [secret for secret in hidden for output in outputs if secret in output] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "light", "words"),
+    [
+        (0, "green", "Within 1 s"),
+        (25, "green", "Within 2"),
+        (-25, "green", "Within 2"),
+        (60, "yellow", "s ahead of the service's"),
+        (-60, "yellow", "s behind the service's"),
+        (400, "red", "timedatectl"),
+        (-400, "red", "timedatectl"),
+    ],
+)
+def test_a_clock_that_is_off_is_found(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, seconds: int, light: str, words: str
+) -> None:
+    monkeypatch.setattr(doctor, "server_time", lambda _: datetime.now(UTC) - timedelta(seconds=seconds))
+    findings = found(variables)
+    assert findings.lights["clock"] == light
+    assert words in findings.said["clock"]
+
+
+def test_a_service_without_a_clock_is_told(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "server_time", lambda _: None)
+    assert found(variables).not_green == {"clock": "yellow"}
+
+
+# --- the data folder --------------------------------------------------------------------------------------------------
+
+
+def test_a_data_folder_that_is_not_there_yet_is_told(tmp_path: Path) -> None:
+    wanted = tmp_path / "not" / "yet"
+    findings = found({"LEADS_DATA_DIR": str(wanted)})
+    assert findings.said["data folder"] == f"{wanted} is made at the first run."
+    assert findings.lights["data folder"] == "green"
+    assert not wanted.parent.exists()
+
+
+def test_another_portals_data_folder_is_found_and_not_claimed(variables: dict[str, str], tmp_path: Path) -> None:
+    assert found(variables).said["portal of the data"] == "No leads yet."
+    lake = Lake(tmp_path / "data")
+    assert lake.claimed_by() is None
+    lake.claim("portal.example")
+    assert found(variables).not_green == {"portal of the data": "red"}
+    assert "holds leads from portal.example" in found(variables).said["portal of the data"]
+
+
+def test_tokens_that_others_can_read_are_found(variables: dict[str, str], tmp_path: Path) -> None:
+    assert found(variables).not_green == {}
+    tokens = tmp_path / "data" / ".state" / "tokens"
+    for path in tokens.glob("*.lock"):
+        path.chmod(0o644)
+    assert found(variables).not_green == {"file modes": "red"}
+    assert f"chmod -R go= {tokens}" in found(variables).said["file modes"]
+
+
+def test_leads_that_others_can_read_are_found(variables: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "data").chmod(0o755)
+    assert found(variables).not_green == {"file modes": "yellow"}
+    (tmp_path / "data").chmod(0o750)
+    assert found(variables).not_green == {}
+
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - a file system of its own on every Linux
+
+
+@pytest.mark.skipif(not MEMORY.is_dir(), reason="no second file system at hand")
+def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as elsewhere:
+        if Path(elsewhere).stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("no second file system at hand")
+        (tmp_path / "data" / "staged").symlink_to(elsewhere)
+        assert found(variables).not_green == {"one file system": "red"}
+        assert found(variables).said["one file system"].startswith("staged in ")
+
+
+@pytest.mark.parametrize(("free", "light"), [(99_000_000, "red"), (500_000_000, "yellow"), (2_000_000_000, "green")])
+def test_a_disk_that_is_nearly_full_is_found(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, free: int, light: str
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert found(variables).lights["free space"] == light
+
+
+def test_a_warehouse_that_does_not_open_is_found(variables: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "data" / "leads.duckdb").write_bytes(b"no database" * 1000)
+    assert found(variables).not_green == {"warehouse": "red"}
+
+
+# --- the PGP message --------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_from_a_pgp_message_gets_a_token(
+    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pgp.new_key_pair
+    monkeypatch.setattr(pgp, "new_key_pair", lambda user, phrase: made(user, phrase, pysequoia.CipherSuite.Cv25519))
+    key, message = tmp_path / "key.asc", tmp_path / "message.asc"
+    public = pysequoia.Cert.from_bytes(write_key_pair("agency", "canary-passphrase", key).encode())
+    message.write_bytes(pysequoia.encrypt(recipients=[public], bytes=variables["LEADS_CLIENT_SECRET"].encode()))
+    changes: dict[str, str | None] = {
+        "LEADS_CLIENT_SECRET": None,
+        "LEADS_CLIENT_SECRET_PGP_FILE": str(message),
+        "LEADS_PGP_PRIVATE_KEY_FILE": str(key),
+        "LEADS_PGP_PASSPHRASE": "canary-passphrase",
+    }
+    assert found(variables, **changes).not_green == {}
+    assert found(variables, **changes).said["secret"] == f"Read from {message}."
+    key.chmod(0o640)
+    assert f"chmod 600 {key}" in found(variables, **changes).said["secret"]
+    assert found(variables, **changes).not_green == {"secret": "yellow"}
+    changes["LEADS_PGP_PASSPHRASE"] = "canary-wrong"
+    assert found(variables, **changes).not_green == {"secret": "red"}
+    assert "canary" not in call(variables, **changes).output
+    del changes["LEADS_PGP_PRIVATE_KEY_FILE"]
+    assert "LEADS_PGP_PRIVATE_KEY_FILE is not set" in found(variables, **changes).said["secret"]
