@@ -566,8 +566,28 @@ def test_a_host_that_cannot_be_reached_is_given_up_after_some_windows() -> None:
     assert {type(error) for error in errors} == {UnreachableError}
     assert "found no connection: [Errno 111] Connection refused." in str(errors[0])
     sent = [error for error in errors if "was not sent" not in str(error)]
-    assert len(sent) == client_module.MAX_UNCONNECTED_IN_A_ROW
+    assert len(sent) == client_module.MAX_TURNED_AWAY_IN_A_ROW
     assert client.stats.requests <= 60
+
+
+def test_a_service_that_is_busy_for_everyone_is_given_up_after_some_windows() -> None:
+    timing = FakeTiming()
+    client = leads_client(lambda _: httpx.Response(429), timing=timing.as_timing())
+    errors = outcomes(client, 500)
+    assert {type(error) for error in errors} == {BusyError}
+    sent = [error for error in errors if "was not sent" not in str(error)]
+    assert client_module.MAX_TURNED_AWAY_IN_A_ROW <= len(sent) < 50
+    assert timing.seconds < 3600
+
+
+def test_one_branch_that_is_always_refused_does_not_bring_the_others_to_a_crawl() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(429) if branch(request) % 20 == 0 else httpx.Response(200, content=BODY)
+
+    timing = FakeTiming()
+    results = outcomes(leads_client(handler, timing=timing.as_timing()), 400)
+    assert sum(isinstance(result, Answer) for result in results) == 380
+    assert timing.seconds < 600
 
 
 def test_a_single_window_without_a_connection_now_and_then_ends_nothing() -> None:
