@@ -291,9 +291,8 @@ def _findings() -> Iterator[Finding]:
 # --- credentials -----------------------------------------------------------------------------------------------------
 
 
-@main.group()
-def credentials() -> None:
-    """Make what the portal needs to send you a client secret."""
+credentials = click.Group("credentials", help="Make what the portal needs to send you a client secret.")
+main.add_command(credentials)
 
 
 @credentials.command("new-key")
