@@ -1,0 +1,101 @@
+"""A portal of a few lines, for what the simulator can't do: replace and revoke its client secret, and answer by hand.
+
+Belongs here: which secrets and tokens are good, and a count of what was asked. Doesn't: what leads look like, which
+the test says.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from urllib.parse import parse_qs, urlsplit
+
+CLIENT_ID = "agency"
+TOKEN_LIFETIME_SECONDS = 3600
+
+# Path and query parameters → status and body.
+Answer = Callable[[str, dict[str, str]], tuple[int, bytes]]
+
+
+def no_leads(path: str, _: dict[str, str]) -> tuple[int, bytes]:
+    """An empty answer of either kind."""
+    return 200, json.dumps({path.strip("/").removesuffix("-leads") + "s": []}).encode()
+
+
+class SmallPortal:
+    """One client at a time; a token is good while the secret that it was got with is."""
+
+    def __init__(self, secret: str, answer: Answer = no_leads, tokens_begin: str = "token") -> None:
+        self.secret: str | None = secret
+        self.answer = answer
+        self.token_requests: list[str] = []  # the secrets that were sent
+        self.data_requests: list[str] = []  # the tokens
+        self.base_url = ""
+        self._tokens: dict[str, str] = {}
+        self._names = (f"{tokens_begin}-{number}" for number in count(1))
+        self._guard = threading.Lock()
+
+    def revoke(self) -> None:
+        """From now on neither the secret nor its tokens are good."""
+        self.secret = None
+
+    def get_token(self, secret: str) -> tuple[int, bytes]:
+        with self._guard:
+            self.token_requests.append(secret)
+            if secret != self.secret:
+                return 401, b'{"error": "invalid_client", "error_description": "%s"}' % secret.encode()
+            token = next(self._names)
+            self._tokens[token] = secret
+        answer = {"access_token": token, "expires_in": TOKEN_LIFETIME_SECONDS, "token_type": "Bearer"}
+        return 200, json.dumps(answer).encode()
+
+    def get_data(self, token: str, path: str, parameters: dict[str, str]) -> tuple[int, bytes]:
+        with self._guard:
+            self.data_requests.append(token)
+            if self.secret is None or self._tokens.get(token) != self.secret:
+                return 401, b'{"errors": [{"code": "unauthorized", "message": "no", "links": []}]}'
+        return self.answer(path, parameters)
+
+    def environment(self) -> dict[str, str]:
+        """The variables that lead to it, but for the secret."""
+        return {"LEADS_BASE_URL": self.base_url, "LEADS_AUTH_URL": self.base_url, "LEADS_CLIENT_ID": CLIENT_ID}
+
+
+@contextmanager
+def served(portal: SmallPortal) -> Iterator[SmallPortal]:
+    """Serve it on a port of loopback while the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self._send(*portal.get_token(form["client_secret"][0]))
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            parameters = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            self._send(*portal.get_data(token, parts.path, parameters))
+
+        def _send(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: tests count instead."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        portal.base_url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield portal
+        finally:
+            server.shutdown()
+            thread.join()
