@@ -6,14 +6,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pysequoia
 import pytest
 from click.testing import CliRunner, Result
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
+    AssetSelection,
+    DagsterInstance,
+    Definitions,
+    define_asset_job,
+)
 
 from leads_pipeline import doctor, pgp
 from leads_pipeline.cli import main
 from leads_pipeline.credentials import write_key_pair
+from leads_pipeline.definitions import INVENTORY_JOB, PULL_JOB, build_definitions
 from leads_pipeline.lake import Lake
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
@@ -265,3 +275,50 @@ def test_a_secret_from_a_pgp_message_gets_a_token(
     assert "canary" not in call(variables, **changes).output
     del changes["LEADS_PGP_PRIVATE_KEY_FILE"]
     assert "LEADS_PGP_PRIVATE_KEY_FILE is not set" in found(variables, **changes).said["secret"]
+
+
+# --- in the UI --------------------------------------------------------------------------------------------------------
+
+
+def evaluate(variables: dict[str, str], **changes: str) -> dict[str, AssetCheckEvaluation]:
+    """Asset → what its connection check found, run as the UI's button does."""
+    environment = {**variables, **changes}
+    with patch.dict("os.environ", environment), DagsterInstance.ephemeral() as instance:
+        definitions = build_definitions(environment)
+        checks = AssetSelection.checks(
+            *(check for checks in definitions.asset_checks or () for check in checks.check_keys)
+        )
+        job = define_asset_job("look", checks)
+        run = (
+            Definitions.merge(definitions, Definitions(jobs=[job]))
+            .resolve_job_def("look")
+            .execute_in_process(instance=instance)
+        )
+        assert run.success
+        return {found.asset_key.to_user_string(): found for found in run.get_asset_check_evaluations()}
+
+
+def test_the_ui_has_a_connection_check_for_each_raw_asset(variables: dict[str, str]) -> None:
+    found = evaluate(variables)
+    assert found.keys() == {"raw_applicant_leads", "raw_appraisal_leads", "raw_inventory"}
+    for check in found.values():
+        assert check.passed
+        assert check.check_name == "connection"
+        assert not check.blocking
+    assert "applicant leads of branch-101" in str(found["raw_applicant_leads"].description)
+    assert "appraisal leads of branch-101" in str(found["raw_appraisal_leads"].description)
+
+
+def test_a_connection_check_fails_where_the_doctor_sees_red_or_yellow(variables: dict[str, str]) -> None:
+    found = evaluate(variables, LEADS_CLIENT_SECRET="canary-wrong", INVENTORY_ADDRESSES="")
+    red, yellow = found["raw_applicant_leads"], found["raw_inventory"]
+    assert (red.passed, red.severity) == (False, AssetCheckSeverity.ERROR)
+    assert (yellow.passed, yellow.severity) == (False, AssetCheckSeverity.WARN)
+    assert "- red token: " in str(red.description)
+    assert "canary" not in str(red.description)
+
+
+def test_pulls_do_not_run_the_connection_checks(variables: dict[str, str]) -> None:
+    definitions = build_definitions(variables)
+    steps = {job: {node.name for node in definitions.resolve_job_def(job).nodes} for job in (PULL_JOB, INVENTORY_JOB)}
+    assert steps == {PULL_JOB: {"raw_applicant_leads", "raw_appraisal_leads"}, INVENTORY_JOB: {"raw_inventory"}}
