@@ -34,7 +34,7 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
-from leads_pipeline.sensors import catch_up_sensor, retry_sensor
+from leads_pipeline.sensors import catch_up_sensor, dead_run_sensor, retry_sensor
 from leads_pipeline.settings import Settings
 from leads_pipeline.window import RETENTION, today
 
@@ -42,6 +42,9 @@ PULL_JOB = "pull_leads"
 INVENTORY_JOB = "pull_inventory"
 STAGE_JOB = "stage_leads"
 PUBLISH_JOB = "publish_warehouse"
+
+# What Dagster calls a run that materializes assets of no job: from the UI's lineage, or by automation.
+ASSET_JOB = "__ASSET_JOB"
 
 # A day closes at midnight; leads of its last minutes may reach the portal's list a little later.
 DAILY_CRON = "15 1 * * *"
@@ -90,6 +93,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
         sensors=[
             retry_sensor(settings, partitions, PULL_JOB),
             catch_up_sensor(settings, partitions, PULL_JOB),
+            dead_run_sensor({PULL_JOB, INVENTORY_JOB, STAGE_JOB, PUBLISH_JOB, ASSET_JOB}),
             AutomationConditionSensorDefinition(
                 "follow_sources",
                 target=AssetSelection.all(),
@@ -196,14 +200,14 @@ def _schedules(settings: Settings, partitions: Partitions) -> list[ScheduleDefin
             return SkipReason("LEADS_BASE_URL is not set: there is no service to pull from.")
         if not settings.scopes:
             return SkipReason("LEADS_BRANCH_IDS names no branch: there is nothing to pull.")
-        known = partitions.days.get_first_partition_key()
-        days = [day.isoformat() for day in (first, last)]
+        if last < partitions.first_day:
+            return SkipReason(f"The first day, {partitions.first_day}, isn't over yet.")
         scopes = [settings.scopes[0].key, settings.scopes[-1].key]
         return RunRequest(
             run_key=run_key,
             tags={
-                RANGE_START_TAG: f"{max(days[0], known or days[0])}|{scopes[0]}",
-                RANGE_END_TAG: f"{days[1]}|{scopes[1]}",
+                RANGE_START_TAG: f"{max(first, partitions.first_day)}|{scopes[0]}",
+                RANGE_END_TAG: f"{last}|{scopes[1]}",
             },
         )
 

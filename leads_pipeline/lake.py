@@ -21,7 +21,7 @@ import filelock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leads_pipeline.contract import Answer, InventoryItem, LeadKind
+from leads_pipeline.contract import Answer, InventoryItem, LeadKind, PushedLead
 from leads_pipeline.errors import StorageError
 from leads_pipeline.window import Scope, Window
 
@@ -71,6 +71,13 @@ _DICTIONARY_COLUMNS: Final = ("kind", "scope", "address", "run_id", "source", "o
 _SEAL_BYTES: Final = hashlib.sha256().digest_size
 
 _LEADS_FILE: Final = "leads.parquet"
+
+# Pushed leads lie in a file of their own beside the window's: what was pushed says nothing of what was pulled.
+_PUSHED_FILE: Final = "pushed.parquet"
+
+# Where pushed leads of no configured scope go. No scope of the settings has this key.
+PUSH_SCOPE: Final = "push"
+
 _RAW, _STAGED, _INVENTORY, _QUARANTINE = "raw", "staged", "inventory", "quarantine"
 
 _Row = dict[str, Any]
@@ -196,8 +203,30 @@ class Lake:
             path=path,
         )
 
+    def land_pushed(
+        self, kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedLead], run_id: str
+    ) -> tuple[int, int]:
+        """Merge leads of that kind that were pushed into the day's file of the scope (its key, or PUSH_SCOPE).
+
+        The union by lead id, the newest version of each. A lead that is pushed again unchanged keeps its row, and with
+        it the moment of its first delivery. Returns how many leads were new, and how many had changed.
+        """
+        path = self._raw_folder(kind, day, scope) / _PUSHED_FILE
+        with self.lock(_raw_lock(path)):
+            _sweep(path)
+            held = self._read_or_quarantine(path, self._read_pushed)
+            merge = _merge(_rows(held) if held else [], _pushed_rows(kind, day, scope, pushed, run_id), "lead_id")
+            if merge.has_changed:
+                replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, {"path": self._relative(path)}))
+        return merge.new, merge.changed
+
+    def pushed_files(self, kind: LeadKind, day: date) -> list[Path]:
+        """The day's readable files of pushed leads, one per scope, sorted; unreadable ones are set aside."""
+        paths = sorted(self._day_folder(kind, day).glob(f"scope=*/{_PUSHED_FILE}"))
+        return [path for path in paths if self._inspect(path, self._read_pushed) is not None]
+
     def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
-        """The day's readable raw files, one per scope, sorted. Each was compared with its checksum, to the last bit.
+        """The day's readable files of pulled leads, one per scope, sorted. Each was compared with its checksum, to the last bit.
 
         An unreadable one is set aside with a warning (see `quarantined`) and counts as never fetched.
         """
@@ -351,6 +380,27 @@ class Lake:
         finally:
             lock.release()
 
+    @contextmanager
+    def running(self, run_id: str) -> Iterator[None]:
+        """Hold the lock that says that a run is alive. It goes with the process, however that ends."""
+        name = f"run-{run_id}"
+        with self.lock(name):
+            try:
+                yield
+            finally:
+                (self._state / "locks" / f"{name}.lock").unlink(missing_ok=True)
+
+    def is_running(self, run_id: str) -> bool:
+        """Whether any process holds that run's lock at this moment."""
+        path = self._state / "locks" / f"run-{run_id}.lock"
+        if not path.exists():
+            return False
+        try:
+            with filelock.FileLock(path, timeout=0):
+                return False
+        except filelock.Timeout:
+            return True
+
     def claim(self, origin: str) -> None:
         """Remember which portal this folder's leads come from. Raises StorageError where it is another one's.
 
@@ -383,6 +433,19 @@ class Lake:
                 "set LEADS_START_DATE; without it partitions would move."
             ) from None
 
+    def person_key(self) -> bytes:
+        """The key that people are hashed with: made at the first call, 32 random bytes, the same ever after.
+
+        Whoever has it can tell whether an e-mail address they know is in a mart. Raises StorageError.
+        """
+        remembered = self._remember("person_key", secrets.token_hex(32))
+        if not re.fullmatch(r"[0-9a-f]{64}", remembered):
+            raise StorageError(
+                f"{self._state / 'person_key'} holds no key of 64 hexadecimal digits. Put the old one back from a "
+                "backup, or remove the file: then the hashes of all people change."
+            )
+        return bytes.fromhex(remembered)
+
     def _remember(self, name: str, value: str) -> str:
         path = self._state / name
         with self.lock("state"):
@@ -395,12 +458,18 @@ class Lake:
     # --- paths ----------------------------------------------------------------------------------------------------
 
     def _raw_path(self, kind: LeadKind, window: Window) -> Path:
+        return self._raw_folder(kind, window.day, window.scope.key) / _LEADS_FILE
+
+    def _raw_folder(self, kind: LeadKind, day: date, scope: str) -> Path:
         # Scope.parse is the allow-list that keeps an id from leaving the folder; a Scope can be made without it.
-        scope = Scope.parse(window.scope.key)
-        return self._folder / _RAW / kind.table / f"day={window.day.isoformat()}" / f"scope={scope.key}" / _LEADS_FILE
+        key = scope if scope == PUSH_SCOPE else Scope.parse(scope).key
+        return self._day_folder(kind, day) / f"scope={key}"
+
+    def _day_folder(self, kind: LeadKind, day: date) -> Path:
+        return self._folder / _RAW / kind.table / f"day={day.isoformat()}"
 
     def _raw_paths(self, kind: LeadKind, day: date) -> list[Path]:
-        return sorted((self._folder / _RAW / kind.table / f"day={day.isoformat()}").glob(f"scope=*/{_LEADS_FILE}"))
+        return sorted(self._day_folder(kind, day).glob(f"scope=*/{_LEADS_FILE}"))
 
     def _inventory_path(self, day: date) -> Path:
         return self._folder / _RAW / _INVENTORY / f"day={day.isoformat()}" / "items.parquet"
@@ -413,6 +482,9 @@ class Lake:
     def _read_landed(self, path: Path) -> "_Landed":
         file, facts = _open(path, _RAW_SCHEMA, self._relative(path))
         return _Landed(_landed_window(path, facts, file.metadata.num_rows), file)
+
+    def _read_pushed(self, path: Path) -> pq.ParquetFile:
+        return _open(path, _RAW_SCHEMA, self._relative(path))[0]
 
     def _read_inventory(self, path: Path) -> pq.ParquetFile:
         return _open(path, _INVENTORY_SCHEMA, self._relative(path))[0]
@@ -544,6 +616,28 @@ def _lead_rows(answer: Answer, run_id: str) -> list[_Row]:
         }
         for position, lead in enumerate(answer.leads)
     ]
+
+
+def _pushed_rows(kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedLead], run_id: str) -> list[_Row]:
+    """One row per lead: the newest version, from its first delivery."""
+    newest: dict[str, _Row] = {}
+    for position, one in enumerate(sorted(pushed, key=lambda one: one.received_at)):
+        row = {
+            "kind": kind.name,
+            "day": day,
+            "scope": scope,
+            "lead_id": _storable(one.lead.lead_id),
+            "position": position,
+            "fetched_at": one.received_at,
+            "run_id": run_id,
+            "source": "push",
+            "payload": _storable(one.lead.payload),
+            "oddity": one.lead.oddity,
+        }
+        held = newest.get(row["lead_id"])
+        if held is None or held["payload"] != row["payload"]:
+            newest[row["lead_id"]] = row
+    return list(newest.values())
 
 
 def _inventory_rows(

@@ -6,10 +6,11 @@ name and never its value).
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from dagster import ConfigurableResource
+from dagster import AssetExecutionContext, ConfigurableResource
 
 from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
 from leads_pipeline.client import InventoryClient, LeadsClient
@@ -29,6 +30,10 @@ class DataFolder(ConfigurableResource[None]):
     def lake(self) -> Lake:
         """The Parquet files below the folder."""
         return Lake(Path(self.path))
+
+    def running(self, context: AssetExecutionContext) -> AbstractContextManager[None]:
+        """What each asset's body runs in, so that a run whose process was killed can be told from one that works."""
+        return self.lake.running(context.run.run_id)
 
     @property
     def token_store(self) -> TokenStore:

@@ -6,6 +6,7 @@ Belongs here: asking status.py and retry.py what is due, and requesting runs. Do
 
 import base64
 import json
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from dagster import (
+    DagsterRunStatus,
     DefaultSensorStatus,
     RunRequest,
     RunsFilter,
@@ -195,3 +197,52 @@ def catch_up_sensor(
         )
 
     return catch_up_missing_windows
+
+
+# A run's first asset starts within seconds; one that starts slowly is not dead.
+DEAD_AFTER = timedelta(minutes=5)
+
+# Between two of its assets a run holds no lock for some milliseconds.
+_SECOND_LOOK_SECONDS = 2.0
+
+
+def dead_run_sensor(
+    job_names: Set[str], *, clock: Callable[[], datetime] = _utc_now, sleep: Callable[[float], None] = time.sleep
+) -> SensorDefinition:
+    """Ends runs whose process is gone, so that what they left counts as failed and is taken up again.
+
+    Dagster's default launcher reports no health of its runs: after a power cut, or a killed command line, a run would
+    go on for ever in Dagster's eyes, and its windows would be under way for ever.
+    """
+
+    @sensor(
+        name="end_dead_runs",
+        minimum_interval_seconds=RETRY_INTERVAL_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Marks runs as failed whose process was killed, by the lock that it no longer holds.",
+        required_resource_keys={"data"},
+    )
+    def end_dead_runs(context: SensorEvaluationContext) -> SkipReason:
+        lake = context.resources.data.lake
+        started_before = clock() - DEAD_AFTER
+        suspects = [
+            record.dagster_run
+            for record in context.instance.get_run_records(RunsFilter(statuses=[DagsterRunStatus.STARTED]))
+            if record.dagster_run.job_name in job_names
+            and record.start_time is not None
+            and record.start_time < started_before.timestamp()
+            and not lake.is_running(record.dagster_run.run_id)
+        ]
+        if suspects:
+            sleep(_SECOND_LOOK_SECONDS)
+        ended = 0
+        for run in suspects:
+            now = context.instance.get_run_by_id(run.run_id)
+            if now is not None and now.status is DagsterRunStatus.STARTED and not lake.is_running(run.run_id):
+                context.instance.report_run_failed(
+                    run, "The run's process is gone: it was killed, or the machine went down. What it landed is kept."
+                )
+                ended += 1
+        return SkipReason(f"{ended} runs without a process were ended." if ended else "Every run has its process.")
+
+    return end_dead_runs

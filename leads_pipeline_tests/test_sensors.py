@@ -1,7 +1,9 @@
 """The sensors over several ticks, with a clock of their own, on a real instance and a simulator."""
 
+import multiprocessing
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -9,17 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import DagsterRunStatus, RunRequest
+from dagster import DagsterEvent, DagsterEventType, DagsterRunStatus, RunRequest
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from leads_pipeline import retry
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
 from leads_pipeline.definitions import PULL_JOB
-from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
+from leads_pipeline.lake import Lake
+from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, rectangles
 from leads_pipeline.retry import FIRST_RETRY_SECONDS, MAX_WINDOW_ATTEMPTS, RETRY_JITTER, FailedWindow
-from leads_pipeline.sensors import RetryMemory, catch_up_sensor, read_cursor, retry_sensor, write_cursor
+from leads_pipeline.sensors import (
+    DEAD_AFTER,
+    RetryMemory,
+    catch_up_sensor,
+    dead_run_sensor,
+    read_cursor,
+    retry_sensor,
+    write_cursor,
+)
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.status import raw_key
+from leads_pipeline.window import Window
 from leads_pipeline_tests.installation import Installation, installation
 
 BROKEN = Then(status=500)
@@ -366,3 +378,49 @@ def test_the_daemon_catches_up_and_retries_once_however_often_it_ticks(
             daemon.tick_sensors(here.now + timedelta(minutes=minutes))
     assert here.asked() == {**dict.fromkeys(here.keys(closed(here)), 1), broken: 2}
     assert here.status().landed == here.keys(closed(here))
+
+
+# --- runs whose process is gone --------------------------------------------------------------------------------------
+
+
+def dead_run_tick(here: Installation, now: datetime) -> str:
+    tick = here.tick(dead_run_sensor({PULL_JOB}, clock=lambda: now, sleep=lambda _: None))
+    assert tick.skip_message is not None
+    return tick.skip_message
+
+
+def started_run(here: Installation) -> str:
+    """A run of one window that Dagster believes to be working."""
+    [area] = rectangles([Window.from_partition_key(here.key(2), here.settings.zone)], here.settings.scopes)
+    job = here.definitions.resolve_job_def(PULL_JOB)
+    run = here.instance.create_run_for_job(job, tags=area.tags, status=DagsterRunStatus.STARTING)
+    here.instance.report_dagster_event(
+        DagsterEvent(DagsterEventType.PIPELINE_START.value, job_name=PULL_JOB), run_id=run.run_id
+    )
+    return run.run_id
+
+
+def test_a_run_whose_process_was_killed_is_ended_and_its_windows_count_as_failed(here: Installation) -> None:
+    run_id = started_run(here)
+    holder = multiprocessing.get_context("fork").Process(target=_hold, args=(here.lake, run_id), daemon=True)
+    holder.start()
+    while not here.lake.is_running(run_id):
+        time.sleep(0.01)
+    later = datetime.now(UTC) + DEAD_AFTER + timedelta(seconds=1)
+    assert dead_run_tick(here, later) == "Every run has its process."
+    assert here.status().under_way == here.keys([2], [101])
+
+    assert holder.pid is not None
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.join()
+    assert dead_run_tick(here, datetime.now(UTC)) == "Every run has its process."  # it may only be slow to start
+    assert dead_run_tick(here, later) == "1 runs without a process were ended."
+    run = here.instance.get_run_by_id(run_id)
+    assert run is not None
+    assert run.status is DagsterRunStatus.FAILURE
+    assert here.status().failed == here.keys([2], [101])
+
+
+def _hold(lake: Lake, run_id: str) -> None:
+    with lake.running(run_id):
+        time.sleep(60)

@@ -101,7 +101,8 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         try:
             failures = failed_windows(context.instance, settings, partitions)
             grid = Grid(settings.scopes, partitions.first_day, settings.zone, failures)
-            publication = store.publish(grid, now)
+            with data.running(context):
+                publication = store.publish(grid, now)
             unique = [_uniqueness(store, table) for table in lead_tables]
             coverage = coverage_check(store, now)
         except LeadsPipelineError as error:

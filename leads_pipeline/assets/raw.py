@@ -82,17 +82,16 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
         windows = [Window.from_partition_key(key, settings.zone) for key in keys]
         failures: dict[Window, LeadsPipelineError] = {}
         try:
-            client, auth = leads.connect()
-            for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run.run_id):
-                if isinstance(landed, LeadsPipelineError):
-                    failures[window] = landed
-                    yield AssetObservation(context.asset_key, partition=window.partition_key, metadata=_verdict(landed))
-                else:
-                    yield AssetMaterialization(
-                        context.asset_key,
-                        partition=window.partition_key,
-                        metadata=_said(*landed, token_source=auth.token_source),
-                    )
+            with data.running(context):
+                client, auth = leads.connect()
+                for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run.run_id):
+                    key = window.partition_key
+                    if isinstance(landed, LeadsPipelineError):
+                        failures[window] = landed
+                        yield AssetObservation(context.asset_key, partition=key, metadata=_verdict(landed))
+                    else:
+                        said = _said(*landed, token_source=auth.token_source)
+                        yield AssetMaterialization(context.asset_key, partition=key, metadata=said)
         except LeadsPipelineError as error:
             raise failure(f"No {kind.name} leads could be pulled", error) from None
         if failures:
@@ -198,9 +197,10 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
         if not settings.inventory_addresses:
             raise Failure(f"{tried}: INVENTORY_ADDRESSES names no place to search.", allow_retries=False)
         try:
-            client = inventory.connect()
-            found = {address: client.search(address) for address in settings.inventory_addresses}
-            rows = data.lake.land_inventory(day, found, now, context.run.run_id)
+            with data.running(context):
+                client = inventory.connect()
+                found = {address: client.search(address) for address in settings.inventory_addresses}
+                rows = data.lake.land_inventory(day, found, now, context.run.run_id)
         except LeadsPipelineError as error:
             raise failure(tried, error) from None
         return MaterializeResult(

@@ -84,7 +84,7 @@ def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partition
             except LeadsPipelineError as error:
                 return error
 
-        with ThreadPoolExecutor(FLATTENING_THREADS, "flattening") as pool:
+        with data.running(context), ThreadPoolExecutor(FLATTENING_THREADS, "flattening") as pool:
             for day, result in zip(days, pool.map(flatten, days), strict=True):
                 if isinstance(result, LeadsPipelineError):
                     failures[day] = result
