@@ -6,7 +6,8 @@ anything (sensors.py).
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from dagster import (
@@ -22,7 +23,7 @@ from dagster import (
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.lake import Lake
+from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse import Failure
@@ -182,3 +183,64 @@ def failed_windows(instance: DagsterInstance, settings: Settings, partitions: Pa
             error = known[-1].error if known else "The run ended before it came to this window."
             found.append(Failure(kind.name, window.day, window.scope.key, max(1, len(known)), error))
     return found
+
+
+class WindowState(StrEnum):
+    """What there is of a window: the states of mart_coverage, and UNDER_WAY for what a run is pulling now."""
+
+    LANDED = "landed"
+    EMPTY = "empty"
+    PARTIAL = "partial"
+    UNDER_WAY = "under way"
+    OPEN = "open"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCoverage:
+    """What there is of a window now. `rows` is None where no file is; `failure` is there where it is still failed."""
+
+    kind: LeadKind
+    window: Window
+    state: WindowState
+    rows: int | None
+    failure: Failure | None
+
+
+def coverage(
+    instance: DagsterInstance, settings: Settings, partitions: Partitions, lake: Lake, first: date, now: datetime
+) -> Iterator[WindowCoverage]:
+    """Every window from that day to today, from the files themselves and Dagster's status, published or not."""
+    failures = {
+        (failure.kind, failure.day, failure.scope): failure
+        for failure in failed_windows(instance, settings, partitions)
+    }
+    for kind in LEAD_KINDS:
+        under_way = window_status(instance, kind, partitions.windows).under_way
+        for day in days(max(first, partitions.first_day), today(settings.zone, now)):
+            files = {landed.scope: landed for landed in lake.landed_windows(kind, day)}
+            for scope in settings.scopes:
+                window = Window.of(day, scope, settings.zone)
+                landed, failure = files.get(scope.key), failures.get((kind.name, day, scope.key))
+                is_over, is_under_way = window.is_closed(now), window.partition_key in under_way
+                yield WindowCoverage(
+                    kind,
+                    window,
+                    _state(landed, failure, is_over=is_over, is_under_way=is_under_way),
+                    landed.rows if landed else None,
+                    failure,
+                )
+
+
+def _state(landed: LandedWindow | None, failure: Failure | None, *, is_over: bool, is_under_way: bool) -> WindowState:
+    """The state, decided in the order in which mart_coverage decides it."""
+    if landed is not None and landed.is_partial:
+        return WindowState.PARTIAL
+    if landed is not None and landed.is_closed:
+        return WindowState.LANDED if landed.rows else WindowState.EMPTY
+    if is_under_way:
+        return WindowState.UNDER_WAY
+    if failure is not None:
+        return WindowState.FAILED
+    return WindowState.OPEN if landed is not None or not is_over else WindowState.MISSING

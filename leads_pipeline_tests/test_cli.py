@@ -1,0 +1,125 @@
+"""The command line: what it pulls, what it prints, and how it exits."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from leads_pipeline import cli
+from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.simulator.faults import Then
+from leads_pipeline.warehouse import Warehouse
+from leads_pipeline_tests.installation import Installation, installation
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
+    monkeypatch.chdir(tmp_path)
+    # What a terminal would be wide enough for.
+    monkeypatch.setenv("COLUMNS", "250")
+    with installation(tmp_path, first=6) as started:
+        yield started
+
+
+def run(*arguments: object) -> Result:
+    """The command in this process. rich's consoles are bound to the real output, so they are made anew."""
+    with pytest.MonkeyPatch.context() as patched:
+        runner = CliRunner()
+        patched.setattr(cli, "out", Console(width=250))
+        patched.setattr(cli, "err", Console(stderr=True, width=250))
+        return runner.invoke(cli.main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation) -> None:
+    result = run("backfill", "--from", here.day(4), "--to", here.day(2))
+    assert result.exit_code == 0, result.output
+    wanted = dict.fromkeys(here.keys([2, 3, 4]), 1)
+    assert here.asked() == here.asked(APPRAISAL) == wanted
+    _, rows = Warehouse(here.lake).query("select kind, count(*) from landed_windows group by all order by 1")
+    assert rows == [("applicant", 9), ("appraisal", 9)]
+
+
+def test_backfill_in_a_process_of_its_own(here: Installation, tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill"]
+    command += ["--from", str(here.day(3)), "--to", str(here.day(2)), "--kind", "applicant"]
+    command += ["--scope", "branch-103", "--scope", "branch-101"]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    assert here.asked() == dict.fromkeys(here.keys([2, 3], [101, 103]), 1)
+    assert here.asked(APPRAISAL) == {}
+    assert "Warning" not in done.stderr
+
+
+def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(here: Installation) -> None:
+    here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
+    result = run("backfill", "--from", here.day(3), "--to", here.day(3), "--kind", "applicant")
+    assert result.exit_code == 1
+    assert here.key(3, 102) in result.output
+    assert "refused (403)" in result.output
+    _, rows = Warehouse(here.lake).query("select scope from landed_windows order by 1")
+    assert rows == [("branch-101",), ("branch-103",)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--from", "yesterday", "--to", "2026-11-19"], "'yesterday' is not a day. Write 2026-11-19."),
+        (["--from", "2001-01-01", "--to", "2001-01-02"], "--from 2001-01-01 is no partition"),
+        (["--from", "2001-01-02", "--to", "2001-01-01"], "--to 2001-01-01 lies before --from 2001-01-02."),
+    ],
+)
+def test_a_question_that_is_wrong_exits_with_2(here: Installation, arguments: list[str], said: str) -> None:
+    result = run("backfill", *arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert here.simulator.counters().requests == {}
+
+
+def test_a_scope_that_is_not_in_the_settings_is_refused(here: Installation) -> None:
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-999")
+    assert result.exit_code == 2
+    assert "branch-999: not among LEADS_BRANCH_IDS" in result.output
+
+
+# --- coverage --------------------------------------------------------------------------------------------------------
+
+
+def test_coverage_counts_the_states_and_names_what_is_not_landed(here: Installation) -> None:
+    here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
+    here.pull(here.keys([1, 2, 3]), [APPLICANT, APPRAISAL])
+    here.pull(here.keys([4]), [APPLICANT])
+    result = run("coverage", "--days", 4)
+    assert result.exit_code == 1
+    lines = [line for line in result.output.splitlines() if here.key(3, 102) in line]
+    assert len(lines) == 2  # both kinds
+    assert all("failed" in line and "403 Forbidden" in line and "│ 1 " in line for line in lines)
+    missing = [line for line in result.output.splitlines() if "missing" in line and str(here.day(4)) in line]
+    assert len(missing) == 3
+    assert all("appraisal" in line for line in missing)
+    left = float(missing[0].split("│")[4])
+    assert 24.9 < left <= 26
+    assert f"leads-pipeline backfill --from {here.day(4)} --to {here.day(3)}" in result.output
+
+
+def test_coverage_needs_no_published_warehouse_and_exits_with_0_when_all_is_landed(here: Installation) -> None:
+    here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
+    result = run("coverage", "--days", 2)
+    assert result.exit_code == 0, result.output
+    assert "not landed" not in result.output
+    assert not Warehouse(here.lake).path.exists()
+
+
+def test_coverage_tells_a_lost_file(here: Installation) -> None:
+    here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
+    [path] = [path for path in here.lake.raw_files(APPLICANT, here.day(2)) if "branch-102" in str(path)]
+    path.unlink()
+    result = run("coverage", "--days", 2)
+    assert result.exit_code == 1
+    [line] = [line for line in result.output.splitlines() if "branch-102" in line]
+    assert here.key(2, 102) in line
+    assert "missing" in line
