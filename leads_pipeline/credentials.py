@@ -70,11 +70,19 @@ class PgpSecret:
 
     def read(self) -> str:
         """The message's content; raises CredentialsError if a file is missing, or the message doesn't open."""
-        passphrase = self._passphrase.read() if self._passphrase else None
+        passphrase = self._read_passphrase()
         state = (passphrase, _state(self.message), _state(self.private_key))
         if self._opened is None or self._opened[0] != state:
             self._opened = (state, self._open(passphrase))
         return self._opened[1]
+
+    def _read_passphrase(self) -> str | None:
+        if self._passphrase is None:
+            return None
+        try:
+            return self._passphrase.read()
+        except CredentialsError as error:
+            raise CredentialsError(f"The passphrase of {self.private_key} can't be had. {error}") from None
 
     def _open(self, passphrase: str | None) -> str:
         message = _content(self.message, MAX_PGP_BYTES, f"The PGP message {self.message}")
@@ -155,7 +163,7 @@ def _text(content: bytes, named: str) -> str:
 
 def _checked(value: str, named: str) -> str:
     if not value.strip():
-        raise CredentialsError(f"{named} is empty. Put the secret there that the portal issued.")
+        raise CredentialsError(f"{named} is empty. Put the secret alone there.")
     if any(unicodedata.category(character) in {"Cc", "Cs"} for character in value):
         raise CredentialsError(
             f"{named} holds a line break or another control character. It must be the secret alone, decrypted."

@@ -239,6 +239,18 @@ def test_a_message_that_holds_no_secret_alone_is_refused(delivery: Delivery, con
     assert CANARY not in str(caught.value)
 
 
+@pytest.mark.parametrize("content", [None, "", "two\nlines"])
+def test_a_passphrase_that_can_not_be_had_is_told(delivery: Delivery, content: str | None) -> None:
+    secret = delivery.secret
+    delivery.passphrase.unlink()
+    if content is not None:
+        delivery.passphrase.write_text(content)
+    with pytest.raises(
+        CredentialsError, match=r"^The passphrase of .*key.asc can't be had\. The secret file .*passphrase "
+    ):
+        secret.read()
+
+
 def test_an_error_of_pgp_names_the_files_and_no_secret(delivery: Delivery) -> None:
     delivery.passphrase.write_text("wr0ng-canary")
     with pytest.raises(CredentialsError) as caught:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
+import httpx
 import pysequoia
 import pytest
 from click.testing import CliRunner, Result
@@ -22,6 +23,7 @@ from dagster import (
 
 from leads_pipeline import doctor, pgp
 from leads_pipeline.cli import main
+from leads_pipeline.client import server_time
 from leads_pipeline.credentials import write_key_pair
 from leads_pipeline.definitions import INVENTORY_JOB, PULL_JOB, build_definitions
 from leads_pipeline.lake import Lake
@@ -179,6 +181,27 @@ def test_a_clock_that_is_off_is_found(
     findings = found(variables)
     assert findings.lights["clock"] == light
     assert words in findings.said["clock"]
+
+
+@pytest.mark.parametrize(
+    ("header", "moment"),
+    [
+        ("Sat, 21 Nov 2026 00:30:00 GMT", datetime(2026, 11, 21, 0, 30, tzinfo=UTC)),
+        ("Sat, 21 Nov 2026 01:30:00 +0100", datetime(2026, 11, 21, 0, 30, tzinfo=UTC)),
+        ("Sat, 21 Nov 2026 00:30:00 -0000", datetime(2026, 11, 21, 0, 30, tzinfo=UTC)),
+        *[(header, None) for header in ("", "now", "Sat, 99 Nov 2026 00:30:00 GMT", "1795000000", None)],
+    ],
+)
+@pytest.mark.parametrize("status", [200, 302, 401, 500])
+def test_the_services_clock_is_read_from_whatever_it_answers(
+    header: str | None, moment: datetime | None, status: int
+) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert "authorization" not in request.headers
+        headers = {"Location": "https://elsewhere.example", **({} if header is None else {"Date": header})}
+        return httpx.Response(status, headers=headers)
+
+    assert server_time("https://portal.example", transport=httpx.MockTransport(answer)) == moment
 
 
 def test_a_service_without_a_clock_is_told(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
