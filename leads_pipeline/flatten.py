@@ -56,7 +56,8 @@ class StagedDay:
 
     `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates` of them. `duplicates`
     are further copies of a lead id within the day: held by several scopes, or twice in one answer. `lead_ids` counts
-    the different ids in the kind's staged table, as written. `problems` counts
+    the different ids in the kind's staged table, as written, `unexplained` the leads that lack a key field which the
+    payload has, without `_problems` saying so: a fault of flattening. `problems` counts
     leads and child rows by what `_problems` says, `extra` by the path of a field that the contract doesn't know.
     """
 
@@ -65,6 +66,7 @@ class StagedDay:
     raw_rows: int
     duplicates: int
     lead_ids: int
+    unexplained: int
     rows: Mapping[str, int]
     problems: Mapping[str, int]
     extra: Mapping[str, int]
@@ -107,7 +109,7 @@ def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> Staged
     with (
         lake.replacing_staged(staged_tables(kind), day) as targets,
         connection(lake, name) as db,
-        _frozen(lake, name, lake.raw_files(kind, day)) as files,
+        _frozen(lake, name, [*lake.raw_files(kind, day), *lake.pushed_files(kind, day)]) as files,
     ):
         _define(db, _extra_functions(kind))
         _read_raw(db, list(files.values()))
@@ -124,6 +126,7 @@ def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> Staged
             raw_rows=raw_rows,
             duplicates=duplicates,
             lead_ids=_count_ids(db, targets[kind.table]),
+            unexplained=_count_unexplained(db, targets[kind.table]),
             rows={table: _count(db, path) for table, path in targets.items()},
             problems=_problem_counts(db, kind, targets),
             extra=_extra_counts(db, kind, targets),
@@ -133,9 +136,13 @@ def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> Staged
 _LEAD_COLUMNS: Final = (
     Column("lead_id", "varchar", "The lead's own id; sha256: and the hash of its payload where it has none"),
     Column("lead_day", "date", "Local day on which the lead was submitted; the window's day where that is unknown"),
-    Column("scope", "varchar", "Scope whose window held this version, e.g. branch-101"),
+    Column(
+        "scope",
+        "varchar",
+        "Scope whose window held this version, e.g. branch-101; push for a delivery of no configured one",
+    ),
     Column("fetched_at", "timestamptz", "When this version of the lead was first received, UTC"),
-    Column("source", "varchar", "How it was received: pull"),
+    Column("source", "varchar", "How this version was received: pull or push"),
     Column("window_day", "date", "Day of the window that held this version; lead_day may be the next at midnight"),
 )
 _CHILD_COLUMNS: Final = (
@@ -271,12 +278,12 @@ select scope, lead_id, position, fetched_at, source, payload, oddity, file_row_n
 from read_parquet(getvariable('raw_files'), hive_partitioning = false, file_row_number = true)
 """
 
-# One file per scope and day, so a scope and a row number name a raw row.
+# One file per scope, source and day, so a scope, a source and a row number name a raw row.
 _DROPPED: Final = """
 create temp table dropped as
-select scope, file_row_number
+select scope, source, file_row_number
 from raw
-qualify row_number() over (partition by lead_id order by fetched_at desc, position desc, scope) > 1
+qualify row_number() over (partition by lead_id order by fetched_at desc, position desc, scope, source) > 1
 """
 
 # `body` is what gets parsed: the payload itself, or for text that isn't JSON what can be mended of it.
@@ -286,7 +293,7 @@ select
     lead_id, scope, fetched_at, source, oddity,
     case when oddity = '{_NOT_JSON}' then coalesce(mended(payload), payload) else payload end as body
 from raw
-anti join dropped using (scope, file_row_number)
+anti join dropped using (scope, source, file_row_number)
 """  # noqa: S608 - put together from constants alone
 
 
@@ -646,7 +653,7 @@ def insert_inventory(db: duckdb.DuckDBPyConnection, files: Sequence[Path], table
 _WINDOW_ROWS: Final = """
 select
     scope, window_day, window_start, window_end,
-    (select count(*) from raw where raw.scope = windows.scope)::bigint as rows,
+    (select count(*) from raw where raw.scope = windows.scope and raw.source = 'pull')::bigint as rows,
     fetched_at, run_id, attempts, is_closed, is_partial
 from windows
 order by scope
@@ -656,7 +663,7 @@ order by scope
 def _write_windows(
     db: duckdb.DuckDBPyConnection, landed: Sequence[LandedWindow], read: Container[Path], target: Path
 ) -> None:
-    """One row per raw file that was read, so that the coverage comes the same way as the leads."""
+    """One row per window that was read, so that the coverage comes the same way as the leads. A push lands none."""
     rows = [
         (w.scope, w.day, w.start, w.end, w.fetched_at, w.run_id, w.attempts, w.is_closed, w.is_partial)
         for w in landed
@@ -676,6 +683,36 @@ def _count(db: duckdb.DuckDBPyConnection, path: Path) -> int:
 def _count_ids(db: duckdb.DuckDBPyConnection, path: Path) -> int:
     sql = "select count(distinct lead_id) from read_parquet($path)"
     return int(db.execute(sql, {"path": glob_literal(path)}).fetchall()[0][0])
+
+
+# Fields that a lead is worth little without, looked up in the payload once more by other means than the statement's.
+_WITNESSES: Final = {
+    "created_at": "createdAt",
+    "contact_email": "contact.email",
+    "contact_phone_number": "contact.phoneNumber",
+}
+
+_UNEXPLAINED: Final = f"""
+with suspects as (
+    select lead_id, {", ".join(_WITNESSES)}
+    from read_parquet($path)
+    where len(_problems) = 0 and ({" or ".join(f"{column} is null" for column in _WITNESSES)})
+)
+select count(*)
+from suspects
+join leads using (lead_id)
+where {
+    " or ".join(
+        f"suspects.{column} is null and not starts_with(coalesce(try(json_extract_string(leads.body, '$.{path}')),"
+        f" '{UNKNOWN_MOMENT}'), '{UNKNOWN_MOMENT}')"
+        for column, path in _WITNESSES.items()
+    )
+}
+"""  # noqa: S608 - put together from constants alone
+
+
+def _count_unexplained(db: duckdb.DuckDBPyConnection, path: Path) -> int:
+    return int(db.execute(_UNEXPLAINED, {"path": glob_literal(path)}).fetchall()[0][0])
 
 
 def _problem_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapping[str, Path]) -> Counter[str]:

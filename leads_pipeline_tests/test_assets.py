@@ -262,7 +262,12 @@ def test_staged_days_say_how_many_rows_they_hold_and_pass_their_checks(here: Ins
     assert found == {
         (f"stg_{kind.table}", name): True
         for kind in LEAD_KINDS
-        for name in ("rows_add_up", "lead_ids_are_unique", "no_values_with_problems")
+        for name in (
+            "rows_add_up",
+            "lead_ids_are_unique",
+            "no_unexplained_problems",
+            "no_values_with_problems",
+        )
     }
 
 
@@ -271,6 +276,7 @@ def test_staged_days_say_how_many_rows_they_hold_and_pass_their_checks(here: Ins
     [
         (lambda day: replace(day, raw_rows=day.raw_rows + 1), "rows_add_up", True),
         (lambda day: replace(day, lead_ids=day.lead_ids - 1), "lead_ids_are_unique", True),
+        (lambda day: replace(day, unexplained=1), "no_unexplained_problems", True),
         (lambda day: replace(day, problems={"dateOfBirth": 2}), "no_values_with_problems", False),
     ],
 )

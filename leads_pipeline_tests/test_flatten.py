@@ -668,6 +668,22 @@ def is_accounted_for(
     return bool(found == value)
 
 
+def test_a_key_field_that_flattening_loses_is_counted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    leads = [
+        {"id": "a", "createdAt": "2026-11-19T09:00:00Z", "contact": {"email": "a@example.com"}},
+        {"id": "b", "createdAt": "0001-01-01T00:00Z", "contact": {"email": None}},
+        {"id": "c", "createdAt": "yesterday"},
+    ]
+    land(lake, APPRAISAL, leads)
+    assert flatten_day(lake, APPRAISAL, DAY, LONDON).unexplained == 0
+
+    intact = flatten._cast  # noqa: SLF001 - broken on purpose
+    lost = {"contact.email": "null::varchar"}
+    monkeypatch.setattr(flatten, "_cast", lambda field, at: lost.get(field.path) or intact(field, at))
+    monkeypatch.setattr(flatten, "_untyped", lambda _: "null")
+    assert flatten_day(lake, APPRAISAL, DAY, LONDON).unexplained == 2  # a's address, c's moment
+
+
 def test_a_staged_day_accounts_for_every_row(lake: Lake) -> None:
     land(lake, APPRAISAL, [{"id": "a"}, {"id": "b"}])
     land(lake, APPRAISAL, [{"id": "b"}], scope="branch-102")
@@ -680,6 +696,7 @@ def test_a_staged_day_accounts_for_every_row(lake: Lake) -> None:
         raw_rows=3,
         duplicates=1,
         lead_ids=2,
+        unexplained=0,
         rows={"appraisal_leads": 2, "appraisal_windows": 2},
         problems={},
         extra={},

@@ -65,6 +65,12 @@ def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partition
                 "lead_ids_are_unique", asset=main, blocking=True, description="A day holds each lead id once"
             ),
             AssetCheckSpec(
+                "no_unexplained_problems",
+                asset=main,
+                blocking=True,
+                description="No key field is empty that the payload has, unless the lead's _problems say why",
+            ),
+            AssetCheckSpec(
                 "no_values_with_problems",
                 asset=main,
                 description="Every value fits the type that the contract declares; one that doesn't is kept in raw",
@@ -115,7 +121,7 @@ def _spec(table: str, columns: Sequence[Column], kind: LeadKind) -> AssetSpec:
     described |= {child.name: child.description for child in kind.children}
     return AssetSpec(
         f"stg_{table}",
-        deps=[f"raw_{kind.table}"],
+        deps=[f"raw_{kind.table}", "raw_push"],
         description=f"{described[table]}. One Parquet file per day in staged/{table}/.",
         automation_condition=FOLLOWS_ITS_SOURCES,
         kinds={"duckdb", "parquet"},
@@ -148,6 +154,13 @@ def _checks(asset: str, table: str, staged: Sequence[StagedDay]) -> Iterator[Ass
     twice = {day.day.isoformat(): more for day in staged if (more := day.rows[table] - day.lead_ids)}
     yield AssetCheckResult(
         asset_key=asset, check_name="lead_ids_are_unique", passed=not twice, metadata={"days_with_repeats": twice}
+    )
+    unexplained = {day.day.isoformat(): day.unexplained for day in staged if day.unexplained}
+    yield AssetCheckResult(
+        asset_key=asset,
+        check_name="no_unexplained_problems",
+        passed=not unexplained,
+        metadata={"leads_by_day": unexplained},
     )
     problems = sum((Counter(day.problems) for day in staged), Counter[str]())
     yield AssetCheckResult(
