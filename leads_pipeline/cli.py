@@ -5,6 +5,7 @@ Exit code 0 means that all that was asked for was done, 1 that some of it wasn't
 """
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -30,14 +31,17 @@ from rich.table import Table
 
 from leads_pipeline import status
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.credentials import FileSecret, write_key_pair
+from leads_pipeline.credentials import FileSecret, StaticSecret, write_key_pair
 from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, resources, variables
 from leads_pipeline.doctor import Finding, Light, examine
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions, consecutive, rectangles
+from leads_pipeline.receiver import Limits, Receiver, read_key, serve
+from leads_pipeline.resources import origin
 from leads_pipeline.runs import PullReport, Runner, dagster_home
 from leads_pipeline.settings import Settings
+from leads_pipeline.spool import Spool
 from leads_pipeline.status import WindowCoverage, WindowState
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import RETENTION, Scope, Window, days, today
@@ -286,6 +290,41 @@ def _findings() -> Iterator[Finding]:
     # Dagster reads the secrets' variables, as it does in a run.
     with build_resources({"data": data, "leads": leads, "inventory": inventory}) as opened:
         yield from examine(settings, opened.data, opened.leads, opened.inventory)
+
+
+# --- receive ---------------------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8750, show_default=True, help="Port to listen on; 0 takes a free one.")
+def receive(host: str, port: int) -> None:
+    """Take leads that the portal delivers by itself; the pipeline's next run takes them in.
+
+    Deliveries carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: a proxy with TLS belongs in front of it.
+    """
+    with _plain_errors():
+        settings = Settings.from_variables(variables())
+        file, value = (variables().get(name) for name in ("LEADS_RECEIVE_KEY_FILE", "LEADS_RECEIVE_KEY"))
+        if bool(file) == bool(value):
+            raise SettingsError(
+                "Set either LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE: what the portal's deliveries carry. "
+                "`openssl rand -hex 32` makes one."
+            )
+        key = FileSecret(Path(file)) if file else StaticSecret(value or "")
+        read_key(key)
+        lake = Lake(settings.data_dir)
+        if settings.base_url:
+            lake.claim(origin(settings.base_url))
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+        limits = Limits()
+        serve(
+            Receiver(Spool(lake), key, limits),
+            host,
+            port,
+            limits,
+            lambda address: click.echo(f"Deliveries are taken at {address} (ctrl-C stops it)."),
+        )
 
 
 # --- credentials -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -106,6 +106,15 @@ class ReceivedLead:
 
 
 @dataclass(frozen=True, slots=True)
+class PushedLead:
+    """A lead that the portal delivered by itself, and when."""
+
+    kind: LeadKind
+    lead: ReceivedLead
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class InventoryItem:
     """One element of an inventory page, as received.
 
@@ -174,6 +183,47 @@ def read_inventory_page(body: bytes, number: int) -> InventoryPage:
     return InventoryPage(items, _next_token(body.removeprefix(codecs.BOM_UTF8)))
 
 
+def read_delivery(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
+    """Slice a push delivery into its leads, each with its kind and the exact text received.
+
+    Valid is a JSON object that holds a lead under its kind's name, `{"applicant": {…}}`, or a list of them under the
+    kind's list key, as an answer does (specification, "Events"). A name with null holds none. What one lead holds is
+    judged as in read_leads. Raises InvalidAnswerError for everything else; its message quotes nothing of the body.
+    """
+    body = body.removeprefix(codecs.BOM_UTF8)
+    _check_object(body)
+    leads: list[tuple[LeadKind, ReceivedLead]] = []
+    found = False
+    for key, start, end in _members(body, _only_value(body)):
+        name, value = _text_of(key), body[start:end]
+        kind = next((kind for kind in LEAD_KINDS if name in (kind.name, kind.list_key)), None)
+        if kind is None or value == b"null":
+            continue
+        found = True
+        if name == kind.list_key:
+            leads += [(kind, _receive(body[a:b])) for a, b in _list_parts(kind.list_key, body, start, end)]
+        else:
+            leads.append((kind, _receive(value)))
+    if not found:
+        names = ", ".join(repr(kind.name) for kind in LEAD_KINDS)
+        raise InvalidAnswerError(
+            f"The body ({len(body)} bytes) is a JSON object with none of {names} in it.", reason="no lead"
+        )
+    return tuple(leads)
+
+
+def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
+    """Those top-level members of a lead that hold text or a number, as text; also of one that isn't valid JSON."""
+    text = payload.encode()
+    found: dict[str, str] = {}
+    with contextlib.suppress(InvalidAnswerError):  # what stands behind a broken place is lost
+        for key, start, end in _members(text, _only_value(text)):
+            name, value = _text_of(key), _id_text(text[start:end])
+            if name is not None and name in names and value is not None:
+                found[name] = value
+    return found
+
+
 def read_list(key: str, body: bytes) -> list[bytes]:
     """The elements of the list under `key` of a JSON object, each exactly as received.
 
@@ -217,26 +267,34 @@ def _slice_by_structure(list_key: str, body: bytes) -> _Elements:
 
     No recursion, so depth costs nothing. A key that stands twice gives both lists.
     """
+    _check_object(body)
+    elements: _Elements = []
+    found = False
+    for key, start, end in _members(body, _only_value(body)):
+        if _text_of(key) != list_key:
+            continue
+        found = True
+        elements += [body[a:b] for a, b in _list_parts(list_key, body, start, end)]
+    if not found:
+        raise InvalidAnswerError(
+            f"The body ({len(body)} bytes) is a JSON object without the list {list_key!r}.", reason="list missing"
+        )
+    return elements
+
+
+def _check_object(body: bytes) -> None:
     if not body.strip():
         raise InvalidAnswerError("The body is empty where a JSON object was due.", reason="empty body")
     if not body.lstrip().startswith(b"{"):
         raise InvalidAnswerError(
             f"The body ({len(body)} bytes) is no JSON object: {_looks_like(body)}.", reason="not a JSON object"
         )
-    elements: _Elements = []
-    found = False
-    for key, start, end in _members(body, _only_value(body)):
-        if _text_of(key) != list_key:
-            continue
-        if body[start : start + 1] != b"[":
-            raise InvalidAnswerError(f"{list_key!r} is not a list.", reason="list missing")
-        found = True
-        elements += [body[a:b] for a, b in _parts(body, start, end)]
-    if not found:
-        raise InvalidAnswerError(
-            f"The body ({len(body)} bytes) is a JSON object without the list {list_key!r}.", reason="list missing"
-        )
-    return elements
+
+
+def _list_parts(list_key: str, body: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    if body[start : start + 1] != b"[":
+        raise InvalidAnswerError(f"{list_key!r} is not a list.", reason="list missing")
+    return _parts(body, start, end)
 
 
 def _only_value(body: bytes) -> tuple[int, int]:

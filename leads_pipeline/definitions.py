@@ -34,12 +34,13 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
-from leads_pipeline.sensors import catch_up_sensor, dead_run_sensor, retry_sensor
+from leads_pipeline.sensors import catch_up_sensor, dead_run_sensor, push_sensor, retry_sensor
 from leads_pipeline.settings import Settings
 from leads_pipeline.window import RETENTION, today
 
 PULL_JOB = "pull_leads"
 INVENTORY_JOB = "pull_inventory"
+PUSH_JOB = "take_in_pushes"
 STAGE_JOB = "stage_leads"
 PUBLISH_JOB = "publish_warehouse"
 
@@ -93,7 +94,8 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
         sensors=[
             retry_sensor(settings, partitions, PULL_JOB),
             catch_up_sensor(settings, partitions, PULL_JOB),
-            dead_run_sensor({PULL_JOB, INVENTORY_JOB, STAGE_JOB, PUBLISH_JOB, ASSET_JOB}),
+            push_sensor(settings, PUSH_JOB),
+            dead_run_sensor({PULL_JOB, INVENTORY_JOB, PUSH_JOB, STAGE_JOB, PUBLISH_JOB, ASSET_JOB}),
             AutomationConditionSensorDefinition(
                 "follow_sources",
                 target=AssetSelection.all(),
@@ -177,6 +179,12 @@ def _jobs() -> list[UnresolvedAssetJobDefinition]:
             INVENTORY_JOB,
             AssetSelection.assets("raw_inventory").without_checks(),
             description="Pull today's inventory.",
+            tags=tags,
+        ),
+        define_asset_job(
+            PUSH_JOB,
+            AssetSelection.assets("raw_push"),
+            description="Take pushed leads into the raw files. Follows deliveries by itself.",
             tags=tags,
         ),
         define_asset_job(

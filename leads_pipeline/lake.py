@@ -226,9 +226,10 @@ class Lake:
         return [path for path in paths if self._inspect(path, self._read_pushed) is not None]
 
     def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
-        """The day's readable files of pulled leads, one per scope, sorted. Each was compared with its checksum, to the last bit.
+        """The day's readable files of pulled leads, one per scope, sorted.
 
-        An unreadable one is set aside with a warning (see `quarantined`) and counts as never fetched.
+        Each was compared with its checksum, to the last bit. An unreadable one is set aside with a warning (see
+        `quarantined`) and counts as never fetched.
         """
         return [path for path in self._raw_paths(kind, day) if self._inspect(path, self._read_landed)]
 
@@ -622,7 +623,7 @@ def _pushed_rows(kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedL
     """One row per lead: the newest version, from its first delivery."""
     newest: dict[str, _Row] = {}
     for position, one in enumerate(sorted(pushed, key=lambda one: one.received_at)):
-        row = {
+        row: _Row = {
             "kind": kind.name,
             "day": day,
             "scope": scope,

@@ -29,8 +29,9 @@ from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.partitions import Partitions, rectangles
 from leads_pipeline.retry import FailedWindow, RetryPlan, plan_retries
 from leads_pipeline.settings import Settings
+from leads_pipeline.spool import Spool
 from leads_pipeline.status import KEYS_IN_CONFIG_TAG, LIVE, missing_windows, raw_key, verdicts, window_status
-from leads_pipeline.window import Window
+from leads_pipeline.window import Window, today
 
 RETRY_INTERVAL_SECONDS = 60
 
@@ -246,3 +247,33 @@ def dead_run_sensor(
         return SkipReason(f"{ended} runs without a process were ended." if ended else "Every run has its process.")
 
     return end_dead_runs
+
+
+PUSH_INTERVAL_SECONDS = 30
+
+
+def push_sensor(settings: Settings, job_name: str, *, clock: Callable[[], datetime] = _utc_now) -> SensorDefinition:
+    """Has pushed leads taken in when there are any, one run at a time."""
+
+    @sensor(
+        name="take_in_pushed_leads",
+        job_name=job_name,
+        minimum_interval_seconds=PUSH_INTERVAL_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Takes the leads that `leads-pipeline receive` has kept into the raw files; staging follows.",
+        required_resource_keys={"data"},
+    )
+    def take_in_pushed_leads(context: SensorEvaluationContext) -> RunRequest | SkipReason:
+        waiting = Spool(context.resources.data.lake).waiting()
+        if not waiting:
+            return SkipReason("Nothing was pushed since the last time.")
+        if context.instance.get_runs(RunsFilter(job_name=job_name, statuses=LIVE), limit=1):
+            return SkipReason("A run that takes in is under way.")
+        now = clock()
+        return RunRequest(
+            # What a run can't take in, for a full disk say, is tried again once an hour and not twice a minute.
+            run_key=f"{waiting[0].name} {now:%Y-%m-%dT%HZ}",
+            partition_key=today(settings.zone, now).isoformat(),
+        )
+
+    return take_in_pushed_leads

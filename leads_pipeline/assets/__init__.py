@@ -6,6 +6,7 @@ No IO manager: an asset calls lake, flatten or warehouse, and says what was done
 from dagster import AssetsDefinition
 
 from leads_pipeline.assets.published import warehouse_asset
+from leads_pipeline.assets.pushed import raw_push_asset
 from leads_pipeline.assets.raw import raw_inventory_asset, raw_leads_asset
 from leads_pipeline.assets.staged import staged_leads_asset
 from leads_pipeline.contract import LEAD_KINDS
@@ -17,6 +18,7 @@ def build_assets(settings: Settings, partitions: Partitions) -> list[AssetsDefin
     """All assets of the pipeline for these settings."""
     return [
         *(raw_leads_asset(kind, settings, partitions) for kind in LEAD_KINDS),
+        raw_push_asset(settings, partitions),
         raw_inventory_asset(settings, partitions),
         *(staged_leads_asset(kind, settings, partitions) for kind in LEAD_KINDS),
         warehouse_asset(settings, partitions),

@@ -1,0 +1,215 @@
+"""Pushed leads on their way from the receiver to the raw files: on the disk before the portal's delivery is answered.
+
+Belongs here: the spool folder, and which day and scope a pushed lead belongs to. Doesn't: HTTP (receiver.py), the raw
+files themselves (lake.py). A receiver only adds files and the pipeline only takes whole ones away, so neither waits.
+"""
+
+import hashlib
+import logging
+import secrets
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, ReceivedLead, read_texts
+from leads_pipeline.errors import StorageError
+from leads_pipeline.lake import PUSH_SCOPE, Lake, replace_file
+from leads_pipeline.window import Scope, ScopeKind, today
+
+# What is taken in at once and so held in memory: some 10,000 leads, an ordinary day's.
+CHUNK_BYTES: Final = 32 * 1024 * 1024
+
+# Nobody writes a file for that long: what is still unfinished then was left by a killed receiver, and never answered.
+LEFTOVER_SECONDS: Final = 3600
+
+_SUFFIX: Final = ".pushed"
+
+# Which of a lead's members name each kind of scope. A lead names no brand.
+_SCOPE_FIELDS: Final = {
+    ScopeKind.BRANCH: "portalBranchId",
+    ScopeKind.COMPANY: "portalCompanyId",
+    ScopeKind.GROUP: "portalGroupId",
+}
+_CREATED_AT: Final = "createdAt"
+_PLACING_FIELDS: Final = frozenset({_CREATED_AT, *_SCOPE_FIELDS.values()})
+
+logger = logging.getLogger(__name__)
+
+
+class _Record(msgspec.Struct):
+    """One pushed lead as a line of a spool file."""
+
+    kind: str
+    received_at: datetime
+    lead_id: str
+    payload: str
+    oddity: str | None
+
+
+@dataclass(slots=True)
+class TakenIn:
+    """What taking in did. `deliveries` counts leads per day, repeats included; `new` and `changed` different leads."""
+
+    deliveries: Counter[date] = field(default_factory=Counter)
+    new: int = 0
+    changed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Which day and scope a pushed lead belongs to.
+
+    The day is its createdAt's in `zone`, so that a repeat meets its first delivery; the day it was received where
+    createdAt is unknown, in the future or before `first_day`, which has no partition. The scope is the configured one
+    that the lead names, else PUSH_SCOPE.
+    """
+
+    scopes: Sequence[Scope]
+    zone: ZoneInfo
+    first_day: date
+
+    def of(self, pushed: PushedLead) -> tuple[date, str]:
+        """Day and scope key of a lead."""
+        said = read_texts(pushed.lead.payload, _PLACING_FIELDS)
+        received = today(self.zone, pushed.received_at)
+        created = self._day(said.get(_CREATED_AT, ""))
+        day = created if created and self.first_day <= created <= received else max(received, self.first_day)
+        names = (scope.key for scope in self.scopes if _names(said, scope))
+        return day, next(names, PUSH_SCOPE)
+
+    def _day(self, text: str) -> date | None:
+        with suppress(ValueError, OverflowError):
+            created = datetime.fromisoformat(text)
+            if created.tzinfo is not None:
+                return today(self.zone, created)
+        return None
+
+
+def _names(said: Mapping[str, str], scope: Scope) -> bool:
+    if scope.kind is ScopeKind.ALL:
+        return True
+    return scope.kind in _SCOPE_FIELDS and said.get(_SCOPE_FIELDS[scope.kind]) == scope.id
+
+
+class Spool:
+    """The folder `spool/` of the data folder. Many receivers may add to it while the pipeline takes in.
+
+    Its files hold personal data: folder 0700, files 0600. Every method raises StorageError where the folder can't take
+    or give what it should.
+    """
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._folder = lake.folder / "spool"
+
+    def add(self, pushed: Sequence[PushedLead]) -> None:
+        """Keep these leads, all or none. When this returns, they are on the disk."""
+        lines = b"".join(
+            msgspec.json.encode(
+                _Record(one.kind.name, one.received_at, one.lead.lead_id, one.lead.payload, one.lead.oddity)
+            )
+            + b"\n"
+            for one in pushed
+        )
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(8)}{_SUFFIX}"
+        replace_file(self._folder / name, _digest(lines) + b"\n" + lines)
+
+    def waiting(self) -> list[Path]:
+        """The files that nobody has taken in yet, oldest first."""
+        return sorted(self._folder.glob(f"*{_SUFFIX}"))
+
+    def take_in(self, placement: Placement, run_id: str) -> Iterator[TakenIn]:
+        """Land what waits as raw files, a portion at a time; a portion is removed once the caller asks for the next.
+
+        So whoever is killed in between, having said nothing of a portion yet, gets it again, to no harm. A file that
+        can't be read is set aside with a warning; the others go on.
+        """
+        with self._lake.lock("spool"), self._storing():
+            self._sweep()
+            for files in _chunks(self.waiting()):
+                yield self._land(files, placement, run_id)
+                for path in files:
+                    path.unlink(missing_ok=True)
+
+    def _land(self, files: Sequence[Path], placement: Placement, run_id: str) -> TakenIn:
+        groups: dict[tuple[str, date, str], list[PushedLead]] = defaultdict(list)
+        for path in files:
+            for one in self._read(path):
+                groups[one.kind.name, *placement.of(one)].append(one)
+        taken = TakenIn()
+        for (_, day, scope), group in groups.items():
+            new, changed = self._lake.land_pushed(group[0].kind, day, scope, group, run_id)
+            taken.deliveries[day] += len(group)
+            taken.new += new
+            taken.changed += changed
+        return taken
+
+    def _read(self, path: Path) -> list[PushedLead]:
+        digest, _, lines = path.read_bytes().partition(b"\n")
+        if digest != _digest(lines):
+            self._set_aside(path)
+            return []
+        records = (_RECORDS.decode(line) for line in lines.splitlines())
+        return [
+            PushedLead(_kind(one.kind), ReceivedLead(one.lead_id, one.payload, one.oddity), one.received_at)
+            for one in records
+        ]
+
+    def _set_aside(self, path: Path) -> None:
+        aside = self._lake.folder / "quarantine" / path.relative_to(self._lake.folder)
+        aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.replace(aside)
+        logger.warning(
+            "%s is damaged and was moved to %s: the leads in it are pulled with their windows, if the portal still has "
+            "them. The other files are untouched.",
+            path,
+            aside,
+        )
+
+    def _sweep(self) -> None:
+        for leftover in self._folder.glob(f".*{_SUFFIX}.*.tmp"):
+            if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
+                leftover.unlink(missing_ok=True)
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(
+                f"{self._folder} can't give what it holds: {error.strerror}. Check the disk and this user's rights "
+                "there, then run again. Nothing that was received is lost."
+            ) from error
+
+
+_RECORDS: Final = msgspec.json.Decoder(_Record)
+
+
+def _kind(name: str) -> LeadKind:
+    return next(kind for kind in LEAD_KINDS if kind.name == name)
+
+
+def _digest(lines: bytes) -> bytes:
+    return hashlib.sha256(lines).hexdigest().encode()
+
+
+def _chunks(paths: Iterable[Path]) -> Iterator[list[Path]]:
+    """The files in portions of about CHUNK_BYTES, so that memory stays bounded after weeks without a taking in."""
+    chunk: list[Path] = []
+    size = 0
+    for path in paths:
+        chunk.append(path)
+        size += path.stat().st_size
+        if size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
