@@ -8,6 +8,8 @@ import errno
 import hashlib
 import logging
 import os
+import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.contract import ENUM_PREFIXES, LEAD_KINDS, LeadKind
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten import (
     INVENTORY_COLUMNS,
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 FILE_NAME: Final = "leads.duckdb"
 
 # Raised when a file of an older version can't be brought up to date by loading changed days: it is then built anew.
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 # Readable by the owner's group, as analysts are; for nobody to write, as one writer would lock out every reader.
 _PUBLISHED_MODE: Final = 0o440
@@ -109,13 +109,20 @@ class Table:
     columns: tuple[Column, ...]
 
 
+_PERSON: Final = Column(
+    "person",
+    "uuid",
+    "Keyed hash of the e-mail address, or of the telephone number where there is none; NULL where neither is given",
+)
+
+
 @cache
 def tables() -> tuple[Table, ...]:
     """The loaded tables of the warehouse, in the order in which an analyst should meet them."""
     loaded: list[Table] = []
     for kind in LEAD_KINDS:
         columns = staged_columns(kind)
-        loaded.append(Table(kind.table, f"One row per lead. {kind.description}", columns[kind.table]))
+        loaded.append(Table(kind.table, f"One row per lead. {kind.description}", (*columns[kind.table], _PERSON)))
         loaded += [Table(child.name, child.description, columns[child.name]) for child in kind.children]
     windows = staged_columns(LEAD_KINDS[0])[windows_table(LEAD_KINDS[0])]
     return (
@@ -298,8 +305,8 @@ def _wanted(lake: Lake, grid: Grid, now: datetime) -> _State:
         day = date.fromisoformat(path.parent.name.removeprefix("day="))
         files[_INVENTORY, day] = f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"
     return _State(
-        schema=_fingerprint(SCHEMA_VERSION, tables()),
-        marts=_fingerprint(marts(), grid, today(grid.zone, now)),
+        schema=_fingerprint(SCHEMA_VERSION, tables(), _PERSON_MACROS, lake.person_key()),
+        marts=_fingerprint(marts(), _MART_MACROS, grid, today(grid.zone, now)),
         files=files,
     )
 
@@ -382,6 +389,7 @@ def _loaded(
 
     One transaction, as each would wait for the disk, and only the finished file has to be on it.
     """
+    _set_person_key(db, lake.person_key())
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
     for kind in LEAD_KINDS:
         if days_changed := sorted({day for table, day in changed if table in staged_columns(kind)}):
@@ -391,6 +399,8 @@ def _loaded(
         if files := lake.inventory_files():
             insert_inventory(db, files, _INVENTORY)
     _set_grid(db, grid, now)
+    for macro in _MART_MACROS:
+        db.execute(f"create or replace macro {macro}")
     for mart in marts():
         db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
         _comment(db, quoted(mart.name), mart.description, mart.columns)
@@ -419,8 +429,9 @@ def _load_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days_
         )
         for table in kind.tables:
             db.execute(f"delete from {quoted(table)} where lead_id in (from removed)")  # noqa: S608 - likewise
+            person = [_PERSON_OF_LEAD] if table == kind.table else []
             db.execute(
-                f"insert into {quoted(table)} by name {files.select(table)} "
+                f"insert into {quoted(table)} by name {files.select(table, *person)} "
                 "semi join winners on staged.lead_id = winners.lead_id and staged.day = winners.day"
             )
         db.execute(
@@ -533,11 +544,58 @@ def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, fil
     )
 
 
+# --- people ------------------------------------------------------------------------------------------------------
+
+# HMAC-SHA256 (RFC 2104), its two padded keys as variables: bound, so that neither is in a statement or in the file.
+# 128 of its bits are a UUID, which DuckDB stores and groups by like a number. As DuckDB can't call it for a part of
+# the rows, NULL goes through it.
+_PERSON_MACROS: Final = (
+    "email_of(v) as nullif(lower(trim(v)), '')",
+    # 07700 900123, +44 7700 900123 and 0044 (0)7700 900123 are one number.
+    """
+    phone_of(v) as nullif(
+        regexp_replace(regexp_replace(v, '[^0-9]', '', 'g'), '^(00)?440?|^0', ''), ''
+    )""",
+    """
+    keyed_hash(v) as sha256(
+        getvariable('person_outer_key') || unhex(sha256(getvariable('person_inner_key') || encode(v)))
+    )[:32]::uuid""",
+    "person_of(email, phone) as keyed_hash(coalesce(email_of(email), phone_of(phone)))",
+)
+_PERSON_OF_LEAD: Final = "person_of(staged.contact_email, staged.contact_phone_number) as person"
+
+_SHA256_BLOCK_BYTES: Final = 64
+
+
+def _set_person_key(db: duckdb.DuckDBPyConnection, key: bytes) -> None:
+    """Make the macros that tell people apart, which live as long as the connection."""
+    padded = key.ljust(_SHA256_BLOCK_BYTES, b"\0")
+    for name, pad in (("person_inner_key", 0x36), ("person_outer_key", 0x5C)):
+        db.execute(f"set variable {name} = $key", {"key": bytes(byte ^ pad for byte in padded)})
+    for macro in _PERSON_MACROS:
+        db.execute(f"create or replace temp macro {macro}")
+
+
 # --- marts -------------------------------------------------------------------------------------------------------
+
+# They stay in the file, for analysts to use as well.
+_MART_MACROS: Final = (
+    # CONSUMER_SITUATION_PROPERTY_TO_SELL reads "property to sell"; what isn't known reads likewise, with its prefix.
+    f"""
+    readable(v) as nullif(lower(replace(regexp_replace(v, '^({"|".join(ENUM_PREFIXES)})', ''), '_', ' ')), '')""",
+    """
+    market_of(enquiry_type, intent) as case
+        when enquiry_type = 'ENQUIRY_TYPE_SALES' then 'sales'
+        when enquiry_type = 'ENQUIRY_TYPE_LETTINGS' then 'lettings'
+        when ends_with(intent, '_BUY') or ends_with(intent, '_SELL') then 'sales'
+        when ends_with(intent, '_RENT') or ends_with(intent, '_LET') then 'lettings'
+        else 'unknown'
+    end""",
+)
 
 
 def _set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
-    """Make what the marts read besides tables: grid_kinds, grid_days, grid_scopes, failures, and the retention."""
+    """Make what the marts read besides tables: grid_kinds, grid_days, grid_scopes, failures, retention, zone."""
     grid_days = [(day, *day_interval(day, grid.zone)) for day in days(grid.first_day, today(grid.zone, now))]
     db.execute("create temp table grid_kinds (kind varchar)")
     db.execute("create temp table grid_scopes (scope varchar)")
@@ -546,6 +604,7 @@ def _set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
         "create temp table failures (kind varchar, day date, scope varchar, attempts integer, last_error varchar)"
     )
     db.execute("set variable retention = $retention", {"retention": RETENTION})
+    db.execute("set variable zone = $zone", {"zone": grid.zone.key})
     _fill(db, "grid_kinds", {"kind varchar": [kind.name for kind in LEAD_KINDS]})
     _fill(db, "grid_scopes", {"scope varchar": [scope.key for scope in grid.scopes]})
     _fill(

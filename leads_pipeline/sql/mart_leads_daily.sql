@@ -8,10 +8,10 @@
 -- people: Different people by e-mail address, or telephone number where there is none; leads with neither don't count
 
 with source as (
-    select 'applicant' as kind, lead_day, scope, enquiry_type, intent, lead_source, contact_email, contact_phone_number
+    select 'applicant' as kind, lead_day, scope, enquiry_type, intent, lead_source, person
     from applicant_leads
     union all
-    select 'appraisal' as kind, lead_day, scope, enquiry_type, intent, lead_source, contact_email, contact_phone_number
+    select 'appraisal' as kind, lead_day, scope, enquiry_type, intent, lead_source, person
     from appraisal_leads
 ),
 
@@ -20,19 +20,9 @@ cleaned as (
         lead_day,
         scope,
         kind,
-        case
-            when enquiry_type = 'ENQUIRY_TYPE_SALES' then 'sales'
-            when enquiry_type = 'ENQUIRY_TYPE_LETTINGS' then 'lettings'
-            when regexp_matches(intent, '_(BUY|SELL)$') then 'sales'
-            when regexp_matches(intent, '_(RENT|LET)$') then 'lettings'
-            else 'unknown'
-        end as market,
+        market_of(enquiry_type, intent) as market,
         coalesce(nullif(trim(lead_source), ''), 'unknown') as source,
-        coalesce(
-            nullif(lower(trim(contact_email)), ''),
-            -- 07700 900123, +44 7700 900123 and 0044 (0)7700 900123 are one number
-            nullif(regexp_replace(regexp_replace(contact_phone_number, '[^0-9]', '', 'g'), '^(00)?440?|^0', ''), '')
-        ) as person
+        person
     from source
 )
 

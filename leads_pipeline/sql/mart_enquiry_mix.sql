@@ -1,0 +1,31 @@
+-- One row per local day, scope, market and situation: who asks, first-time buyers, investors, people with a home?
+-- lead_day: Local day on which the leads were submitted
+-- scope: Scope whose window held them, e.g. branch-101
+-- market: sales or lettings
+-- situation: What the person says of their own situation, readable, e.g. first time buyer; unknown where they don't say
+-- leads: Applicant leads
+-- people: Different people; leads without e-mail address and telephone number don't count
+-- viewings: Leads that ask for a viewing
+
+with source as (
+    select
+        lead_day,
+        scope,
+        market_of(enquiry_type, intent) as market,
+        coalesce(nullif(readable(consumer_situation), 'unspecified'), 'unknown') as situation,
+        organise_viewing,
+        person
+    from applicant_leads
+)
+
+select
+    lead_day,
+    scope,
+    market,
+    situation,
+    count(*) as leads,
+    count(distinct person) as people,
+    count(*) filter (organise_viewing) as viewings
+from source
+group by lead_day, scope, market, situation
+order by lead_day, scope, market, situation

@@ -1,0 +1,335 @@
+"""Each mart against what its question's answer is, worked out in plain Python from the portal's own leads."""
+
+import hashlib
+import hmac
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import duckdb
+import pytest
+
+from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
+from leads_pipeline.flatten import flatten_day
+from leads_pipeline.lake import Lake
+from leads_pipeline.simulator.book import LeadBook
+from leads_pipeline.simulator.leads import LeadFactory
+from leads_pipeline.simulator.organisation import Organisation
+from leads_pipeline.simulator.stock import Stock
+from leads_pipeline.warehouse import Grid, Warehouse, marts
+from leads_pipeline.window import Scope, day_interval
+from leads_pipeline_tests.staging import LONDON, land
+
+NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
+# The clocks go back within these days.
+DAYS = [date(2026, 10, 22) + timedelta(days=number) for number in range(10)]
+
+ODD: list[dict[str, Any]] = [
+    {"contact": {"email": " Ann@Example.org "}, "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_LET"},
+    {"contact": {"email": "ann@example.org"}, "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"},
+    {"contact": {"phoneNumber": "07700 900123"}, "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"},
+    {"contact": {"email": "", "phoneNumber": "+44 (0)7700 900123"}, "intent": "APPLICANT_INTENT_RENT"},
+    {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "intent": "APPLICANT_INTENT_BUY"},
+    {
+        "consumerSituation": "CONSUMER_SITUATION_MOVING_ABROAD",
+        "listingDetails": {"id": "1", "pricing": {"price": 1e15}},
+    },
+    {},
+]
+ODD_APPRAISALS: list[dict[str, Any]] = [
+    {"contact": {"email": "", "phoneNumber": "0044 7700 900123"}, "intent": "APPRAISAL_INTENT_LET"},
+    {"propertyDetails": {"estimate": {"value": 9_000_000_000_000_000_000}}},
+    {"propertyDetails": {"estimate": {"value": 9_000_000_000_000_000_000}}},
+]
+
+
+@dataclass(frozen=True)
+class Lead:
+    """A lead as the portal sends it, with where and when it belongs."""
+
+    kind: str
+    scope: str
+    day: date
+    content: Mapping[str, Any]
+
+    def text(self, path: str) -> str:
+        return str(self.get(path) or "")
+
+    def get(self, path: str) -> Any:
+        value: Any = self.content
+        for step in path.split("."):
+            value = (value or {}).get(step)
+        return value
+
+    @property
+    def created_at(self) -> datetime | None:
+        text = self.text("createdAt")
+        return None if not text or text.startswith("0001") else datetime.fromisoformat(text)
+
+    @property
+    def market(self) -> str:
+        kind = self.text("enquiryType").removeprefix("ENQUIRY_TYPE_")
+        intent = self.text("intent").rpartition("_")[2]
+        return {"SALES": "sales", "LETTINGS": "lettings"}.get(
+            kind, {"BUY": "sales", "SELL": "sales", "RENT": "lettings", "LET": "lettings"}.get(intent, "unknown")
+        )
+
+    @property
+    def identity(self) -> str:
+        """The e-mail address or else the telephone number, as people write the same one in several ways."""
+        if email := self.text("contact.email").strip().lower():
+            return email
+        return re.sub(r"^(00)?44(0)?|^0", "", "".join(filter(str.isdigit, self.text("contact.phoneNumber"))))
+
+
+@dataclass(frozen=True)
+class Published:
+    lake: Lake
+    leads: list[Lead]
+
+    @property
+    def applicants(self) -> list[Lead]:
+        return [lead for lead in self.leads if lead.kind == "applicant"]
+
+    @property
+    def appraisals(self) -> list[Lead]:
+        return [lead for lead in self.leads if lead.kind == "appraisal"]
+
+    def hash(self, lead: Lead) -> UUID | None:
+        """RFC 2104 by Python's own hand, cut to a UUID."""
+        key = bytes.fromhex((self.lake.folder / ".state" / "person_key").read_text().strip())
+        return UUID(hmac.digest(key, lead.identity.encode(), "sha256")[:16].hex()) if lead.identity else None
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with duckdb.connect(Warehouse(self.lake).path, read_only=True) as db:
+            return db.execute(query).fetchall()
+
+    def mart(self, name: str) -> list[tuple[Any, ...]]:
+        return self.rows(f"from {name} order by all")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
+    lake = Lake(tmp_path_factory.mktemp("marts") / "data")
+    book = LeadBook(LeadFactory(7, 12, Stock(7)))
+    branches = Organisation(7, 3).branches
+    leads: dict[tuple[str, str], Lead] = {}
+    for kind in LEAD_KINDS:
+        for day in DAYS:
+            start, end = day_interval(day, LONDON)
+            for branch in branches:
+                found = json.loads(book.answer(kind.name, [branch], start, end, NOW))[kind.list_key]  # type: ignore[arg-type] # the simulator's own two names
+                if day == DAYS[5] and branch is branches[0]:
+                    odd = ODD if kind is APPLICANT else ODD_APPRAISALS
+                    found += [{"id": f"odd-{number}", **lead} for number, lead in enumerate(odd)]
+                land(lake, kind, found, day=day, scope=f"branch-{branch.id}", fetched_at=NOW)
+                for content in found:
+                    lead = Lead(kind.name, f"branch-{branch.id}", day, content)
+                    if lead.created_at:
+                        lead = Lead(kind.name, lead.scope, lead.created_at.astimezone(LONDON).date(), content)
+                    leads[kind.name, content["id"]] = lead
+            flatten_day(lake, kind, day, LONDON)
+    grid = Grid(tuple(Scope.parse(f"branch-{branch.id}") for branch in branches), DAYS[0], LONDON)
+    Warehouse(lake).publish(grid, NOW)
+    return Published(lake, list(leads.values()))
+
+
+def groups(
+    leads: Iterable[Lead], key: Callable[[Lead], tuple[Any, ...]]
+) -> Iterator[tuple[tuple[Any, ...], list[Lead]]]:
+    found: dict[tuple[Any, ...], list[Lead]] = defaultdict(list)
+    for lead in leads:
+        found[key(lead)].append(lead)
+    yield from found.items()
+
+
+def people(leads: Iterable[Lead]) -> int:
+    return len({lead.identity for lead in leads} - {""})
+
+
+def words(value: str, prefix: str) -> str:
+    text = value.removeprefix(prefix).lower().replace("_", " ")
+    return "unknown" if text in ("", "unspecified") else text
+
+
+def test_the_portal_sent_enough_to_tell_right_from_wrong(published: Published) -> None:
+    assert len(published.applicants) > 200
+    assert len(published.appraisals) > 50
+    assert people(published.leads) < len(published.leads) - 20
+    assert any(lead.created_at is None for lead in published.leads)
+    assert published.rows("select count(*) from applicant_leads") == [(len(published.applicants),)]
+
+
+def test_leads_daily(published: Published) -> None:
+    def key(lead: Lead) -> tuple[Any, ...]:
+        return lead.day, lead.scope, lead.kind, lead.market, lead.text("leadSource") or "unknown"
+
+    truth = [(*key, len(leads), people(leads)) for key, leads in groups(published.leads, key)]
+    assert published.mart("mart_leads_daily") == sorted(truth)
+
+
+def test_hidden_valuations_are_people_with_a_property_who_asked_for_no_appraisal(published: Published) -> None:
+    situations = {
+        "CONSUMER_SITUATION_PROPERTY_TO_SELL": "property to sell",
+        "CONSUMER_SITUATION_PROPERTY_TO_LET": "property to let",
+    }
+    asked = {lead.identity for lead in published.appraisals}
+    earliest = datetime.min.replace(tzinfo=UTC)
+    truth = []
+    for _, leads in groups(published.applicants, lambda lead: (lead.identity,)):
+        owning = [lead for lead in leads if lead.text("consumerSituation") in situations]
+        if owning and owning[0].identity and owning[0].identity not in asked:
+            newest = max(owning, key=lambda lead: (lead.day, lead.created_at or earliest))
+            truth.append(
+                (
+                    published.hash(newest),
+                    newest.content["id"],
+                    newest.day,
+                    newest.scope,
+                    newest.market,
+                    situations[newest.text("consumerSituation")],
+                    len(owning),
+                    min(lead.day for lead in owning),
+                )
+            )
+    found = {row[1]: row for row in published.mart("mart_hidden_valuations")}
+    ann = found.pop("odd-0" if "odd-0" in found else "odd-1")
+    assert (ann[6], ann[2]) == (2, DAYS[5])
+    assert "odd-2" not in found  # its telephone number asked for an appraisal, written in another way
+    assert sorted(found.values()) == sorted(row for row in truth if row[1] not in ("odd-0", "odd-1"))
+    assert len(found) > 20
+
+
+def test_people_are_the_same_over_branches_days_and_kinds(published: Published) -> None:
+    truth = [
+        (
+            published.hash(leads[0]),
+            len(leads),
+            sum(lead.kind == "applicant" for lead in leads),
+            sum(lead.kind == "appraisal" for lead in leads),
+            len({lead.scope for lead in leads}),
+            len({lead.day for lead in leads}),
+            min(lead.day for lead in leads),
+            max(lead.day for lead in leads),
+        )
+        for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,))
+        if identity
+    ]
+    assert sorted(published.mart("mart_people")) == sorted(truth)
+    assert any(row[4] > 1 for row in truth)
+
+
+def test_hourly_is_in_the_agencys_own_time(published: Published) -> None:
+    truth: Counter[tuple[Any, ...]] = Counter()
+    for lead in published.leads:
+        if lead.created_at:
+            local = lead.created_at.astimezone(LONDON)
+            truth[lead.scope, lead.kind, local.isoweekday(), local.hour] += 1
+    assert published.mart("mart_hourly") == sorted((*key, count) for key, count in truth.items())
+
+
+def test_appraisals(published: Published) -> None:
+    def key(lead: Lead) -> tuple[Any, ...]:
+        urgency = words(lead.text("urgency"), "URGENCY_")
+        band = words(lead.text("propertyDetails.estimate.confidenceBand"), "CONFIDENCE_BAND_")
+        return lead.day, lead.scope, lead.market, urgency, band, lead.get("justCurious")
+
+    truth = []
+    for group, leads in groups(published.appraisals, key):
+        values = [v for lead in leads if (v := lead.get("propertyDetails.estimate.value")) is not None]
+        total = sum(values) if sum(values) < 2**63 else None  # garbage in two leads mustn't cost the publication
+        lowest, highest = (min(values), max(values)) if values else (None, None)
+        truth.append((*group, len(leads), people(leads), len(values), total if values else None, lowest, highest))
+    assert sorted(published.mart("mart_appraisals"), key=repr) == sorted(truth, key=repr)
+    assert any(row[9] is None and row[8] == 2 for row in truth)
+
+
+def test_listing_demand(published: Published) -> None:
+    def key(lead: Lead) -> tuple[Any, ...]:
+        return lead.scope, lead.text("listingDetails.id")
+
+    truth = {}
+    for group, leads in groups(published.applicants, key):
+        if group[1]:
+            truth[group] = (
+                len(leads),
+                people(leads),
+                sum(bool(lead.get("organiseViewing")) for lead in leads),
+                min(lead.day for lead in leads),
+                max(lead.day for lead in leads),
+            )
+    found = {row[:2]: row[2:] for row in published.mart("mart_listing_demand")}
+    assert {group: row[-5:] for group, row in found.items()} == truth
+    listings = {key(lead): lead for lead in published.applicants}
+    for group, (market, price, frequency, band, band_from, property_type, bedrooms, town, status, *_) in found.items():
+        if group[1] == "1":
+            assert (market, price, band) == (
+                "unknown",
+                Decimal(10**15),
+                "1,000,000,000,000,000 to 1,000,000,000,099,999",
+            )
+            continue
+        listing = listings[group].content["listingDetails"]
+        assert price == pytest.approx(Decimal(str(listing["pricing"]["price"])))
+        width = 500 if market == "lettings" else 100_000
+        assert band_from <= price < band_from + width
+        assert band_from % width == 0
+        assert band == f"{band_from:,} to {band_from + width - 1:,}"
+        assert (frequency is None) == (listing["pricing"]["rentFrequency"] == "RENT_FREQUENCY_UNSPECIFIED")
+        assert property_type == words(listing["propertyType"], "PROPERTY_TYPE_")
+        assert (bedrooms, town) == (listing["bedrooms"], listing["address"]["townOrCity"])
+        assert status == words(listing["lifeCycleStatus"], "LIFE_CYCLE_STATUS_")
+
+
+def test_enquiry_mix(published: Published) -> None:
+    def key(lead: Lead) -> tuple[Any, ...]:
+        return lead.day, lead.scope, lead.market, words(lead.text("consumerSituation"), "CONSUMER_SITUATION_")
+
+    truth = [
+        (*group, len(leads), people(leads), sum(bool(lead.get("organiseViewing")) for lead in leads))
+        for group, leads in groups(published.applicants, key)
+    ]
+    assert published.mart("mart_enquiry_mix") == sorted(truth)
+    assert "moving abroad" in {row[3] for row in truth}
+
+
+def test_no_mart_holds_a_value_that_identifies_a_person(published: Published) -> None:
+    personal = [field for kind in LEAD_KINDS for field in kind.fields if field.is_personal]
+    private = {lead.text(field.path).strip().lower() for lead in published.leads for field in personal}
+    private |= {lead.identity for lead in published.leads}
+    private = {text for text in private if len(text) > 5}
+    assert len(private) > 500
+    for mart in marts():
+        values = {str(value).lower() for row in published.mart(mart.name) for value in row if value is not None}
+        assert not values & private, mart.name
+
+
+def test_the_key_of_people_is_private_and_not_in_the_file(published: Published) -> None:
+    path = published.lake.folder / ".state" / "person_key"
+    key = path.read_text().strip()
+    assert path.stat().st_mode & 0o777 == 0o600
+    content = Warehouse(published.lake).path.read_bytes()
+    pad = bytes(byte ^ 0x36 for byte in bytes.fromhex(key))
+    assert not any(secret in content for secret in (key.encode(), bytes.fromhex(key), pad, pad.hex().encode()))
+
+
+def test_another_key_makes_other_people(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "data")
+    lead = {"id": "a", "contact": {"email": "ann@example.org"}}
+    land(lake, APPRAISAL, [lead])
+    flatten_day(lake, APPRAISAL, date(2026, 11, 19), LONDON)
+    grid = Grid((Scope.parse("branch-101"),), date(2026, 11, 19), LONDON)
+    Warehouse(lake).publish(grid, NOW)
+    (first,) = Warehouse(lake).query("select person from mart_people")[1]
+    (lake.folder / ".state" / "person_key").write_text(hashlib.sha256(b"other").hexdigest())
+
+    assert Warehouse(lake).publish(grid, NOW).is_rebuilt
+
+    assert Warehouse(lake).query("select person from mart_people")[1] != [first]
