@@ -6,7 +6,7 @@ taking it out again needs nothing but taking it out of dagster.yaml.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -78,13 +78,17 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         return self._known_columns[column_name]
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
-        """Store in one transaction for each database that is concerned.
+        """Store each stretch of assets' events in one transaction for each database that is concerned.
 
-        Dagster sends the planned materializations of a run as a batch where DAGSTER_EVENT_BATCH_SIZE is set.
+        Dagster sends the planned materializations and checks of a run as a batch where DAGSTER_EVENT_BATCH_SIZE is set.
         """
-        if not all(event.is_dagster_event and event.dagster_event_type in ASSET_EVENTS for event in events):
-            super().store_event_batch(events)
-            return
+        for is_of_asset, stretch in groupby(events, key=_is_of_asset):
+            if is_of_asset:
+                self._store_events_of_assets(stretch)
+            else:
+                super().store_event_batch(list(stretch))
+
+    def _store_events_of_assets(self, events: Iterable[EventLogEntry]) -> None:
         for run_id, group in groupby(events, key=lambda event: event.run_id):
             of_run = list(group)
             statements = [self.prepare_insert_event(event) for event in of_run]
@@ -101,6 +105,10 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
                 }
                 for event, id_ in newest.values():
                     self._store_asset_event(connection, event, id_)
+
+
+def _is_of_asset(event: EventLogEntry) -> bool:
+    return event.is_dagster_event and event.dagster_event_type in ASSET_EVENTS
 
 
 def _id(result: CursorResult[Any]) -> int:

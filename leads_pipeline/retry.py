@@ -146,10 +146,10 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
 # --- what is still failed after the client's own retries: minutes to hours ---------------------------------------
 
 # The first retry comes when a busy portal has had time to calm down, the last ones twice a day: together they span
-# more than a week, so that a long weekend's outage heals by itself and well before the portal deletes the leads.
+# 4.4 to 8.9 days, so that a long weekend's outage heals by itself and well before the portal deletes the leads.
 FIRST_RETRY_SECONDS = 600.0
 MAX_RETRY_SECONDS = 12 * 3600.0
-MAX_WINDOW_ATTEMPTS = 20
+MAX_WINDOW_ATTEMPTS = 24
 # Half to all of the delay, so that windows that failed together don't all come back together.
 RETRY_JITTER = 0.5
 

@@ -1,12 +1,26 @@
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from email.utils import format_datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.retry import Pace, RetryBudget, RetryPolicy, parse_retry_after
+from leads_pipeline.retry import (
+    FIRST_RETRY_SECONDS,
+    MAX_RETRY_SECONDS,
+    MAX_WINDOW_ATTEMPTS,
+    RETRY_JITTER,
+    FailedWindow,
+    Pace,
+    RetryBudget,
+    RetryPlan,
+    RetryPolicy,
+    parse_retry_after,
+    plan_retries,
+)
+from leads_pipeline.window import RETENTION, Scope, Window
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 POLICY = RetryPolicy()
@@ -231,3 +245,70 @@ def test_any_rate_limit_is_found_with_few_refusals(per_second: float) -> None:
         now += 0.002
     assert refused < answered / 3
     assert now < 3 * answered / per_second + 30
+
+
+# --- what is still failed after a run --------------------------------------------------------------------------------
+
+
+def window_of(day: int, branch: int = 101) -> Window:
+    return Window.of(date(2026, 11, day), Scope.parse(f"branch-{branch}"), ZoneInfo("UTC"))
+
+
+def plan(failures: dict[Window, FailedWindow], now: datetime = NOW) -> RetryPlan:
+    return plan_retries({window.partition_key: (window, failure) for window, failure in failures.items()}, now)
+
+
+@pytest.mark.parametrize("attempts", range(1, MAX_WINDOW_ATTEMPTS))
+def test_each_attempt_waits_twice_as_long_within_its_jitter(attempts: int) -> None:
+    longest = min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
+    waits = [
+        (FailedWindow(attempts, NOW).next_attempt_at(f"2026-11-{day:02}|branch-1") - NOW).total_seconds()
+        for day in range(1, 31)
+    ]
+    assert RETRY_JITTER * longest <= min(waits) < 0.7 * longest
+    assert 0.8 * longest < max(waits) <= longest
+
+
+def test_the_next_attempt_stays_where_it_is_until_then() -> None:
+    failure, key = FailedWindow(3, NOW), window_of(10).partition_key
+    due_at = failure.next_attempt_at(key)
+    assert {failure.next_attempt_at(key) for _ in range(10)} == {due_at}
+    assert plan({window_of(10): failure}, due_at - timedelta(seconds=1)).next_at == due_at
+    assert plan({window_of(10): failure}, due_at).due == (key,)
+
+
+def test_all_attempts_together_outlast_a_long_weekend_and_end_before_the_portal_deletes() -> None:
+    longest = sum(
+        min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempt - 1)) for attempt in range(1, MAX_WINDOW_ATTEMPTS)
+    )
+    assert timedelta(days=4) < timedelta(seconds=RETRY_JITTER * longest)
+    assert timedelta(seconds=longest) < RETENTION
+
+
+def test_what_is_deleted_soonest_is_due_first() -> None:
+    long_ago = FailedWindow(1, NOW - timedelta(days=1))
+    windows = [window_of(18), window_of(2, 102), window_of(2, 101), window_of(9)]
+    assert plan(dict.fromkeys(windows, long_ago)).due == (
+        "2026-11-02|branch-101",
+        "2026-11-02|branch-102",
+        "2026-11-09|branch-101",
+        "2026-11-18|branch-101",
+    )
+
+
+def test_hopeless_windows_are_counted_and_never_due() -> None:
+    long_ago = NOW - timedelta(days=10)
+    found = plan(
+        {
+            window_of(10): FailedWindow(2, long_ago, is_permanent=True),
+            window_of(11): FailedWindow(MAX_WINDOW_ATTEMPTS, long_ago),
+            window_of(12): FailedWindow(MAX_WINDOW_ATTEMPTS - 1, long_ago),
+            window_of(13): FailedWindow(1, NOW),
+        }
+    )
+    assert found.due == (window_of(12).partition_key,)
+    assert (found.permanent, found.used_up, found.waiting, found.deleted) == (1, 1, 1, 0)
+    after = plan({window_of(10): FailedWindow(1, long_ago)}, window_of(10).end + RETENTION)
+    assert (after.due, after.deleted, str(after)) == ((), 1, "1 are past what the portal keeps")
+    still = plan({window_of(10): FailedWindow(1, long_ago)}, window_of(10).end + RETENTION - timedelta(seconds=1))
+    assert still.due == (window_of(10).partition_key,)

@@ -1,0 +1,218 @@
+"""The batching event log records what Dagster's own does, in files that Dagster's own can read."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    AssetKey,
+    AssetMaterialization,
+    AssetObservation,
+    BackfillPolicy,
+    BetaWarning,
+    DagsterEventType,
+    DagsterInstance,
+    DailyPartitionsDefinition,
+    Definitions,
+    EventLogEntry,
+    Failure,
+    MultiPartitionsDefinition,
+    StaticPartitionsDefinition,
+    asset,
+    define_asset_job,
+)
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+
+from leads_pipeline.event_log import OPEN_SHARDS, BatchingSqliteEventLogStorage
+from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
+from leads_pipeline_tests.installation import home, installation
+
+WINDOWS = MultiPartitionsDefinition(
+    {
+        "day": DailyPartitionsDefinition("2026-11-01", end_date="2026-11-05"),
+        "scope": StaticPartitionsDefinition(["a", "b"]),
+    }
+)
+RUN_IDS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
+
+
+def definitions() -> Definitions:
+    @asset(
+        partitions_def=WINDOWS,
+        output_required=False,
+        backfill_policy=BackfillPolicy.single_run(),
+        check_specs=[AssetCheckSpec("sound", asset="windows")],
+    )
+    def windows(context: AssetExecutionContext) -> Iterator[Any]:
+        for key in context.partition_keys[1:]:
+            yield AssetMaterialization(
+                "windows", partition=key, metadata={"rows": 3}, tags={"dagster/partition/day": "a day"}
+            )
+        yield AssetObservation("windows", partition=context.partition_keys[0], metadata={"verdict": "transient"})
+        yield AssetCheckResult(check_name="sound", passed=True)
+        raise Failure("One window failed.", allow_retries=False)
+
+    return Definitions([windows], jobs=[define_asset_job("pull", [windows])])
+
+
+@pytest.fixture
+def batched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "1000")
+
+
+def record(instance: DagsterInstance, run_ids: Sequence[str] = RUN_IDS) -> None:
+    """The same little runs, whichever storage records them."""
+    with pytest.warns(BetaWarning):
+        job = definitions().resolve_job_def("pull")
+    for run_id in run_ids:
+        day = 1 + RUN_IDS.index(run_id)
+        tags = {RANGE_START_TAG: f"2026-11-0{day}|a", RANGE_END_TAG: f"2026-11-0{day + 1}|b"}
+        job.execute_in_process(instance=instance, run_id=run_id, tags=tags, raise_on_error=False)
+
+
+def rows(folder: Path, database: str, statement: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(folder / "history" / "runs" / f"{database}.db")) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def content(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """All that the tables hold, but for moments and the text of events, which holds moments too."""
+    events = "select run_id, dagster_event_type, step_key, asset_key, partition from event_logs order by id"
+    found = {f"run {run_id}": rows(folder, run_id, events) for run_id in RUN_IDS}
+    found["events"] = rows(folder, "index", events.replace("order by", "where asset_key is not null order by"))
+    found["asset tags"] = rows(
+        folder, "index", "select event_id, asset_key, key, value from asset_event_tags order by event_id, key"
+    )
+    found["assets"] = rows(
+        folder,
+        "index",
+        "select asset_key, last_run_id, asset_details, tags, wipe_timestamp, json_extract(last_materialization, "
+        "'$.dagster_event.event_specific_data.materialization.partition') from asset_keys",
+    )
+    found["checks"] = rows(
+        folder, "index", "select asset_key, check_name, partition, run_id, execution_status from asset_check_executions"
+    )
+    return found
+
+
+def dagsters_own(folder: Path) -> Iterator[DagsterInstance]:
+    """An instance on the same home, with Dagster's storage instead of ours."""
+    config = (folder / "dagster.yaml").read_text()
+    before, _, after = config.partition("event_log_storage:")
+    (folder / "dagster.yaml").write_text(before + after[after.index("run_retries:") :])
+    with DagsterInstance.from_config(str(folder)) as instance:
+        assert type(instance.event_log_storage) is SqliteEventLogStorage
+        yield instance
+
+
+@pytest.mark.usefixtures("batched")
+def test_the_same_runs_are_recorded_as_dagsters_own_storage_records_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with home(tmp_path / "ours") as instance:
+        assert isinstance(instance.event_log_storage, BatchingSqliteEventLogStorage)
+        record(instance)
+    with home(tmp_path / "theirs"):
+        monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "theirs"))
+        for instance in dagsters_own(tmp_path / "theirs"):
+            record(instance)
+    ours, theirs = content(tmp_path / "ours"), content(tmp_path / "theirs")
+    assert len(ours["events"]) > 20
+    assert ours["asset tags"]
+    assert ours["checks"]
+    assert ours == theirs
+
+
+@pytest.mark.usefixtures("batched")
+def test_dagsters_own_storage_reads_the_files_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "home"
+    monkeypatch.setenv("DAGSTER_HOME", str(folder))
+    with home(folder) as instance:
+        record(instance, RUN_IDS[:1])
+        expected = instance.get_materialized_partitions(AssetKey("windows"))
+        logs = len(instance.all_logs(RUN_IDS[0]))
+    for instance in dagsters_own(folder):
+        assert instance.get_materialized_partitions(AssetKey("windows")) == expected != set()
+        assert len(instance.all_logs(RUN_IDS[0])) == logs
+        record(instance, RUN_IDS[1:2])
+        assert len(instance.get_materialized_partitions(AssetKey("windows"))) > len(expected)
+
+
+def test_the_planned_windows_of_a_pull_are_stored_as_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored_alone: list[DagsterEventType | None] = []
+    store = SqliteEventLogStorage.store_event
+
+    def watched(self: SqliteEventLogStorage, event: EventLogEntry) -> None:
+        stored_alone.append(event.dagster_event_type)
+        store(self, event)
+
+    monkeypatch.setattr(SqliteEventLogStorage, "store_event", watched)
+    with installation(tmp_path) as here:
+        assert here.pull(here.keys([2, 3])).success
+    assert DagsterEventType.ASSET_MATERIALIZATION in stored_alone
+    assert DagsterEventType.ASSET_MATERIALIZATION_PLANNED not in stored_alone
+    planned = "select count(*) from event_logs where dagster_event_type = 'ASSET_MATERIALIZATION_PLANNED'"
+    assert rows(tmp_path / "home", "index", planned) == [(6,)]
+
+
+@pytest.mark.usefixtures("batched")
+def test_a_batch_with_other_events_is_stored_as_dagster_does(tmp_path: Path) -> None:
+    with home(tmp_path / "home") as instance:
+        record(instance, RUN_IDS[:1])
+        log = instance.all_logs(RUN_IDS[0])
+        kinds = {entry.dagster_event_type for entry in log}
+        assert {DagsterEventType.RUN_START, DagsterEventType.ASSET_MATERIALIZATION} <= kinds
+        # A check that is evaluated has to be planned once; the rest can be told twice, as of another run.
+        told = [
+            entry._replace(run_id=RUN_IDS[1]) for entry in log if "ASSET_CHECK" not in str(entry.dagster_event_type)
+        ]
+        instance.event_log_storage.store_event_batch(told)
+        assert [entry.dagster_event_type for entry in instance.all_logs(RUN_IDS[1])] == [
+            entry.dagster_event_type for entry in told
+        ]
+
+
+def test_few_databases_stay_open(tmp_path: Path) -> None:
+    with home(tmp_path / "home") as instance:
+        storage = instance.event_log_storage
+        assert isinstance(storage, BatchingSqliteEventLogStorage)
+        record(instance, RUN_IDS[:1])
+        log = instance.all_logs(RUN_IDS[0])
+        for number in range(3 * OPEN_SHARDS):
+            run_id = f"00000000-0000-4000-8000-0000000001{number:02}"
+            storage.store_event(log[0]._replace(run_id=run_id))
+            assert len(storage._engines) <= OPEN_SHARDS  # noqa: SLF001 - what is bounded is nowhere else to be seen
+        assert len(instance.all_logs(RUN_IDS[0])) == len(log)  # a closed one opens again
+        storage.dispose()
+        assert not storage._engines  # noqa: SLF001 - likewise
+
+
+def test_threads_share_a_storage(tmp_path: Path) -> None:
+    errors: list[BaseException] = []
+    with home(tmp_path / "home") as instance:
+        record(instance, RUN_IDS[:1])
+        log = instance.all_logs(RUN_IDS[0])
+
+        def write(number: int) -> None:
+            try:
+                run_id = f"00000000-0000-4000-8000-0000000002{number:02}"
+                for entry in log:
+                    instance.event_log_storage.store_event(entry._replace(run_id=run_id))
+            except BaseException as error:  # noqa: BLE001 - handed on to the test
+                errors.append(error)
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(2 * OPEN_SHARDS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not errors
+        for number in range(2 * OPEN_SHARDS):
+            assert len(instance.all_logs(f"00000000-0000-4000-8000-0000000002{number:02}")) == len(log)

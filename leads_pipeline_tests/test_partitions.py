@@ -1,0 +1,105 @@
+"""Which partitions exist, which of them a run is for, and how windows become rectangles."""
+
+from datetime import date, timedelta
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from dagster import AssetExecutionContext, PartitionKeyRange
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leads_pipeline.partitions import (
+    RANGE_END_TAG,
+    RANGE_START_TAG,
+    Partitions,
+    consecutive,
+    rectangles,
+    requested_keys,
+)
+from leads_pipeline.settings import Settings
+from leads_pipeline.window import Window
+
+FIRST = date(2026, 10, 20)
+SETTINGS = Settings.from_variables({"LEADS_BRANCH_IDS": "103,101,102", "LEADS_TIMEZONE": "Europe/London"})
+PARTITIONS = Partitions.of(SETTINGS, FIRST)
+
+
+def window(day: int, scope: int) -> Window:
+    """A window by its day after the first and by its scope's place in the settings."""
+    return Window.of(FIRST + timedelta(days=day), SETTINGS.scopes[scope], SETTINGS.zone)
+
+
+def context(tags: dict[str, str], key: str = "none") -> AssetExecutionContext:
+    return cast("AssetExecutionContext", SimpleNamespace(run=SimpleNamespace(tags=tags), partition_key=key))
+
+
+def range_tags(first: str, last: str) -> dict[str, str]:
+    return {RANGE_START_TAG: first, RANGE_END_TAG: last}
+
+
+def test_keys_are_those_of_the_windows() -> None:
+    assert PARTITIONS.windows.get_partition_keys()[:4] == [
+        window(0, 0).partition_key,
+        window(0, 1).partition_key,
+        window(0, 2).partition_key,
+        window(1, 0).partition_key,
+    ]
+
+
+def test_an_explicit_list_comes_before_everything_else() -> None:
+    keys = [window(3, 0).partition_key, window(1, 1).partition_key]
+    tags = range_tags(window(0, 0).partition_key, window(5, 2).partition_key)
+    assert requested_keys(context(tags), PARTITIONS.windows, keys) == sorted(keys)
+
+
+def test_range_tags_come_before_the_first_keys_own_tags() -> None:
+    # What a backfill of a job sets: dagster/_core/execution/job_backfill.py, submit_backfill_runs.
+    first, last = window(0, 0).partition_key, window(1, 2).partition_key
+    day, scope = first.split("|")
+    tags = range_tags(first, last) | {"dagster/partition/day": day, "dagster/partition/scope": scope}
+    assert len(requested_keys(context(tags, first), PARTITIONS.windows)) == 6
+
+
+def test_a_single_key_is_enough() -> None:
+    assert requested_keys(context({}, "2026-10-20|branch-101"), PARTITIONS.windows) == ["2026-10-20|branch-101"]
+
+
+def test_days_have_ranges_too() -> None:
+    tags = range_tags("2026-10-24", "2026-10-26")  # the clocks of London change on the 25th
+    assert requested_keys(context(tags), PARTITIONS.days) == ["2026-10-24", "2026-10-25", "2026-10-26"]
+
+
+@given(st.sets(st.tuples(st.integers(0, 8), st.integers(0, 2))))
+def test_rectangles_cover_exactly_the_windows(places: set[tuple[int, int]]) -> None:
+    windows = {window(day, scope) for day, scope in places}
+    covered: list[str] = []
+    starts = []
+    for area in rectangles(windows, SETTINGS.scopes):
+        starts.append(area.first_day)
+        covered += PARTITIONS.windows.get_partition_keys_in_range(
+            PartitionKeyRange(area.tags[RANGE_START_TAG], area.tags[RANGE_END_TAG])
+        )
+    assert sorted(covered) == sorted(one.partition_key for one in windows)
+    assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize(
+    ("places", "count"),
+    [
+        ([], 0),
+        ([(day, scope) for day in range(9) for scope in range(3)], 1),
+        ([(day, scope) for day in range(9) for scope in (0, 2)], 2),
+        ([(day, scope) for day in (0, 1, 5, 6) for scope in range(3)], 2),
+    ],
+)
+def test_rectangles_are_few(places: list[tuple[int, int]], count: int) -> None:
+    assert len(list(rectangles([window(*place) for place in places], SETTINGS.scopes))) == count
+
+
+def test_consecutive_days_are_one_stretch() -> None:
+    days = [FIRST + timedelta(days=offset) for offset in (4, 0, 1, 5, 9)]
+    assert [(first - FIRST, last - FIRST) for first, last in consecutive(days)] == [
+        (timedelta(days=first), timedelta(days=last)) for first, last in ((0, 1), (4, 5), (9, 9))
+    ]
+    assert list(consecutive([])) == []

@@ -1,0 +1,127 @@
+"""From configuration to clients: what is missing is named, nothing secret is shown, no portals are mixed."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leads_pipeline.contract import APPLICANT
+from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
+from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
+from leads_pipeline.settings import DEFAULT_TOKEN_SCOPE
+from leads_pipeline.simulator.server import running
+from leads_pipeline.window import Window
+from leads_pipeline_tests.sample_answers import UTC_ZONE, WINDOW
+
+SECRET = "a-secret-that-nobody-may-see"
+
+
+def leads(folder: Path, **changes: Any) -> LeadsService:
+    settings: dict[str, Any] = {
+        "base_url": "https://leads.example",
+        "auth_url": "https://login.example",
+        "client_id": "client",
+        "client_secret": SECRET,
+    }
+    return LeadsService(data=DataFolder(path=str(folder)), **settings | changes)
+
+
+def inventory(folder: Path, **changes: Any) -> InventoryService:
+    settings: dict[str, Any] = {
+        "base_url": "https://inventory.example",
+        "client_id": "client",
+        "client_secret": SECRET,
+        "agency_ref": "agency",
+    }
+    return InventoryService(data=DataFolder(path=str(folder)), **settings | changes)
+
+
+@pytest.mark.parametrize(
+    ("field", "variable"),
+    [
+        ("base_url", "LEADS_BASE_URL"),
+        ("auth_url", "LEADS_AUTH_URL"),
+        ("client_id", "LEADS_CLIENT_ID"),
+        ("client_secret", "LEADS_CLIENT_SECRET"),
+    ],
+)
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_what_the_leads_service_misses_is_named(tmp_path: Path, field: str, variable: str, nothing: str | None) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable} is not set") as caught:
+        leads(tmp_path, **{field: nothing}).connect()
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "variable"),
+    [
+        ("base_url", "INVENTORY_BASE_URL"),
+        ("client_id", "INVENTORY_CLIENT_ID"),
+        ("client_secret", "INVENTORY_CLIENT_SECRET"),
+        ("agency_ref", "INVENTORY_AGENCY_REF"),
+    ],
+)
+def test_what_the_inventory_misses_is_named(tmp_path: Path, field: str, variable: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable} is not set"):
+        inventory(tmp_path, **{field: None}).connect()
+
+
+def test_two_secrets_are_one_too_many(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="LEADS_CLIENT_SECRET and LEADS_CLIENT_SECRET_FILE are set") as caught:
+        leads(tmp_path, client_secret_file=str(tmp_path / "secret")).connect()
+    assert SECRET not in str(caught.value)
+
+
+def test_leads_of_two_portals_do_not_mix(tmp_path: Path) -> None:
+    leads(tmp_path).connect()
+    with pytest.raises(StorageError, match=r"holds leads from leads\.example, and another\.example is another portal"):
+        leads(tmp_path, base_url="https://another.example").connect()
+    leads(tmp_path, base_url="https://leads.example:8443/v2").connect()
+
+
+def test_a_simulator_may_come_back_on_another_port(tmp_path: Path) -> None:
+    leads(tmp_path, base_url="http://127.0.0.1:8000", auth_url="http://127.0.0.1:8000").connect()
+    leads(tmp_path, base_url="http://localhost:9000", auth_url="http://localhost:9000").connect()
+    with pytest.raises(StorageError, match="holds leads from this machine"):
+        leads(tmp_path).connect()
+
+
+@pytest.mark.parametrize("auth_method", ["body", "basic"])
+def test_a_secret_in_a_file_opens_the_service_in_both_forms(tmp_path: Path, auth_method: str) -> None:
+    file = tmp_path / "secret"
+    with running() as simulator:
+        environment = simulator.environment()
+        file.write_text(environment["LEADS_CLIENT_SECRET"] + "\n")
+        file.chmod(0o600)
+        client, auth = leads(
+            tmp_path,
+            base_url=simulator.base_url,
+            auth_url=simulator.base_url,
+            client_id=environment["LEADS_CLIENT_ID"],
+            client_secret=None,
+            client_secret_file=str(file),
+            auth_method=auth_method,
+            audience=simulator.base_url,
+            token_scope=DEFAULT_TOKEN_SCOPE,
+        ).connect()
+        # One that the portal has: the simulator's clock is the machine's.
+        recent = Window.of((datetime.now(UTC) - timedelta(days=3)).date(), WINDOW.scope, UTC_ZONE)
+        [(window, outcome)] = list(client.fetch_windows(APPLICANT, [recent]))
+    assert not isinstance(outcome, LeadsPipelineError)
+    assert window == recent
+    assert auth.token_source == "endpoint"
+
+
+def test_the_inventory_is_searched_with_its_own_token(tmp_path: Path) -> None:
+    with running() as simulator:
+        environment = simulator.environment()
+        client = inventory(
+            tmp_path,
+            base_url=simulator.base_url,
+            client_id=environment["INVENTORY_CLIENT_ID"],
+            client_secret=environment["INVENTORY_CLIENT_SECRET"],
+            agency_ref=environment["INVENTORY_AGENCY_REF"],
+        ).connect()
+        assert client.search(environment["INVENTORY_ADDRESSES"])
+        assert simulator.counters().token_requests == 1
