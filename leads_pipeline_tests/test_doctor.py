@@ -29,6 +29,7 @@ from leads_pipeline.definitions import INVENTORY_JOB, PULL_JOB, build_definition
 from leads_pipeline.lake import Lake
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline_tests.small_portal import SmallPortal, served
 
 # Dagster calls what it has deprecated itself.
 pytestmark = pytest.mark.filterwarnings(r"ignore:InitResourceContext\.dagster_run:DeprecationWarning")
@@ -149,6 +150,17 @@ def test_each_scope_kind_is_asked_for_once_with_each_lead_kind(tmp_path: Path) -
         assert timedelta(minutes=10) < age < timedelta(minutes=13)
 
 
+@pytest.mark.parametrize(("status", "light"), [(429, "yellow"), (503, "red")])
+def test_a_busy_service_is_no_fault_and_is_asked_once(tmp_path: Path, status: int, light: str) -> None:
+    with served(SmallPortal("secret", lambda *_: (status, b""))) as portal:
+        variables = {**portal.environment(), "LEADS_CLIENT_SECRET": "secret", "LEADS_BRANCH_IDS": "101"}
+        findings = found(variables, LEADS_DATA_DIR=str(tmp_path))
+    leads = {
+        check for check, seen in findings.lights.items() if check.endswith("leads of branch-101") and seen == light
+    }
+    assert len(leads) == len([token for token in portal.data_requests if token]) == 2
+
+
 def test_no_secret_and_no_token_is_printed(variables: dict[str, str], tmp_path: Path) -> None:
     wrong = "canary-wr0ng-secret"
     outputs = [
@@ -233,7 +245,7 @@ def test_tokens_that_others_can_read_are_found(variables: dict[str, str], tmp_pa
     assert found(variables).not_green == {}
     tokens = tmp_path / "data" / ".state" / "tokens"
     for path in tokens.glob("*.lock"):
-        path.chmod(0o644)
+        path.chmod(0o640)
     assert found(variables).not_green == {"file modes": "red"}
     assert f"chmod -R go= {tokens}" in found(variables).said["file modes"]
 
