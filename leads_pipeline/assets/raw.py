@@ -57,6 +57,20 @@ _RAW_SCHEMA = TableSchema(
     ]
 )
 
+_INVENTORY_SCHEMA = TableSchema(
+    [
+        TableColumn("day", "date", "Day on which it was fetched"),
+        TableColumn("item_id", "string", "The item's own id; sha256: and the payload's hash where it has none"),
+        TableColumn("address", "string", "The place that was searched for"),
+        TableColumn("page", "int32", "Page of the search's answer, from 1"),
+        TableColumn("position", "int32", "Place in the answer, from 0"),
+        TableColumn("fetched_at", "timestamp", "When this version of the item was first received, UTC"),
+        TableColumn("run_id", "string", "Dagster run that landed it"),
+        TableColumn("payload", "string", "The exact JSON text received"),
+        TableColumn("oddity", "string", "What is wrong with an item that was kept all the same, else NULL"),
+    ]
+)
+
 
 def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) -> AssetsDefinition:
     """`raw_applicant_leads` or `raw_appraisal_leads`, by day and scope."""
@@ -181,6 +195,7 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
         group_name="raw",
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
+        metadata={"dagster/column_schema": _INVENTORY_SCHEMA},
     )
     def raw_inventory(
         context: AssetExecutionContext, inventory: InventoryService, data: DataFolder
