@@ -468,13 +468,16 @@ def _plain_errors() -> Iterator[None]:
 def _show_report(report: PullReport, troubles: Sequence[str]) -> None:
     landed = ", ".join(f"{count} of {kind.replace('_', ' ')}" for kind, count in sorted(report.landed.items()))
     out.print(f"Landed windows: {landed or 'none'}; {report.leads} leads in them, {report.new} of them new.")
-    if report.failed:
-        table = Table("kind", "window", "reason", "what to do", title=f"{len(report.failed)} windows failed")
-        for (kind, key), (reason, message) in sorted(report.failed.items())[:LISTED_FAILURES]:
-            table.add_row(kind, key, reason, escape(message))
-        out.print(table)
-        if len(report.failed) > LISTED_FAILURES:
-            out.print(f"… and {len(report.failed) - LISTED_FAILURES} more; the Dagster UI lists them all.")
+    by_reason: dict[str, list[tuple[str, str, str]]] = {}
+    for (kind, key), (reason, message) in sorted(report.failed.items()):
+        by_reason.setdefault(reason, []).append((kind, key, message))
+    for reason, windows in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        named = ", ".join(f"{kind} {key}" for kind, key, _ in windows[:LISTED_FAILURES])
+        more = f" and {len(windows) - LISTED_FAILURES} more" if len(windows) > LISTED_FAILURES else ""
+        out.print(
+            f"\n[bold red]Failed, {reason}: {len(windows)}[/bold red] ({named}{more})", soft_wrap=True, highlight=False
+        )
+        out.print(f"  {escape(windows[0][2])}", soft_wrap=True, highlight=False)
     for trouble in (*report.broken, *troubles):
         err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
 
@@ -513,6 +516,7 @@ def _show_demo(session: _Session, first: date) -> None:
         "3. Use your own credentials: copy .env.example to .env, fill in six variables, and set LEADS_DATA_DIR\n"
         "   to another folder, since made-up and real leads don't mix.",
         highlight=False,
+        soft_wrap=True,
     )
 
 
