@@ -33,7 +33,10 @@ from leads_pipeline.spool import Spool
 from leads_pipeline.status import KEYS_IN_CONFIG_TAG, LIVE, missing_windows, raw_key, verdicts, window_status
 from leads_pipeline.window import Window, today
 
-RETRY_INTERVAL_SECONDS = 60
+# Windows that fell due within the same minutes go out as one run, and so their days are staged once.
+RETRY_INTERVAL_SECONDS = 300
+
+CATCH_UP_INTERVAL_SECONDS = 60
 
 
 @dataclass(slots=True)
@@ -169,7 +172,7 @@ def catch_up_sensor(
     @sensor(
         name="catch_up_missing_windows",
         job_name=job_name,
-        minimum_interval_seconds=RETRY_INTERVAL_SECONDS,
+        minimum_interval_seconds=CATCH_UP_INTERVAL_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
         description="Pulls closed windows that were never pulled and that the portal still has, oldest first.",
         required_resource_keys={"data"},
@@ -218,7 +221,7 @@ def dead_run_sensor(
 
     @sensor(
         name="end_dead_runs",
-        minimum_interval_seconds=RETRY_INTERVAL_SECONDS,
+        minimum_interval_seconds=CATCH_UP_INTERVAL_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
         description="Marks runs as failed whose process was killed, by the lock that it no longer holds.",
         required_resource_keys={"data"},
