@@ -637,7 +637,7 @@ _PROPERTY_TYPES: Final = {"PROPERTY_TYPE_": "FLAT DETACHED SEMI_DETACHED TERRACE
 _CONFIDENCE_BANDS: Final = {"CONFIDENCE_BAND_": "LOW MEDIUM HIGH"}
 
 # By path: prefix and members. A member that isn't here is kept all the same, and reported as drift.
-_ENUMERATIONS: Final[dict[str, dict[str, str]]] = {
+ENUMERATIONS: Final[dict[str, dict[str, str]]] = {
     "intent": {"APPLICANT_INTENT_": "BUY RENT", "APPRAISAL_INTENT_": "SELL LET"},
     "enquiryType": {"ENQUIRY_TYPE_": "SALES LETTINGS UNSPECIFIED"},
     "propertyUse": {"PROPERTY_USE_": "RESIDENTIAL COMMERCIAL UNSPECIFIED"},
@@ -667,13 +667,13 @@ _ENUMERATIONS: Final[dict[str, dict[str, str]]] = {
 
 # What a member begins with and readable text leaves out, the longest first.
 ENUM_PREFIXES: Final = tuple(
-    sorted({prefix for known in _ENUMERATIONS.values() for prefix in known}, key=lambda prefix: (-len(prefix), prefix))
+    sorted({prefix for known in ENUMERATIONS.values() for prefix in known}, key=lambda prefix: (-len(prefix), prefix))
 )
 
 
 def known_members(path: str) -> frozenset[str] | None:
     """The members of an enumerated field that the contract knows; None of a field that isn't enumerated."""
-    known = _ENUMERATIONS.get(path)
+    known = ENUMERATIONS.get(path)
     if known is None:
         return None
     return frozenset(prefix + name for prefix, names in known.items() for name in names.split())

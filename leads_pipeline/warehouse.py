@@ -19,7 +19,8 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.contract import ENUM_PREFIXES, LEAD_KINDS, LeadKind
+from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind
+from leads_pipeline.drift import find_drift
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten import (
     INVENTORY_COLUMNS,
@@ -305,7 +306,7 @@ def _wanted(lake: Lake, grid: Grid, now: datetime) -> _State:
         day = date.fromisoformat(path.parent.name.removeprefix("day="))
         files[_INVENTORY, day] = f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"
     return _State(
-        schema=_fingerprint(SCHEMA_VERSION, tables(), _PERSON_MACROS, lake.person_key()),
+        schema=_fingerprint(SCHEMA_VERSION, tables(), _PERSON_MACROS, ENUMERATIONS, lake.person_key()),
         marts=_fingerprint(marts(), _MART_MACROS, grid, today(grid.zone, now)),
         files=files,
     )
@@ -357,6 +358,19 @@ _BOOKKEEPING: Final = (
             Column("table_name", "varchar", "Table that the file belongs to"),
             Column("day", "date", "Day that it holds"),
             Column("fingerprint", "varchar", "Changes whenever the file is replaced"),
+        ),
+    ),
+    Table(
+        "drift_by_day",
+        "What the contract doesn't know, by the day of the staged file that has it: the table drift in the making",
+        (
+            Column("kind", "varchar", "applicant or appraisal"),
+            Column("day", "date", "Day of the staged file"),
+            Column("change", "varchar", "new field, new value or changed type"),
+            Column("field", "varchar", "Path of the field"),
+            Column("value", "varchar", "The new value"),
+            Column("type", "varchar", "Type of a new field, as contract.py calls it"),
+            Column("leads", "bigint", "Rows that have it"),
         ),
     ),
 )
@@ -441,6 +455,34 @@ def _load_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days_
             f"insert into landed_windows by name {files.select(windows_table(kind), '$kind as kind')} "
             "semi join changed_days on staged.day = changed_days.day",
             {"kind": kind.name},
+        )
+        _record_drift(db, kind, files)
+
+
+def _record_drift(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: "_Files") -> None:
+    """Replace what the changed days have that the contract doesn't know; the other days' counts stay as they are."""
+    db.execute(
+        "delete from pipeline.drift_by_day where kind = $kind and day in (from changed_days)", {"kind": kind.name}
+    )
+    parts = [
+        (kind.table, kind.fields, ""),
+        *((child.name, child.fields, f"{child.path}[].") for child in kind.children),
+    ]
+    for table, fields, prefix in parts:
+        staged = f"{files.select(table, 'staged.day')} semi join changed_days on staged.day = changed_days.day"
+        found = find_drift(db, staged, fields, prefix)
+        _fill(
+            db,
+            "pipeline.drift_by_day",
+            {
+                "kind varchar": [kind.name] * len(found),
+                "day date": [drift.day for drift in found],
+                "change varchar": [drift.change for drift in found],
+                "field varchar": [drift.field for drift in found],
+                "value varchar": [drift.value for drift in found],
+                "type varchar": [drift.type for drift in found],
+                "leads bigint": list(found.values()),
+            },
         )
 
 

@@ -22,6 +22,7 @@ LAYERS = (
     ("partitions", "resources", "event_log"),
     # Dagster stops here
     ("warehouse",),
+    ("drift",),
     ("flatten",),
     ("receiver",),
     ("spool",),
@@ -54,7 +55,7 @@ ABOVE_THE_DAGSTER_LINE = {
 VENDOR_HOMES = {
     "httpx": {"client", "auth"},
     "pyarrow": {"lake", "flatten"},
-    "duckdb": {"flatten", "warehouse"},
+    "duckdb": {"flatten", "drift", "warehouse"},
     "pysequoia": {"pgp"},
     "dagster": ABOVE_THE_DAGSTER_LINE,
     # It turns 64-bit ids into floats, so it stays out of everything that moves leads.

@@ -20,7 +20,9 @@ from dagster import (
     AssetSpec,
     AutomationCondition,
     MaterializeResult,
+    MetadataValue,
     TableColumn,
+    TableRecord,
     TableSchema,
     multi_asset,
 )
@@ -42,6 +44,9 @@ FAIL_DAYS_BEFORE = 3
 
 # How many windows the coverage check names.
 _NAMED_WINDOWS = 20
+
+# How many changes the drift check shows.
+_NAMED_CHANGES = 50
 
 # A window that is open so shortly before it is deleted was pulled before its end and never again. One that the portal
 # deletes at this moment, which takes it a day, is the most urgent of all.
@@ -84,6 +89,11 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                 for table in lead_tables
             ),
             AssetCheckSpec(
+                "contract_knows_what_comes",
+                asset="drift",
+                description="The portal sends no field, no enumerated value and no type that the contract doesn't know",
+            ),
+            AssetCheckSpec(
                 "windows_are_landed_in_time",
                 asset="mart_coverage",
                 description=(
@@ -104,12 +114,14 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             with data.running(context):
                 publication = store.publish(grid, now)
             unique = [_uniqueness(store, table) for table in lead_tables]
+            drift = drift_check(store)
             coverage = coverage_check(store, now)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
         for name, rows in publication.rows.items():
             yield MaterializeResult(asset_key=name, metadata=_said(publication, rows))
         yield from unique
+        yield drift
         yield coverage
 
     return warehouse
@@ -146,10 +158,12 @@ def _table_spec(table: Table) -> AssetSpec:
 
 
 def _mart_spec(mart: Mart) -> AssetSpec:
-    read = set(re.findall(r"\b(?:from|join)\s+(\w+)", mart.statement))
+    read = set(re.findall(r"\b(?:from|join)\s+([\w.]+)", mart.statement))
+    # The drift is found while the leads are loaded.
+    leads = {kind.table for kind in LEAD_KINDS} if "pipeline.drift_by_day" in read else set()
     return AssetSpec(
         mart.name,
-        deps=sorted(read & {table.name for table in tables()}),
+        deps=sorted(read & {table.name for table in tables()} | leads),
         description=f"{mart.description} A table of leads.duckdb.",
         group_name="marts",
         kinds={"duckdb", "sql"},
@@ -166,6 +180,30 @@ def _uniqueness(store: Warehouse, table: str) -> AssetCheckResult:
     return AssetCheckResult(
         asset_key=table, check_name="lead_ids_are_unique", passed=rows == ids, metadata={"rows": rows, "lead_ids": ids}
     )
+
+
+def drift_check(store: Warehouse) -> AssetCheckResult:
+    """Whether the contract knows everything that the published file holds. Nothing is lost where it doesn't."""
+    columns, rows = store.query("select * from drift order by last_seen_day desc, leads desc, kind, field, value")
+    shown = [{name: _plain(value) for name, value in zip(columns, row, strict=True)} for row in rows[:_NAMED_CHANGES]]
+    return AssetCheckResult(
+        asset_key="drift",
+        check_name="contract_knows_what_comes",
+        passed=not rows,
+        severity=AssetCheckSeverity.WARN,
+        description=(
+            f"{len(rows)} changes at the portal. All of it is kept, and `declaration` is the line for contract.py that "
+            "takes it in."
+            if rows
+            else "The portal sends nothing that the contract doesn't know."
+        ),
+        metadata={"changes": len(rows)}
+        | ({"newest": MetadataValue.table([TableRecord(row) for row in shown])} if shown else {}),
+    )
+
+
+def _plain(value: object) -> str | int:
+    return value if isinstance(value, int) else str(value or "")
 
 
 def coverage_check(store: Warehouse, now: datetime) -> AssetCheckResult:

@@ -1,0 +1,45 @@
+-- One row per kind and change that the contract doesn't know: what has the portal begun to send, and what takes it in?
+-- kind: applicant or appraisal
+-- change: new field, new value (of an enumerated field) or changed type (a value that doesn't fit its field)
+-- field: Path of the field; what follows [] is in each element of a list
+-- value: The new value; … where it may be something personal, which the leads' own table has
+-- first_seen_day: First window day on which it came
+-- last_seen_day: Last window day on which it came
+-- leads: Leads, or elements of their lists, that have it; one that two days hold counts in each
+-- declaration: What to write into contract.py to take it in, where one line can; the raw files have it all meanwhile
+
+with source as (
+    select
+        kind,
+        change,
+        field,
+        value,
+        min(day) as first_seen_day,
+        max(day) as last_seen_day,
+        sum(leads)::bigint as leads,
+        list_sort(list_distinct(list(type) filter (type <> ''))) as types
+    from pipeline.drift_by_day
+    group by kind, change, field, value
+)
+
+select
+    kind,
+    change,
+    field,
+    value,
+    first_seen_day,
+    last_seen_day,
+    leads,
+    case
+        when contains(field, '…') or value = '…' then null
+        when change = 'new value' then format('"{}": {{…, "{}"}}', field, value)
+        when change = 'changed type' and not regexp_full_match(field, '([A-Za-z0-9]+(\[\])?\.)*[A-Za-z0-9]+') then null
+        when change = 'changed type' or len(types) = 0 then format('Field("{}", _T, "…")', field)
+        when list_contains(types, 'ChildTable')
+            then format('ChildTable("…", "{}", fields=(…), description="…")', field)
+        when len(types) = 1 then format('Field("{}", {}, "…")', field, types[1])
+        when types = ['_I', '_N'] then format('Field("{}", _N, "…")', field)
+        else format('Field("{}", _T, "…")', field)
+    end as declaration
+from source
+order by kind, change, field, value
