@@ -28,8 +28,8 @@ from dagster import (
 from leads_pipeline.assets import staged
 from leads_pipeline.assets.published import coverage_check
 from leads_pipeline.assets.raw import NAMED_FAILURES
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS
-from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, STAGE_JOB
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS, PushedLead, read_delivery
+from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten import StagedDay, flatten_day
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
@@ -494,6 +494,21 @@ def test_a_staged_day_follows_each_later_window_too(here: Installation) -> None:
     here.pull({here.key(3, 102)})
     found, _ = requested(here, cursor)
     assert found["stg_applicant_leads"] == {str(here.day(3))}
+
+
+def test_a_pushed_lead_is_staged_and_published_with_its_day_and_no_other(here: Installation) -> None:
+    _, cursor = requested(here)
+    body = f'{{"applicant": {{"id": "pushed", "createdAt": "{here.day(4)}T12:00Z", "portalBranchId": "101"}}}}'
+    Spool(here.lake).add([PushedLead(kind, lead, here.now) for kind, lead in read_delivery(body.encode())])
+    assert here.execute(PUSH_JOB, tags={"dagster/partition": str(here.day(0))}).success
+    found, cursor = requested(here, cursor)
+    assert found["stg_applicant_leads"] == {str(here.day(4))}
+    stage(here, here.day(4), here.day(4))
+    found, _ = requested(here, cursor)
+    assert found["applicant_leads"] == {None}
+    here.execute(PUBLISH_JOB, tags={})
+    _, rows = Warehouse(here.lake).query("select lead_id, source, scope from applicant_leads")
+    assert rows == [("pushed", "push", "branch-101")]
 
 
 def test_the_warehouse_follows_the_staged_days(here: Installation) -> None:

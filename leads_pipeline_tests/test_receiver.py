@@ -1,4 +1,3 @@
-import asyncio
 import hmac
 import http.client
 import json
@@ -13,8 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,9 @@ from typing import Any
 import duckdb
 import pytest
 import uvicorn
+from click.testing import CliRunner
 
-from leads_pipeline import receiver as receiver_module
+from leads_pipeline import cli
 from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead
 from leads_pipeline.credentials import FileSecret, SecretSource, StaticSecret
 from leads_pipeline.errors import SettingsError, StorageError
@@ -214,7 +213,7 @@ def test_more_deliveries_at_once_than_allowed_are_told_to_come_back(spool: Spool
     with receiving(spool, Limits(concurrent=1)) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
             slow.sendall(f"{head}Content-Length: {len(DELIVERY)}\r\n\r\n".encode())
-            status, headers = 0, {}
+            status, headers = 0, dict[str, str]()
             for _ in range(100):  # until the slow one has arrived
                 status, headers, _ = deliver(port)
                 if status == 503:
@@ -266,7 +265,7 @@ def test_keys_are_compared_in_constant_time_and_at_one_length(spool: Spool, monk
         compared.append((len(one), len(other)))
         return real(one, other)
 
-    monkeypatch.setattr(receiver_module.hmac, "compare_digest", compare)
+    monkeypatch.setattr("leads_pipeline.receiver.hmac.compare_digest", compare)
     with receiving(spool) as port:
         statuses = [
             deliver(port, headers={**HEADERS, "Authorization": f"Bearer {given}"})[0] for given in (KEY, "x", KEY * 9)
@@ -315,3 +314,192 @@ def test_what_cannot_be_kept_is_never_answered_200_and_quotes_nothing(
     assert caplog.records
     for secret in (KEY, SECRET_TEXT):
         assert secret not in caplog.text + json.dumps(said)
+
+
+# --- killed at random -----------------------------------------------------------------------------------------------
+
+_RECEIVER = """
+import sys
+from pathlib import Path
+from leads_pipeline.credentials import StaticSecret
+from leads_pipeline.lake import Lake
+from leads_pipeline.receiver import Limits, Receiver, serve
+from leads_pipeline.spool import Spool
+folder, port, key = sys.argv[1:]
+limits = Limits(per_second=100000, burst=100000)
+serve(Receiver(Spool(Lake(Path(folder))), StaticSecret(key), limits), "127.0.0.1", int(port), limits, print)
+"""
+
+
+class KilledReceiver:
+    """A receiver in a process of its own, that is killed and started again at random until the block ends."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.kills = 0
+        self._command = [sys.executable, "-c", _RECEIVER, str(folder), str(self.port), KEY]
+        self._rng = random.Random(seed)  # noqa: S311 - when to kill is no secret
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "KilledReceiver":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            process = subprocess.Popen(self._command, stdout=subprocess.PIPE)  # noqa: S603 - our own
+            assert process.stdout is not None
+            process.stdout.readline()  # it listens
+            self._is_over.wait(self._rng.uniform(0.05, 1.0))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            process.stdout.close()
+            self.kills += 1
+
+
+def deliver_until_answered(port: int, numbers: Iterator[int], answered: list[int]) -> None:
+    """One sender: each lead is sent again until it is answered 200, and never afterwards."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        for number in numbers:
+            lead = {
+                "id": f"lead-{number}",
+                "createdAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+                "portalBranchId": "101",
+            }
+            body = json.dumps({"applicant" if number % 4 else "appraisal": lead})
+            while not is_answered(connection, body):
+                time.sleep(0.01)
+            answered.append(number)
+
+
+def is_answered(connection: http.client.HTTPConnection, body: str) -> bool:
+    """Whether the delivery got its 200; a connection that broke is opened again by the next one."""
+    try:
+        connection.request("POST", PATH, body=body, headers=HEADERS)
+        answer = connection.getresponse()
+        answer.read()
+    except (OSError, http.client.HTTPException):
+        connection.close()
+        return False
+    return answer.status == 200
+
+
+class Numbers:
+    """0, 1, 2, … for several threads."""
+
+    def __init__(self, count: int) -> None:
+        self._numbers = iter(range(count))
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            with self._lock:
+                number = next(self._numbers, None)
+            if number is None:
+                return
+            yield number
+
+
+def push_through_kills(folder: Path, count: int, senders: int) -> int:
+    """Deliver while the receiver is killed and the pipeline takes in; what was answered 200 must be in the warehouse.
+
+    Returns how often the receiver was killed.
+    """
+    lake = Lake(folder)
+    first_day = today(LONDON, datetime.now(UTC))
+    placement = Placement(SCOPES, LONDON, first_day)
+    numbers, answered = Numbers(count), list[int]()
+    with KilledReceiver(folder, seed=count) as receiver:
+        threads = [
+            threading.Thread(target=deliver_until_answered, args=(receiver.port, iter(numbers), answered))
+            for _ in range(senders)
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            list(Spool(lake).take_in(placement, "run-1"))
+            time.sleep(0.1)
+    list(Spool(lake).take_in(placement, "run-2"))
+    for kind in (APPLICANT, APPRAISAL):
+        for day in {first_day, today(LONDON, datetime.now(UTC))}:
+            flatten_day(lake, kind, day, LONDON)
+    Warehouse(lake).publish(Grid(SCOPES, first_day, LONDON), datetime.now(UTC))
+
+    assert sorted(answered) == list(range(count))
+    with duckdb.connect(Warehouse(lake).path, read_only=True) as db:
+        there = db.execute("select lead_id from applicant_leads union all select lead_id from appraisal_leads")
+        assert sorted(lead_id for (lead_id,) in there.fetchall()) == sorted(f"lead-{number}" for number in answered)
+    return receiver.kills
+
+
+def test_what_was_answered_200_is_in_the_warehouse_once_although_the_receiver_was_killed(tmp_path: Path) -> None:
+    assert push_through_kills(tmp_path, 200, senders=4) >= 1
+
+
+@pytest.mark.chaos
+def test_ten_thousand_deliveries_through_many_kills_are_in_the_warehouse_once(tmp_path: Path) -> None:
+    assert push_through_kills(tmp_path, 10_000, senders=8) >= 10
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def command(folder: Path, **variables: str) -> "subprocess.Popen[str]":
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LEADS_")}
+    environment |= {"LEADS_DATA_DIR": str(folder / "data"), **variables}
+    return subprocess.Popen(  # noqa: S603 - our own command
+        [Path(sys.executable).with_name("leads-pipeline"), "receive", "--port", "0"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_command_receives_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    with command(tmp_path, LEADS_RECEIVE_KEY=KEY) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        match = re.search(r"http://127\.0\.0\.1:(\d+)/leads", said)
+        assert match is not None, said
+        status = deliver(int(match.group(1)))[0]
+        refused = deliver(int(match.group(1)), body=b"x")[0]
+        process.send_signal(signal.SIGTERM)
+        rest, errors = process.communicate(timeout=20)
+    assert (status, refused) == (200, 400)
+    assert kept(Spool(Lake(tmp_path / "data"))) == [DELIVERY[15:-2].decode()]
+    assert KEY not in said + rest + errors
+    assert SECRET_TEXT not in said + rest + errors
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "Set either LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE"),
+        ({"LEADS_RECEIVE_KEY": "short-key"}, "fewer than 16 characters"),
+    ],
+)
+def test_the_command_does_not_start_without_a_key(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    variables: dict[str, str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("LEADS_")]:
+        monkeypatch.delenv(name)
+    result = CliRunner().invoke(
+        cli.main, ["receive", "--port", "0"], env={"LEADS_DATA_DIR": str(tmp_path), **variables}
+    )
+    assert result.exit_code == 2
+    shown = re.sub(r"\s+", " ", result.output + capfd.readouterr().err)
+    assert said in shown
+    assert "short-key" not in shown

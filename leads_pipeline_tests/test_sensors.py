@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import DagsterEvent, DagsterEventType, DagsterRunStatus, RunRequest
+from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterRunStatus, RunRequest
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from leads_pipeline import retry
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
-from leads_pipeline.definitions import PULL_JOB
+from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind, PushedLead, read_delivery
+from leads_pipeline.definitions import PULL_JOB, PUSH_JOB
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, rectangles
 from leads_pipeline.retry import FIRST_RETRY_SECONDS, MAX_WINDOW_ATTEMPTS, RETRY_JITTER, FailedWindow
@@ -25,11 +25,13 @@ from leads_pipeline.sensors import (
     RetryMemory,
     catch_up_sensor,
     dead_run_sensor,
+    push_sensor,
     read_cursor,
     retry_sensor,
     write_cursor,
 )
 from leads_pipeline.simulator.faults import Rule, Then, When
+from leads_pipeline.spool import Spool
 from leads_pipeline.status import raw_key
 from leads_pipeline.window import Window
 from leads_pipeline_tests.installation import Installation, installation
@@ -424,3 +426,54 @@ def test_a_run_whose_process_was_killed_is_ended_and_its_windows_count_as_failed
 def _hold(lake: Lake, run_id: str) -> None:
     with lake.running(run_id):
         time.sleep(60)
+
+
+# --- pushed leads ----------------------------------------------------------------------------------------------------
+
+
+def push(here: Installation, id_: str, days_ago: int, kind: LeadKind = APPLICANT) -> None:
+    """A delivery as the receiver keeps it."""
+    body = f'{{"{kind.name}": {{"id": "{id_}", "createdAt": "{here.day(days_ago)}T12:00Z", "portalBranchId": "101"}}}}'
+    Spool(here.lake).add([PushedLead(kind, lead, here.now) for kind, lead in read_delivery(body.encode())])
+
+
+def push_tick(here: Installation, now: datetime | None = None) -> SensorExecutionData:
+    return here.tick(push_sensor(here.settings, PUSH_JOB, clock=lambda: now or here.now))
+
+
+def test_nothing_is_taken_in_where_nothing_was_pushed(here: Installation) -> None:
+    tick = push_tick(here)
+    assert not tick.run_requests
+    assert tick.skip_message == "Nothing was pushed since the last time."
+
+
+def test_pushed_leads_are_taken_in_and_the_days_that_they_touch_are_named(here: Installation) -> None:
+    push(here, "a", 2)
+    push(here, "b", 5, APPRAISAL)
+    request = the_request(push_tick(here))
+    assert request.partition_key == str(here.day(0))
+
+    assert here.run_requested(request, PUSH_JOB).success
+
+    assert here.instance.get_materialized_partitions(AssetKey("raw_push")) == {str(here.day(2)), str(here.day(5))}
+    assert not push_tick(here).run_requests
+    # The windows of those days are still to be pulled.
+    assert here.status().landed == frozenset()
+    missing = the_request(catch_up_tick(here)).tags
+    assert missing[RANGE_START_TAG] < here.key(5)
+    assert missing[RANGE_END_TAG] >= here.key(2)
+
+
+def test_a_run_that_takes_in_is_not_joined_by_another(here: Installation) -> None:
+    push(here, "a", 2)
+    job = here.definitions.resolve_job_def(PUSH_JOB)
+    run = here.instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
+    assert push_tick(here).skip_message == "A run that takes in is under way."
+    here.instance.report_run_failed(run)
+    assert push_tick(here).run_requests
+
+
+def test_what_cannot_be_taken_in_is_tried_again_once_an_hour(here: Installation) -> None:
+    push(here, "a", 2)
+    keys = [the_request(push_tick(here, here.now + timedelta(minutes=m))).run_key for m in (0, 59, 60)]
+    assert 1 < len(set(keys)) < 3
