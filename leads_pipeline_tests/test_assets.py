@@ -34,6 +34,7 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten import StagedDay, flatten_day
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.simulator.faults import Rule, Then
+from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline_tests.installation import Installation, home, installation
 
