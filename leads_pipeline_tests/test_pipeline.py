@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
 from leads_pipeline.partitions import rectangles
 from leads_pipeline.runs import PullReport
@@ -40,11 +38,10 @@ def pull_stage_publish(here: Installation, days_ago: range) -> PullReport:
     return report
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/London"])
-def test_the_query_finds_every_lead_of_the_portal_once(tmp_path: Path, zone: str) -> None:
-    days_ago = range(1, 5)
+def test_the_query_finds_every_lead_of_the_portal_once(tmp_path: Path) -> None:
+    days_ago = range(1, 4)
     config = Config(branches=3, leads_per_day=6)
-    with installation(tmp_path, config, variables={"LEADS_TIMEZONE": zone}) as here:
+    with installation(tmp_path, config, variables={"LEADS_TIMEZONE": "Europe/London"}) as here:
         report = pull_stage_publish(here, days_ago)
         assert report.succeeded
         warehouse = Warehouse(here.lake)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dagster import AssetExecutionContext, AssetMaterialization, AssetsDefinition, BackfillPolicy, asset
 
-from leads_pipeline.assets.raw import failure
+from leads_pipeline.assets.raw import RAW_SCHEMA, failure
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import DataFolder
@@ -30,6 +30,7 @@ def raw_push_asset(settings: Settings, partitions: Partitions) -> AssetsDefiniti
         output_required=False,
         group_name="raw",
         kinds={"python", "parquet"},
+        metadata={"dagster/column_schema": RAW_SCHEMA},
     )
     def raw_push(context: AssetExecutionContext, data: DataFolder) -> Iterator[AssetMaterialization]:
         placement = Placement(settings.scopes, settings.zone, partitions.first_day)

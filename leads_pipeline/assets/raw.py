@@ -42,7 +42,7 @@ LANDING_THREADS = 4
 NAMED_FAILURES = 5
 
 
-_RAW_SCHEMA = TableSchema(
+RAW_SCHEMA = TableSchema(
     [
         TableColumn("kind", "string", "Kind of lead"),
         TableColumn("day", "date", "Day of the window"),
@@ -87,7 +87,7 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
         group_name="raw",
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
-        metadata={"dagster/column_schema": _RAW_SCHEMA},
+        metadata={"dagster/column_schema": RAW_SCHEMA},
     )
     def raw_leads(
         context: AssetExecutionContext, config: PullConfig, leads: LeadsService, data: DataFolder
