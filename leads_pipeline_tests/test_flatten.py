@@ -669,7 +669,7 @@ def is_accounted_for(
 
 
 def test_a_key_field_that_flattening_loses_is_counted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    leads = [
+    leads: list[dict[str, Any]] = [
         {"id": "a", "createdAt": "2026-11-19T09:00:00Z", "contact": {"email": "a@example.com"}},
         {"id": "b", "createdAt": "0001-01-01T00:00Z", "contact": {"email": None}},
         {"id": "c", "createdAt": "yesterday"},
