@@ -195,8 +195,8 @@ def _jobs() -> list[UnresolvedAssetJobDefinition]:
         ),
         define_asset_job(
             PUBLISH_JOB,
-            AssetSelection.groups("warehouse", "marts"),
-            description="Publish changed days in leads.duckdb. Follows the staged days by itself.",
+            AssetSelection.groups("warehouse", "marts", "reports"),
+            description="Publish changed days in leads.duckdb, then write the report. Follows staged days by itself.",
             tags=tags,
         ),
     ]

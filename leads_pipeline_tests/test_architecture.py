@@ -21,6 +21,7 @@ LAYERS = (
     ("status", "doctor"),
     ("partitions", "resources", "event_log"),
     # Dagster stops here
+    ("report",),
     ("warehouse",),
     ("drift",),
     ("flatten",),
@@ -55,6 +56,8 @@ ABOVE_THE_DAGSTER_LINE = {
 VENDOR_HOMES = {
     "httpx": {"client", "auth"},
     "pyarrow": {"lake", "flatten"},
+    "plotly": {"report"},
+    "jinja2": {"report"},
     "duckdb": {"flatten", "drift", "warehouse"},
     "pysequoia": {"pgp"},
     "dagster": ABOVE_THE_DAGSTER_LINE,

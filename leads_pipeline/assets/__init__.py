@@ -8,6 +8,7 @@ from dagster import AssetsDefinition
 from leads_pipeline.assets.published import warehouse_asset
 from leads_pipeline.assets.pushed import raw_push_asset
 from leads_pipeline.assets.raw import raw_inventory_asset, raw_leads_asset
+from leads_pipeline.assets.report import report_asset
 from leads_pipeline.assets.staged import staged_leads_asset
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.partitions import Partitions
@@ -22,4 +23,5 @@ def build_assets(settings: Settings, partitions: Partitions) -> list[AssetsDefin
         raw_inventory_asset(settings, partitions),
         *(staged_leads_asset(kind, settings, partitions) for kind in LEAD_KINDS),
         warehouse_asset(settings, partitions),
+        report_asset(),
     ]

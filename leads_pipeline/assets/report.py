@@ -1,0 +1,42 @@
+"""The report asset: the page made anew after each publication.
+
+Belongs here: when it is written, and the figures that the UI plots. Doesn't: what is on it (report.py).
+"""
+
+from dagster import AssetsDefinition, MaterializeResult, MetadataValue, asset
+
+from leads_pipeline.assets.raw import failure
+from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.resources import DataFolder
+from leads_pipeline.warehouse import Warehouse, marts
+
+
+def report_asset() -> AssetsDefinition:
+    """`leads_report`: reports/leads.html, and its headline figures as metadata, which the UI plots over the runs."""
+
+    @asset(
+        deps=[mart.name for mart in marts()],
+        group_name="reports",
+        kinds={"html", "plotly"},
+        automation_condition=FOLLOWS_ITS_SOURCES,
+        description="One page of figures from the marts, for any browser: data/reports/leads.html. No personal data.",
+    )
+    def leads_report(data: DataFolder) -> MaterializeResult[None]:
+        # Importing plotly takes half a second, which every run of any asset would pay.
+        from leads_pipeline.report import write_report
+
+        try:
+            report = write_report(Warehouse(data.lake), data.lake)
+        except LeadsPipelineError as error:
+            raise failure("The report could not be written", error) from None
+        return MaterializeResult(
+            metadata={
+                **report.figures,
+                "last_day": report.last_day.isoformat(),
+                "file_bytes": report.size_bytes,
+                "path": MetadataValue.path(report.path),
+            }
+        )
+
+    return leads_report
