@@ -33,7 +33,7 @@ from leads_pipeline.spool import Spool
 from leads_pipeline.status import KEYS_IN_CONFIG_TAG, LIVE, missing_windows, raw_key, verdicts, window_status
 from leads_pipeline.window import Window, today
 
-# Windows that fell due within the same minutes go out as one run, and so their days are staged once.
+# Windows that fell due since the last look go out as one run, so that their days are staged once and not ten times.
 RETRY_INTERVAL_SECONDS = 300
 
 CATCH_UP_INTERVAL_SECONDS = 60
