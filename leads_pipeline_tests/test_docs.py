@@ -1,5 +1,7 @@
 """The README keeps its word: each command, table, variable and snippet in it is there and runs."""
 
+import ast
+import json
 import os
 import re
 import subprocess
@@ -135,6 +137,24 @@ def test_the_settings_are_those_of_env_example() -> None:
     example = set(re.findall(r"^#? ?([A-Z_]+)=", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE))
     section = README.split("## All settings")[1].split("\n## ")[0]
     assert set(re.findall(r"`((?:LEADS|INVENTORY|DAGSTER)_[A-Z_]+)`", section)) == example
+
+
+def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: tuple[Path, dict[str, str]]) -> None:
+    """Its cells one after the other, as a kernel would run them, with the last line of each shown."""
+    notebook = json.loads((ROOT / "examples" / "first_look.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] for cell in cells)
+    script = ""
+    for cell in cells:
+        *statements, shown = ast.parse("".join(cell["source"])).body
+        script += "\n".join(ast.unparse(statement) for statement in statements) + f"\nprint({ast.unparse(shown)})\n"
+    # What pandas 3 has deprecated is called by DuckDB's own df().
+    warnings = ["-W", "error", "-W", "ignore:The inplace keyword"]
+    done = subprocess.run(  # noqa: S603 - the project's own notebook
+        [sys.executable, *warnings, "-c", script], cwd=installation[0], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mart_hidden_valuations" in done.stdout
 
 
 def test_every_picture_and_file_named_is_there() -> None:
