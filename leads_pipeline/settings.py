@@ -21,6 +21,8 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.window import Scope
 
 DEFAULT_MAX_CONCURRENCY = 8
+# Listings that nobody has asked about for longer are no longer what a lead of today is about.
+MAX_FROM_LEADS_DAYS = 90
 # No lead is older than the portals that send them; an earlier year is a slip such as 0226, and a partition a day.
 EARLIEST_START_DATE = date(2000, 1, 1)
 DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a secret
@@ -52,6 +54,7 @@ class Settings:
     inventory_client_id: str | None
     inventory_agency_ref: str | None
     inventory_addresses: tuple[str, ...]
+    inventory_from_leads_days: int
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
@@ -77,6 +80,7 @@ class Settings:
             inventory_addresses=tuple(
                 part.strip() for part in values.get("INVENTORY_ADDRESSES", "").split(";") if part.strip()
             ),
+            inventory_from_leads_days=_from_leads_days(values),
         )
 
 
@@ -172,4 +176,15 @@ def _concurrency(values: Mapping[str, str]) -> int:
     number = int(value) if value.isascii() and value.isdigit() and len(value) < 5 else math.nan
     if not 1 <= number <= 256:
         raise SettingsError(f"LEADS_MAX_CONCURRENCY is {value!r}. Write a whole number from 1 to 256.")
+    return int(number)
+
+
+def _from_leads_days(values: Mapping[str, str]) -> int:
+    value = values.get("INVENTORY_FROM_LEADS_DAYS", "0")
+    number = int(value) if value.isascii() and value.isdigit() and len(value) < 4 else math.nan
+    if not 0 <= number <= MAX_FROM_LEADS_DAYS:
+        raise SettingsError(
+            f"INVENTORY_FROM_LEADS_DAYS is {value!r}. Write a whole number of days from 0 (off) to "
+            f"{MAX_FROM_LEADS_DAYS}."
+        )
     return int(number)

@@ -450,6 +450,36 @@ def test_todays_inventory_is_landed(here: Installation) -> None:
     assert said["addresses"] == 1
 
 
+def test_on_wish_the_inventory_is_searched_for_what_leads_ask_about(tmp_path: Path) -> None:
+    variables = {"INVENTORY_ADDRESSES": "", "INVENTORY_FROM_LEADS_DAYS": "3"}
+    with installation(tmp_path, variables=variables) as here:
+        today = {"dagster/partition": str(datetime.now(UTC).date())}
+        assert "no lead asks about one" in message(here.execute(INVENTORY_JOB, tags=today), "raw_inventory")
+
+        here.pull({here.key(2), here.key(5)})
+        stage(here, here.day(5), here.day(2))
+        here.execute(PUBLISH_JOB, tags={})
+        assert here.execute(INVENTORY_JOB, tags=today).success
+        here.execute(PUBLISH_JOB, tags={})
+
+        store = Warehouse(here.lake)
+        asked = "select distinct listing_details_address_postcode from applicant_leads where lead_day"
+        recent = store.query(f"{asked} > $since", {"since": here.day(3)})[1]
+        older = set(store.query(f"{asked} <= $since", {"since": here.day(3)})[1]) - set(recent)
+        searched = store.query("select distinct searched_address from inventory")[1]
+        assert recent
+        assert older
+        # A postcode whose listing is gone finds nothing.
+        assert set(searched) <= set(recent)
+        [said] = materializations(here, "raw_inventory").values()
+        assert said["addresses"] == said["requests"] == len(recent)
+        found = store.query(
+            "select lead_id from mart_lead_properties where match = 'address' and lead_day > $since",
+            {"since": here.day(3)},
+        )[1]
+        assert found
+
+
 def test_an_inventory_of_the_past_is_refused_with_words(here: Installation) -> None:
     result = here.execute(INVENTORY_JOB, tags={"dagster/partition": str(here.day(5))})
     assert "the API knows the present only" in message(result, "raw_inventory")

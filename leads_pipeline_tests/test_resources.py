@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 
 from leads_pipeline.contract import APPLICANT
-from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
+from leads_pipeline.errors import (
+    CredentialsError,
+    InvalidAnswerError,
+    LeadsPipelineError,
+    RefusedError,
+    SettingsError,
+    StorageError,
+)
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.settings import DEFAULT_TOKEN_SCOPE
+from leads_pipeline.simulator import Config
+from leads_pipeline.simulator import inventory as portals_inventory
 from leads_pipeline.simulator.server import running
 from leads_pipeline.window import Window
 from leads_pipeline_tests.sample_answers import UTC_ZONE, WINDOW
@@ -111,6 +120,42 @@ def test_a_secret_in_a_file_opens_the_service_in_both_forms(tmp_path: Path, auth
     assert not isinstance(outcome, LeadsPipelineError)
     assert window == recent
     assert auth.token_source == "endpoint"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"agency_ref": "another agency"}, RefusedError, r"answered 403 Forbidden.*check INVENTORY_AGENCY_REF"),
+        ({"client_secret": "wrong"}, CredentialsError, r"\(401, invalid_client\)"),
+    ],
+)
+def test_a_wrong_agency_is_told_from_wrong_credentials_by_the_simulator(
+    tmp_path: Path, changes: dict[str, str], error: type[LeadsPipelineError], said: str
+) -> None:
+    with running() as portal, pytest.raises(error, match=f"(?s){said}"):
+        inventory_of(portal.environment(), tmp_path, **changes).connect().search("")
+
+
+def test_a_simulator_that_repeats_its_cursor_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cursor = portals_inventory._cursor  # noqa: SLF001 - a portal that goes wrong
+    with running(Config(branches=12)) as portal:
+        client = inventory_of(portal.environment(), tmp_path).connect()
+        assert len({item.item_id for item in client.search("")}) > 250
+        assert client.stats.requests == 2
+        monkeypatch.setattr(portals_inventory, "_cursor", lambda search, _offset: cursor(search, 0))
+        with pytest.raises(InvalidAnswerError, match="had before") as caught:
+            client.search("")
+    assert caught.value.reason == "repeating cursor"
+
+
+def inventory_of(environment: dict[str, str], folder: Path, **changes: Any) -> InventoryService:
+    named = {
+        "base_url": "INVENTORY_BASE_URL",
+        "client_id": "INVENTORY_CLIENT_ID",
+        "client_secret": "INVENTORY_CLIENT_SECRET",
+        "agency_ref": "INVENTORY_AGENCY_REF",
+    }
+    return inventory(folder, **{field: environment[variable] for field, variable in named.items()} | changes)
 
 
 def test_the_inventory_is_searched_with_its_own_token(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ DEFAULTS = {
     "inventory_client_id": None,
     "inventory_agency_ref": None,
     "inventory_addresses": (),
+    "inventory_from_leads_days": 0,
 }
 
 # variable, value, the setting that it becomes, what it is read as
@@ -66,6 +67,8 @@ READ = [
     ("INVENTORY_CLIENT_ID", "me", "inventory_client_id", "me"),
     ("INVENTORY_AGENCY_REF", "AB12", "inventory_agency_ref", "AB12"),
     ("INVENTORY_ADDRESSES", "York; Leeds, LS1 ;;", "inventory_addresses", ("York", "Leeds, LS1")),
+    ("INVENTORY_FROM_LEADS_DAYS", "7", "inventory_from_leads_days", 7),
+    ("INVENTORY_FROM_LEADS_DAYS", "90", "inventory_from_leads_days", 90),
 ]
 VARIABLES = sorted({variable for variable, *_ in READ})
 
@@ -150,6 +153,7 @@ def test_a_refused_address_is_not_quoted_because_it_can_hold_a_password(value: s
             for value in ("19.11.2026", "20261119", "2026-11-31", "2026-W47-4", "２０２６-11-19")
         ],
         *[("LEADS_START_DATE", value) for value in ("0226-11-19", "1999-12-31", "2026-11-19T00:00", "today")],
+        *[("INVENTORY_FROM_LEADS_DAYS", value) for value in ("-1", "91", "7.0", "a week", "²")],
         *[("LEADS_MAX_CONCURRENCY", value) for value in ("0", "-1", "257", "8.0", "+8", "1e2", "٨", "²", "9" * 5000)],
         *[("LEADS_BRANCH_IDS", value) for value in ("..", "101,a/b", "a|b", "x" * 65, "101;102", "١٠١")],
         *[("LEADS_SCOPES", value) for value in ("101", "branch-", "branch-101,office-1", "all,branch-101", "ALL")],

@@ -35,13 +35,16 @@ def raw_push_asset(settings: Settings, partitions: Partitions) -> AssetsDefiniti
     def raw_push(context: AssetExecutionContext, data: DataFolder) -> Iterator[AssetMaterialization]:
         placement = Placement(settings.scopes, settings.zone, partitions.first_day)
         try:
-            for taken in Spool(data.lake).take_in(placement, context.run.run_id):
-                deliveries = taken.deliveries.total()
-                context.log.info("%d leads were delivered: %d new, %d changed.", deliveries, taken.new, taken.changed)
-                for day, count in sorted(taken.deliveries.items()):
-                    yield AssetMaterialization(
-                        context.asset_key, partition=day.isoformat(), metadata={"deliveries": count}
+            with data.running(context):
+                for taken in Spool(data.lake).take_in(placement, context.run.run_id):
+                    deliveries = taken.deliveries.total()
+                    context.log.info(
+                        "%d leads were delivered: %d new, %d changed.", deliveries, taken.new, taken.changed
                     )
+                    for day, count in sorted(taken.deliveries.items()):
+                        yield AssetMaterialization(
+                            context.asset_key, partition=day.isoformat(), metadata={"deliveries": count}
+                        )
         except LeadsPipelineError as error:
             raise failure("Pushed leads could not be taken in", error) from None
 

@@ -7,7 +7,7 @@ retries (sensors.py).
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from dagster import (
     AssetExecutionContext,
@@ -24,11 +24,12 @@ from dagster import (
 )
 
 from leads_pipeline.contract import Answer, LeadKind
-from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.settings import Settings
+from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import Window, today
 
 # One pull run at a time: the portal answers 429 when busy, and two runs don't know of each other's slowing down.
@@ -182,14 +183,41 @@ def failure(tried: str, error: LeadsPipelineError) -> Failure:
     return Failure(f"{tried}. {error}", metadata=_verdict(error), allow_retries=False)
 
 
+# Each postcode is a request, and pages more. Beyond this many a day, searching for whole towns costs less.
+MAX_POSTCODES = 500
+
+# An owner's postcode is their home, which isn't asked for at another service without their asking; a listing is public.
+_POSTCODES_ASKED_ABOUT = """
+select upper(trim(listing_details_address_postcode)) as postcode
+from applicant_leads
+where lead_day > $since and trim(listing_details_address_postcode) <> ''
+group by postcode
+order by max(created_at) desc nulls last, postcode
+limit $most
+"""
+
+
+def _addresses(settings: Settings, lake: Lake, day: date) -> list[str]:
+    """What to search for: the places of the settings, and on wish the postcodes of listings that leads ask about."""
+    addresses = list(settings.inventory_addresses)
+    if settings.inventory_from_leads_days:
+        warehouse = Warehouse(lake)
+        if warehouse.path.exists():
+            since = day - timedelta(days=settings.inventory_from_leads_days)
+            _, rows = warehouse.query(_POSTCODES_ASKED_ABOUT, {"since": since, "most": MAX_POSTCODES})
+            addresses += [postcode for (postcode,) in rows]
+    return list(dict.fromkeys(addresses))
+
+
 def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDefinition:
     """`raw_inventory`, by day."""
 
     @asset(
         name="raw_inventory",
         description=(
-            "The agency's inventory at the addresses of INVENTORY_ADDRESSES, one Parquet file per day in "
-            "raw/inventory/. The API knows the present only: a day that is over can't be fetched any more."
+            "The agency's inventory at the addresses of INVENTORY_ADDRESSES, and at the postcodes that leads of the "
+            "last INVENTORY_FROM_LEADS_DAYS days ask about, one Parquet file per day in raw/inventory/. The API knows "
+            "the present only: a day that is over can't be fetched any more."
         ),
         partitions_def=partitions.days,
         group_name="raw",
@@ -209,12 +237,13 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
                 "Materialize today's partition.",
                 allow_retries=False,
             )
-        if not settings.inventory_addresses:
-            raise Failure(f"{tried}: INVENTORY_ADDRESSES names no place to search.", allow_retries=False)
         try:
             with data.running(context):
+                addresses = _addresses(settings, data.lake, day)
+                if not addresses:
+                    raise SettingsError("INVENTORY_ADDRESSES names no place to search, and no lead asks about one.")
                 client = inventory.connect()
-                found = {address: client.search(address) for address in settings.inventory_addresses}
+                found = {address: client.search(address) for address in addresses}
                 rows = data.lake.land_inventory(day, found, now, context.run.run_id)
         except LeadsPipelineError as error:
             raise failure(tried, error) from None
