@@ -27,6 +27,7 @@ from dagster import (
     multi_asset,
 )
 
+from leads_pipeline.assets.checks import habit_check_specs, habit_checks
 from leads_pipeline.assets.raw import failure
 from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES
 from leads_pipeline.contract import LEAD_KINDS
@@ -88,6 +89,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                 )
                 for table in lead_tables
             ),
+            *habit_check_specs(),
             AssetCheckSpec(
                 "contract_knows_what_comes",
                 asset="drift",
@@ -114,6 +116,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             with data.running(context):
                 publication = store.publish(grid, now)
             unique = [_uniqueness(store, table) for table in lead_tables]
+            habits = list(habit_checks(store))
             drift = drift_check(store)
             coverage = coverage_check(store, now)
         except LeadsPipelineError as error:
@@ -121,6 +124,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         for name, rows in publication.rows.items():
             yield MaterializeResult(asset_key=name, metadata=_said(publication, rows))
         yield from unique
+        yield from habits
         yield drift
         yield coverage
 

@@ -1,0 +1,172 @@
+"""Checks that compare the newest days of the published file with what is usual there: nulls, volumes, freshness.
+
+Belongs here: what is usual, and how far from it is too far. Doesn't: whether layers agree (staged.py, published.py).
+They warn and hold nothing back: a branch may have a quiet week, and the portal may drop a field.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
+
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.flatten import quoted
+from leads_pipeline.warehouse import Warehouse
+
+# Without these a lead can't be answered, or isn't counted where it belongs.
+_KEY_FIELDS = ("created_at", "contact_email", "contact_phone_number", "intent", "enquiry_type", "lead_source")
+_MORE_KEY_FIELDS = {
+    "applicant": ("consumer_situation", "listing_details_id", "listing_details_pricing_price"),
+    "appraisal": ("property_details_address_postcode", "property_details_estimate_value"),
+}
+
+# A week against the four before it: the same weekdays, and enough leads of a small branch.
+RECENT_DAYS = 7
+HABIT_DAYS = 28
+# Below this there is no share to speak of.
+_FEWEST_LEADS = 20
+# A field may be empty this much more often than usual, in percentage points, before anybody should look.
+SHARE_RISE_PERCENT = 20
+
+# Counts scatter like their square root, so that twice their roots scatter by about 1 whatever the size of the branch
+# (Anscombe 1948), and busy branches by more, which their own days show. Four such deviations are about one false alarm
+# a quarter with a hundred branches.
+DEVIATIONS = 4
+# Too few days are no habit; and of a branch with so few leads, none on a day is nothing unusual.
+_FEWEST_HABIT_DAYS = 14
+_FEWEST_USUAL_LEADS = 5
+
+# The daily schedule lands yesterday at 01:15; until then the newest closed day is the one before.
+STALE_DAYS = 2
+
+_NAMED = 20
+
+_VOLUMES = """
+with days as (
+    select
+        kind, scope, day, rows, 2 * sqrt(rows + 0.375) as root,
+        row_number() over (partition by kind, scope order by day desc) as age
+    from mart_coverage
+    where state in ('landed', 'empty') and is_configured
+),
+habits as (
+    select
+        kind, scope, count(*) as days, avg(rows) as usual,
+        avg(root) as usual_root, greatest(stddev_samp(root), 1) as spread
+    from days
+    where age between 2 and 1 + $habit_days::integer
+    group by kind, scope
+)
+select kind, scope, day, rows, usual
+from days join habits using (kind, scope)
+where age = 1 and habits.days >= $fewest_days and usual >= $fewest_leads
+    and abs(root - usual_root) > $deviations * spread
+order by abs(root - usual_root) / spread desc, kind, scope
+"""
+
+_STALE = """
+with last as (select max(day) as today from mart_coverage where is_configured)
+select kind, scope, max(day) filter (state in ('landed', 'empty', 'partial')) as newest
+from mart_coverage, last
+where is_configured
+group by kind, scope, today
+having coalesce(newest < today - $stale_days::integer, min(day) < today - $stale_days::integer)
+order by newest nulls first, kind, scope
+"""
+
+
+def habit_check_specs() -> list[AssetCheckSpec]:
+    """The checks, for the asset that publishes."""
+    return [
+        *(
+            AssetCheckSpec(
+                "key_fields_are_filled_as_usual",
+                asset=kind.table,
+                description=(
+                    f"No key field is empty in {SHARE_RISE_PERCENT} percentage points more of the last {RECENT_DAYS} "
+                    f"days' leads than in the {HABIT_DAYS} days before"
+                ),
+            )
+            for kind in LEAD_KINDS
+        ),
+        AssetCheckSpec(
+            "volumes_are_as_usual",
+            asset="mart_leads_daily",
+            description=(
+                f"No branch's newest closed day lies {DEVIATIONS} standard deviations from the {HABIT_DAYS} days before"
+            ),
+        ),
+        AssetCheckSpec(
+            "every_branch_is_fresh",
+            asset="mart_coverage",
+            description=f"Of every branch a day no older than {STALE_DAYS} days is landed",
+        ),
+    ]
+
+
+def habit_checks(store: Warehouse) -> Iterator[AssetCheckResult]:
+    """Judge the published file as it is. Raises StorageError."""
+    for kind in LEAD_KINDS:
+        yield _key_fields(store, kind)
+    yield _volumes(store)
+    yield _freshness(store)
+
+
+def _key_fields(store: Warehouse, kind: LeadKind) -> AssetCheckResult:
+    fields = (*_KEY_FIELDS, *_MORE_KEY_FIELDS[kind.name])
+    empty = ", ".join(f"count(*) filter (coalesce({quoted(field)}::varchar, '') = '')" for field in fields)
+    _, rows = store.query(
+        f"""
+        with last as (select max(lead_day) as day from {kind.table})
+        select lead_day > last.day - $recent::integer as is_recent, count(*), {empty}
+        from {kind.table}, last
+        where lead_day > last.day - ($recent + $habit)::integer
+        group by is_recent
+        """,  # noqa: S608 - the contract's own names alone
+        {"recent": RECENT_DAYS, "habit": HABIT_DAYS},
+    )
+    counts = {is_recent: (leads, dict(zip(fields, empties, strict=True))) for is_recent, leads, *empties in rows}
+    (recent, now), (before, usual) = (counts.get(is_recent, (0, {})) for is_recent in (True, False))
+    risen = {}
+    if min(recent, before) >= _FEWEST_LEADS:
+        shares = {field: (100 * usual[field] / before, 100 * now[field] / recent) for field in fields}
+        risen = {field: pair for field, pair in shares.items() if pair[1] - pair[0] > SHARE_RISE_PERCENT}
+    return _result(
+        kind.table,
+        "key_fields_are_filled_as_usual",
+        [f"{field}: empty in {share:.0f} % of leads, usually in {old:.0f} %" for field, (old, share) in risen.items()],
+        {"leads": recent, "leads_before": before},
+    )
+
+
+def _volumes(store: Warehouse) -> AssetCheckResult:
+    _, rows = store.query(
+        _VOLUMES,
+        {
+            "habit_days": HABIT_DAYS,
+            "fewest_days": _FEWEST_HABIT_DAYS,
+            "fewest_leads": _FEWEST_USUAL_LEADS,
+            "deviations": DEVIATIONS,
+        },
+    )
+    said = [f"{kind} {day}|{scope}: {leads} leads, usually {usual:.0f}" for kind, scope, day, leads, usual in rows]
+    return _result("mart_leads_daily", "volumes_are_as_usual", said, {"windows": len(rows)})
+
+
+def _freshness(store: Warehouse) -> AssetCheckResult:
+    _, rows = store.query(_STALE, {"stale_days": STALE_DAYS})
+    said = [
+        f"{kind} {scope}: {f'newest day {newest}' if newest else 'nothing landed yet'}" for kind, scope, newest in rows
+    ]
+    return _result("mart_coverage", "every_branch_is_fresh", said, {"stale_branches": len(rows)})
+
+
+def _result(asset: str, name: str, unusual: Sequence[str], figures: Mapping[str, Any]) -> AssetCheckResult:
+    return AssetCheckResult(
+        asset_key=asset,
+        check_name=name,
+        passed=not unusual,
+        severity=AssetCheckSeverity.WARN,
+        description="\n".join(f"- {line}" for line in unusual[:_NAMED]) if unusual else "As usual.",
+        metadata=figures,
+    )
