@@ -649,7 +649,7 @@ STOCK = [
         (applicant("14", "Saint John’s Road, Old Town", "XA1-2BC"), ("address", 1, "house")),
         (applicant("14a", "St. John's Road", "XA1 2BC"), ("postcode only", 1, None)),
         (applicant("114", "St. John's Road", "XA1 2BC"), ("postcode only", 1, None)),
-        (applicant("14", "St. John's Roadway", "XA1 2BC"), ("postcode only", 1, None)),
+        (applicant("24", "High Stables", "XA1 2BG"), ("postcode only", 2, None)),
         (applicant("", "St. John's Road", "XA1 2BC"), ("postcode only", 1, None)),
         (applicant("14", "St. John's Road", "XA1 2BZ"), ("none", 0, None)),
         (applicant("14", "St. John's Road", None), ("none", 0, None)),
