@@ -176,8 +176,9 @@ class Spool:
 
     def _sweep(self) -> None:
         for leftover in self._folder.glob(f".*{_SUFFIX}.*.tmp"):
-            if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
-                leftover.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # a receiver has just given it its name
+                if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
+                    leftover.unlink()
 
     @contextmanager
     def _storing(self) -> Iterator[None]:

@@ -236,6 +236,14 @@ def test_what_a_killed_receiver_left_unfinished_goes_after_an_hour(spool: Spool)
     assert list(folder.iterdir()) == [fresh]
 
 
+def test_a_file_that_a_receiver_finishes_meanwhile_is_no_trouble(lake: Lake, spool: Spool) -> None:
+    spool.add([pushed(lead())])
+    gone = spool.waiting()[0].parent / ".a.pushed.x.tmp"
+    gone.symlink_to("nothing")  # listed, and not there when it is looked at
+    take_in(spool)
+    assert len(raw_rows(lake)) == 1
+
+
 def test_a_folder_that_cannot_be_written_is_a_storage_error(lake: Lake, spool: Spool) -> None:
     lake.folder.mkdir()
     (lake.folder / "spool").touch()
