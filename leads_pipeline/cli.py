@@ -487,8 +487,10 @@ def _show_report(report: PullReport, troubles: Sequence[str]) -> None:
 
 # What an analyst would ask first, and the answer that `make demo` ends with.
 FIRST_QUERY = """\
-select lead_day, scope, sum(leads) filter (kind = 'applicant') as applicants,
-       sum(leads) filter (kind = 'appraisal') as appraisals, sum(people) as people
+select lead_day, scope,
+       sum(leads) filter (kind = 'applicant') as applicants,
+       sum(leads) filter (kind = 'appraisal') as appraisals,
+       sum(people) as people
 from mart_leads_daily
 group by all
 order by lead_day desc, scope
