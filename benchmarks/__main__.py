@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Callable
 
-from benchmarks import bookkeeping
+from benchmarks import bookkeeping, publishing
 
-BENCHMARKS: dict[str, Callable[[], None]] = {"bookkeeping": bookkeeping.main}
+BENCHMARKS: dict[str, Callable[[], None]] = {"bookkeeping": bookkeeping.main, "publishing": publishing.main}
 
 
 def main() -> None:

@@ -7,15 +7,24 @@
 -- people: Different people; leads without e-mail address and telephone number don't count
 -- viewings: Leads that ask for a viewing
 
-with source as (
+-- A dozen texts are read, and not one a lead.
+with situations as (
     select
-        lead_day,
-        scope,
-        market_of(enquiry_type, intent) as market,
-        coalesce(nullif(readable(consumer_situation), 'unspecified'), 'unknown') as situation,
-        organise_viewing,
-        person
-    from applicant_leads
+        consumer_situation,
+        coalesce(nullif(readable(consumer_situation), 'unspecified'), 'unknown') as situation
+    from (select distinct consumer_situation from applicant_leads)
+),
+
+source as (
+    select
+        leads.lead_day,
+        leads.scope,
+        market_of(leads.enquiry_type, leads.intent) as market,
+        situations.situation,
+        leads.organise_viewing,
+        leads.person
+    from applicant_leads as leads
+    join situations on leads.consumer_situation is not distinct from situations.consumer_situation
 )
 
 select

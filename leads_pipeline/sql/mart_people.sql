@@ -16,17 +16,38 @@ with source as (
     select 'appraisal' as kind, person, scope, lead_day
     from appraisal_leads
     where person is not null
+),
+
+people as (
+    select
+        person,
+        count(*) as leads,
+        count(*) filter (kind = 'applicant') as applicant_leads,
+        count(*) filter (kind = 'appraisal') as appraisal_leads,
+        min(lead_day) as first_lead_day,
+        max(lead_day) as last_lead_day,
+        min(scope) <> max(scope) or first_lead_day <> last_lead_day as is_returning
+    from source
+    group by person
+),
+
+-- Counting what is different costs most by far, and few people have more than one of anything.
+several as (
+    select person, count(distinct scope) as scopes, count(distinct lead_day) as days
+    from source
+    where person in (select person from people where is_returning)
+    group by person
 )
 
 select
-    person,
-    count(*) as leads,
-    count(*) filter (kind = 'applicant') as applicant_leads,
-    count(*) filter (kind = 'appraisal') as appraisal_leads,
-    count(distinct scope) as scopes,
-    count(distinct lead_day) as days,
-    min(lead_day) as first_lead_day,
-    max(lead_day) as last_lead_day
-from source
-group by person
-order by person
+    people.person,
+    people.leads,
+    people.applicant_leads,
+    people.appraisal_leads,
+    coalesce(several.scopes, 1) as scopes,
+    coalesce(several.days, 1) as days,
+    people.first_lead_day,
+    people.last_lead_day
+from people
+left join several using (person)
+order by people.person

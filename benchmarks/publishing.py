@@ -1,0 +1,99 @@
+"""What a day costs, staged and published, as the history grows: 10,000 leads into 0.3, 1 and 3 million.
+
+Belongs here: making the history, and timing a day on top of it. Doesn't: what the pipeline does with a day. The
+history is made in SQL, by repeating one day's real leads under other ids, people and days.
+"""
+
+import os
+import resource
+import shutil
+import tempfile
+import time
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.contract import APPLICANT, Answer, read_leads
+from leads_pipeline.flatten import flatten_day
+from leads_pipeline.lake import Lake
+from leads_pipeline.simulator.book import LeadBook
+from leads_pipeline.simulator.leads import LeadFactory
+from leads_pipeline.simulator.organisation import Organisation
+from leads_pipeline.simulator.stock import Stock
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Scope, Window, day_interval
+
+ZONE = ZoneInfo("Europe/London")
+BRANCHES = 50
+LEADS_A_DAY = int(os.environ.get("BENCH_LEADS", "10000"))
+MILLIONS = [float(text) for text in os.environ.get("BENCH_MILLIONS", "0.3,1,3").split(",")]
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+FIRST, SECOND = date(2026, 11, 18), date(2026, 11, 19)
+
+
+def land(lake: Lake, day: date) -> int:
+    """Land a day of all branches; return how many leads it has."""
+    book = LeadBook(LeadFactory(7, LEADS_A_DAY / BRANCHES, Stock(7)))
+    landed = 0
+    for branch in Organisation(7, BRANCHES).branches:
+        start, end = day_interval(day, ZONE)
+        body = book.answer("applicant", [branch], start, end, NOW)
+        window = Window.of(day, Scope.parse(f"branch-{branch.id}"), ZONE)
+        leads = read_leads(APPLICANT, body)
+        lake.land(Answer(APPLICANT, window, leads, NOW, "/", "0" * 64, len(body), 1, 0.1), "bench")
+        landed += len(leads)
+    return landed
+
+
+def grow(path: Path, leads: int) -> None:
+    """Repeat the leads and children of the published file until it holds so many leads, of other people and days."""
+    path.chmod(0o600)
+    with duckdb.connect(path) as db:
+        (held,) = db.execute("select count(*) from applicant_leads").fetchall()[0]
+        times = leads // held
+        lead_id = "lead_id || '-' || number as lead_id"
+        lead = ", uuid() as person, lead_day - number::integer as lead_day, window_day - number::integer as window_day"
+        for table, replaced in (
+            ("applicant_viewing_times", lead_id),
+            ("applicant_listing_images", lead_id),
+            ("applicant_leads", lead_id + lead),
+        ):
+            db.execute(
+                f"insert into {table} by name select * exclude (number) replace ({replaced}) "  # noqa: S608 - our own names
+                f"from {table}, range(1, {times}) as copies(number)"
+            )
+        assert db.execute("select count(*) from applicant_leads").fetchall()[0][0] == held * times
+
+
+def main() -> None:
+    """Print a line per size of the history."""
+    grid = Grid([Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)], FIRST - timedelta(days=30), ZONE)
+    print(
+        f"{'history':>10} {'day':>7} {'flatten s':>10} {'publish s':>10} {'of it copy s':>13} "
+        f"{'file MB':>8} {'peak MB':>8}"
+    )
+    for millions in MILLIONS:
+        with tempfile.TemporaryDirectory() as folder:
+            lake = Lake(Path(folder) / "data")
+            warehouse = Warehouse(lake)
+            land(lake, FIRST)
+            flatten_day(lake, APPLICANT, FIRST, ZONE)
+            warehouse.publish(grid, NOW)
+            grow(warehouse.path, int(millions * 1_000_000))
+            leads = land(lake, SECOND)
+            began = time.perf_counter()
+            flatten_day(lake, APPLICANT, SECOND, ZONE)
+            flattened = time.perf_counter()
+            publication = warehouse.publish(grid, NOW)
+            published = time.perf_counter()
+            shutil.copyfile(warehouse.path, Path(folder) / "copy")
+            copied = time.perf_counter()
+            assert not publication.is_rebuilt
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+            print(
+                f"{publication.rows['applicant_leads']:>10,} {leads:>7,} {flattened - began:>10.2f} "
+                f"{published - flattened:>10.2f} {copied - published:>13.2f} "
+                f"{publication.size_bytes / 1e6:>8.0f} {peak:>8.0f}"
+            )
