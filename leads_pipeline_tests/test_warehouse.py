@@ -531,8 +531,8 @@ def test_reads_of_another_process_during_publications_see_no_half_state(lake: La
 
 
 @pytest.mark.chaos
-def test_200_reads_of_another_process_during_20_publications_see_no_half_state(lake: Lake) -> None:
-    check_reads(lake, publications=20, reads=200)
+def test_200_reads_of_another_process_during_50_publications_see_no_half_state(lake: Lake) -> None:
+    check_reads(lake, publications=50, reads=200)
 
 
 def kill_while_publishing(lake: Lake, after_seconds: float) -> bool:
