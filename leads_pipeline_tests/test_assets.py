@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from dagster import (
-    AssetCheckResult,
     AssetCheckSeverity,
     AssetKey,
     BetaWarning,
@@ -325,26 +324,30 @@ def test_published_tables_say_how_many_rows_they_hold(here: Installation) -> Non
     result = published(here)
     assert result.success
     warehouse = Warehouse(here.lake)
-    for asset in result.job_def.asset_layer.executable_asset_keys:
+    for asset in result.job_def.asset_layer.executable_asset_keys - {AssetKey("leads_report")}:
         [said] = materializations(here, asset.to_user_string()).values()
         _, [(rows,)] = warehouse.query(f"from {asset.to_user_string()} select count(*)")
         assert said["dagster/row_count"] == rows
         assert said["file_bytes"] == warehouse.path.stat().st_size
         assert said["is_changed"] is True
         assert said["days_changed"] == 2
-    assert checks(result) == {
-        ("applicant_leads", "lead_ids_are_unique"): True,
-        ("appraisal_leads", "lead_ids_are_unique"): True,
-        ("mart_coverage", "windows_are_landed_in_time"): True,
-    }
+    assert (
+        checks(result).items()
+        >= {
+            ("applicant_leads", "lead_ids_are_unique"): True,
+            ("appraisal_leads", "lead_ids_are_unique"): True,
+            ("mart_coverage", "windows_are_landed_in_time"): True,
+        }.items()
+    )
 
 
 def test_a_lead_that_stands_twice_fails_the_check(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Warehouse, "query", lambda *_: (["rows", "ids"], [(3, 2)]))
-    monkeypatch.setattr(
-        "leads_pipeline.assets.published.coverage_check",
-        lambda *_: AssetCheckResult(asset_key="mart_coverage", check_name="windows_are_landed_in_time", passed=True),
-    )
+    intact = Warehouse.query
+
+    def twice(store: Warehouse, statement: str, parameters: Mapping[str, object] | None = None) -> Any:
+        return (["rows", "ids"], [(3, 2)]) if "distinct lead_id" in statement else intact(store, statement, parameters)
+
+    monkeypatch.setattr(Warehouse, "query", twice)
     result = published(here)
     assert not result.success
     assert checks(result)["applicant_leads", "lead_ids_are_unique"] is False

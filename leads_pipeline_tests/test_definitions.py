@@ -98,7 +98,7 @@ def test_no_secret_is_in_what_the_ui_is_told(tmp_path: Path, monkeypatch: pytest
 
 def test_every_asset_shows_its_columns(tmp_path: Path) -> None:
     asset_graph = build_definitions(full(tmp_path)).resolve_asset_graph()
-    for key in asset_graph.get_all_asset_keys():
+    for key in asset_graph.get_all_asset_keys() - {AssetKey("leads_report")}:  # a page, not a table
         schema = asset_graph.get(key).metadata.get("dagster/column_schema")
         assert isinstance(schema, TableSchema), key
         assert all(column.description for column in schema.columns), key

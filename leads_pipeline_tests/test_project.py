@@ -22,6 +22,7 @@ SECRET_VARIABLES = {
     *("LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE"),
     *("LEADS_PGP_PRIVATE_KEY_FILE", "LEADS_PGP_PASSPHRASE", "LEADS_PGP_PASSPHRASE_FILE"),
     *("INVENTORY_CLIENT_SECRET", "INVENTORY_CLIENT_SECRET_FILE"),
+    *("LEADS_RECEIVE_KEY", "LEADS_RECEIVE_KEY_FILE"),
 }
 SECTION = "dependency-groups"
 
@@ -119,7 +120,7 @@ def test_every_variable_of_env_example_is_explained() -> None:
     lines = (ROOT / ".env.example").read_text().splitlines()
     for line, before in zip(lines[1:], lines, strict=False):
         if re.match(r"(?:# )?[A-Z][A-Z_]+=", line):
-            assert re.match(r"# .{10,}|[A-Z_]+(PASSPHRASE|SECRET)=$", before), line
+            assert re.match(r"# .{10,}|[A-Z_]+(PASSPHRASE|SECRET|KEY)=$", before), line
 
 
 def test_an_untouched_copy_of_env_example_changes_nothing() -> None:

@@ -338,7 +338,7 @@ class KilledReceiver:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.kills = 0
-        self._command = [sys.executable, "-c", _RECEIVER, str(folder), str(self.port), KEY]
+        self._command = [sys.executable, "-u", "-c", _RECEIVER, str(folder), str(self.port), KEY]
         self._rng = random.Random(seed)  # noqa: S311 - when to kill is no secret
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)

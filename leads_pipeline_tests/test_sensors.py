@@ -376,7 +376,7 @@ def test_the_daemon_catches_up_and_retries_once_however_often_it_ticks(
         assert here.asked() == dict.fromkeys(here.keys(closed(here)), 1)
         assert here.status().failed == {broken}
         here.simulator.set_faults([])
-        for minutes in (2, 2, 4):
+        for minutes in (6, 6, 12):
             daemon.tick_sensors(here.now + timedelta(minutes=minutes))
     assert here.asked() == {**dict.fromkeys(here.keys(closed(here)), 1), broken: 2}
     assert here.status().landed == here.keys(closed(here))

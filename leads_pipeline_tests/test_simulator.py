@@ -159,10 +159,12 @@ CHECKS = [
     checks.content_type_conformance,
     checks.response_headers_conformance,
     checks.response_schema_conformance,
-    checks.negative_data_rejection,
     checks.unsupported_method,
     checks.ignored_auth,
 ]
+# What is wrong in a request counts only where it is sent as it was made: with a client's headers put in, a header that
+# was left out on purpose is there again.
+STRANGER_CHECKS = [*CHECKS, checks.negative_data_rejection]
 SCHEMA = schemathesis.openapi.from_dict(
     CONTRACT,
     config=SchemathesisConfig.from_dict(
@@ -173,7 +175,7 @@ SCHEMA = schemathesis.openapi.from_dict(
 
 @SCHEMA.parametrize()
 def test_every_answer_to_a_stranger_keeps_the_contract(case: schemathesis.Case[Any], server: RunningSimulator) -> None:
-    case.call_and_validate(server.base_url, checks=CHECKS)
+    case.call_and_validate(server.base_url, checks=STRANGER_CHECKS)
 
 
 @SCHEMA.include(path=["/applicant-leads", "/appraisal-leads"]).parametrize()
@@ -962,6 +964,8 @@ def simulate(*arguments: str | Path) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": ""},
+        # A shell starts what runs in the background with ctrl-C ignored, and its children with it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 

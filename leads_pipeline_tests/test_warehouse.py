@@ -130,6 +130,7 @@ def test_a_lead_reaches_the_warehouse_with_its_children(lake: Lake) -> None:
         "appraisal_leads": 1,
         "inventory": 0,
         "landed_windows": 2,
+        "drift": 2,
     }
     assert query(
         lake,
