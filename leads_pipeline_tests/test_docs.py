@@ -4,8 +4,11 @@ import ast
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -92,6 +95,44 @@ def test_every_subcommand_exists(name: str) -> None:
     assert done.returncode == 0
     for option in re.findall(rf"`leads-pipeline {name}[^`]*?(--[a-z]+)", README):
         assert option in done.stdout
+
+
+def bare(folder: Path) -> dict[str, str]:
+    """What a newcomer's shell has: no setting of ours."""
+    return {"HOME": str(folder), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_the_demo_ends_with_an_answer_and_changes_nothing_the_second_time(tmp_path: Path) -> None:
+    first = run("leads-pipeline demo", tmp_path, bare(tmp_path))
+    assert first.returncode == 0, first.stderr
+    assert "What to do next" in first.stdout
+    before = (tmp_path / "data" / "leads.duckdb").stat()
+    again = run("leads-pipeline demo", tmp_path, bare(tmp_path))
+    assert "12 of 21 windows are landed and closed; 9 are pulled for each kind." in again.stdout
+    after = (tmp_path / "data" / "leads.duckdb").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+@pytest.mark.chaos
+def test_the_ui_starts_on_the_simulator_and_ends_when_it_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [str(BIN / "leads-pipeline"), "dev", "--port", str(port)]
+    process = subprocess.Popen(command, cwd=tmp_path, env=bare(tmp_path), stdout=subprocess.DEVNULL)  # noqa: S603 - ours
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info") as answer:
+                    assert b"dagster_version" in answer.read()
+                break
+            except OSError:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
 
 
 def test_the_duckdb_command_line_answers(installation: tuple[Path, dict[str, str]]) -> None:
