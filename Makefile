@@ -58,8 +58,8 @@ lint: venv-dev ## Check the format and the lint rules
 types: venv-dev ## Check the types
 	@$(BIN)/mypy
 
-chaos: venv-dev ## The slow and destructive tests: killed processes, full disks, races
-	@$(BIN)/pytest -m chaos
+chaos: venv-dev ## The slow and destructive tests, and the faults they injected: killed processes, full disks, races
+	@$(BIN)/pytest -m chaos --fault-matrix --numprocesses auto --maxprocesses $(WORKERS)
 
 bench: venv-dev ## The benchmarks, side by side
 	@$(BIN)/python -m benchmarks

@@ -1,8 +1,13 @@
-"""What holds for every test: no setting of the developer's own, and no deadline on a busy machine."""
+"""What holds for every test: no setting of the developer's own, and no deadline on a busy machine; the fault matrix."""
 
 import os
+from collections import Counter
+from collections.abc import Callable, Iterator
 
+import pytest
 from hypothesis import settings
+
+from leads_pipeline_tests.chaos.matrix import Injections, rows
 
 # A test must neither depend on the variables of whoever runs it nor reach their portal or their Dagster.
 for name in list(os.environ):
@@ -12,3 +17,55 @@ for name in list(os.environ):
 # Hypothesis' deadline of 200 ms for one example measures the machine, not the code.
 settings.register_profile("leads_pipeline", deadline=None)
 settings.load_profile("leads_pipeline")
+
+_counts = pytest.StashKey[Counter[tuple[str, str]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fault-matrix", action="store_true", help="print the fault matrix; fail where a row has no test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_counts] = Counter()
+
+
+@pytest.fixture
+def injected(record_property: Callable[[str, object], None]) -> Iterator[Injections]:
+    """Counts the faults of chaos/matrix.py that a test injects: `injected("busy", "429 bare")`."""
+    injections = Injections()
+    yield injections
+    # A property of the report reaches the summary from the workers of pytest-xdist too.
+    for (area, fault), times in injections.counts.items():
+        record_property("fault", (area, fault, times))
+
+
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> None:
+    if report.when == "teardown":
+        for name, value in report.user_properties:
+            if name == "fault":
+                assert isinstance(value, list | tuple)  # a list where it came from a worker, as JSON
+                config.stash[_counts][value[0], value[1]] += value[2]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if _missing(session.config) and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if not config.getoption("--fault-matrix"):
+        return
+    terminalreporter.section("faults injected")
+    for area, fault, times in rows(config.stash[_counts]):
+        terminalreporter.write_line(f"{times:>8,}  {area}: {fault}")
+    terminalreporter.write_line(f"{sum(config.stash[_counts].values()):>8,}  in all")
+    if missing := _missing(config):
+        terminalreporter.write_line(f"{len(missing)} rows have no test: {', '.join(missing[:5])} ...", red=True)
+
+
+def _missing(config: pytest.Config) -> list[str]:
+    """Rows of the matrix that nothing was injected for, where all of it was to be."""
+    if not config.getoption("--fault-matrix") or hasattr(config, "workerinput"):
+        return []
+    return [f"{area}: {fault}" for area, fault, times in rows(config.stash[_counts]) if not times]
