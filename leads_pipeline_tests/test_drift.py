@@ -123,3 +123,23 @@ def test_every_enumeration_is_of_a_declared_field() -> None:
     assert contract.ENUMERATIONS.keys() <= declared
     assert known_members("consumerSituation") is not None
     assert known_members("message") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "change"),
+    [
+        ("1e400", ("new", 'Field("new", _N, "…")')),
+        ("-1.5E+9999999999", ("new", 'Field("new", _N, "…")')),
+        ("9" * 5000, ("new", 'Field("new", _I, "…")')),
+        ('{"a":' * 900 + "1" + "}" * 900, (f"new.{'a.' * 30}a", f'Field("new.{"a." * 30}a", _T, "…")')),
+    ],
+    ids=["1e400", "an endless exponent", "5,000 digits", "900 objects deep"],
+)
+def test_a_value_that_python_can_hardly_hold_costs_no_publication(
+    lake: Lake, value: str, change: tuple[str, str]
+) -> None:
+    land(lake, APPLICANT, [f'{{"id": "1", "new": {value}}}'])
+    stage(lake, APPLICANT)
+    publish(lake)
+
+    assert [(row[1], row[-1]) for row in drift(lake)] == [change]
