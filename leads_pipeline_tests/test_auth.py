@@ -46,6 +46,7 @@ from leads_pipeline.errors import (
     UnreachableError,
 )
 from leads_pipeline.settings import AuthMethod
+from leads_pipeline_tests.npm import install_pinned_packages
 
 SECRET = "canary-s3cret b:%+ c"
 TOKEN = "canary-t0ken"
@@ -1067,7 +1068,7 @@ def oauth_server() -> Iterator[OAuthServer]:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("node and npm are not installed: no certified OAuth server to test against")
-    install_pinned_packages(npm)
+    install_pinned_packages(npm, OAUTH_FOLDER)
     process = subprocess.Popen(  # noqa: S603 - our own program
         [node, "server.mjs"],
         cwd=OAUTH_FOLDER,
@@ -1086,21 +1087,6 @@ def oauth_server() -> Iterator[OAuthServer]:
         pytest.fail("the OAuth server did not start:\n" + "".join(lines))
     yield OAuthServer(f"http://127.0.0.1:{lines[-1].split()[1]}")
     process.communicate(timeout=10)
-
-
-def install_pinned_packages(npm: str) -> None:
-    """npm ci, once for each lock file, also with several test processes."""
-    wanted = hashlib.sha256((OAUTH_FOLDER / "package-lock.json").read_bytes()).hexdigest()
-    modules = OAUTH_FOLDER / "node_modules"
-    modules.mkdir(exist_ok=True)
-    with filelock.FileLock(OAUTH_FOLDER / "node_modules.lock"):
-        done = modules / ".installed"
-        if done.exists() and done.read_text() == wanted:
-            return
-        command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        result = subprocess.run(command, cwd=OAUTH_FOLDER, capture_output=True, text=True, timeout=120)  # noqa: S603 - pinned above
-        assert result.returncode == 0, f"npm ci failed:\n{result.stderr}"
-        done.write_text(wanted)
 
 
 BODY_CLIENT = ("body client", "b:%+ c", AuthMethod.BODY)

