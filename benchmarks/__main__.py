@@ -3,9 +3,13 @@
 import sys
 from collections.abc import Callable
 
-from benchmarks import bookkeeping, publishing
+from benchmarks import bookkeeping, publishing, side_by_side
 
-BENCHMARKS: dict[str, Callable[[], None]] = {"bookkeeping": bookkeeping.main, "publishing": publishing.main}
+BENCHMARKS: dict[str, Callable[[], None]] = {
+    "bookkeeping": bookkeeping.main,
+    "publishing": publishing.main,
+    "side_by_side": side_by_side.main,
+}
 
 
 def main() -> None:

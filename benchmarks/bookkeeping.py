@@ -53,7 +53,7 @@ def main() -> None:
                 folder = Path(top) / f"{round_}-{CONTENDERS.index(name)}"
                 environment = {**os.environ, **simulator.environment(), "LEADS_DATA_DIR": str(folder)}
                 command = [sys.executable, "-W", "ignore", "-m", "benchmarks.bookkeeping", name]
-                done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
+                done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
                 figures[name].append([float(word) for word in done.stdout.split()[-3:]])
     floor = statistics.median(row[0] for row in figures[CONTENDERS[0]])
     print(f"{DAYS} days x {BRANCHES} branches = {DAYS * BRANCHES} windows, medians of {ROUNDS} interleaved rounds\n")

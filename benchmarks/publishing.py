@@ -61,7 +61,7 @@ def grow(path: Path, leads: int) -> None:
             ("applicant_leads", lead_id + lead),
         ):
             db.execute(
-                f"insert into {table} by name select * exclude (number) replace ({replaced}) "  # noqa: S608 - our own names
+                f"insert into {table} by name select * exclude (number) replace ({replaced}) "
                 f"from {table}, range(1, {times}) as copies(number)"
             )
         assert db.execute("select count(*) from applicant_leads").fetchall()[0][0] == held * times

@@ -1,0 +1,74 @@
+"""This pipeline's own code without Dagster: fetch, land, flatten, publish. Prints the seconds of each phase as JSON."""
+
+import json
+import os
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, date, datetime
+
+from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
+from leads_pipeline.client import LeadsClient
+from leads_pipeline.contract import APPLICANT, LEADS_TOKEN_PATH
+from leads_pipeline.credentials import StaticSecret
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.flatten import flatten_day
+from leads_pipeline.lake import Lake, Landing
+from leads_pipeline.settings import Settings
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Window, days
+
+# As in assets/raw.py and assets/staged.py, which would bring Dagster along.
+LANDING_THREADS = 4
+FLATTENING_THREADS = 2
+
+
+def connect(settings: Settings, lake: Lake) -> LeadsClient:
+    """The client, as the Dagster resource makes it."""
+    credentials = ClientCredentials(
+        token_url=f"{settings.auth_url}{LEADS_TOKEN_PATH}",
+        client_id=settings.client_id or "",
+        secret=StaticSecret(os.environ["LEADS_CLIENT_SECRET"]),
+        method=settings.auth_method,
+        audience=settings.audience,
+    )
+    base_url = settings.base_url or ""
+    auth = ClientCredentialsAuth(credentials, TokenStore(lake.folder / ".state" / "tokens"), service_url=base_url)
+    return LeadsClient(base_url, auth, max_concurrency=settings.max_concurrency)
+
+
+def pull(settings: Settings, lake: Lake, wanted: list[date]) -> None:
+    """Fetch every window and land it."""
+    windows = [Window.of(day, scope, settings.zone) for day in wanted for scope in settings.scopes]
+    under_way: deque[Future[Landing]] = deque()
+    with ThreadPoolExecutor(LANDING_THREADS) as pool:
+        for _, outcome in connect(settings, lake).fetch_windows(APPLICANT, windows):
+            if isinstance(outcome, LeadsPipelineError):
+                raise outcome
+            under_way.append(pool.submit(lake.land, outcome, "bench"))
+            if len(under_way) > LANDING_THREADS:
+                under_way.popleft().result()
+        for future in under_way:
+            future.result()
+
+
+def main() -> None:
+    """Pull the days that the environment names, and publish them."""
+    moments = [time.perf_counter()]
+    settings = Settings.from_variables(os.environ)
+    lake = Lake(settings.data_dir)
+    first, last = (date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST"))
+    wanted = list(days(first, last))
+    pull(settings, lake, wanted)
+    moments.append(time.perf_counter())
+    with ThreadPoolExecutor(FLATTENING_THREADS) as pool:
+        list(pool.map(lambda day: flatten_day(lake, APPLICANT, day, settings.zone), wanted))
+    moments.append(time.perf_counter())
+    Warehouse(lake).publish(Grid(settings.scopes, settings.start_date or first, settings.zone), datetime.now(UTC))
+    moments.append(time.perf_counter())
+    names = ("fetch and land", "flatten", "publish")
+    print(json.dumps({name: b - a for name, a, b in zip(names, moments, moments[1:], strict=False)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""The same leads into Parquet and DuckDB, by what people would use, by the floor and by this pipeline.
+
+Belongs here: who runs when on which workload, that all hold the same leads afterwards, the tables. Doesn't: what a
+contender does (contenders/), the portal (portal.py).
+"""
+
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+import duckdb
+
+from benchmarks import portal
+from benchmarks.environments import interpreter, versions
+from benchmarks.measuring import Measured, measure
+from benchmarks.portal import Workload
+from leads_pipeline.contract import Field, FieldType
+
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+W2_ROUNDS = int(os.environ.get("BENCH_W2_ROUNDS", "1"))
+LEADS = int(os.environ.get("BENCH_WINDOW_LEADS", "20"))
+W2_LEADS = int(os.environ.get("BENCH_W2_WINDOW_LEADS", "100"))
+CONCURRENCY = os.environ.get("LEADS_MAX_CONCURRENCY", "8")
+# Contenders whose name holds one of these words; all without it.
+ONLY = os.environ.get("BENCH_ONLY", "").split()
+
+SCRIPTS = Path(__file__).parent / "contenders"
+
+Naming = Callable[[str], str]
+
+
+def _snake(path: str) -> str:
+    return Field(path, FieldType.TEXT, "").column
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """How to run one, and what it calls things.
+
+    `script` is one with an environment of its own. `tables` are the leads, their viewing times and their images.
+    """
+
+    name: str
+    command: Sequence[str]
+    script: Path | None = None
+    column: Naming = _snake
+    id: str = "lead_id"
+    tables: Sequence[str] = ("applicant_leads", "applicant_viewing_times", "applicant_listing_images")
+
+
+FLOOR, OWN, DAGSTER, EMPTY = "floor", "own code", "with Dagster", "Dagster, empty body"
+
+
+def contenders() -> list[Contender]:
+    """Those asked for. A command's {first} and {last} are the workload's days."""
+    ours = sys.executable
+    backfill = [str(Path(ours).parent / "leads-pipeline"), "backfill", "--kind", "applicant"]
+    found = [
+        Contender(FLOOR, [ours, "-m", "benchmarks.contenders.floor"]),
+        Contender(OWN, [ours, "-m", "benchmarks.contenders.own"]),
+        Contender(DAGSTER, [*backfill, "--from", "{first}", "--to", "{last}"]),
+        # Records the same partitions; has no tables.
+        Contender(EMPTY, [ours, "-W", "ignore", "-m", "benchmarks.bookkeeping", BATCHING], tables=()),
+        _script(
+            "httpx + pandas.json_normalize",
+            "pandas_script",
+            lambda path: path.replace(".", "_"),
+            ("leads", "viewing_times", "images"),
+        ),
+        _script(
+            "dlt",
+            "dlt_pipeline",
+            lambda path: "__".join(map(_snake, path.split("."))),
+            ("leads", "leads__viewing_times", "leads__listing_details__images"),
+        ),
+    ]
+    return [one for one in found if not ONLY or any(word in one.name for word in ONLY)]
+
+
+BATCHING = "empty body, batching event log"
+
+
+def _script(name: str, script: str, column: Naming, tables: Sequence[str]) -> Contender:
+    path = SCRIPTS / f"{script}.py"
+    return Contender(name, [str(path)], path, column, "id", tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One contender's run on one workload."""
+
+    measured: Measured
+    counts: Mapping[str, float]
+
+    @property
+    def job_seconds(self) -> float:
+        """From its first request, normally for a token, to its end: the imports before it left out."""
+        return self.measured.ended - (self.counts["first_at"] or self.measured.began)
+
+    @property
+    def row(self) -> tuple[float, ...]:
+        """The table's figures."""
+        counts = (self.counts["requests"], self.counts["tokens"])
+        return self.job_seconds, self.measured.seconds, self.measured.cpu_seconds, self.measured.peak_mb, *counts
+
+
+def run(contender: Contender, asked: portal.RunningPortal, workload: Workload, folder: Path) -> Turn:
+    """Run it in its data folder and ask the portal what it saw."""
+    environment = {
+        # Nothing of the caller's own installation, but for the means to run at all.
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("LEADS_", "INVENTORY_", "DAGSTER"))
+        },
+        **asked.environment(workload),
+        "LEADS_DATA_DIR": str(folder),
+        "LEADS_MAX_CONCURRENCY": CONCURRENCY,
+        "LEADS_START_DATE": str(FIRST),
+        "BENCH_DAYS": str(len(workload.days)),
+        "BENCH_BRANCHES": str(workload.branches),
+    }
+    asked.counts()
+    python = [str(interpreter(contender.script))] if contender.script else []
+    command = python + [word.format(first=workload.first, last=workload.last) for word in contender.command]
+    return Turn(measure(command, environment), asked.counts())
+
+
+def fingerprint(contender: Contender, folder: Path) -> dict[str, object]:
+    """What its tables hold: ids, a few typed columns, children."""
+    leads, times, images = contender.tables
+    name = {
+        path: f'"{contender.column(path)}"'
+        for path in (
+            *("createdAt", "isOverseas", "message", "contact.email", "searchCriteria.minimumPrice"),
+            *("listingDetails.pricing.price", "listingDetails.bedrooms", "listingDetails.uprn"),
+        )
+    }
+    with duckdb.connect(folder / "leads.duckdb", read_only=True) as db:
+        found = db.sql(
+            f"""
+            select
+                count(*) as leads, count(distinct {contender.id}) as ids, bit_xor(hash({contender.id})) as id_hash,
+                sum(epoch_us({name["createdAt"]})) filter ({name["createdAt"]} > '1900-01-01') as moments,
+                count(*) filter ({name["isOverseas"]}) as overseas, sum(length({name["message"]})) as texts,
+                bit_xor(hash({name["contact.email"]})) as people,
+                sum({name["searchCriteria.minimumPrice"]}::decimal(18, 2)) as minimum_prices,
+                sum({name["listingDetails.pricing.price"]}::decimal(18, 2)) as prices,
+                sum({name["listingDetails.bedrooms"]}::bigint) as bedrooms,
+                sum({name["listingDetails.uprn"]}::bigint) as uprns,
+                (select count(*) from {times}) as viewing_times, (select sum(epoch_us(latest)) from {times}) as latest,
+                (select count(*) from {images}) as images, (select bit_xor(hash(filename)) from {images}) as files
+            from {leads}
+            """
+        )
+        return dict(zip(found.columns, found.fetchall()[0], strict=True))
+
+
+TODAY = datetime.now(UTC).date()
+FIRST = TODAY - timedelta(days=30)
+YESTERDAY = TODAY - timedelta(days=1)
+
+
+def main() -> None:
+    """Run the workloads and print their tables."""
+    entered = contenders()
+    print(machine())
+    w1 = Workload("W1", FIRST, YESTERDAY, 50, LEADS)
+    w3 = Workload("W3", TODAY, TODAY, 100, LEADS)
+    w2 = Workload("W2", FIRST, YESTERDAY, 100, W2_LEADS)
+    for rounds, workloads in ((ROUNDS, [w1, w3]), (W2_ROUNDS, [w2])):
+        if rounds:
+            _show(_compete(entered, workloads, rounds), workloads, rounds)
+
+
+def _compete(
+    entered: Sequence[Contender], workloads: Sequence[Workload], rounds: int
+) -> dict[str, dict[str, list[Turn]]]:
+    """Each contender in turns, every round in a new folder, one workload on top of the other."""
+    turns: dict[str, dict[str, list[Turn]]] = {
+        workload.name: {one.name: [] for one in entered} for workload in workloads
+    }
+    book = portal.Book(workloads[0].leads)
+    with portal.running(workloads[0].leads) as asked:
+        for _ in range(rounds):
+            expected: dict[str, dict[str, object]] = {}
+            for contender in entered:
+                with tempfile.TemporaryDirectory() as folder:
+                    for number, workload in enumerate(workloads, start=1):
+                        turns[workload.name][contender.name].append(run(contender, asked, workload, Path(folder)))
+                        if contender.tables:
+                            held = fingerprint(contender, Path(folder))
+                            truth = book.truth(list(workloads[:number]))
+                            assert {name: held[name] for name in truth} == truth, (contender.name, held, truth)
+                            assert held["ids"] == truth["leads"], (contender.name, held)
+                            assert held == expected.setdefault(workload.name, held), (contender.name, held, expected)
+    return turns
+
+
+def _show(turns: Mapping[str, Mapping[str, list[Turn]]], workloads: Sequence[Workload], rounds: int) -> None:
+    for workload in workloads:
+        by_name = turns[workload.name]
+        truth = portal.Book(workload.leads).truth([workload])
+        print(
+            f"\n{workload.name}: {len(workload.days)} days x {workload.branches} branches, {truth['leads']:,} leads, "
+            f"{truth['viewing_times'] + truth['images']:,} children; medians of {rounds} interleaved rounds\n"
+        )
+        print("| contender | job s | x floor | with start s | CPU s | peak MB | requests | tokens |")
+        print("|---|---|---|---|---|---|---|---|")
+        rows = {name: _medians(some) for name, some in by_name.items()}
+        for name, (job, whole, cpu, peak, requests, tokens) in rows.items():
+            ratio = f"{job / rows[FLOOR][0]:.2f}" if FLOOR in rows else "-"
+            print(
+                f"| {name} | {job:.2f} | {ratio} | {whole:.2f} | {cpu:.1f} | {peak:.0f} | "
+                f"{requests:.0f} | {tokens:.0f} |"
+            )
+        if OWN in by_name:
+            phases = [json.loads(turn.measured.out.splitlines()[-1]) for turn in by_name[OWN]]
+            said = ", ".join(f"{name} {statistics.median(one[name] for one in phases):.2f} s" for name in phases[0])
+            print(f"\nOwn code's phases: {said}.")
+        _show_targets(rows)
+
+
+def _show_targets(rows: Mapping[str, Sequence[float]]) -> None:
+    peers = [row[0] for name, row in rows.items() if name not in (FLOOR, OWN, DAGSTER, EMPTY)]
+    if OWN in rows and peers:
+        print(f"Best peer / own code: {min(peers) / rows[OWN][0]:.2f}.")
+    if {OWN, DAGSTER, EMPTY} <= rows.keys():
+        share = (rows[DAGSTER][1] - rows[OWN][1]) / rows[EMPTY][1]
+        print(f"(With Dagster - own code) / Dagster with an empty body, starts included: {share:.2f}.")
+
+
+def _medians(turns: Sequence[Turn]) -> tuple[float, ...]:
+    return tuple(map(statistics.median, zip(*(turn.row for turn in turns), strict=True)))
+
+
+def machine() -> str:
+    """What the figures were measured on and with."""
+    cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "?")
+    memory = next((int(line.split()[1]) / 1e6 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    ours = ", ".join(f"{name} {version(name)}" for name in ("dagster", "duckdb", "httpx", "pyarrow", "msgspec"))
+    peers = "; ".join(f"{path.stem}: {versions(path)}" for path in sorted(SCRIPTS.glob("*.py")) if versions(path))
+    return (
+        f"{date.today():%Y-%m-%d}, {os.cpu_count()} cores ({cpu}), {memory:.0f} GB, load {os.getloadavg()[0]:.1f} at "  # noqa: DTZ011
+        f"the start, {platform.system()} {platform.release()}, Python {platform.python_version()}; {ours}; {peers}"
+    )
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines()
