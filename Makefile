@@ -104,5 +104,5 @@ lock: python ## Write the lock files anew from pyproject.toml
 	lock --group build --group dev --constraints requirements.lock --output-file requirements-dev.lock
 
 clean: ## Remove what was generated, but never data/
-	rm -rf $(VENV) .venv.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .venv.lock .venv-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -type d -not -path './data/*' -prune -exec rm -rf {} +

@@ -3,12 +3,14 @@
 import sys
 from collections.abc import Callable
 
-from benchmarks import bookkeeping, publishing, side_by_side
+from benchmarks import bookkeeping, latency, publishing, scale, side_by_side
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
+    "side_by_side": side_by_side.main,
+    "latency": latency.main,
+    "scale": scale.main,
     "bookkeeping": bookkeeping.main,
     "publishing": publishing.main,
-    "side_by_side": side_by_side.main,
 }
 
 
