@@ -24,6 +24,7 @@ from leads_pipeline_tests.chaos.way import (
     ATTEMPTS,
     DAY,
     answering,
+    assert_all_landed_once,
     child,
     connect,
     failures,
@@ -126,17 +127,7 @@ def test_what_is_no_answer_lands_nothing_and_costs_nothing(
         assert failures(pull(client, lake, [WINDOW, NEIGHBOUR, OTHER_DAY], kind)) == []
         assert portal.counters().faults[fault] == 2
         injected("answers", fault, 2)
-        assert_all_there_once(portal, lake)
-
-
-def assert_all_there_once(portal: RunningSimulator, lake: Lake) -> None:
-    for kind in LEAD_KINDS:
-        for one in (WINDOW, NEIGHBOUR, OTHER_DAY):
-            path = lake.folder / "raw" / kind.table / f"day={one.day}" / f"scope={one.scope.key}"
-            if path.exists():
-                ids = raw_rows(lake, kind, where=f"day = '{one.day}' and scope = '{one.scope.key}'")
-                assert sorted(ids) == sorted(portal.truth(kind.name, one.scope.key, one.start, one.end))
-                assert ids
+        assert_all_landed_once(portal, lake, [WINDOW, NEIGHBOUR, OTHER_DAY], kind)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from leads_pipeline.flatten import flatten_day
 from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.settings import AuthMethod
+from leads_pipeline.simulator.app import Simulator
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.npm import install_pinned_packages
@@ -44,6 +45,15 @@ QUICK = RetryPolicy(max_attempts=ATTEMPTS, base_delay_seconds=0.002)
 
 def window(scope: str = "branch-101", day: date = DAY) -> Window:
     return Window.of(day, Scope.parse(scope), UTC_ZONE)
+
+
+def windows_of(portal: Simulator, days: int = 1) -> list[Window]:
+    """The windows of all its branches on so many days up to DAY."""
+    return [
+        window(f"branch-{branch.id}", DAY - timedelta(days=ago))
+        for ago in range(days)
+        for branch in portal.organisation.branches
+    ]
 
 
 def connect(variables: Mapping[str, str], lake: Lake, **options: Any) -> tuple[LeadsClient, ClientCredentialsAuth]:
@@ -90,6 +100,20 @@ def publish(lake: Lake, days: Sequence[date] = (DAY,)) -> Warehouse:
     warehouse = Warehouse(lake)
     warehouse.publish(Grid((Scope.parse("branch-101"),), min(days), UTC_ZONE), datetime.now(UTC))
     return warehouse
+
+
+def truth(portal: Simulator, kind: LeadKind, one: Window) -> list[str]:
+    """Ids of the leads that the window's file must hold, the one at its last moment included."""
+    return portal.truth("applicant" if kind is APPLICANT else "appraisal", one.scope.key, one.start, one.end)
+
+
+def assert_all_landed_once(
+    portal: Simulator, lake: Lake, windows: Sequence[Window], kind: LeadKind = APPLICANT
+) -> None:
+    """Each lead of the windows is in its raw file, once, and in no other."""
+    wanted = [(one.partition_key, lead_id) for one in windows for lead_id in truth(portal, kind, one)]
+    assert len(wanted) > len(windows) / 2
+    assert sorted(raw_rows(lake, kind, "(day || '|' || scope, lead_id)")) == sorted(wanted)
 
 
 def raw_bytes(lake: Lake) -> dict[Path, bytes]:
