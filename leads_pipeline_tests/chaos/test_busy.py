@@ -45,8 +45,8 @@ def in_a_minute(clock: Clock) -> str:
     return format_datetime(clock.now() + timedelta(seconds=60), usegmt=True)
 
 
-# The header, and the least and most seconds that the run may wait. The clock stands still while answers are under way, so
-# a wish heard by eight requests at once is granted once for each that hears it later.
+# The header, and the least and most seconds that the run may wait. The clock runs ahead of answers under way, so a wish
+# that eight requests hear at once may be granted once for each.
 FORMS: dict[str, tuple[str | int | None, float, float]] = {
     "429 bare": (None, 0.0, 10.0),
     "429 with seconds": (7, 7.0, 200.0),
