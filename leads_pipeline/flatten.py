@@ -8,9 +8,10 @@ import json
 import os
 import re
 import shutil
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -23,14 +24,22 @@ import msgspec
 from duckdb.func import FunctionNullHandling
 
 from leads_pipeline.contract import INVENTORY_FIELDS, UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
-from leads_pipeline.errors import StorageError
+from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.lake import Lake, LandedWindow
 
 # What DuckDB may hold before it spills to the data folder. Flattening streams; only the final sort grows with the day.
 MEMORY_LIMIT: Final = "1GB"
 
-# Beyond a few threads, reading thousands of leads a day gains nothing and takes from the runs beside it.
+# Beyond a few threads, publishing gains nothing and takes from the runs beside it.
 THREADS_MAX: Final = 4
+
+# DuckDB shares out work by 122,880 rows, which no batch has: two batches side by side keep two cores busy.
+FLATTENING_THREADS: Final = 2
+
+# What is flattened in one statement: its planning takes as long as 3,000 leads, and 20,000 take 150 MB. The number of
+# days bounds how many files of days with few leads are held at once.
+BATCH_LEADS: Final = 20_000
+BATCH_DAYS: Final = 31
 
 # Contract's words for text that JSON's grammar refuses; _mended knows most such texts.
 _NOT_JSON: Final = "not valid JSON"
@@ -99,38 +108,79 @@ def staged_tables(kind: LeadKind) -> tuple[str, ...]:
 
 
 def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> StagedDay:
-    """Write the day's staged files from its raw files. The same raw files always give the same bytes.
+    """Flatten one day, as flatten_days does. Raises StorageError."""
+    ((_, staged),) = flatten_days(lake, kind, [day], zone)
+    if isinstance(staged, LeadsPipelineError):
+        raise staged
+    return staged
+
+
+def flatten_days(
+    lake: Lake, kind: LeadKind, days: Iterable[date], zone: ZoneInfo
+) -> Iterator[tuple[date, StagedDay | LeadsPipelineError]]:
+    """Write each day's staged files from its raw files. The same raw files always give the same bytes.
 
     Each lead id once within the day: the newest `fetched_at` wins, then the highest position, then the first scope.
     `lead_day` is the local day of `created_at` in `zone`, so that a lead at exactly midnight, which the windows of two
-    days hold, has one; where the moment is unknown it is the window's day. Raises StorageError.
+    days hold, has one; where the moment is unknown it is the window's day.
+
+    Days come out as they are done. One that fails, fails alone: its own files stay as they were. Planning the statement
+    takes DuckDB as long as 3,000 leads, so days are flattened together, up to BATCH_LEADS.
     """
-    name = f"staged-{day.isoformat()}"
-    with (
-        lake.replacing_staged(staged_tables(kind), day) as targets,
-        connection(lake, name) as db,
-        _frozen(lake, name, [*lake.raw_files(kind, day), *lake.pushed_files(kind, day)]) as files,
-    ):
-        _define(db, _extra_functions(kind))
-        _read_raw(db, list(files.values()))
-        raw_rows, duplicates = _drop_duplicates(db)
-        for table, statement in _statements(kind).items():
-            parameters: dict[str, object] = {"target": str(targets[table])}
-            if table == kind.table:
-                parameters |= {"day": day, "zone": zone.key}
-            db.execute(f"copy ({statement}) to $target {_PARQUET}", parameters)
-        _write_windows(db, lake.landed_windows(kind, day), files, targets[windows_table(kind)])
-        return StagedDay(
-            kind=kind.name,
-            day=day,
-            raw_rows=raw_rows,
-            duplicates=duplicates,
-            lead_ids=_count_ids(db, targets[kind.table]),
-            unexplained=_count_unexplained(db, targets[kind.table]),
-            rows={table: _count(db, path) for table, path in targets.items()},
-            problems=_problem_counts(db, kind, targets),
-            extra=_extra_counts(db, kind, targets),
-        )
+    left = deque(sorted(set(days)))
+    with ThreadPoolExecutor(FLATTENING_THREADS, "flattening") as pool:
+        under_way = {
+            pool.submit(_flatten_next, lake, kind, left, zone) for _ in range(min(FLATTENING_THREADS, len(left)))
+        }
+        while under_way:
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield from future.result()
+                if left:
+                    under_way.add(pool.submit(_flatten_next, lake, kind, left, zone))
+
+
+def _flatten_next(
+    lake: Lake, kind: LeadKind, left: deque[date], zone: ZoneInfo
+) -> list[tuple[date, StagedDay | LeadsPipelineError]]:
+    """Flatten as many days from the left of the queue as make a batch."""
+    taken: list[date] = []
+    try:
+        return [(staged.day, staged) for staged in _flatten_batch(lake, kind, left, taken, zone)]
+    except LeadsPipelineError as error:
+        if len(taken) == 1:
+            return [(taken[0], error)]
+        return [one for day in taken for one in _flatten_next(lake, kind, deque([day]), zone)]
+
+
+def _flatten_batch(lake: Lake, kind: LeadKind, left: deque[date], taken: list[date], zone: ZoneInfo) -> list[StagedDay]:
+    with ExitStack() as stack:
+        targets: dict[date, dict[str, Path]] = {}
+        windows: list[LandedWindow] = []
+        files: list[Path] = []
+        while len(taken) < BATCH_DAYS and sum(window.rows for window in windows) < BATCH_LEADS:
+            try:
+                day = left.popleft()
+            except IndexError:
+                break  # the other threads have taken the rest
+            taken.append(day)
+            targets[day] = stack.enter_context(lake.replacing_staged(staged_tables(kind), day))
+            landed = lake.landed_windows(kind, day)
+            windows += landed
+            files += [*(window.path for window in landed), *lake.pushed_files(kind, day)]
+        if not taken:
+            return []
+        # The day's lock is held, so the name is this thread's.
+        name = f"staged-{taken[0].isoformat()}"
+        frozen = stack.enter_context(_frozen(lake, name, files))
+        with connection(lake, name, threads=1) as db:
+            _define(db, _extra_functions(kind))
+            _read_raw(db, frozen)
+            _flatten(db, kind, zone)
+            _fill_windows(db, kind, windows)
+            for day, paths in targets.items():
+                _write(db, kind, day, paths)
+            return _counted(db, kind, targets)
 
 
 _LEAD_COLUMNS: Final = (
@@ -176,7 +226,7 @@ def _declared(fields: Sequence[Field]) -> tuple[Column, ...]:
 
 @contextmanager
 def connection(
-    lake: Lake, name: str, database: Path | None = None, *, read_only: bool = False
+    lake: Lake, name: str, database: Path | None = None, *, read_only: bool = False, threads: int = THREADS_MAX
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own in the lake.
 
@@ -185,7 +235,7 @@ def connection(
     """
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
-        "threads": str(min(THREADS_MAX, os.cpu_count() or 1)),
+        "threads": str(min(threads, os.cpu_count() or 1)),
         # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
@@ -250,11 +300,11 @@ def link_or_copy(path: Path, target: Path) -> None:
 
 
 @contextmanager
-def _frozen(lake: Lake, name: str, paths: Sequence[Path]) -> Iterator[dict[Path, Path]]:
-    """The files' second names, path by path, so that a landing in the meantime can't change what is read."""
+def _frozen(lake: Lake, name: str, paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """The files under second names, so that a landing in the meantime can't change what is read."""
     with scratch_folder(lake, f"{name}-raw") as folder:
-        frozen = {path: folder / f"{number}.parquet" for number, path in enumerate(paths)}
-        for path, link in frozen.items():
+        frozen = [folder / f"{number}.parquet" for number in range(len(paths))]
+        for path, link in zip(paths, frozen, strict=True):
             link_or_copy(path, link)
         yield frozen
 
@@ -265,35 +315,37 @@ def _frozen(lake: Lake, name: str, paths: Sequence[Path]) -> Iterator[dict[Path,
 _PARQUET: Final = "(format parquet, compression zstd, compression_level 3)"
 
 _NO_RAW_FILES: Final = """
-create temp view raw as
+create view raw as
 select
-    null::varchar as scope, null::varchar as lead_id, null::integer as position, null::timestamptz as fetched_at,
-    null::varchar as source, null::varchar as payload, null::varchar as oddity, null::bigint as file_row_number
+    null::date as day, null::varchar as scope, null::varchar as lead_id, null::integer as position,
+    null::timestamptz as fetched_at, null::varchar as source, null::varchar as payload, null::varchar as oddity,
+    null::bigint as file_row_number
 where false
 """
 
 _RAW_FILES: Final = """
-create temp view raw as
-select scope, lead_id, position, fetched_at, source, payload, oddity, file_row_number
+create view raw as
+select day, scope, lead_id, position, fetched_at, source, payload, oddity, file_row_number
 from read_parquet(getvariable('raw_files'), hive_partitioning = false, file_row_number = true)
 """
 
-# One file per scope, source and day, so a scope, a source and a row number name a raw row.
+# One file per day, scope and source, so these and a row number name a raw row.
 _DROPPED: Final = """
-create temp table dropped as
-select scope, source, file_row_number
+create table dropped as
+select day, scope, source, file_row_number
 from raw
-qualify row_number() over (partition by lead_id order by fetched_at desc, position desc, scope, source) > 1
+qualify row_number() over (partition by day, lead_id order by fetched_at desc, position desc, scope, source) > 1
 """
 
-# `body` is what gets parsed: the payload itself, or for text that isn't JSON what can be mended of it.
+# `body` is what gets parsed: the payload itself, or for text that isn't JSON what can be mended of it. A table, as
+# DuckDB works through vectors of 2,048 rows and a view would hand it each small file as one: twice the time (measured).
 _LEADS: Final = f"""
-create temp view leads as
+create table leads as
 select
-    lead_id, scope, fetched_at, source, oddity,
+    day, lead_id, scope, fetched_at, source, oddity,
     case when oddity = '{_NOT_JSON}' then coalesce(mended(payload), payload) else payload end as body
 from raw
-anti join dropped using (scope, source, file_row_number)
+anti join dropped using (day, scope, source, file_row_number)
 """  # noqa: S608 - put together from constants alone
 
 
@@ -303,16 +355,11 @@ def glob_literal(path: Path) -> str:
 
 
 def _read_raw(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
+    """Make the view `raw`, and the table `leads` with each lead once a day."""
     db.execute("set variable raw_files = $files", {"files": list(map(glob_literal, files))})
     db.execute(_RAW_FILES if files else _NO_RAW_FILES)
-
-
-def _drop_duplicates(db: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    """Make the view `leads`, each lead once; return how many raw rows there are and how many of them it leaves out."""
     db.execute(_DROPPED)
     db.execute(_LEADS)
-    raw_rows, duplicates = db.execute("select (select count(*) from raw), (select count(*) from dropped)").fetchall()[0]
-    return raw_rows, duplicates
 
 
 # --- strict casts ------------------------------------------------------------------------------------------------
@@ -373,12 +420,16 @@ _MACROS: Final = (
 # --- the statements ----------------------------------------------------------------------------------------------
 
 
-def _statements(kind: LeadKind) -> dict[str, str]:
-    """One SELECT per table. Only the contract's own names are written into them; values stay parameters."""
-    return {kind.table: _lead_statement(kind)} | {child.name: _child_statement(child) for child in kind.children}
+def _flatten(db: duckdb.DuckDBPyConnection, kind: LeadKind, zone: ZoneInfo) -> None:
+    """Make a table of typed rows for each of the kind's tables. Only the contract's own names are in the statements."""
+    db.execute(f"create table {quoted(kind.table)} as {_lead_statement(kind)}", {"zone": zone.key})
+    db.execute("drop table leads")
+    for child in kind.children:
+        db.execute(f"create table {quoted(child.name)} as {_child_statement(kind, child)}")
 
 
 def _lead_statement(kind: LeadKind) -> str:
+    """The columns of the staged table; beside them what children and counts need: the text, and each list as JSON."""
     ctes = _typed(
         source="select *, body as doc from leads",
         tree=_tree_of_lead(kind),
@@ -388,32 +439,30 @@ def _lead_statement(kind: LeadKind) -> str:
         extra="extra_of_lead(body)",
         first_problem=f"coalesce(oddity, case when item is null then '{_NOT_JSON}' end)",
     )
+    lists = "".join(f", item{_member(child.path)}::varchar as {_list(child)}" for child in kind.children)
     return f"""
 {ctes}
 select
     lead_id,
-    coalesce(timezone($zone, created_at)::date, $day::date) as lead_day,
+    coalesce(timezone($zone, created_at)::date, day) as lead_day,
     scope,
     fetched_at,
     source,
-    $day::date as window_day,
+    day as window_day,
     {_stacked(quoted(field.column) for field in kind.fields)},
     problems as _problems,
-    try_cast(extra as json) as _extra
+    try_cast(extra as json) as _extra,
+    body{lists}
 from typed
-order by lead_id
 """  # noqa: S608 - put together from the contract's constants alone
 
 
-def _child_statement(child: ChildTable) -> str:
-    shape: _Tree = {}
-    _put(shape, child.path, ["JSON"])
+def _child_statement(kind: LeadKind, child: ChildTable) -> str:
     all_null = f"coalesce({', '.join(_text(field) for field in child.fields)}) is null"
     ctes = _typed(
         source=f"""
-    select lead_id, body, unnest(elements)::varchar as doc, unnest(range(len(elements)))::integer as position
-    from (select *, try(json_transform(body, {literal(json.dumps(shape))})){_member(child.path)} as elements
-        from leads)
+    select window_day, lead_id, body, unnest(elements) as doc, unnest(range(len(elements)))::integer as position
+    from (select *, try(json_transform({_list(child)}, '["JSON"]'))::varchar[] as elements from {quoted(kind.table)})
     where len(elements) > 0""",  # noqa: S608 - put together from the contract's constants alone
         tree=_tree(child.fields),
         fields=child.fields,
@@ -429,9 +478,9 @@ select
     position,
     {_stacked(quoted(field.column) for field in child.fields)},
     problems as _problems,
-    try_cast(extra as json) as _extra
+    try_cast(extra as json) as _extra,
+    window_day
 from typed
-order by lead_id, position
 """  # noqa: S608 - put together from the contract's constants alone
 
 
@@ -460,6 +509,14 @@ def _typed(
         # What is new but can't be cut out is in raw alone, which has to be said.
         "case when extra is not null and not json_valid(extra) then '_extra' end",
     ]
+    # Few leads have a problem, and only for those is each looked for.
+    is_odd = [
+        f"({first_problem}) is not null",
+        "extra is not null",
+        *(f"({_text(field)} is null) <> ({quoted(field.column)} is null)" for field in fields),
+        *(_seems_no_object(path, fields, lists) for path in objects if path),
+        *(_is_no_list(child) for child in lists),
+    ]
     return f"""
 with source as ({source}),
 parsed as (
@@ -484,7 +541,8 @@ cast_strictly as (
 typed as (
     select *,
         list_concat(
-            list_filter([{_stacked(problems)}], lambda problem: problem is not null),
+            case when {" or ".join(is_odd)}
+                then list_filter([{_stacked(problems)}], lambda problem: problem is not null) else [] end,
             case when has_more then flatten([{_stacked(_repeated(keys, path) for keys, path, _ in levels)}]) end
         ) as problems
     from cast_strictly
@@ -510,17 +568,25 @@ def _untyped(field: Field) -> str:
 
 
 def _no_object(path: str, fields: Sequence[Field], lists: Sequence[ChildTable]) -> str:
-    """json_transform reads a scalar or a list as an object whose fields are all NULL, so only then is it looked up."""
-    inside = [_text(field) for field in fields if field.path.startswith(f"{path}.")]
-    inside += [f"item{_member(child.path)}::varchar" for child in lists if child.path.startswith(f"{path}.")]
     return (
-        f"case when item{_member(path)} is not null and coalesce({', '.join(inside)}) is null"
+        f"case when {_seems_no_object(path, fields, lists)}"
         f" and json_type(doc, {literal(_pointer(path))}) <> 'OBJECT' then {literal(path)} end"
     )
 
 
+def _seems_no_object(path: str, fields: Sequence[Field], lists: Sequence[ChildTable]) -> str:
+    """json_transform reads a scalar or a list as an object whose fields are all NULL, so only then is it looked up."""
+    inside = [_text(field) for field in fields if field.path.startswith(f"{path}.")]
+    inside += [f"item{_member(child.path)}::varchar" for child in lists if child.path.startswith(f"{path}.")]
+    return f"item{_member(path)} is not null and coalesce({', '.join(inside)}) is null"
+
+
 def _no_list(child: ChildTable) -> str:
-    return f"case when not starts_with(item{_member(child.path)}::varchar, '[') then {literal(child.path)} end"
+    return f"case when {_is_no_list(child)} then {literal(child.path)} end"
+
+
+def _is_no_list(child: ChildTable) -> str:
+    return f"not starts_with(item{_member(child.path)}::varchar, '[')"
 
 
 def _has_more(keys: str, path: str, known: _Tree) -> str:
@@ -580,6 +646,10 @@ def _member(path: str) -> str:
 
 def _text(field: Field) -> str:
     return quoted(f"text of {field.column}")
+
+
+def _list(child: ChildTable) -> str:
+    return quoted(f"list of {child.name}")
 
 
 def quoted(name: str) -> str:
@@ -647,41 +717,79 @@ def insert_inventory(db: duckdb.DuckDBPyConnection, files: Sequence[Path], table
     )
 
 
-# --- windows and counts ------------------------------------------------------------------------------------------
-
-# Counted here and not taken from the footers, so that the windows agree with the leads beside them.
-_WINDOW_ROWS: Final = """
-select
-    scope, window_day, window_start, window_end,
-    (select count(*) from raw where raw.scope = windows.scope and raw.source = 'pull')::bigint as rows,
-    fetched_at, run_id, attempts, is_closed, is_partial
-from windows
-order by scope
-"""
+# --- writing and counting -----------------------------------------------------------------------------------------
 
 
-def _write_windows(
-    db: duckdb.DuckDBPyConnection, landed: Sequence[LandedWindow], read: Container[Path], target: Path
-) -> None:
-    """One row per window that was read, so that the coverage comes the same way as the leads. A push lands none."""
-    rows = [
-        (w.scope, w.day, w.start, w.end, w.fetched_at, w.run_id, w.attempts, w.is_closed, w.is_partial)
-        for w in landed
-        if w.path in read
+def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequence[LandedWindow]) -> None:
+    """Make the table with one row per window that was read, so that the coverage comes the same way as the leads.
+
+    A push lands none. Rows are counted and not taken from the footers, so that they agree with the leads beside them.
+    """
+    given = ", ".join(f"unnest(${c.name}::{c.type}[]) as {c.name}" for c in _WINDOW_COLUMNS if c.name != "rows")
+    db.execute(
+        f"""
+        create table {quoted(windows_table(kind))} as
+        with windows as (select {given}),
+        landed as (select scope, day as window_day, count(*) as rows from raw where source = 'pull' group by all)
+        select * replace (coalesce(rows, 0)::bigint as rows)
+        from windows
+        left join landed using (scope, window_day)
+        """,  # noqa: S608 - put together from constants alone
+        {
+            "scope": [window.scope for window in landed],
+            "window_day": [window.day for window in landed],
+            "window_start": [window.start for window in landed],
+            "window_end": [window.end for window in landed],
+            "fetched_at": [window.fetched_at for window in landed],
+            "run_id": [window.run_id for window in landed],
+            "attempts": [window.attempts for window in landed],
+            "is_closed": [window.is_closed for window in landed],
+            "is_partial": [window.is_partial for window in landed],
+        },
+    )
+
+
+def _write(db: duckdb.DuckDBPyConnection, kind: LeadKind, day: date, targets: Mapping[str, Path]) -> None:
+    """Write a day's rows of each table, sorted, so that they don't depend on threads."""
+    order = {kind.table: "lead_id", windows_table(kind): "scope"}
+    for table, columns in staged_columns(kind).items():
+        db.execute(
+            f"copy (select {', '.join(quoted(column.name) for column in columns)} from {quoted(table)} "  # noqa: S608
+            f"where window_day = $day order by {order.get(table, 'lead_id, position')}) to $target {_PARQUET}",
+            {"day": day, "target": str(targets[table])},
+        )
+
+
+def _counted(
+    db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapping[date, Mapping[str, Path]]
+) -> list[StagedDay]:
+    """What was done, by day: rows and ids as the files have them, the rest as the tables they were written from."""
+    raw_rows = _by_day(db, "select day, count(*) from raw group by day")
+    duplicates = _by_day(db, "select day, count(*) from dropped group by day")
+    unexplained = _by_day(db, _unexplained(kind))
+    problems, extra = _problem_counts(db, kind), _extra_counts(db, kind)
+    return [
+        StagedDay(
+            kind=kind.name,
+            day=day,
+            raw_rows=raw_rows[day],
+            duplicates=duplicates[day],
+            lead_ids=_read_count(db, "distinct lead_id", paths[kind.table]),
+            unexplained=unexplained[day],
+            rows={table: _read_count(db, "*", path) for table, path in paths.items()},
+            problems=problems[day],
+            extra=extra[day],
+        )
+        for day, paths in targets.items()
     ]
-    columns = [column for column in _WINDOW_COLUMNS if column.name != "rows"]
-    db.execute(f"create temp table windows ({', '.join(f'{column.name} {column.type}' for column in columns)})")
-    if rows:
-        db.executemany(f"insert into windows values ({', '.join('?' * len(columns))})", rows)  # noqa: S608 - no values
-    db.execute(f"copy ({_WINDOW_ROWS}) to $target {_PARQUET}", {"target": str(target)})
 
 
-def _count(db: duckdb.DuckDBPyConnection, path: Path) -> int:
-    return int(db.execute("select count(*) from read_parquet($path)", {"path": glob_literal(path)}).fetchall()[0][0])
+def _by_day(db: duckdb.DuckDBPyConnection, statement: str) -> Counter[date]:
+    return Counter(dict(db.execute(statement).fetchall()))
 
 
-def _count_ids(db: duckdb.DuckDBPyConnection, path: Path) -> int:
-    sql = "select count(distinct lead_id) from read_parquet($path)"
+def _read_count(db: duckdb.DuckDBPyConnection, what: str, path: Path) -> int:
+    sql = f"select count({what}) from read_parquet($path)"  # noqa: S608 - two constants
     return int(db.execute(sql, {"path": glob_literal(path)}).fetchall()[0][0])
 
 
@@ -692,51 +800,43 @@ _WITNESSES: Final = {
     "contact_phone_number": "contact.phoneNumber",
 }
 
-_UNEXPLAINED: Final = f"""
-with suspects as (
-    select lead_id, {", ".join(_WITNESSES)}
-    from read_parquet($path)
-    where len(_problems) = 0 and ({" or ".join(f"{column} is null" for column in _WITNESSES)})
-)
-select count(*)
-from suspects
-join leads using (lead_id)
-where {
-    " or ".join(
-        f"suspects.{column} is null and not starts_with(coalesce(try(json_extract_string(leads.body, '$.{path}')),"
+
+def _unexplained(kind: LeadKind) -> str:
+    is_missed = " or ".join(
+        f"{column} is null and not starts_with(coalesce(try(json_extract_string(body, '$.{path}')),"
         f" '{UNKNOWN_MOMENT}'), '{UNKNOWN_MOMENT}')"
         for column, path in _WITNESSES.items()
     )
-}
+    return f"""
+select window_day, count(*)
+from {quoted(kind.table)}
+where len(_problems) = 0 and ({is_missed})
+group by window_day
 """  # noqa: S608 - put together from constants alone
 
 
-def _count_unexplained(db: duckdb.DuckDBPyConnection, path: Path) -> int:
-    return int(db.execute(_UNEXPLAINED, {"path": glob_literal(path)}).fetchall()[0][0])
-
-
-def _problem_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapping[str, Path]) -> Counter[str]:
-    counts: Counter[str] = Counter()
+def _problem_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> defaultdict[date, Counter[str]]:
+    counts: defaultdict[date, Counter[str]] = defaultdict(Counter)
     for table, prefix in _prefixes(kind).items():
         rows = db.execute(
-            "select unnest(_problems) as problem, count(*) from read_parquet($path) group by problem",
-            {"path": glob_literal(targets[table])},
+            f"select window_day, problem, count(*) from (select window_day, unnest(_problems) as problem "  # noqa: S608
+            f"from {quoted(table)}) group by all"
         ).fetchall()
-        counts.update({prefix + problem: count for problem, count in rows})
+        for day, problem, count in rows:
+            counts[day][prefix + problem] += count
     return counts
 
 
-def _extra_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapping[str, Path]) -> Counter[str]:
+def _extra_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> defaultdict[date, Counter[str]]:
     trees = {kind.table: _tree_of_lead(kind), **{c.name: _tree(c.fields) for c in kind.children}}
-    counts: Counter[str] = Counter()
+    counts: defaultdict[date, Counter[str]] = defaultdict(Counter)
     for table, prefix in _prefixes(kind).items():
         cursor = db.execute(
-            "select _extra::varchar from read_parquet($path) where _extra is not null",
-            {"path": glob_literal(targets[table])},
+            f"select window_day, _extra::varchar from {quoted(table)} where _extra is not null"  # noqa: S608
         )
         while rows := cursor.fetchmany(_EXTRA_BATCH):
-            for (extra,) in rows:
-                counts.update(prefix + path for path in _new_paths(trees[table], extra.encode()))
+            for day, extra in rows:
+                counts[day].update(prefix + path for path in _new_paths(trees[table], extra.encode()))
     return counts
 
 

@@ -27,10 +27,11 @@ from dagster import (
 from leads_pipeline.assets import staged
 from leads_pipeline.assets.published import coverage_check
 from leads_pipeline.assets.raw import NAMED_FAILURES
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, PushedLead, read_delivery
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LeadKind, PushedLead, read_delivery
 from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PUSH_JOB, STAGE_JOB
-from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten import StagedDay, flatten_day
+from leads_pipeline.errors import LeadsPipelineError, StorageError
+from leads_pipeline.flatten import StagedDay, flatten_days
+from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline.spool import Spool
@@ -284,7 +285,9 @@ def test_each_check_of_staged_days_can_fail(
     here: Installation, monkeypatch: pytest.MonkeyPatch, change: Any, failing: str, is_blocking: bool
 ) -> None:
     here.pull(here.keys([2, 3]))
-    monkeypatch.setattr(staged, "flatten_day", lambda *arguments: change(flatten_day(*arguments)))
+    monkeypatch.setattr(
+        staged, "flatten_days", lambda *given: ((day, change(one)) for day, one in flatten_days(*given))
+    )
     result = stage(here, here.day(3), here.day(2))
     assert [name for (asset, name), passed in checks(result).items() if not passed and "applicant" in asset] == [
         failing
@@ -296,13 +299,14 @@ def test_a_day_that_cannot_be_staged_does_not_stop_the_others(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here.pull(here.keys([2, 3, 4]))
+    landed_windows = Lake.landed_windows
 
-    def sometimes(*arguments: Any) -> StagedDay:
-        if here.day(3) in arguments:
+    def sometimes(lake: Lake, kind: LeadKind, day: date) -> list[LandedWindow]:
+        if day == here.day(3):
             raise StorageError("The disk is full.")
-        return flatten_day(*arguments)
+        return landed_windows(lake, kind, day)
 
-    monkeypatch.setattr(staged, "flatten_day", sometimes)
+    monkeypatch.setattr(Lake, "landed_windows", sometimes)
     result = stage(here, here.day(4), here.day(2))
     assert not result.success
     assert message(result, "stg_applicant_leads") == (
@@ -570,13 +574,19 @@ def test_nothing_follows_while_a_pull_is_under_way(here: Installation) -> None:
     assert found["stg_applicant_leads"] == {str(here.day(3))}
 
 
+def with_a_gap(*given: Any) -> Iterator[tuple[date, StagedDay | LeadsPipelineError]]:
+    for day, one in flatten_days(*given):
+        assert isinstance(one, StagedDay)
+        yield day, replace(one, raw_rows=10**6)
+
+
 def test_a_failed_blocking_check_holds_the_warehouse_back_until_it_passes(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, cursor = requested(here)
     here.pull({here.key(3)})
     with monkeypatch.context() as patched:
-        patched.setattr(staged, "flatten_day", lambda *arguments: replace(flatten_day(*arguments), raw_rows=10**6))
+        patched.setattr(staged, "flatten_days", with_a_gap)
         assert not stage(here, here.day(3), here.day(3)).success
     found, cursor = requested(here, cursor)
     assert "applicant_leads" not in found

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from leads_pipeline import flatten
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, FieldType, LeadKind
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten import StagedDay, flatten_day, staged_columns, staged_tables
+from leads_pipeline.flatten import StagedDay, flatten_day, flatten_days, staged_columns, staged_tables
 from leads_pipeline.lake import Lake
 from leads_pipeline.window import day_interval
 from leads_pipeline_tests.staging import (
@@ -505,15 +505,39 @@ def test_the_same_raw_files_give_the_same_bytes(lake: Lake) -> None:
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths} == before
 
 
+def test_days_flattened_together_are_as_if_each_were_flattened_alone(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = [DAY - timedelta(days=number) for number in range(7)]
+    for number, day in enumerate(days):
+        # One id on every day and twice in one; drift, problems and children; the last day has nothing.
+        leads = [
+            {"id": name, "message": day.isoformat(), "new": number, "isOverseas": "?", "viewingTimes": [{}] * number}
+            for name in ("everywhere", "everywhere", *map(str, range(number)))
+        ]
+        if number < 6:
+            land(lake, APPLICANT, leads, day=day)
+    alone = Lake(tmp_path / "alone")
+    shutil.copytree(lake.folder / "raw", alone.folder / "raw")
+    monkeypatch.setattr(flatten, "BATCH_LEADS", 10)
+
+    together = dict(flatten_days(lake, APPLICANT, days, LONDON))
+
+    assert together == {day: flatten_day(alone, APPLICANT, day, LONDON) for day in days}
+    for table in staged_tables(APPLICANT):
+        for day in days:
+            assert lake.staged_path(table, day).read_bytes() == alone.staged_path(table, day).read_bytes()
+
+
 def test_a_landing_during_the_flattening_changes_nothing_of_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land(lake, APPLICANT, [{"id": "a", "viewingTimes": [{}]}])
-    statements = flatten._statements  # noqa: SLF001 - the one place between reading keys and reading payloads
+    read_raw = flatten._read_raw  # noqa: SLF001 - the one place between finding the files and reading them
 
-    def landing_in_between(kind: LeadKind) -> dict[str, str]:
+    def landing_in_between(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
         land(lake, APPLICANT, [{"id": "b", "viewingTimes": [{}, {}]}])
-        return statements(kind)
+        read_raw(db, files)
 
-    monkeypatch.setattr(flatten, "_statements", landing_in_between)
+    monkeypatch.setattr(flatten, "_read_raw", landing_in_between)
     staged = stage(lake, APPLICANT)
 
     assert (staged.raw_rows, dict(staged.rows)) == (
@@ -547,7 +571,7 @@ def test_an_error_of_duckdb_neither_quotes_a_lead_nor_replaces_anything(
 ) -> None:
     flattened(lake, {"message": "secret words"})
     before = lake.staged_path("applicant_leads", DAY).read_bytes()
-    monkeypatch.setattr(flatten, "_statements", lambda kind: {kind.table: "select body::integer from leads"})
+    monkeypatch.setattr(flatten, "_lead_statement", lambda _: "select body::integer from leads")
 
     with pytest.raises(StorageError) as caught:
         stage(lake, APPLICANT)

@@ -6,7 +6,6 @@ flattening (flatten.py).
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
 from dagster import (
@@ -27,13 +26,10 @@ from dagster import (
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import Column, StagedDay, flatten_day, staged_columns, windows_table
+from leads_pipeline.flatten import Column, StagedDay, flatten_days, staged_columns, windows_table
 from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
-
-# Most of a small day is DuckDB's planning, on one core; two days at a time keep two cores busy.
-FLATTENING_THREADS = 2
 
 # `eager()` would wait for ever for a day of which one branch is missing, so the condition is put together here.
 FOLLOWS_ITS_SOURCES = (
@@ -84,14 +80,8 @@ def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partition
         staged: list[StagedDay] = []
         failures: dict[date, LeadsPipelineError] = {}
 
-        def flatten(day: date) -> StagedDay | LeadsPipelineError:
-            try:
-                return flatten_day(data.lake, kind, day, settings.zone)
-            except LeadsPipelineError as error:
-                return error
-
-        with data.running(context), ThreadPoolExecutor(FLATTENING_THREADS, "flattening") as pool:
-            for day, result in zip(days, pool.map(flatten, days), strict=True):
+        with data.running(context):
+            for day, result in flatten_days(data.lake, kind, days, settings.zone):
                 if isinstance(result, LeadsPipelineError):
                     failures[day] = result
                     continue
