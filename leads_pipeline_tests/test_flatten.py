@@ -4,7 +4,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline import flatten
@@ -21,6 +22,7 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten import StagedDay, flatten_day, flatten_days, staged_columns, staged_tables
 from leads_pipeline.lake import Lake
 from leads_pipeline.window import day_interval
+from leads_pipeline_tests.drifting import Received, drifting_leads, lost
 from leads_pipeline_tests.staging import (
     DAY,
     FETCHED_AT,
@@ -603,93 +605,80 @@ def test_a_process_that_flattens_ends_without_a_word(lake: Lake) -> None:
 
 # --- whatever comes -----------------------------------------------------------------------------------------------
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=6,
+
+def check_drift(lake: Lake, kind: LeadKind, sent: list[str]) -> None:
+    """Rows in are rows out, and every value is in a column, a child row, `_extra`, or named in `_problems`."""
+    land(lake, kind, sent)
+
+    staged = stage(lake, kind)
+
+    received = [Received.of(text) for text in sent]
+    raw = duckdb.execute(
+        "select lead_id, payload from read_parquet($files) order by position",
+        {"files": [str(path) for path in lake.raw_files(kind, DAY)]},
+    ).fetchall()
+    # A lead that an answer holds twice with the same text is landed once.
+    assert sorted(payload for _, payload in raw) == sorted({lead.text for lead in received})
+    by_text = {lead.text: lead for lead in received}
+    newest = {id_: by_text[payload] for id_, payload in raw}
+    assert {id_: lead.lead_id or id_ for id_, lead in newest.items()} == {id_: id_ for id_ in newest}
+    rows = staged_leads(lake, kind)
+    assert rows.keys() == newest.keys()
+    assert staged.rows[kind.table] == len(rows) == staged.raw_rows - staged.duplicates
+    assert (staged.raw_rows, staged.unexplained) == (len(raw), 0)
+    children: dict[str, dict[str, list[dict[str, Any]]]] = {id_: defaultdict(list) for id_ in rows}
+    for child in kind.children:
+        for row in staged_rows(lake, child.name):
+            children[row["lead_id"]][child.name].append(row)
+    assert [said for id_, lead in newest.items() for said in lost(kind, lead, rows[id_], children[id_])] == []
+
+
+# What was lost is named, so that making a failing day of fifty leads ever smaller isn't worth its minutes.
+drifting = settings(
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
 
 
-@st.composite
-def drifting_leads(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Leads with declared fields of any content, some at unknown places, and ids that repeat."""
-    fields = [*APPLICANT.fields, *(Field(path, FieldType.TEXT, "") for path in ("viewingTimes", "contact", "new.a"))]
-    leads = []
-    for _ in range(draw(st.integers(1, 6))):
-        lead: dict[str, Any] = {"id": draw(st.sampled_from(["a", "b", "c", 5, None, {}]))}
-        for field in draw(st.lists(st.sampled_from(fields), max_size=6)):
-            *objects, name = field.path.split(".")
-            target = lead
-            for step in objects:
-                inner = target.get(step)
-                if not isinstance(inner, dict):
-                    inner = target[step] = {}
-                target = inner
-            target[name] = draw(JSON)
-        leads.append(lead | draw(st.dictionaries(st.text(max_size=6), JSON, max_size=2)))
-    return leads
-
-
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(drifting_leads())
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+@settings(drifting, max_examples=10)
+@given(data=st.data())
 def test_whatever_comes_no_row_is_lost_and_no_value_vanishes(
-    tmp_path_factory: pytest.TempPathFactory, leads: list[dict[str, Any]]
+    tmp_path_factory: pytest.TempPathFactory, kind: LeadKind, data: st.DataObject
 ) -> None:
-    lake = Lake(tmp_path_factory.mktemp("drift"))
-    land(lake, APPLICANT, [json.dumps(lead) for lead in leads])
-
-    staged = stage(lake, APPLICANT)
-
-    rows = staged_leads(lake, APPLICANT)
-    raw = duckdb.execute(
-        "select lead_id, payload, oddity from read_parquet($files) order by position",
-        {"files": [str(path) for path in lake.raw_files(APPLICANT, DAY)]},
-    ).fetchall()
-    assert staged.raw_rows == len(raw)
-    assert staged.rows["applicant_leads"] == len(rows) == staged.raw_rows - staged.duplicates
-    times = staged_rows(lake, "applicant_viewing_times")
-    for lead_id, payload, oddity in {row[0]: row for row in raw}.values():
-        row = rows[lead_id]
-        if oddity == "not valid JSON":
-            assert oddity in row["_problems"]
-            continue
-        found = json.loads(row["_extra"] or "{}")
-        for path, value in leaves(json.loads(payload)):
-            assert is_accounted_for(path, value, row, found, [t for t in times if t["lead_id"] == lead_id]), path
+    check_drift(Lake(tmp_path_factory.mktemp("drift")), kind, data.draw(drifting_leads(kind)))
 
 
-DECLARED = {tuple(field.path.split(".")): field.column for field in APPLICANT.fields}
+@pytest.mark.chaos
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+@settings(drifting, max_examples=100)
+@given(data=st.data())
+def test_thousands_of_drifting_leads_lose_no_row_and_no_value(
+    tmp_path_factory: pytest.TempPathFactory, kind: LeadKind, data: st.DataObject
+) -> None:
+    check_drift(Lake(tmp_path_factory.mktemp("drift")), kind, data.draw(drifting_leads(kind)))
 
 
-def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Each declared value and each value below an unknown key, by its path."""
-    known_prefix = any(declared[: len(path)] == path for declared in DECLARED)
-    if isinstance(value, dict) and known_prefix and path not in DECLARED:
-        for key, inner in value.items():
-            yield from leaves(inner, (*path, key))
-    elif value is not None or path not in DECLARED:
-        yield path, value
+@pytest.mark.xfail(
+    strict=True, reason="as_text asks for what was written where there is a fraction or an exponent alone"
+)
+def test_a_minus_before_nought_is_part_of_a_text(lake: Lake) -> None:
+    (row,) = flattened(lake, '{"id":"a","message":-0}')
+    assert (row["message"], row["_problems"]) == ("-0", [])
 
 
-def is_accounted_for(
-    path: tuple[str, ...], value: Any, row: dict[str, Any], found: Any, times: list[dict[str, Any]]
-) -> bool:
-    problems = row["_problems"]
-    if path == ("id",):
-        return isinstance(value, str | int) or "no id" in problems
-    if any(".".join(path[:length]) in problems for length in range(1, len(path) + 1)):
-        return True
-    if path == ("viewingTimes",):
-        return value is None or len(times) == len(value)
-    if path in DECLARED:
-        return row[DECLARED[path]] is not None or str(value).startswith("0001-01-01T00:00")
-    if any(declared[: len(path)] == path for declared in DECLARED):
-        return value is None  # an object of ours that is null
-    for step in path:
-        if not isinstance(found, dict) or step not in found:
-            return False
-        found = found[step]
-    return bool(found == value)
+@pytest.mark.xfail(strict=True, reason="as_integer and exact_amount compare doubles, and 1e-400 is nought as a double")
+def test_a_number_too_small_for_a_double_is_no_nought(lake: Lake) -> None:
+    (row,) = flattened(lake, '{"id":"a","listingDetails":{"uprn":1e-400,"pricing":{"price":1e-400}}}')
+    assert sorted(row["_problems"]) == ["listingDetails.pricing.price", "listingDetails.uprn"]
+
+
+@pytest.mark.xfail(strict=True, reason="as_integer and as_amount get what DuckDB made of it as a double")
+def test_a_number_with_a_fraction_too_fine_for_a_double_is_not_rounded(lake: Lake) -> None:
+    (row,) = flattened(
+        lake, '{"id":"a","listingDetails":{"uprn":9007199254740993.01,"pricing":{"price":0.10000000000000000555}}}'
+    )
+    assert sorted(row["_problems"]) == ["listingDetails.pricing.price", "listingDetails.uprn"]
 
 
 def test_a_key_field_that_flattening_loses_is_counted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
