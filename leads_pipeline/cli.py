@@ -110,7 +110,7 @@ def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Seq
 @main.command()
 def demo() -> None:
     """Run the main job on the portal's simulator: the last 7 days of 3 branches, raw to a first query."""
-    with _plain_errors(), _simulator(DEMO_BRANCHES), _Session.opened() as session:
+    with _plain_errors(), _simulator(DEMO_BRANCHES), _Session.opened(DEMO_DAYS) as session:
         first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
         out.print(
             f"[bold]leads_pipeline demo[/bold]: a made-up portal runs at {session.settings.base_url}. "
@@ -384,21 +384,20 @@ class _Session:
 
     @classmethod
     @contextmanager
-    def opened(cls) -> Iterator[Self]:
+    def opened(cls, days_at_first: int = RETENTION.days) -> Iterator[Self]:
+        """`days_at_first` is how far back the partitions of a new data folder go."""
         settings = Settings.from_variables(variables())
         if not settings.scopes:
             raise SettingsError(
                 "LEADS_BRANCH_IDS is not set: name the branches to pull, as 101,102 (see .env.example)."
             )
         variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
+        lake, day = Lake(settings.data_dir), today(settings.zone, datetime.now(UTC))
+        if settings.start_date is None:
+            lake.remember_start_date(day - timedelta(days=days_at_first))
         with DagsterInstance.get() as instance:
-            yield cls(
-                settings,
-                Lake(settings.data_dir),
-                Runner(build_definitions(variables()), instance),
-                first_day(settings),
-                today(settings.zone, datetime.now(UTC)),
-            )
+            runner = Runner(build_definitions(variables()), instance)
+            yield cls(settings, lake, runner, first_day(settings), day)
 
     def chosen_scopes(self, keys: Sequence[str]) -> list[Scope]:
         """The scopes named, or all; in the order of the settings. A scope that isn't in the settings is refused."""

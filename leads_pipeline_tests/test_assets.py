@@ -25,6 +25,7 @@ from dagster import (
 )
 
 from leads_pipeline.assets import staged
+from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.assets.published import coverage_check
 from leads_pipeline.assets.raw import NAMED_FAILURES
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LeadKind, PushedLead, read_delivery
@@ -340,9 +341,20 @@ def test_published_tables_say_how_many_rows_they_hold(here: Installation) -> Non
         >= {
             ("applicant_leads", "lead_ids_are_unique"): True,
             ("appraisal_leads", "lead_ids_are_unique"): True,
+            ("applicant_leads", "staged_rows_add_up"): True,
+            ("appraisal_leads", "staged_rows_add_up"): True,
             ("mart_coverage", "windows_are_landed_in_time"): True,
         }.items()
     )
+
+
+def test_marts_say_figures_that_the_ui_plots(here: Installation) -> None:
+    assert published(here).success
+    figures = mart_figures(Warehouse(here.lake))
+    assert figures["mart_leads_daily"]["applicant_leads"] > 0
+    for mart, numbers in figures.items():
+        [said] = materializations(here, mart).values()
+        assert numbers.items() <= said.items()
 
 
 def test_a_lead_that_stands_twice_fails_the_check(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,9 @@ def test_the_demo_ends_with_an_answer_and_changes_nothing_the_second_time(tmp_pa
     first = run("leads-pipeline demo", tmp_path, bare(tmp_path))
     assert first.returncode == 0, first.stderr
     assert "What to do next" in first.stdout
+    with duckdb.connect(tmp_path / "data" / "leads.duckdb", read_only=True) as db:
+        # Its page shows the days that it pulled, and none before them in red.
+        assert db.sql("select count(*) from mart_coverage where state in ('missing', 'failed')").fetchall() == [(0,)]
     before = (tmp_path / "data" / "leads.duckdb").stat()
     again = run("leads-pipeline demo", tmp_path, bare(tmp_path))
     assert "12 of 21 windows are landed and closed; 9 are pulled for each kind." in again.stdout

@@ -28,11 +28,13 @@ from dagster import (
 )
 
 from leads_pipeline.assets.checks import habit_check_specs, habit_checks
+from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.assets.raw import failure
 from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES
-from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import windows_table
+from leads_pipeline.flatten import glob_literal, windows_table
+from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
@@ -89,6 +91,15 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                 )
                 for table in lead_tables
             ),
+            *(
+                AssetCheckSpec(
+                    "staged_rows_add_up",
+                    asset=table,
+                    blocking=True,
+                    description="Every staged row is a row here, or an older version of a lead that is",
+                )
+                for table in lead_tables
+            ),
             *habit_check_specs(),
             AssetCheckSpec(
                 "contract_knows_what_comes",
@@ -116,14 +127,17 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             with data.running(context):
                 publication = store.publish(grid, now)
             unique = [_uniqueness(store, table) for table in lead_tables]
+            complete = [completeness_check(store, data.lake, kind) for kind in LEAD_KINDS]
+            figures = mart_figures(store)
             habits = list(habit_checks(store))
             drift = drift_check(store)
             coverage = coverage_check(store, now)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
         for name, rows in publication.rows.items():
-            yield MaterializeResult(asset_key=name, metadata=_said(publication, rows))
+            yield MaterializeResult(asset_key=name, metadata={**_said(publication, rows), **figures.get(name, {})})
         yield from unique
+        yield from complete
         yield from habits
         yield drift
         yield coverage
@@ -183,6 +197,73 @@ def _uniqueness(store: Warehouse, table: str) -> AssetCheckResult:
     _, [(rows, ids)] = store.query(f"select count(*), count(distinct lead_id) from {table}")  # noqa: S608 - our own name
     return AssetCheckResult(
         asset_key=table, check_name="lead_ids_are_unique", passed=rows == ids, metadata={"rows": rows, "lead_ids": ids}
+    )
+
+
+# A staged file's rows are counted in its footer. A day whose file isn't the one that was loaded is left out: it was
+# staged again meanwhile, and the next publication loads it.
+_DAY_ROWS = """
+with files as (select unnest($days::date[]) as day, unnest($paths::varchar[]) as path),
+staged as (
+    select files.day, footers.num_rows as rows
+    from parquet_file_metadata($patterns) as footers
+    join files on files.path = footers.file_name
+),
+held as (select window_day as day, count(*) as rows from {table} group by window_day)
+select day, coalesce(staged.rows, 0) as staged_rows, coalesce(held.rows, 0) as held_rows
+from staged full join held using (day)
+"""
+
+_NOT_HELD = """
+select count(*)
+from read_parquet($patterns, hive_partitioning = false) as staged
+where not exists (
+    select 1 from {table} as held
+    where held.lead_id = staged.lead_id
+        and (held.fetched_at, held.window_day) >= (staged.fetched_at, staged.window_day)
+)
+"""
+
+
+def completeness_check(store: Warehouse, lake: Lake, kind: LeadKind) -> AssetCheckResult:
+    """Whether the leads of every staged file are in the published one, in that version or a newer one.
+
+    Compares counts by day from footers; leads are looked at where the counts of a day differ, as two days' windows
+    hold the leads of midnight. Raises StorageError.
+    """
+    _, rows = store.query(
+        "select day, fingerprint from pipeline.loaded_files where table_name = $table", {"table": kind.table}
+    )
+    loaded = dict(rows)
+    files = {file.day: file for file in lake.staged_files(kind.table) if loaded.get(file.day) == file.fingerprint}
+    counts: list[tuple[Any, ...]] = []
+    if files:
+        _, counts = store.query(
+            _DAY_ROWS.format(table=kind.table),
+            {
+                "days": list(files),
+                "paths": [str(file.path) for file in files.values()],
+                "patterns": [glob_literal(file.path) for file in files.values()],
+            },
+        )
+    short = [day for day, staged, held in counts if held < staged and day in files]
+    too_many = [day for day, staged, held in counts if held > staged and (day in files or day not in loaded)]
+    missing = 0
+    if short:
+        _, [(missing,)] = store.query(
+            _NOT_HELD.format(table=kind.table), {"patterns": [glob_literal(files[day].path) for day in short]}
+        )
+    return AssetCheckResult(
+        asset_key=kind.table,
+        check_name="staged_rows_add_up",
+        passed=not missing and not too_many,
+        metadata={
+            "days": len(files),
+            "staged_rows": sum(staged for day, staged, _ in counts if day in files),
+            "rows": sum(held for day, _, held in counts if day in files),
+            "leads_missing": missing,
+            "days_with_more_than_staged": [day.isoformat() for day in too_many],
+        },
     )
 
 
