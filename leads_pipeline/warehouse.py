@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 FILE_NAME: Final = "leads.duckdb"
 
 # Raised when a file of an older version can't be brought up to date by loading changed days: it is then built anew.
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 # Readable by the owner's group, as analysts are; for nobody to write, as one writer would lock out every reader.
 _PUBLISHED_MODE: Final = 0o440
@@ -93,12 +93,17 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Mart:
-    """A table that one statement in sql/ makes from the others. `columns` are in the statement's order."""
+    """A table that one statement in sql/ makes from the others. `columns` are in the statement's order.
+
+    `follows` is the column of which a row's value says which leads it was made from: those with the same value. When
+    leads change, only the rows of their values are made anew. None: it is made anew as a whole, which must be quick.
+    """
 
     name: str
     description: str
     columns: Mapping[str, str]
     statement: str
+    follows: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,10 @@ _PERSON: Final = Column(
 )
 
 
+# Whose rows lie together, so that replacing a day's reads a day's.
+_CHILD_DAY: Final = Column("day", "date", "Day of the window that held the lead: its window_day")
+
+
 @cache
 def tables() -> tuple[Table, ...]:
     """The loaded tables of the warehouse, in the order in which an analyst should meet them."""
@@ -124,7 +133,7 @@ def tables() -> tuple[Table, ...]:
     for kind in LEAD_KINDS:
         columns = staged_columns(kind)
         loaded.append(Table(kind.table, f"One row per lead. {kind.description}", (*columns[kind.table], _PERSON)))
-        loaded += [Table(child.name, child.description, columns[child.name]) for child in kind.children]
+        loaded += [Table(child.name, child.description, (*columns[child.name], _CHILD_DAY)) for child in kind.children]
     windows = staged_columns(LEAD_KINDS[0])[windows_table(LEAD_KINDS[0])]
     return (
         *loaded,
@@ -143,15 +152,18 @@ def tables() -> tuple[Table, ...]:
 def marts() -> tuple[Mart, ...]:
     """The marts of sql/, one a file, by name.
 
-    A file begins with a comment of its grain and one comment per column, `-- name: description`, up to an empty line.
+    A file begins with a comment of its grain and one comment per column, `-- name: description`, up to an empty line;
+    a star before the name of a column says that the mart follows it.
     """
     return tuple(_read_mart(path) for path in sorted(_SQL_FOLDER.glob("*.sql")))
 
 
 def _read_mart(path: Path) -> Mart:
     header, _, statement = path.read_text(encoding="utf-8").partition("\n\n")
-    description, *columns = [line.removeprefix("-- ") for line in header.splitlines()]
-    return Mart(path.stem, description, dict(line.split(": ", 1) for line in columns), statement)
+    description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
+    columns = dict(line.removeprefix("*").split(": ", 1) for line in lines)
+    follows = next((line[1:].split(": ")[0] for line in lines if line.startswith("*")), None)
+    return Mart(path.stem, description, columns, statement, follows)
 
 
 class Warehouse:
@@ -277,17 +289,18 @@ class Warehouse:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a file was made from: fingerprints of the schema, of the marts with their grid, and of each file loaded.
+    """What a file was made from: fingerprints of the schema, of the marts, of the grid, and of each file loaded.
 
     `files` is by table and day, the inventory's files under the table `inventory`.
     """
 
     schema: str
     marts: str
+    grid: str
     files: Mapping[tuple[str, date], str]
 
 
-_EMPTY: Final = _State("", "", {})
+_EMPTY: Final = _State("", "", "", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +320,8 @@ def _wanted(lake: Lake, grid: Grid, now: datetime) -> _State:
         files[_INVENTORY, day] = f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"
     return _State(
         schema=_fingerprint(SCHEMA_VERSION, tables(), _PERSON_MACROS, ENUMERATIONS, lake.person_key()),
-        marts=_fingerprint(marts(), _MART_MACROS, grid, today(grid.zone, now)),
+        marts=_fingerprint(marts(), _MART_MACROS),
+        grid=_fingerprint(grid, today(grid.zone, now)),
         files=files,
     )
 
@@ -319,12 +333,20 @@ def _fingerprint(*parts: object) -> str:
 def _remembered(db: duckdb.DuckDBPyConnection) -> _State:
     facts = dict(db.execute("select name, value from pipeline.facts").fetchall())
     files = db.execute("select table_name, day, fingerprint from pipeline.loaded_files").fetchall()
-    return _State(facts["schema"], facts["marts"], {(table, day): fingerprint for table, day, fingerprint in files})
+    return _State(
+        schema=facts["schema"],
+        marts=facts["marts"],
+        grid=facts.get("grid", ""),
+        files={(table, day): fingerprint for table, day, fingerprint in files},
+    )
 
 
 def _remember(db: duckdb.DuckDBPyConnection, state: _State) -> None:
     db.execute("delete from pipeline.facts")
-    db.execute("insert into pipeline.facts values ('schema', ?), ('marts', ?)", [state.schema, state.marts])
+    db.execute(
+        "insert into pipeline.facts values ('schema', ?), ('marts', ?), ('grid', ?)",
+        [state.schema, state.marts, state.grid],
+    )
     db.execute("delete from pipeline.loaded_files")
     _fill(
         db,
@@ -404,28 +426,38 @@ def _loaded(
     One transaction, as each would wait for the disk, and only the finished file has to be on it.
     """
     _set_person_key(db, lake.person_key())
-    changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
-    for kind in LEAD_KINDS:
-        if days_changed := sorted({day for table, day in changed if table in staged_columns(kind)}):
-            _load_leads(db, lake, kind, days_changed)
-    if any(table == _INVENTORY for table, _ in changed):
-        db.execute("delete from inventory")
-        if files := lake.inventory_files():
-            insert_inventory(db, files, _INVENTORY)
-    _set_grid(db, grid, now)
     for macro in _MART_MACROS:
         db.execute(f"create or replace macro {macro}")
+    for followed, type_ in _FOLLOWED.items():
+        db.execute(f"create temp table {_touched(followed)} (value {type_})")
+    changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
+    is_whole = state.marts != wanted.marts
+    for kind in LEAD_KINDS:
+        if days_changed := sorted({day for table, day in changed if table in staged_columns(kind)}):
+            is_whole = _load_leads(db, lake, kind, days_changed, is_whole=is_whole)
+    if any(table == _INVENTORY for table, _ in changed):
+        _load_inventory(db, lake)
+    _set_grid(db, grid, now)
     for mart in marts():
-        db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
-        _comment(db, quoted(mart.name), mart.description, mart.columns)
+        if is_whole or mart.follows is None:
+            db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
+            _comment(db, quoted(mart.name), mart.description, mart.columns)
+        else:
+            _bring_up_to_date(db, mart, mart.follows)
     _remember(db, wanted)
     db.commit()
     db.execute("checkpoint")
     return _Held(wanted, _counted(db), days_changed=len({day for _, day in changed}))
 
 
-def _load_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days_changed: Sequence[date]) -> None:
-    """Replace what the changed days hold; afterwards each lead id is there once, in its newest version of all days."""
+def _load_leads(
+    db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days_changed: Sequence[date], *, is_whole: bool
+) -> bool:
+    """Replace what the changed days hold; afterwards each lead id is there once, in its newest version of all days.
+
+    Return whether the marts are to be made anew as a whole: as they were to be, or as that many leads have changed.
+    Where they aren't, note which of the values that they follow are touched.
+    """
     db.execute(
         "create or replace temp table changed_days as select unnest($days::date[]) as day", {"days": days_changed}
     )
@@ -433,21 +465,32 @@ def _load_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days_
         files = _Files(db, lake, kind, folder)
         files.hold(days_changed)
         _find_winners(db, lake, kind, files)
-        leads = quoted(kind.table)
         db.execute(
-            f"""
+            """
             create or replace temp table removed as
-            select lead_id from {leads}
+            from held
             where window_day in (from changed_days) or lead_id in (select lead_id from winners)
-            """  # noqa: S608 - only the contract's own names
+            """
         )
+        from_winners = "semi join winners on staged.lead_id = winners.lead_id and staged.day = winners.day"
         for table in kind.tables:
-            db.execute(f"delete from {quoted(table)} where lead_id in (from removed)")  # noqa: S608 - likewise
-            person = [_PERSON_OF_LEAD] if table == kind.table else []
-            db.execute(
-                f"insert into {quoted(table)} by name {files.select(table, *person)} "
-                "semi join winners on staged.lead_id = winners.lead_id and staged.day = winners.day"
+            is_child = table != kind.table
+            # The lead's row is known; its children's are looked for where its day's lie.
+            of_removed = (
+                "day in (select window_day from removed) and lead_id in (select lead_id from removed)"
+                if is_child
+                else "rowid in (select row_id from removed)"
             )
+            db.execute(f"delete from {quoted(table)} where {of_removed}")  # noqa: S608 - only our own names, as below
+            more = "staged.day" if is_child else _PERSON_OF_LEAD
+            db.execute(f"insert into {quoted(table)} by name {files.select(table, more)} {from_winners}")
+        changes = "(select count(*) from removed) + (select count(*) from winners)"
+        sql = f"select {changes} > $most * (select count(*) from {quoted(kind.table)})"  # noqa: S608
+        is_whole = is_whole or db.execute(sql, {"most": _TOUCHED_MAX}).fetchall() == [(True,)]
+        for followed, column in [] if is_whole else _followed_columns(kind):
+            db.execute(f"insert into {_touched(followed)} select {column} from removed")  # noqa: S608
+            added = f"select {column} from ({files.select(kind.table, _PERSON_OF_LEAD)} {from_winners})"  # noqa: S608
+            db.execute(f"insert into {_touched(followed)} {added}")
         db.execute(
             "delete from landed_windows where kind = $kind and window_day in (from changed_days)", {"kind": kind.name}
         )
@@ -457,6 +500,45 @@ def _load_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days_
             {"kind": kind.name},
         )
         _record_drift(db, kind, files)
+    return is_whole
+
+
+def _load_inventory(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+    """Fill the table anew, and note which leads may now be about another item."""
+    items = (
+        "select postcode_of(address_postcode) as postcode, columns('address.*|item_id|first_seen_day') from inventory"
+    )
+    db.execute(f"create or replace temp table items_before as {items}")
+    db.execute("delete from inventory")
+    if files := lake.inventory_files():
+        insert_inventory(db, files, _INVENTORY)
+    db.execute(
+        f"""
+        create or replace temp table changed_postcodes as
+        select distinct postcode
+        from ((from items_before except {items}) union all ({items} except from items_before))
+        """  # noqa: S608 - put together from constants alone
+    )
+    for kind in LEAD_KINDS:
+        leads, written = quoted(kind.table), quoted(_POSTCODES[kind.name])
+        # A postcode is written in few ways, so few are normalised and not one a lead.
+        db.execute(
+            f"""
+            insert into {_touched("lead_id")}
+            select lead_id
+            from {leads}
+            where {written} in (
+                select {written} from (select distinct {written} from {leads})
+                where postcode_of({written}) in (from changed_postcodes)
+            )
+            """  # noqa: S608 - only the contract's own names
+        )
+
+
+_POSTCODES: Final = {
+    "applicant": "listing_details_address_postcode",
+    "appraisal": "property_details_address_postcode",
+}
 
 
 def _record_drift(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: "_Files") -> None:
@@ -530,7 +612,7 @@ class _Files:
 
 
 def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, files: _Files) -> None:
-    """Make the table `winners`: which leads are to be loaded, and from which day's file.
+    """Make the tables `winners`, which leads are to be loaded from which day's file, and `held`, what they replace.
 
     Newest `fetched_at` wins, then the later day. A lead that the changed days held and no longer hold, or only in an
     older version, may still stand in other days' files: those are read for such leads alone, which is rare.
@@ -543,17 +625,26 @@ def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, fil
         from ({files.select(kind.table, "staged.day")}) as staged
         """  # noqa: S608 - only the contract's own names, here and below
     )
+    # The one look at all leads, whatever their day.
     db.execute(
         f"""
+        create or replace temp table held as
+        select rowid as row_id, lead_id, window_day, fetched_at, {", ".join(c for _, c in _followed_columns(kind)[1:])}
+        from {leads}
+        where window_day in (from changed_days) or lead_id in (select lead_id from versions)
+        """  # noqa: S608
+    )
+    db.execute(
+        """
         create or replace temp table lost as
-        select lead_id from {leads} as held
+        select lead_id from held
         where window_day in (from changed_days) and not exists (
             select 1 from versions
             where versions.lead_id = held.lead_id
                 and (versions.fetched_at > held.fetched_at
                     or versions.fetched_at = held.fetched_at and versions.day >= held.window_day)
         )
-        """  # noqa: S608
+        """
     )
     if db.execute("select count(*) from lost").fetchall() != [(0,)]:
         files.hold(file.day for file in lake.staged_files(kind.table))
@@ -566,12 +657,12 @@ def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, fil
             """  # noqa: S608
         )
     db.execute(
-        f"""
+        """
         insert into versions
         select lead_id, window_day, fetched_at, false
-        from {leads}
-        where window_day not in (from changed_days) and lead_id in (select lead_id from versions)
-        """  # noqa: S608
+        from held
+        where window_day not in (from changed_days)
+        """
     )
     db.execute(
         """
@@ -620,6 +711,48 @@ def _set_person_key(db: duckdb.DuckDBPyConnection, key: bytes) -> None:
 
 # --- marts -------------------------------------------------------------------------------------------------------
 
+# What marts can follow: the columns of a mart, with their types.
+_FOLLOWED: Final = {"lead_id": "varchar", "lead_day": "date", "person": "uuid", "listing_id": "varchar"}
+
+# Above this part of all leads, making each mart anew as a whole is quicker.
+_TOUCHED_MAX: Final = 0.25
+
+
+def _followed_columns(kind: LeadKind) -> list[tuple[str, str]]:
+    """What marts follow, lead_id first, and the column of the kind's leads that it stands in."""
+    names = {column.name for column in staged_columns(kind)[kind.table]} | {_PERSON.name}
+    columns = ((followed, _COLUMNS_OF_LEADS.get(followed, followed)) for followed in _FOLLOWED)
+    return [(followed, column) for followed, column in columns if column in names]
+
+
+_COLUMNS_OF_LEADS: Final = {"listing_id": "listing_details_id"}
+
+
+def _touched(followed: str) -> str:
+    """Name of the temporary table of values whose leads have changed."""
+    return f"touched_{followed}"
+
+
+def _bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str) -> None:
+    """Make the mart's rows of touched values anew.
+
+    By its own statement, which a temporary view in place of each table of leads lets see only the leads of such values.
+    """
+    (file,) = db.execute("select current_database()").fetchall()[0]
+    shadowed = [(kind.table, dict(_followed_columns(kind)).get(followed)) for kind in LEAD_KINDS]
+    for table, column in shadowed:
+        if column is not None:
+            db.execute(
+                f"create temp view {quoted(table)} as select * from {quoted(file)}.main.{quoted(table)} "  # noqa: S608
+                f"where {column} in (select value from {_touched(followed)})"
+            )
+    db.execute(f"delete from {quoted(mart.name)} where {followed} in (select value from {_touched(followed)})")  # noqa: S608
+    db.execute(f"insert into {quoted(mart.name)} by name {mart.statement}")
+    for table, column in shadowed:
+        if column is not None:
+            db.execute(f"drop view temp.main.{quoted(table)}")
+
+
 # They stay in the file, for analysts to use as well.
 _MART_MACROS: Final = (
     # CONSUMER_SITUATION_PROPERTY_TO_SELL reads "property to sell"; what isn't known reads likewise, with its prefix.
@@ -633,6 +766,7 @@ _MART_MACROS: Final = (
         when ends_with(intent, '_RENT') or ends_with(intent, '_LET') then 'lettings'
         else 'unknown'
     end""",
+    "postcode_of(v) as nullif(regexp_replace(upper(v), '[^A-Z0-9]', '', 'g'), '')",
 )
 
 

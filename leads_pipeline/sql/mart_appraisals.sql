@@ -1,5 +1,5 @@
 -- One row per local day, scope, market, urgency, confidence and curiosity: which valuations are asked for, worth what?
--- lead_day: Local day on which the leads were submitted
+-- *lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
 -- market: sales or lettings: what the owners think of
 -- urgency: How soon the owners want to act, readable, e.g. within 3 months; unknown where they don't say

@@ -1,5 +1,5 @@
 -- One row per local day, scope, market and situation: who asks, first-time buyers, investors, people with a home?
--- lead_day: Local day on which the leads were submitted
+-- *lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
 -- market: sales or lettings
 -- situation: What the person says of their own situation, readable, e.g. first time buyer; unknown where they don't say

@@ -1,5 +1,5 @@
 -- One row per person who has a property to sell or to let and asked for no appraisal: whom should the agent call next?
--- person: Keyed hash of the e-mail address or telephone number, as in the tables of leads and in mart_people
+-- *person: Keyed hash of the e-mail address or telephone number, as in the tables of leads and in mart_people
 -- lead_id: The person's newest such lead; applicant_leads has their name and number for whoever may see it
 -- lead_day: Local day of that lead
 -- scope: Scope of that lead, e.g. branch-101

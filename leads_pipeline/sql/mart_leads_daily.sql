@@ -1,5 +1,5 @@
 -- One row per local day, scope, kind, market and source: how many leads came, from how many people?
--- lead_day: Local day on which the leads were submitted
+-- *lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
 -- kind: applicant or appraisal
 -- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says

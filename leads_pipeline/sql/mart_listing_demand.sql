@@ -1,6 +1,6 @@
 -- One row per scope and listing that people asked about: which listings, and which price bands, are in demand?
 -- scope: Scope whose window held the leads, e.g. branch-101
--- listing_id: Id of the listing; leads that name none don't count
+-- *listing_id: Id of the listing; leads that name none don't count
 -- market: sales or lettings, as the newest lead has it
 -- price: Price of the listing in its newest lead
 -- rent_frequency: What a rent is per: per week or per month

@@ -1,5 +1,5 @@
 -- One row per person, over all branches and days: who comes back, how often, and to how many branches?
--- person: Keyed hash of the e-mail address, or of the telephone number where there is none
+-- *person: Keyed hash of the e-mail address, or of the telephone number where there is none
 -- leads: Leads of the person
 -- applicant_leads: Those that ask about a listing
 -- appraisal_leads: Those that ask for a valuation
