@@ -12,15 +12,14 @@ from leads_pipeline.client import LeadsClient
 from leads_pipeline.contract import APPLICANT, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import flatten_day
+from leads_pipeline.flatten import flatten_days
 from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Window, days
 
-# As in assets/raw.py and assets/staged.py, which would bring Dagster along.
+# As in assets/raw.py, which would bring Dagster along.
 LANDING_THREADS = 4
-FLATTENING_THREADS = 2
 
 
 def connect(settings: Settings, lake: Lake) -> LeadsClient:
@@ -61,8 +60,9 @@ def main() -> None:
     wanted = list(days(first, last))
     pull(settings, lake, wanted)
     moments.append(time.perf_counter())
-    with ThreadPoolExecutor(FLATTENING_THREADS) as pool:
-        list(pool.map(lambda day: flatten_day(lake, APPLICANT, day, settings.zone), wanted))
+    for _, staged in flatten_days(lake, APPLICANT, wanted, settings.zone):
+        if isinstance(staged, LeadsPipelineError):
+            raise staged
     moments.append(time.perf_counter())
     Warehouse(lake).publish(Grid(settings.scopes, settings.start_date or first, settings.zone), datetime.now(UTC))
     moments.append(time.perf_counter())
