@@ -9,6 +9,8 @@ VENV ?= .venv
 WORKERS ?= 4
 # Only `make lock` uses it; pinned because its releases differ in how they write a lock file.
 UV_VERSION := 0.13.8
+# Only `make audit` uses it.
+PIP_AUDIT_VERSION := 2.10.1
 
 UV := $(shell command -v uv 2>/dev/null)
 BIN := $(VENV)/bin
@@ -31,7 +33,7 @@ LOCKED = $(PYTHON) -c 'import fcntl, os, sys; f = os.open("$(VENV).lock", os.O_C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dev test check format lint types chaos bench venv venv-dev lock clean python
+.PHONY: help demo dev test check format lint types audit chaos bench venv venv-dev lock clean python
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -45,7 +47,7 @@ dev: venv ## The Dagster UI on http://127.0.0.1:3000, with its daemon
 test: venv-dev ## The whole test suite
 	@$(BIN)/pytest -m 'not chaos' --numprocesses auto --maxprocesses $(WORKERS)
 
-check: lint types test ## What to run before a commit: format, lint, types, tests
+check: lint types audit test ## What to run before a commit: format, lint, types, locked packages, tests
 
 format: venv-dev ## Format the code
 	@$(BIN)/ruff format
@@ -94,14 +96,32 @@ $(PROJECT): pyproject.toml $(RUNTIME)
 
 # Extras are kept because plain pip wants them pinned in so many words. Versions that still fit stay as they are:
 # `make lock UPGRADE=--upgrade` takes the newest ones.
+define LOCK
+compile() { "$$tools/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
+	--fork-strategy fewest --no-strip-extras --generate-hashes --custom-compile-command 'make lock' $(UPGRADE) "$$@"; } && \
+compile --group build --output-file requirements.lock && \
+compile --group build --group dev --constraints requirements.lock --output-file requirements-dev.lock
+endef
+
 lock: python ## Write the lock files anew from pyproject.toml
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT INT TERM && \
-	$(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv==$(UV_VERSION) && \
-	lock() { "$$tools/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
-		--fork-strategy fewest --no-strip-extras --generate-hashes --custom-compile-command 'make lock' \
-		$(UPGRADE) "$$@"; } && \
-	lock --group build --output-file requirements.lock && \
-	lock --group build --group dev --constraints requirements.lock --output-file requirements-dev.lock
+	$(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv==$(UV_VERSION) && $(LOCK)
+
+# Both need the network: the tools, the index, the list of vulnerabilities. Without it they say so and hold nobody up;
+# what they find fails. The dev lock holds the runtime's packages too.
+audit: python ## Whether the lock files are fresh and free of known vulnerabilities, where the network allows it
+	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT INT TERM && cp pyproject.toml README.md *.lock "$$tools" && \
+	{ $(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv==$(UV_VERSION) pip-audit==$(PIP_AUDIT_VERSION); } \
+		>"$$tools/said" 2>&1 || { echo "Not audited: the tools can't be installed. $$(tail -n 1 "$$tools/said")"; exit 0; }; \
+	if (cd "$$tools" && $(LOCK)) 2>"$$tools/said"; then \
+		for lock in *.lock; do cmp -s "$$lock" "$$tools/$$lock" || { echo "$$lock is stale: run make lock" >&2; exit 1; }; done; \
+		echo 'The lock files are fresh.'; \
+	else echo "Freshness not checked: $$(tail -n 1 "$$tools/said")"; fi; \
+	if "$$tools/bin/pip-audit" --strict --disable-pip --require-hashes --requirement requirements-dev.lock \
+		--progress-spinner off --format json --output "$$tools/found" >"$$tools/said" 2>&1; then \
+		echo 'No known vulnerability in what is locked.'; \
+	elif [ -s "$$tools/found" ]; then cat "$$tools/said" "$$tools/found" >&2; exit 1; \
+	else echo "Not audited: $$(tail -n 1 "$$tools/said")"; fi
 
 clean: ## Remove what was generated, but never data/
 	rm -rf $(VENV) .venv.lock .venv-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -83,7 +83,7 @@ order by market, price_band_from
 """
 
 _LISTINGS: Final = """
-select listing_id, scope, property_type, bedrooms, town, price, market, leads, viewings
+select listing_id, scope, property_type, bedrooms, town, price, rent_frequency, leads, viewings
 from mart_listing_demand
 order by leads desc, listing_id
 limit $shown
@@ -250,7 +250,7 @@ def _mix(store: Warehouse) -> go.Figure | None:
                 hovertemplate="%{y}: %{x} leads",
             )
     situations = list(dict.fromkeys(escape(situation, quote=False) for _, situation, _ in rows))
-    chart.update_layout(barmode="stack", bargap=0.25)
+    chart.update_layout(barmode="stack", bargap=0.25, legend_traceorder="normal")
     chart.update_yaxes(categoryorder="array", categoryarray=situations, type="category", ticksuffix=" ")
     chart.update_xaxes(tickformat=",d", nticks=6)
     return _styled(chart, 120 + 28 * len(situations))

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections import Counter
@@ -18,10 +19,13 @@ import pysequoia
 import pytest
 
 from leads_pipeline.client import LeadsClient
-from leads_pipeline.contract import APPLICANT, Answer
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS, Answer, PushedLead, ReceivedLead
+from leads_pipeline.definitions import PUSH_JOB
 from leads_pipeline.errors import CredentialsError, LeadsPipelineError
 from leads_pipeline.resources import DataFolder, LeadsService
+from leads_pipeline.spool import Spool
 from leads_pipeline.window import Scope, ScopeKind, Window
+from leads_pipeline_tests.installation import installation
 from leads_pipeline_tests.small_portal import CLIENT_ID, SmallPortal, served
 
 OLD, NEW = "the-old-secret", "the-new-one"
@@ -279,3 +283,44 @@ def test_no_artefact_holds_a_secret_or_personal_data_where_it_does_not_belong(tm
         found = holding(tmp_path, canary)
         places = ("data/raw/", "data/staged/", "data/leads.duckdb")
         assert {path for path in found if not path.startswith(places)} == set(), canary
+
+
+def open_to_others(folder: Path) -> dict[str, str]:
+    """What others than the owner may read, write or enter, with its mode. An empty folder doesn't count."""
+    return {
+        str(path.relative_to(folder)): f"{mode:o}"
+        for path in sorted(folder.rglob("*"))
+        if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077 and (path.is_file() or any(path.iterdir()))
+    }
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """A shell that lets everybody read and write what is made in it, unless its maker says otherwise."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
+def test_a_whole_installation_is_for_its_owner_alone(tmp_path: Path) -> None:
+    with installation(tmp_path, first=4) as here:
+        here.pull(here.keys([1, 2]), LEAD_KINDS)
+        damaged, *_ = here.lake.raw_files(APPLICANT, here.day(2))
+        damaged.write_bytes(b"no Parquet")
+        here.pull(here.keys([2]), LEAD_KINDS)
+        assert here.runner.pull_inventory(here.day(0)) is None
+        Spool(here.lake).add([PushedLead(APPLICANT, ReceivedLead("a", '{"id":"a"}'), here.now)])
+        assert here.execute(PUSH_JOB, tags={"dagster/partition": str(here.day(0))}).success
+        Spool(here.lake).add([PushedLead(APPLICANT, ReceivedLead("b", '{"id":"b"}'), here.now)])
+        assert here.runner.stage(here.day(2), here.day(0)) is None
+        assert here.runner.publish() is None
+
+        folder = here.lake.folder
+        there = {path.name for path in folder.iterdir()}
+        assert there >= {"raw", "staged", "spool", "quarantine", "reports", "leads.duckdb", ".state"}
+        assert list((folder / ".state" / "tokens").glob("*.json"))
+        # Analysts are let in by their group; data/README.md says how.
+        assert open_to_others(folder) == {"leads.duckdb": "440"}
+        home = Path(here.environment["DAGSTER_HOME"])
+        assert stat.S_IMODE(home.stat().st_mode) == 0o700
