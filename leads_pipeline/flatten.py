@@ -36,9 +36,9 @@ THREADS_MAX: Final = 4
 # DuckDB shares out work by 122,880 rows, which no batch has: two batches side by side keep two cores busy.
 FLATTENING_THREADS: Final = 2
 
-# What is flattened in one statement: its planning takes as long as 3,000 leads, and 20,000 take 150 MB. The number of
+# What is flattened in one statement: its planning takes as long as 3,000 leads, and 10,000 take 200 MB. The number of
 # days bounds how many files of days with few leads are held at once.
-BATCH_LEADS: Final = 20_000
+BATCH_LEADS: Final = 10_000
 BATCH_DAYS: Final = 31
 
 # Contract's words for text that JSON's grammar refuses; _mended knows most such texts.
