@@ -224,7 +224,7 @@ class Lake:
 
     def pushed_files(self, kind: LeadKind, day: date) -> list[Path]:
         """The day's readable files of pushed leads, one per scope, sorted; unreadable ones are set aside."""
-        paths = sorted(self._day_folder(kind, day).glob(f"scope=*/{_PUSHED_FILE}"))
+        paths = _found(self._day_folder(kind, day), f"scope=*/{_PUSHED_FILE}")
         return [path for path in paths if self._inspect(path, self._read_pushed) is not None]
 
     def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
@@ -246,11 +246,11 @@ class Lake:
         Since the end of the day's window, it holds an answer from after the end. Opens no file, so it is quick and
         believes anything.
         """
-        return {
-            path.parent.name.removeprefix("scope=")
-            for path in self._raw_paths(kind, day)
-            if path.stat().st_mtime >= since.timestamp()
-        }
+        paths = self._raw_paths(kind, day)
+        with _reading(self._day_folder(kind, day)):
+            return {
+                path.parent.name.removeprefix("scope=") for path in paths if path.stat().st_mtime >= since.timestamp()
+            }
 
     def landed_days(self, kind: LeadKind) -> list[date]:
         """Days with at least one raw file, sorted."""
@@ -258,7 +258,9 @@ class Lake:
 
     def quarantined(self) -> list[Path]:
         """Every file that was set aside because it couldn't be read, sorted; each name ends with the moment, UTC."""
-        return sorted(path for path in (self._folder / _QUARANTINE).rglob("*") if path.is_file())
+        folder = self._folder / _QUARANTINE
+        with _reading(folder):
+            return sorted(path for path in folder.rglob("*") if path.is_file())
 
     # --- inventory ------------------------------------------------------------------------------------------------
 
@@ -321,14 +323,14 @@ class Lake:
 
     def staged_files(self, table: str) -> list[StagedFile]:
         """The published files of a table, by day. Finishes what a killed process had begun to publish."""
-        for ready in (self._folder / _STAGED).glob(".ready-*"):
+        for ready in _found(self._folder / _STAGED, ".ready-*"):
             day = date.fromisoformat(ready.name.removeprefix(".ready-"))
             with self.lock(_staged_lock(day)):
                 self._finish_staged(day)
         files = []
         for day in _days_in(self._folder / _STAGED / table):
             path = self.staged_path(table, day)
-            if path.exists():
+            with _reading(path), suppress(FileNotFoundError):
                 stat = path.stat()
                 files.append(StagedFile(table, day, path, f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"))
         return files
@@ -381,7 +383,11 @@ class Lake:
         try:
             yield
         finally:
-            lock.release()
+            try:
+                lock.release()
+            except OSError as error:
+                # What was done under the lock is done, or has failed for a reason of its own.
+                logger.warning("%s can't be freed: %s. It goes with this process.", path, error.strerror)
 
     @contextmanager
     def running(self, run_id: str) -> Iterator[None]:
@@ -396,8 +402,9 @@ class Lake:
     def is_running(self, run_id: str) -> bool:
         """Whether any process holds that run's lock at this moment."""
         path = self._state / "locks" / f"run-{run_id}.lock"
-        if not path.exists():
-            return False
+        with _reading(path):
+            if not path.exists():
+                return False
         try:
             with filelock.FileLock(path, timeout=0):
                 return False
@@ -472,7 +479,7 @@ class Lake:
         return self._folder / _RAW / kind.table / f"day={day.isoformat()}"
 
     def _raw_paths(self, kind: LeadKind, day: date) -> list[Path]:
-        return sorted(self._day_folder(kind, day).glob(f"scope=*/{_LEADS_FILE}"))
+        return _found(self._day_folder(kind, day), f"scope=*/{_LEADS_FILE}")
 
     def _inventory_path(self, day: date) -> Path:
         return self._folder / _RAW / _INVENTORY / f"day={day.isoformat()}" / "items.parquet"
@@ -737,7 +744,7 @@ def _open(path: Path, schema: pa.Schema, relative: str) -> tuple[pq.ParquetFile,
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StorageError(f"{path} can't be read: {error.strerror}. {_advice(error)}") from error
+        raise _not_read(path, error) from error
     if not _is_intact(content):
         raise _UnreadableError("it is damaged, or no file of this pipeline")
     file = pq.ParquetFile(pa.BufferReader(content))
@@ -839,10 +846,16 @@ def _is_same(one: Path, other: Path) -> bool:
         return hashlib.file_digest(first, "sha256").digest() == hashlib.file_digest(second, "sha256").digest()
 
 
+def _found(folder: Path, pattern: str) -> list[Path]:
+    """What is in the folder by that name, sorted; nothing where there is no folder."""
+    with _reading(folder):
+        return sorted(folder.glob(pattern))
+
+
 def _days_in(folder: Path) -> list[date]:
     """Days of the `day=…` folders in there, sorted. A folder of another name isn't ours and stays out."""
     days = []
-    for entry in folder.glob("day=*"):
+    for entry in _found(folder, "day=*"):
         with suppress(ValueError):
             days.append(date.fromisoformat(entry.name.removeprefix("day=")))
     return sorted(days)
@@ -877,8 +890,21 @@ def _advice(error: OSError) -> str:
 
 
 @contextmanager
-def _storing(path: Path) -> Iterator[None]:
+def _reading(path: Path) -> Iterator[None]:
     """Turn an operating system's error into a StorageError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise _not_read(path, error) from error
+
+
+def _not_read(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"{path} can't be read: {error.strerror}. {_advice(error)}")
+
+
+@contextmanager
+def _storing(path: Path) -> Iterator[None]:
+    """The same for writing."""
     try:
         yield
     except OSError as error:

@@ -576,11 +576,6 @@ def test_a_publication_killed_at_any_moment_leaves_a_whole_file_and_is_made_up_f
     assert check_kills(lake, 3) > 0
 
 
-@pytest.mark.chaos
-def test_sixty_publications_killed_at_moments_spread_over_their_length(lake: Lake) -> None:
-    assert check_kills(lake, 60) > 20
-
-
 @pytest.mark.parametrize("limit_bytes", [100_000, 1_500_000])
 def test_a_disk_that_takes_no_more_leaves_the_old_file_and_says_so(lake: Lake, limit_bytes: int) -> None:
     """The limit on file sizes stands for the full disk: real system calls fail, first in the copy, then in DuckDB."""
