@@ -1,6 +1,7 @@
 """What holds for every test: no setting of the developer's own, and no deadline on a busy machine; the fault matrix."""
 
 import os
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -9,9 +10,13 @@ from hypothesis import settings
 
 from leads_pipeline_tests.chaos.matrix import Injections, rows
 
+# Repeats the seeded history of chaos/test_histories.py. Set here, so that all workers of pytest-xdist have the same.
+SEED = "LEADS_CHAOS_SEED"
+os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**9)))
+
 # A test must neither depend on the variables of whoever runs it nor reach their portal or their Dagster.
 for name in list(os.environ):
-    if name.startswith(("LEADS_", "INVENTORY_")) or name == "DAGSTER_HOME":
+    if (name.startswith(("LEADS_", "INVENTORY_")) and name != SEED) or name == "DAGSTER_HOME":
         del os.environ[name]
 
 # Hypothesis' deadline of 200 ms for one example measures the machine, not the code.
@@ -60,6 +65,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for area, fault, times in rows(config.stash[_counts]):
         terminalreporter.write_line(f"{times:>8,}  {area}: {fault}")
     terminalreporter.write_line(f"{sum(config.stash[_counts].values()):>8,}  in all")
+    terminalreporter.write_line(f"{SEED}={os.environ[SEED]} repeats the seeded history.")
     if missing := _missing(config):
         terminalreporter.write_line(f"{len(missing)} rows have no test: {', '.join(missing[:5])} ...", red=True)
 
