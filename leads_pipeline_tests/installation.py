@@ -41,9 +41,10 @@ from dagster._daemon.backfill import execute_backfill_iteration
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
+from dagster._scheduler.scheduler import launch_scheduled_runs
 
 from leads_pipeline.client import LeadsClient
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LeadKind
+from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
 from leads_pipeline.definitions import PULL_JOB, build_definitions, first_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
@@ -52,6 +53,7 @@ from leads_pipeline.runs import Runner, dagster_home
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
+from leads_pipeline.simulator.leads import Kind
 from leads_pipeline.simulator.server import RunningSimulator, running
 from leads_pipeline.status import WindowStatus, raw_key, window_status
 from leads_pipeline.window import Window
@@ -67,6 +69,8 @@ run_launcher:
 _ONE_ATTEMPT = RetryPolicy(max_attempts=1, base_delay_seconds=0.001)
 
 _LOCATION = "leads_pipeline"
+
+_PORTAL_KINDS: Mapping[LeadKind, Kind] = {APPLICANT: "applicant", APPRAISAL: "appraisal"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,15 @@ class Installation:
                 start = datetime.fromisoformat(str(from_time)).astimezone(self.settings.zone)
                 found[f"{start.date()}|{scope}"] += count
         return found
+
+    def truth(self, kind: LeadKind, days_ago: Iterable[int]) -> set[str]:
+        """Ids of all leads that the portal holds for those days."""
+        ids: set[str] = set()
+        for ago in days_ago:
+            for scope in self.settings.scopes:
+                window = Window.of(self.day(ago), scope, self.settings.zone)
+                ids.update(self.simulator.truth(_PORTAL_KINDS[kind], scope.key, window.start, window.end))
+        return ids
 
     def rules(self, keys: Iterable[str], then: Then) -> list[Rule]:
         """Fault rules for those windows of both kinds."""
@@ -245,6 +258,12 @@ class Daemon:
         """One tick of every sensor that is due at that moment, by Dagster's clock, and the runs that come of it."""
         with freeze_time(now):
             self._check(execute_sensor_iteration(self.workspace, logging.getLogger("sensors"), None, None))
+        self.launch_queued()
+
+    def tick_schedules(self, now: datetime) -> None:
+        """One tick of every schedule that is due at that moment, by Dagster's clock, and the runs that come of it."""
+        with freeze_time(now):
+            self._check(launch_scheduled_runs(self.workspace, logging.getLogger("schedules"), now, {}))
         self.launch_queued()
 
     def monitor_runs(self, now: datetime) -> None:

@@ -2,28 +2,16 @@
 
 from pathlib import Path
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
+from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.partitions import rectangles
 from leads_pipeline.runs import PullReport
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
-from leads_pipeline.simulator.leads import Kind
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import Window
 from leads_pipeline_tests.installation import Installation, installation
 
-PORTAL_KINDS: dict[LeadKind, Kind] = {APPLICANT: "applicant", APPRAISAL: "appraisal"}
 EMPTY = Then(status=200, body='{"applicants":[],"appraisals":[]}')
-
-
-def truth(here: Installation, kind: LeadKind, days_ago: range) -> set[str]:
-    """Ids of all leads that the portal holds for those days."""
-    ids: set[str] = set()
-    for ago in days_ago:
-        for scope in here.settings.scopes:
-            window = Window.of(here.day(ago), scope, here.settings.zone)
-            ids.update(here.simulator.truth(PORTAL_KINDS[kind], scope.key, window.start, window.end))
-    return ids
 
 
 def pull_stage_publish(here: Installation, days_ago: range) -> PullReport:
@@ -49,10 +37,10 @@ def test_the_query_finds_every_lead_of_the_portal_once(tmp_path: Path) -> None:
             _, rows = warehouse.query(f"select lead_id from {kind.table}")  # noqa: S608 - our own name
             ids = [lead_id for (lead_id,) in rows]
             assert len(ids) == len(set(ids)) > 5
-            assert set(ids) == truth(here, kind, days_ago)
+            assert set(ids) == here.truth(kind, days_ago)
         assert here.simulator.counters().token_requests == 1
         _, rows = warehouse.query("select sum(leads) from mart_leads_daily")
-        assert rows == [(sum(len(truth(here, kind, days_ago)) for kind in LEAD_KINDS),)]
+        assert rows == [(sum(len(here.truth(kind, days_ago)) for kind in LEAD_KINDS),)]
 
 
 def test_what_failed_at_first_is_complete_after_a_second_pull(tmp_path: Path) -> None:
@@ -68,7 +56,7 @@ def test_what_failed_at_first_is_complete_after_a_second_pull(tmp_path: Path) ->
         assert second.succeeded
         for kind in LEAD_KINDS:
             _, rows = Warehouse(here.lake).query(f"select lead_id from {kind.table}")  # noqa: S608 - our own name
-            assert sorted(lead_id for (lead_id,) in rows) == sorted(truth(here, kind, days_ago))
+            assert sorted(lead_id for (lead_id,) in rows) == sorted(here.truth(kind, days_ago))
 
 
 def test_leads_that_come_late_are_added_and_none_is_taken_away(tmp_path: Path) -> None:
@@ -83,4 +71,4 @@ def test_leads_that_come_late_are_added_and_none_is_taken_away(tmp_path: Path) -
         again = pull_stage_publish(here, days_ago)
         assert (again.new, again.leads) == (0, complete.leads)
         _, [(leads,)] = Warehouse(here.lake).query("select count(*) from applicant_leads")
-        assert leads == len(truth(here, LEAD_KINDS[0], days_ago))
+        assert leads == len(here.truth(LEAD_KINDS[0], days_ago))
