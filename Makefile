@@ -33,7 +33,7 @@ LOCKED = $(PYTHON) -c 'import fcntl, os, sys; f = os.open("$(VENV).lock", os.O_C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dev test check format lint types audit chaos bench venv venv-dev lock clean python
+.PHONY: help demo dev test check format lint types audit chaos mutants bench venv venv-dev lock clean python
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,9 @@ types: venv-dev ## Check the types
 
 chaos: venv-dev ## The slow and destructive tests, and the faults they injected: killed processes, full disks, races
 	@$(BIN)/pytest -m chaos --fault-matrix --numprocesses auto --maxprocesses $(WORKERS)
+
+mutants: venv-dev ## Break one promise of the pipeline at a time, and see that a test notices
+	@$(BIN)/python -m leads_pipeline_tests.chaos.mutants
 
 bench: venv-dev ## The benchmarks, side by side
 	@$(BIN)/python -m benchmarks

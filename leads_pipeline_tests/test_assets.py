@@ -131,6 +131,17 @@ def test_failing_windows_neither_stop_nor_hide_the_others(here: Installation) ->
     assert last == "What can pass is taken up again by the retry sensor."
 
 
+def test_an_answer_that_cannot_be_landed_is_a_failed_window(here: Installation) -> None:
+    broken = here.key(3, 102)
+    place = here.lake.folder / "raw" / "applicant_leads" / f"day={here.day(3)}" / "scope=branch-102"
+    place.parent.mkdir(parents=True)
+    place.write_text("a file in the folder's place")
+    assert not here.pull(here.keys([3])).success
+    assert here.status().failed == {broken}
+    assert here.status().landed == materializations(here, "raw_applicant_leads").keys() == here.keys([3]) - {broken}
+    assert observations(here, "raw_applicant_leads")[broken]["reason"] == "storage"
+
+
 def test_a_failure_names_the_first_few_windows_and_counts_the_rest(here: Installation) -> None:
     here.simulator.set_faults(here.rules(here.keys([2, 3, 4]), Then(status=403)))
     said = message(here.pull(here.keys([2, 3, 4])))

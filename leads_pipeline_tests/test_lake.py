@@ -26,7 +26,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, InventoryItem, ReceivedLead
+from leads_pipeline.contract import APPLICANT, APPRAISAL, InventoryItem, PushedLead, ReceivedLead
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake, publish_file, replace_file
 from leads_pipeline.window import RETENTION, Scope, ScopeKind, Window
@@ -554,6 +554,17 @@ def test_threads_that_land_the_same_window_at_once_lose_nothing(lake: Lake) -> N
 
     assert len(payloads(landings[0].path)) == 40
     assert sorted(landing.rows for landing in landings) == list(range(1, 41))
+
+
+def test_threads_that_land_pushed_leads_of_one_day_at_once_lose_nothing(lake: Lake) -> None:
+    def land_one(number: int) -> None:
+        lake.land_pushed(APPLICANT, DAY, "branch-101", [PushedLead(APPLICANT, lead(number), CLOSED_AT)], "run")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(land_one, range(40)))
+
+    [path] = lake.pushed_files(APPLICANT, DAY)
+    assert len(payloads(path)) == 40
 
 
 def kill_while_landing(lake: Lake, rounds: int) -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -312,6 +313,15 @@ def test_one_run_catches_up_at_a_time(here: Installation) -> None:
     assert tick.skip_message == "A run that catches up is under way; the next stretch follows it."
 
 
+def test_two_daemons_that_look_at_once_ask_for_one_run(here: Installation) -> None:
+    fail(here, here.keys([3]), BROKEN)
+    moments = [(here.now + DAY).replace(second=second) for second in (5, 40)]
+    for look in (catch_up_tick, retry_tick):
+        # Dagster launches no second run for a key, whoever asks for it.
+        [key] = {the_request(look(here, moment)).run_key for moment in moments}
+        assert key
+
+
 def test_failed_windows_are_left_to_the_retry_sensor(here: Installation) -> None:
     here.simulator.set_faults([Rule(BROKEN, When(path="/applicant-leads"))])
     requests = caught_up(here)
@@ -421,6 +431,19 @@ def test_a_run_whose_process_was_killed_is_ended_and_its_windows_count_as_failed
     assert run is not None
     assert run.status is DagsterRunStatus.FAILURE
     assert here.status().failed == here.keys([2], [101])
+
+
+def test_a_run_between_two_of_its_assets_is_not_ended(here: Installation) -> None:
+    run_id = started_run(here)
+    later = datetime.now(UTC) + DEAD_AFTER + timedelta(seconds=1)
+    with ExitStack() as next_asset:
+
+        def begin(_: float) -> None:
+            next_asset.enter_context(here.lake.running(run_id))
+
+        tick = here.tick(dead_run_sensor({PULL_JOB}, clock=lambda: later, sleep=begin))
+        assert tick.skip_message == "Every run has its process."
+    assert here.status().under_way == here.keys([2], [101])
 
 
 def _hold(lake: Lake, run_id: str) -> None:

@@ -1,0 +1,927 @@
+"""`make mutants`: break one promise of the pipeline at a time, and see that a test notices.
+
+Belongs here: the promises, a way or several to break each, and the tests that should notice. Doesn't: the tests. A
+mutant that survives means that a test is missing; one whose text is no longer there once has to be written anew.
+Words on the command line choose the mutants that have one of them in their name or file.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import click
+
+ROOT: Final = Path(__file__).parents[2]
+
+# Twice as long as the longest of these tests takes on a busy machine: what takes longer hangs, and that is noticed.
+TIMEOUT_SECONDS: Final = 240
+
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) \S*?(\w+\.py(?:::\S+)?)", re.MULTILINE)
+
+# What pytest exits with (pytest.ExitCode): all passed, some failed, there are none. Anything else is trouble.
+_PASSED, _TESTS_FAILED, _NO_TESTS = 0, 1, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One broken promise: in `file`, each `old` text, which stands there once, becomes the `new` one after it.
+
+    `tests` is what pytest is given, a file below leads_pipeline_tests and perhaps -k; without -k the chaos tests are
+    left out.
+    """
+
+    name: str
+    file: str
+    changes: tuple[tuple[str, str], ...]
+    tests: tuple[str, ...]
+
+    def apply(self, root: Path) -> str | None:
+        """Break the copy below `root`. Returns why that can't be done, None where it is done."""
+        path = root / "leads_pipeline" / self.file
+        source = path.read_text(encoding="utf-8")
+        for old, new in self.changes:
+            if (count := source.count(old)) != 1:
+                return f"its text stands {count} times in {self.file}: {old.strip().splitlines()[0]}"
+            source = source.replace(old, new)
+        path.write_text(source, encoding="utf-8")
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a mutant: which test noticed it first, or what is wrong."""
+
+    seconds: float
+    caught_by: str | None = None
+    trouble: str | None = None
+
+
+def _m(name: str, file: str, old: str, new: str, tests: str, only: str = "") -> Mutant:
+    return Mutant(name, file, ((old, new),), (tests, "-k", only) if only else (tests,))
+
+
+PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
+    "success is reported after a durable landing": (
+        _m(
+            "skip the fsync of a file",
+            "lake.py",
+            "        _sync(source)\n        source.replace(path)\n",
+            "        source.replace(path)\n",
+            "test_lake.py",
+            "syncs_the_file",
+        ),
+        _m(
+            "skip the fsync of a folder",
+            "lake.py",
+            "        source.replace(path)\n        _sync(path.parent)\n",
+            "        source.replace(path)\n",
+            "test_lake.py",
+            "syncs_the_file",
+        ),
+        _m(
+            "skip the fsync of a new folder's entry",
+            "lake.py",
+            "        folder.mkdir(mode, exist_ok=True)\n        _sync(folder.parent)\n",
+            "        folder.mkdir(mode, exist_ok=True)\n",
+            "test_lake.py",
+            "syncs_the_file",
+        ),
+        _m(
+            "write a file in its place instead of beside it",
+            "lake.py",
+            "            publish_file(Path(name), path)\n",
+            "            path.write_bytes(content)\n            Path(name).unlink()\n",
+            "test_lake.py",
+        ),
+        _m(
+            "report a landing that failed as success",
+            "assets/raw.py",
+            "        except LeadsPipelineError as error:\n            return error\n",
+            "        except LeadsPipelineError:\n"
+            "            return outcome, Landing(0, 0, 0, 0, 0, False, True, False, lake.folder)\n",
+            "test_assets.py",
+            "cannot_be_landed",
+        ),
+        _m(
+            "end a run with failed windows quietly",
+            "assets/raw.py",
+            "        if failures:\n            raise Failure(_summary",
+            "        if False:\n            raise Failure(_summary",
+            "test_assets.py",
+            "failing_windows",
+        ),
+        _m(
+            "exit with 0 although a window failed",
+            "runs.py",
+            "        return not self.failed and not self.broken\n",
+            "        return not self.broken\n",
+            "test_cli.py",
+            "names_what_did_not",
+        ),
+        _m(
+            "answer a push before it is on the disk",
+            "receiver.py",
+            "        await kept\n",
+            "        await asyncio.sleep(0)\n",
+            "test_receiver.py",
+        ),
+        _m(
+            "answer 200 to a push that could not be kept",
+            "receiver.py",
+            '            raise _busy("The delivery can\'t be kept at the moment.") from None\n',
+            "            pass\n",
+            "test_receiver.py",
+        ),
+        _m(
+            "delete spooled pushes before they are landed",
+            "spool.py",
+            "                yield self._land(files, placement, run_id)\n"
+            "                for path in files:\n"
+            "                    path.unlink(missing_ok=True)\n",
+            "                taken = self._land(files, placement, run_id)\n"
+            "                for path in files:\n"
+            "                    path.unlink(missing_ok=True)\n"
+            "                yield taken\n",
+            "test_spool.py",
+        ),
+    ),
+    "what was landed once is never taken away": (
+        _m(
+            "overwrite instead of merge",
+            "lake.py",
+            "    merged = before | answered\n",
+            "    merged = dict(answered)\n",
+            "test_lake.py",
+        ),
+        _m(
+            "drop the landing lock",
+            "lake.py",
+            "        with self.lock(_raw_lock(path)):\n            _sweep(path)\n"
+            "            held = self._read_or_quarantine(path, self._read_landed)\n",
+            "        with suppress():\n            held = self._read_or_quarantine(path, self._read_landed)\n",
+            "test_lake.py",
+            "same_window_at_once",
+        ),
+        _m(
+            "drop the lock of pushed leads",
+            "lake.py",
+            "        with self.lock(_raw_lock(path)):\n            _sweep(path)\n"
+            "            held = self._read_or_quarantine(path, self._read_pushed)\n",
+            "        with suppress():\n            held = self._read_or_quarantine(path, self._read_pushed)\n",
+            "test_lake.py",
+            "pushed_leads",
+        ),
+        _m(
+            "leave a lead out of two with one id",
+            "lake.py",
+            '        grouped.setdefault(row[id_column], {}).setdefault(row["payload"], row)\n',
+            '        grouped[row[id_column]] = {row["payload"]: row}\n',
+            "test_lake.py",
+        ),
+        _m(
+            "believe a damaged file",
+            "lake.py",
+            "    if not _is_intact(content):\n",
+            "    if False:\n",
+            "test_lake.py",
+        ),
+        _m(
+            "believe a file of another window",
+            "lake.py",
+            '    if facts["path"] != relative or ',
+            "    if ",
+            "test_lake.py",
+        ),
+        _m(
+            "no quarantine: a bad file stops its neighbours",
+            "lake.py",
+            "            self._quarantine(path, str(error))\n            return None\n",
+            "            raise\n",
+            "test_lake.py",
+        ),
+        _m(
+            "delete a bad file instead of setting it aside",
+            "lake.py",
+            "            path.replace(aside)\n            _sync(aside.parent)\n",
+            "            path.unlink()\n            _sync(aside.parent)\n",
+            "test_lake.py",
+        ),
+        _m(
+            "believe a damaged push",
+            "spool.py",
+            "        if digest != _digest(lines):\n",
+            "        if False:\n",
+            "test_spool.py",
+        ),
+        _m(
+            "sweep a push that is being written",
+            "spool.py",
+            "                if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:\n",
+            "                if leftover.exists():\n",
+            "test_spool.py",
+        ),
+        _m(
+            "mix the leads of two portals",
+            "lake.py",
+            "        if remembered != origin:\n",
+            "        if False:\n",
+            "test_lake.py",
+        ),
+    ),
+    "no lead is missed unseen": (
+        _m(
+            "trust any 200: an object without the list is empty",
+            "contract.py",
+            "    if not found:\n        raise InvalidAnswerError(\n"
+            '            f"The body ({len(body)} bytes) is a JSON object without',
+            "    if False:\n        raise InvalidAnswerError(\n"
+            '            f"The body ({len(body)} bytes) is a JSON object without',
+            "test_contract.py",
+        ),
+        _m(
+            "trust any status without an error",
+            "client.py",
+            "                    if response.status_code != HTTPStatus.OK:\n",
+            "                    if response.status_code >= HTTPStatus.MULTIPLE_CHOICES:\n",
+            "test_client.py",
+        ),
+        _m(
+            "take a gzip body that is cut off for a whole one",
+            "client.py",
+            "    if is_begun and not decoder.eof:\n",
+            "    if False:\n",
+            "test_client.py",
+        ),
+        _m(
+            "an empty window leaves no file",
+            "lake.py",
+            "                before is None or merge.has_changed or (is_closed",
+            "                merge.has_changed or before is not None and (is_closed",
+            "test_lake.py",
+        ),
+        _m(
+            "call a window whole that the portal had begun to delete",
+            "lake.py",
+            "    is_complete = is_closed and answer.window.days_left(answer.fetched_at) >= 0\n",
+            "    is_complete = is_closed\n",
+            "test_lake.py",
+        ),
+        _m(
+            "call a window closed that was pulled before its end",
+            "lake.py",
+            "    is_closed = answer.window.is_closed(answer.fetched_at)\n",
+            "    is_closed = True\n",
+            "test_lake.py",
+        ),
+        _m(
+            "days of 24 hours",
+            "window.py",
+            "    return _first_moment(day, zone), _first_moment(day + timedelta(days=1), zone)\n",
+            "    return _first_moment(day, zone), _first_moment(day, zone) + timedelta(days=1)\n",
+            "test_window.py",
+        ),
+        _m(
+            "give up a window at its first deleted moment",
+            "window.py",
+            "        return self.end <= now - RETENTION\n",
+            "        return self.start <= now - RETENTION\n",
+            "test_window.py",
+        ),
+        _m(
+            "drop fields that the contract doesn't know",
+            "flatten.py",
+            '        extra="extra_of_lead(body)",\n',
+            '        extra="null::varchar",\n',
+            "test_flatten.py",
+            "unknown_fields",
+        ),
+        _m(
+            "cast integers loosely",
+            "flatten.py",
+            "        when regexp_full_match(v, '{_INTEGER_FORM}') then try_cast(split_part(v, '.', 1) as bigint)\n",
+            "        when true then try_cast(v as bigint)\n",
+            "test_flatten.py",
+            "typed_exactly",
+        ),
+        _m(
+            "cast booleans loosely",
+            "flatten.py",
+            "as_boolean(v) as case v when 'true' then true when 'false' then false end",
+            "as_boolean(v) as try_cast(v as boolean)",
+            "test_flatten.py",
+            "typed_exactly",
+        ),
+        _m(
+            "stop an inventory search at a cursor that repeats",
+            "client.py",
+            "                if page.next_token in seen:\n                    raise InvalidAnswerError(",
+            "                if page.next_token in seen:\n                    return\n"
+            "                    raise InvalidAnswerError(",
+            "test_client.py",
+        ),
+        _m(
+            "a run's keys from partition_keys alone",
+            "partitions.py",
+            "    elif RANGE_START_TAG in tags:\n",
+            "    elif (keys := list(context.partition_keys)):\n        pass\n    elif RANGE_START_TAG in tags:\n",
+            "test_runs.py",
+        ),
+        _m(
+            "don't look for lost files",
+            "status.py",
+            "(key in status.landed and scope.key in files)",
+            "key in status.landed",
+            "test_sensors.py",
+            "lost_file or before_its_end",
+        ),
+        _m(
+            "leave the windows of a killed run under way for ever",
+            "sensors.py",
+            "                context.instance.report_run_failed(\n",
+            "                str(\n",
+            "test_sensors.py",
+            "killed",
+        ),
+        _m(
+            "place no day's lead in the window that the scope names",
+            "spool.py",
+            "        return day, next(names, PUSH_SCOPE)\n",
+            "        return received, next(names, PUSH_SCOPE)\n",
+            "test_spool.py",
+        ),
+    ),
+    "each lead is visible once, in its newest version": (
+        _m(
+            "an older answer that lands later overwrites",
+            "lake.py",
+            " or _fetched_last(old) > _fetched_last(rows):\n",
+            ":\n",
+            "test_lake.py",
+        ),
+        _m(
+            "an unchanged lead counts as new each time",
+            "lake.py",
+            "        elif _payloads(old) == _payloads(rows) or ",
+            "        elif ",
+            "test_lake.py",
+        ),
+        _m(
+            "the oldest version within a day counts",
+            "flatten.py",
+            "partition by day, lead_id order by fetched_at desc, position desc",
+            "partition by day, lead_id order by fetched_at, position desc",
+            "test_flatten.py",
+            "newest_version",
+        ),
+        _m(
+            "a lead is there once for each window of a day",
+            "flatten.py",
+            "order by fetched_at desc, position desc, scope, source) > 1\n",
+            "order by fetched_at desc, position desc, scope, source) > 9\n",
+            "test_flatten.py",
+            "newest_version",
+        ),
+        _m(
+            "no dedupe across days",
+            "warehouse.py",
+            "partition by lead_id order by fetched_at desc, day desc, is_staged",
+            "partition by lead_id, day order by fetched_at desc, is_staged",
+            "test_warehouse.py",
+            "two_days_hold",
+        ),
+        _m(
+            "the oldest version of all days counts",
+            "warehouse.py",
+            "partition by lead_id order by fetched_at desc, day desc, is_staged",
+            "partition by lead_id order by fetched_at, day, is_staged",
+            "test_warehouse.py",
+            "two_days_hold",
+        ),
+        _m(
+            "forget the other days of a lead that its day has lost",
+            "warehouse.py",
+            '    if db.execute("select count(*) from lost").fetchall() != [(0,)]:\n',
+            "    if False:\n",
+            "test_warehouse.py",
+            "winning_day_loses_it",
+        ),
+        _m(
+            "the first of a lead's deliveries counts",
+            "spool.py",
+            "            new, changed = self._lake.land_pushed(group[0].kind, day, scope, group, run_id)\n",
+            "            new, changed = self._lake.land_pushed(group[0].kind, day, scope, group[:1], run_id)\n",
+            "test_spool.py",
+        ),
+        _m(
+            "a repeated delivery keeps the old version",
+            "lake.py",
+            '        if held is None or held["payload"] != row["payload"]:\n',
+            "        if held is None:\n",
+            "test_spool.py",
+        ),
+    ),
+    "readers see the old or the new, never half": (
+        _m(
+            "publish in place instead of swapping",
+            "warehouse.py",
+            "            publish_file(draft, self.path)\n",
+            "            shutil.copyfile(draft, self.path)\n",
+            "test_warehouse.py",
+            "reader_keeps or no_half_state",
+        ),
+        _m(
+            "publish children apart from their leads",
+            "warehouse.py",
+            "        for table in kind.tables:\n",
+            "        for table in kind.tables[:1]:\n",
+            "test_warehouse.py",
+            "with_its_children",
+        ),
+        _m(
+            "keep the log of a killed reader",
+            "warehouse.py",
+            '            self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)\n',
+            "",
+            "test_warehouse.py",
+            "leftover_log",
+        ),
+        _m(
+            "publish without the lock",
+            "warehouse.py",
+            '        with self._lake.lock("warehouse"):\n',
+            "        if True:\n",
+            "test_warehouse.py",
+            "two_processes",
+        ),
+        _m(
+            "a staged day that is half replaced",
+            "lake.py",
+            "                    writing.replace(self._ready_folder(day))\n",
+            "                    self._ready_folder(day).mkdir()\n"
+            "                    for path in paths.values():\n"
+            "                        path.replace(self._ready_folder(day) / path.name)\n",
+            "test_lake.py",
+            "killed_replacement",
+        ),
+        _m(
+            "a published file that everybody can read",
+            "warehouse.py",
+            "_PUBLISHED_MODE: Final = 0o440\n",
+            "_PUBLISHED_MODE: Final = 0o444\n",
+            "test_warehouse.py",
+            "read_only",
+        ),
+    ),
+    "patience: nobody is hammered, nothing is retried for ever": (
+        _m(
+            "ignore Retry-After",
+            "retry.py",
+            "    return min(retry_after_seconds, self.max_retry_after_seconds) + jitter\n",
+            "    return jitter\n",
+            "test_retry.py",
+        ),
+        _m(
+            "wait as long as the service likes",
+            "retry.py",
+            "        return retry_after_seconds is not None and retry_after_seconds > self.max_retry_after_seconds\n",
+            "        return False\n",
+            "test_client.py",
+        ),
+        _m(
+            "take a Retry-After of the past for patience",
+            "retry.py",
+            "    return seconds if seconds > 0 else None\n",
+            "    return seconds\n",
+            "test_retry.py",
+        ),
+        _m(
+            "retry without pause",
+            "retry.py",
+            "        jitter = rng.uniform(0, ceiling)\n",
+            "        jitter = 0.0\n",
+            "test_retry.py",
+        ),
+        _m(
+            "retry what is refused for good",
+            "client.py",
+            "            error.is_transient and attempt <",
+            "            attempt <",
+            "test_client.py",
+        ),
+        _m(
+            "retry without a cap",
+            "client.py",
+            "attempt < self._service.policy.max_attempts and ",
+            "",
+            "test_client.py",
+        ),
+        _m(
+            "no retry budget for a run",
+            "client.py",
+            "        ) and self._budget.spend()\n",
+            "        )\n",
+            "test_client.py",
+        ),
+        _m(
+            "a 429 slows down one request alone",
+            "client.py",
+            "    return _retry_after_seconds(error) is not None or (isinstance(error, BusyError) and attempt == 1)\n",
+            "    return False\n",
+            "test_client.py",
+        ),
+        _m(
+            "no deadline for a request",
+            "client.py",
+            "            async with asyncio.timeout(self._service.deadline_seconds):\n",
+            "            async with asyncio.timeout(20 * self._service.deadline_seconds):\n",
+            "test_client.py",
+            "drop_by_drop",
+        ),
+        _m(
+            "no deadline for a token request",
+            "auth.py",
+            "                asyncio.timeout(TOKEN_DEADLINE_SECONDS),",
+            "                asyncio.timeout(None),",
+            "test_auth.py",
+            "never_ends",
+        ),
+        _m(
+            "no cap on a body",
+            "client.py",
+            "        if size > self._max_bytes:\n",
+            "        if False:\n",
+            "test_client.py",
+        ),
+        _m(
+            "no cap on a token answer",
+            "auth.py",
+            "                    if len(body) > MAX_ANSWER_BYTES:\n",
+            "                    if False:\n",
+            "test_auth.py",
+        ),
+        _m(
+            "no cap on a delivery",
+            "receiver.py",
+            "                    if len(body) > self._limits.body_bytes:\n",
+            "                    if False:\n",
+            "test_receiver.py",
+        ),
+        _m(
+            "ask for what the portal has deleted",
+            "client.py",
+            "        if window.is_deleted(self._service.timing.now()):\n",
+            "        if False:\n",
+            "test_client.py",
+        ),
+        _m(
+            "the sensor retries for ever",
+            "retry.py",
+            "        elif failure.attempts >= MAX_WINDOW_ATTEMPTS:\n",
+            "        elif False:\n",
+            "test_retry.py",
+        ),
+        _m(
+            "the sensor retries what was refused for good",
+            "retry.py",
+            "        elif failure.is_permanent:\n",
+            "        elif False:\n",
+            "test_retry.py",
+        ),
+        _m(
+            "the sensor's delays don't grow",
+            "retry.py",
+            "FIRST_RETRY_SECONDS * 2 ** (self.attempts - 1))\n",
+            "FIRST_RETRY_SECONDS)\n",
+            "test_retry.py",
+        ),
+        _m(
+            "the sensor forgets how often it asked",
+            "sensors.py",
+            "        self.windows[key] = FailedWindow(self.windows[key].attempts + 1, now)\n",
+            "        self.windows[key] = FailedWindow(self.windows[key].attempts, now)\n",
+            "test_sensors.py",
+            "doubles",
+        ),
+        _m(
+            "the sensor asks for windows of a pull under way",
+            "status.py",
+            "    failed = set(cache.deserialize_failed_partition_subsets(windows).get_partition_keys()) - under_way\n",
+            "    failed = set(cache.deserialize_failed_partition_subsets(windows).get_partition_keys())\n",
+            "test_sensors.py",
+            "under_way",
+        ),
+        _m(
+            "the sensor doesn't see the keys of a retry under way",
+            "status.py",
+            "    under_way = _keys_of_live_runs(instance, kind)\n",
+            "    under_way: frozenset[str] = frozenset()\n",
+            "test_sensors.py",
+            "under_way",
+        ),
+        _m(
+            "two daemons that look at once catch up twice",
+            "sensors.py",
+            "            run_key=f\"catch up {area} {'+'.join(kind.name for kind in kinds)} {now:%Y-%m-%dT%HZ}\",\n",
+            "",
+            "test_sensors.py",
+            "look_at_once",
+        ),
+        _m(
+            "two daemons that look at once retry twice",
+            "sensors.py",
+            '        run_key=f"retry-{now:%Y-%m-%dT%H:%MZ}",\n',
+            "",
+            "test_sensors.py",
+            "look_at_once",
+        ),
+        _m(
+            "a tick that comes again takes pushes in again",
+            "sensors.py",
+            '            run_key=f"{waiting[0].name} {now:%Y-%m-%dT%HZ}",\n',
+            "",
+            "chaos/test_orchestration.py",
+            "ticks_that_come_again",
+        ),
+        _m(
+            "several runs catch up at once",
+            "sensors.py",
+            '        if context.instance.get_runs(RunsFilter(statuses=LIVE, tags={_CATCH_UP_TAG: "true"}), limit=1):\n',
+            "        if False:\n",
+            "test_sensors.py",
+            "one_run_catches_up",
+        ),
+        _m(
+            "end runs that are alive",
+            "sensors.py",
+            "status is DagsterRunStatus.STARTED and not lake.is_running(run.run_id):\n",
+            "status is DagsterRunStatus.STARTED:\n",
+            "test_sensors.py",
+            "two_of_its_assets",
+        ),
+        _m(
+            "no limit on the rate of deliveries",
+            "receiver.py",
+            "        if self._left < 1:\n",
+            "        if False:\n",
+            "test_receiver.py",
+        ),
+    ),
+    "no one is let in, nothing gets out": (
+        Mutant(
+            "follow redirects",
+            "client.py",
+            (
+                ('        response.headers.pop("location", None)\n', ""),
+                (
+                    'event_hooks={"request": [on_request], "response": [on_response]},\n'
+                    "            follow_redirects=False,\n",
+                    'event_hooks={"request": [on_request], "response": [on_response]},\n'
+                    "            follow_redirects=True,\n",
+                ),
+            ),
+            ("test_client.py",),
+        ),
+        _m(
+            "follow redirects of the token server",
+            "auth.py",
+            "timeout=None, follow_redirects=False) as client",
+            "timeout=None, follow_redirects=True) as client",
+            "test_auth.py",
+        ),
+        _m(
+            "send the token to any host",
+            "auth.py",
+            "    return parts.scheme, parts.host, parts.port  #",
+            '    return parts.scheme, "", None  #',
+            "test_auth.py",
+        ),
+        _m(
+            "drop the token lock",
+            "auth.py",
+            "            lock.acquire()\n",
+            "            pass\n",
+            "test_auth.py",
+            "sixteen",
+        ),
+        _m(
+            "don't read the token again after waiting for the lock",
+            "auth.py",
+            "                stored = self._store.read(key)  # another process may have been faster\n",
+            "",
+            "test_auth.py",
+            "sixteen or share",
+        ),
+        _m(
+            "use a token that has expired",
+            "auth.py",
+            "        return min(RENEWAL_MARGIN_SECONDS, self.lifetime_seconds * RENEWAL_MARGIN_SHARE) < left <=",
+            "        return left <=",
+            "test_auth.py",
+        ),
+        _m(
+            "a new token for every request that stays forbidden",
+            "auth.py",
+            "        return response.status_code in _REFUSALS and not is_known_good\n",
+            "        return response.status_code in _REFUSALS\n",
+            "test_auth.py",
+        ),
+        _m(
+            "ask again with a secret that was refused",
+            "auth.py",
+            "            if self._refusal and self._refusal[0] == key:\n",
+            "            if False:\n",
+            "test_auth.py",
+        ),
+        _m(
+            "a token file that others can read",
+            "auth.py",
+            "opener=lambda name, flags: os.open(name, flags, 0o600)",
+            "opener=lambda name, flags: os.open(name, flags, 0o644)",
+            "test_auth.py",
+        ),
+        _m(
+            "believe a token file that others can write",
+            "auth.py",
+            "            if not _is_private_file(path):\n",
+            "            if not path.exists():\n",
+            "test_auth.py",
+        ),
+        _m(
+            "the secret in an error message",
+            "auth.py",
+            '            named = code if code in _WHAT_TO_DO else "no error code that RFC 6749 knows"\n',
+            "            named = code\n",
+            "test_auth.py",
+        ),
+        _m(
+            "the token in the chain of an error",
+            "auth.py",
+            "        # Outside of the except blocks: their errors hold the request, and with it the secret.\n"
+            "        raise UnreachableError(",
+            "            raise UnreachableError(what)\n        raise UnreachableError(",
+            "test_auth.py",
+        ),
+        _m(
+            "the address of a lead's home in a message",
+            "client.py",
+            '        return f"GET {self.path} for {self.about}"\n',
+            '        return f"GET {self.path} {dict(self.parameters)} for {self.about}"\n',
+            "test_client.py",
+        ),
+        _m(
+            "the words of an error answer in a message",
+            "client.py",
+            "    said = [code for code in codes if re.fullmatch(",
+            "    said = codes or [code for code in codes if re.fullmatch(",
+            "test_client.py",
+        ),
+        _m(
+            "raw files of mode 0644",
+            "lake.py",
+            '            with os.fdopen(descriptor, "wb") as file:\n',
+            '            os.fchmod(descriptor, 0o644)\n            with os.fdopen(descriptor, "wb") as file:\n',
+            "test_lake.py",
+        ),
+        _m(
+            "folders of mode 0755",
+            "lake.py",
+            "_PRIVATE_FOLDER_MODE: Final = 0o700\n",
+            "_PRIVATE_FOLDER_MODE: Final = 0o755\n",
+            "test_lake.py",
+        ),
+        _m(
+            "staged files of mode 0644",
+            "lake.py",
+            "                        path.chmod(_PRIVATE_FILE_MODE)\n",
+            "                        path.chmod(0o644)\n",
+            "test_lake.py",
+        ),
+        _m(
+            "an id that leaves the data folder",
+            "window.py",
+            " or not _ID.fullmatch(id_):\n",
+            ":\n",
+            "test_window.py",
+        ),
+        _m(
+            "take deliveries without a key",
+            "receiver.py",
+            "        if not hmac.compare_digest(",
+            "        if False and not hmac.compare_digest(",
+            "test_receiver.py",
+        ),
+        _m(
+            "Basic without form-encoding",
+            "auth.py",
+            'f"{quote_plus(self.client_id)}:{quote_plus(secret)}"',
+            'f"{self.client_id}:{secret}"',
+            "test_auth.py",
+        ),
+    ),
+}
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the mutants that the words choose, all without words. Returns the exit code."""
+    chosen = [
+        mutant
+        for mutants in PROMISES.values()
+        for mutant in mutants
+        if not words or any(word in f"{mutant.file} {mutant.name}" for word in words)
+    ]
+    first_of = {next((m for m in mutants if m in chosen), None): promise for promise, mutants in PROMISES.items()}
+    began = time.monotonic()
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        selections = dict.fromkeys(mutant.tests for mutant in chosen)
+        red = [sound for sound in pool.map(_unbroken, selections) if sound]
+        if red:
+            click.echo("\n".join(["These tests fail without a mutant, so that they can't tell one:", *red]), err=True)
+            return 1
+        click.echo(f"{len(chosen)} mutants; the tests pass without one ({time.monotonic() - began:.0f} s).")
+        verdicts: dict[Mutant, Verdict] = {}
+        for mutant, verdict in zip(chosen, pool.map(_tried, chosen), strict=True):
+            if mutant in first_of:
+                promise = first_of[mutant]
+                click.echo(f"\n{promise[0].upper()}{promise[1:]}")
+            said = verdict.caught_by or f"*** {verdict.trouble}"
+            click.echo(f"  {verdict.seconds:5.1f} s  {mutant.file:<14} {mutant.name:<58} {said}")
+            verdicts[mutant] = verdict
+    left = [mutant for mutant, verdict in verdicts.items() if verdict.trouble]
+    click.echo(
+        f"\n{len(verdicts) - len(left)} of {len(verdicts)} mutants were caught, in {time.monotonic() - began:.0f} s."
+    )
+    return 1 if left else 0
+
+
+def _unbroken(tests: Sequence[str]) -> str | None:
+    """What fails of those tests as the code is; None where nothing does."""
+    with _copy() as root:
+        code, failed = _pytest(root, tests)
+    return None if code in (_PASSED, _NO_TESTS) else f"{' '.join(tests)}: {failed or f'pytest exits with {code}'}"
+
+
+def _tried(mutant: Mutant) -> Verdict:
+    began = time.monotonic()
+    with _copy() as root:
+        if trouble := mutant.apply(root):
+            return Verdict(0.0, trouble=trouble)
+        code, failed = _pytest(root, mutant.tests)
+    seconds = time.monotonic() - began
+    if code == _PASSED:
+        return Verdict(seconds, trouble=f"SURVIVED {' '.join(mutant.tests)}")
+    if code is None or code == _TESTS_FAILED:
+        return Verdict(seconds, caught_by=failed or f"{mutant.tests[0]}, which hangs")
+    return Verdict(seconds, trouble=f"pytest exits with {code}: the mutant is no program, or there is no such test")
+
+
+@contextmanager
+def _copy() -> Iterator[Path]:
+    """A copy of the source, to be broken."""
+    with TemporaryDirectory(prefix="mutant-") as folder:
+        for name in ("leads_pipeline", "leads_pipeline_tests"):
+            shutil.copytree(ROOT / name, Path(folder) / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        yield Path(folder)
+
+
+def _pytest(root: Path, tests: Sequence[str]) -> tuple[int | None, str]:
+    """Pytest's exit code, None where it hangs, and the first test that failed."""
+    file, *only = tests
+    command = [sys.executable, "-m", "pytest", "-x", "--tb=no", "-q", "-p", "no:cacheprovider"]
+    command += [f"leads_pipeline_tests/{file}", *(only or ["-m", "not chaos"])]
+    # The copy comes before the installed package, for the processes that tests start as well.
+    environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    with subprocess.Popen(  # noqa: S603 - our own command
+        command,
+        cwd=root,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None, ""
+        finally:
+            # Also what its tests have started and a mutant has kept from ending.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    failed = _FAILED.search(said)
+    return process.returncode, failed.group(1) if failed else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
