@@ -14,12 +14,17 @@ from pathlib import Path
 FOLDER = Path(__file__).parent.parent / ".venv-bench"
 
 
-def interpreter(script: Path) -> Path:
-    """The Python to run the script with; this one where the script names no packages."""
+def packages(script: Path) -> list[str]:
+    """What the script names, pinned; nothing where it needs no environment of its own."""
     head = re.search(r"^# /// script\n((?:# .*\n)+)# ///$", script.read_text(), re.MULTILINE)
-    if head is None:
-        return Path(sys.executable)
-    wanted = tomllib.loads(head[1].replace("# ", ""))["dependencies"]
+    text = re.sub("^# ", "", head[1], flags=re.MULTILINE) if head else "dependencies = []"
+    found: list[str] = tomllib.loads(text)["dependencies"]
+    return found
+
+
+def interpreter(script: Path) -> Path:
+    """The Python to run the script with."""
+    wanted = packages(script)
     folder = FOLDER / f"{script.stem}-{hashlib.sha256(' '.join(wanted).encode()).hexdigest()[:8]}"
     python = folder / "bin" / "python"
     if not (folder / ".complete").exists():
@@ -31,9 +36,3 @@ def interpreter(script: Path) -> Path:
         subprocess.run([*pip, "--quiet", *wanted], check=True)
         (folder / ".complete").touch()
     return python
-
-
-def versions(script: Path) -> str:
-    """The packages that the script names, with their versions."""
-    head = re.search(r"^# dependencies = (\[.*\])$", script.read_text(), re.MULTILINE)
-    return ", ".join(tomllib.loads(f"x = {head[1]}")["x"]) if head else ""

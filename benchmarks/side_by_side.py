@@ -19,7 +19,7 @@ from pathlib import Path
 import duckdb
 
 from benchmarks import portal
-from benchmarks.environments import interpreter, versions
+from benchmarks.environments import interpreter, packages
 from benchmarks.measuring import Measured, measure
 from benchmarks.portal import Workload
 from leads_pipeline.contract import Field, FieldType
@@ -256,7 +256,9 @@ def machine() -> str:
     cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "?")
     memory = next((int(line.split()[1]) / 1e6 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
     ours = ", ".join(f"{name} {version(name)}" for name in ("dagster", "duckdb", "httpx", "pyarrow", "msgspec"))
-    peers = "; ".join(f"{path.stem}: {versions(path)}" for path in sorted(SCRIPTS.glob("*.py")) if versions(path))
+    peers = "; ".join(
+        f"{path.stem}: {', '.join(named)}" for path in sorted(SCRIPTS.glob("*.py")) if (named := packages(path))
+    )
     return (
         f"{date.today():%Y-%m-%d}, {os.cpu_count()} cores ({cpu}), {memory:.0f} GB, load {os.getloadavg()[0]:.1f} at "  # noqa: DTZ011
         f"the start, {platform.system()} {platform.release()}, Python {platform.python_version()}; {ours}; {peers}"
