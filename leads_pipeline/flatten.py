@@ -292,11 +292,17 @@ def link_or_copy(path: Path, target: Path) -> None:
     The pipeline replaces files and never writes into them, so a hard link holds the version; where the file system has
     no links it is a copy.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(path, target)
-    except OSError:
-        shutil.copyfile(path, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, target)
+        except OSError:
+            shutil.copyfile(path, target)
+    except OSError as error:
+        raise StorageError(
+            f"{path} can't be linked or copied to {target}: {error.strerror}. Check the disk and its rights, then run "
+            "again. Nothing was changed."
+        ) from error
 
 
 @contextmanager
@@ -368,6 +374,11 @@ def _read_raw(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
 # first. A number or a boolean that was sent as text in the same form counts: nothing is lost by it. Exponents count
 # where the value is exact (Java writes prices from ten million on as 1.25E7).
 _NUMBER_FORM: Final = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
+# A number of so few digits is one double; what is too small for any is none.
+_EXACT_AS_DOUBLE: Final = (
+    f"regexp_full_match(v, '{_NUMBER_FORM}') and length(v) <= 18"
+    " and (try_cast(v as double) <> 0 or not regexp_matches(v, '[1-9].*[eE]|[1-9][^eE]*$'))"
+)
 _INTEGER_FORM: Final = r"-?(0|[1-9][0-9]*)(\.0+)?"
 _AMOUNT_FORM: Final = r"-?(0|[1-9][0-9]*)(\.[0-9]{1,2}0*)?"
 # RFC 3339 without its leap to other calendars: years 1000 to 2999; the seconds may be missing (openapi.yaml,
@@ -384,15 +395,17 @@ _MACROS: Final = (
     as_text(v, json_type, written) as case
         when (starts_with(v, '{') or starts_with(v, '[')) and json_type in ('OBJECT', 'ARRAY') then null
         when v between '-' and ':' and (contains(v, '.') or contains(v, 'e')) and json_type = 'DOUBLE' then written
+        when v = '0' and json_type <> 'VARCHAR' then written
         else v
     end""",
     "as_boolean(v) as case v when 'true' then true when 'false' then false end",
     f"""
-    as_integer(v) as case
+    exact_integer(v) as case
         when regexp_full_match(v, '{_INTEGER_FORM}') then try_cast(split_part(v, '.', 1) as bigint)
-        when regexp_full_match(v, '{_NUMBER_FORM}') and abs(try_cast(v as double)) < 9007199254740992
+        when {_EXACT_AS_DOUBLE} and abs(try_cast(v as double)) < 9007199254740992
             and trunc(try_cast(v as double)) = try_cast(v as double) then try_cast(try_cast(v as double) as bigint)
     end""",
+    "as_integer(v, written) as exact_integer(case when contains(v, '.') or contains(v, 'e') then written else v end)",
     f"""
     as_number(v) as case
         when regexp_full_match(v, '{_NUMBER_FORM}') and isfinite(try_cast(v as double)) then try_cast(v as double)
@@ -400,10 +413,13 @@ _MACROS: Final = (
     f"""
     exact_amount(v) as case
         when regexp_full_match(v, '{_AMOUNT_FORM}') then try_cast(v as decimal(18, 2))
-        when regexp_full_match(v, '{_NUMBER_FORM}') and length(v) <= 18
+        when {_EXACT_AS_DOUBLE}
             and try_cast(v as decimal(18, 2))::double = try_cast(v as double) then try_cast(v as decimal(18, 2))
     end""",
-    "as_amount(v, written) as exact_amount(case when length(v) > 15 or contains(v, 'e') then written else v end)",
+    """
+    as_amount(v, written) as exact_amount(
+        case when length(v) > 15 or contains(v, '.') or contains(v, 'e') then written else v end
+    )""",
     f"""
     as_moment(v) as case
         when not regexp_full_match(v, '{_MOMENT_FORM}') then null
@@ -555,8 +571,8 @@ def _cast(field: Field, pointer: str) -> str:
     match field.type:
         case FieldType.TEXT:
             return f"as_text({text}, json_type(doc, {path}), {written})"
-        case FieldType.AMOUNT:
-            return f"as_amount({text}, {written})"
+        case FieldType.AMOUNT | FieldType.INTEGER:
+            return f"as_{field.type.value}({text}, {written})"
         case _:
             return f"as_{field.type.value}({text})"
 
@@ -750,14 +766,18 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
 
 
 def _write(db: duckdb.DuckDBPyConnection, kind: LeadKind, day: date, targets: Mapping[str, Path]) -> None:
-    """Write a day's rows of each table, sorted, so that they don't depend on threads."""
+    """Write a day's rows of each table, sorted, so that they don't depend on how they came.
+
+    By a table of its own: what DuckDB writes of a column shows whether other days of the batch have a NULL in it.
+    """
     order = {kind.table: "lead_id", windows_table(kind): "scope"}
     for table, columns in staged_columns(kind).items():
         db.execute(
-            f"copy (select {', '.join(quoted(column.name) for column in columns)} from {quoted(table)} "  # noqa: S608
-            f"where window_day = $day order by {order.get(table, 'lead_id, position')}) to $target {_PARQUET}",
-            {"day": day, "target": str(targets[table])},
+            f"create or replace table one_day as select {', '.join(quoted(column.name) for column in columns)} "  # noqa: S608
+            f"from {quoted(table)} where window_day = $day order by {order.get(table, 'lead_id, position')}",
+            {"day": day},
         )
+        db.execute(f"copy one_day to $target {_PARQUET}", {"target": str(targets[table])})
 
 
 def _counted(
@@ -906,11 +926,18 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _written(body: str, pointer: str) -> str | None:
     """The number at that JSON pointer as it was written. Of a key that stands twice the first counts, as in DuckDB."""
+    steps = pointer.split("/")[1:]
     try:
+        if all(body.count(f'"{step}"') == 1 for step in steps):  # no list, and no key twice: quick
+            raw = body.encode()
+            for step in steps:
+                raw = bytes(_MEMBERS.decode(raw)[step])
+            if raw[:1] in b"-0123456789":
+                return raw.decode()
         value = json.loads(body, object_pairs_hook=_first_wins, parse_float=str, parse_int=str)
-        for step in pointer.split("/")[1:]:
+        for step in steps:
             value = value[int(step) if isinstance(value, list) else step]
-    except (ValueError, RecursionError):
+    except (*_UNREADABLE, LookupError, TypeError):
         return None
     return value if isinstance(value, str) else None
 

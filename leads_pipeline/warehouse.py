@@ -10,6 +10,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cache
@@ -184,22 +185,28 @@ class Warehouse:
         another schema, is built anew from the staged files. Raises StorageError; then the published file is as before.
         """
         began = time.monotonic()
-        with self._lake.lock("warehouse"):
-            self._sweep()
-            wanted = _wanted(self._lake, grid, now)
-            held = self._held()
-            is_changed = held is None or held.state != wanted
-            if is_changed:
-                held = self._build(wanted, grid, now)
-            assert held is not None  # noqa: S101 - for mypy: where nothing changed, something was held
-            return Publication(
-                is_changed=is_changed,
-                is_rebuilt=held.is_rebuilt,
-                days_changed=held.days_changed,
-                rows=held.rows,
-                seconds=time.monotonic() - began,
-                size_bytes=self.path.stat().st_size,
-            )
+        try:
+            with self._lake.lock("warehouse"):
+                self._sweep()
+                wanted = _wanted(self._lake, grid, now)
+                held = self._held()
+                is_changed = held is None or held.state != wanted
+                if is_changed:
+                    held = self._build(wanted, grid, now)
+                assert held is not None  # noqa: S101 - for mypy: where nothing changed, something was held
+                return Publication(
+                    is_changed=is_changed,
+                    is_rebuilt=held.is_rebuilt,
+                    days_changed=held.days_changed,
+                    rows=held.rows,
+                    seconds=time.monotonic() - began,
+                    size_bytes=self.path.stat().st_size,
+                )
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} can't be replaced: {error.strerror}. Check the disk and its rights, then run again. The "
+                "published file is as it was before."
+            ) from error
 
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
@@ -247,13 +254,9 @@ class Warehouse:
             # Beside the new version, a log of the old one would keep it from being opened.
             self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)
             publish_file(draft, self.path)
-        except OSError as error:
-            raise StorageError(
-                f"{self.path} can't be replaced: {error.strerror}. Check the disk and its rights, then run again. The "
-                "published file is as it was before."
-            ) from error
         finally:
-            self._sweep()
+            with suppress(OSError):  # what went wrong before says more; the next publication sweeps again
+                self._sweep()
         return held
 
     def _updated(self, draft: Path, wanted: "_State", grid: Grid, now: datetime) -> "_Held | None":

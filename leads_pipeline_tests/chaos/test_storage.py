@@ -266,13 +266,10 @@ def test_a_fault_at_any_system_call_leaves_the_old_or_the_new_and_the_next_time_
             no_storage_errors.append(f"{outcome.calls[at]}: {outcome.error}: {outcome.message}")
     assert outcome.is_done
     trial.check_base()
-    # Staging and publishing let the system's own error through here and there: see the next test.
-    if kind == "landing":
-        assert no_storage_errors == []
+    assert no_storage_errors == []
 
 
 @needs_seccomp
-@pytest.mark.xfail(strict=True, reason="flatten.py and warehouse.py let the system's own error through")
 @pytest.mark.parametrize(
     ("step", "fault", "call"),
     [
