@@ -28,10 +28,19 @@ from leads_pipeline.assets import staged
 from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.assets.published import coverage_check
 from leads_pipeline.assets.raw import NAMED_FAILURES
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LeadKind, PushedLead, read_delivery
+from leads_pipeline.contract import (
+    APPLICANT,
+    APPRAISAL,
+    LEAD_KINDS,
+    Field,
+    FieldType,
+    LeadKind,
+    PushedLead,
+    read_delivery,
+)
 from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.errors import LeadsPipelineError, StorageError
-from leads_pipeline.flatten import StagedDay, flatten_days
+from leads_pipeline.flatten import StagedDay, flatten_days, staged_tables
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.simulator.faults import Rule, Then
@@ -555,6 +564,19 @@ def test_a_staged_day_follows_each_later_window_too(here: Installation) -> None:
     here.pull({here.key(3, 102)})
     found, _ = requested(here, cursor)
     assert found["stg_applicant_leads"] == {str(here.day(3))}
+
+
+def test_a_field_that_is_newly_declared_has_every_staged_day_staged_again(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.pull({here.key(3)})
+    stage(here, here.day(3), here.day(3))
+    _, cursor = requested(here)
+    assert not {"stg_applicant_leads", "stg_applicant_windows"} & requested(here, cursor)[0].keys()
+    declared = replace(APPLICANT, fields=(*APPLICANT.fields, Field("newlyDeclared", FieldType.TEXT, "Something new")))
+    monkeypatch.setattr("leads_pipeline.assets.LEAD_KINDS", (declared, APPRAISAL))
+    found, _ = requested(here, cursor)
+    assert found == {f"stg_{table}": {str(here.day(3))} for table in staged_tables(APPLICANT)}
 
 
 def test_a_pushed_lead_is_staged_and_published_with_its_day_and_no_other(here: Installation) -> None:

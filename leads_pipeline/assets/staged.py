@@ -4,9 +4,11 @@ Belongs here: which days a run stages, what it says of them, the checks that com
 flattening (flatten.py).
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date
+from typing import Any
 
 from dagster import (
     AssetCheckResult,
@@ -31,9 +33,15 @@ from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
 
+# What was staged before a field was declared is staged again once it is. Of Any, as conditions on assets and on checks
+# don't meet in Dagster's types.
+_IS_DECLARED_ANEW: AutomationCondition[Any] = (
+    AutomationCondition.code_version_changed() & ~AutomationCondition.missing()
+)
+
 # `eager()` would wait for ever for a day of which one branch is missing, so the condition is put together here.
 FOLLOWS_ITS_SOURCES = (
-    AutomationCondition.any_deps_updated().since_last_handled()
+    (AutomationCondition.any_deps_updated() | _IS_DECLARED_ANEW).since_last_handled()
     & ~AutomationCondition.in_progress()
     & ~AutomationCondition.any_deps_in_progress()
 )
@@ -114,6 +122,7 @@ def _spec(table: str, columns: Sequence[Column], kind: LeadKind) -> AssetSpec:
         deps=[f"raw_{kind.table}", "raw_push"],
         description=f"{described[table]}. One Parquet file per day in staged/{table}/.",
         automation_condition=FOLLOWS_ITS_SOURCES,
+        code_version=_version(kind),
         kinds={"duckdb", "parquet"},
         skippable=True,
         metadata={
@@ -122,6 +131,14 @@ def _spec(table: str, columns: Sequence[Column], kind: LeadKind) -> AssetSpec:
             )
         },
     )
+
+
+def _version(kind: LeadKind) -> str:
+    """Changes with the declared fields."""
+    fields = [
+        (table, column.name, column.type) for table, columns in staged_columns(kind).items() for column in columns
+    ]
+    return hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
 
 
 def _counts(staged: StagedDay) -> dict[str, int]:
