@@ -201,7 +201,9 @@ def _compete(
             for contender in entered:
                 with tempfile.TemporaryDirectory() as folder:
                     for number, workload in enumerate(workloads, start=1):
-                        turns[workload.name][contender.name].append(run(contender, asked, workload, Path(folder)))
+                        turn = run(contender, asked, workload, Path(folder))
+                        print(f"{workload.name}, {contender.name}: {turn.job_seconds:.1f} s", file=sys.stderr)
+                        turns[workload.name][contender.name].append(turn)
                         if contender.tables:
                             held = fingerprint(contender, Path(folder))
                             truth = book.truth(list(workloads[:number]))
