@@ -11,7 +11,7 @@ import shutil
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -283,7 +283,8 @@ def scratch_folder(lake: Lake, name: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # rmtree doesn't ignore each of them
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def link_or_copy(path: Path, target: Path) -> None:

@@ -319,7 +319,8 @@ class Lake:
                     _sync(self._folder / _STAGED)
                 self._finish_staged(day)
             finally:
-                shutil.rmtree(writing, ignore_errors=True)
+                with suppress(OSError):  # rmtree doesn't ignore each of them
+                    shutil.rmtree(writing, ignore_errors=True)
 
     def staged_files(self, table: str) -> list[StagedFile]:
         """The published files of a table, by day. Finishes what a killed process had begun to publish."""
