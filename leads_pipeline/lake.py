@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -204,6 +204,23 @@ class Lake:
             is_written=is_written,
             path=path,
         )
+
+    def make_folders(self, kind: LeadKind, windows: Sequence[Window]) -> None:
+        """Make the folders that landing these windows takes, and wait for the disk once a day and not once a window.
+
+        Landing makes what is missing by itself; this only saves time.
+        """
+        by_day: defaultdict[Path, list[Path]] = defaultdict(list)
+        for window in windows:
+            folder = self._raw_path(kind, window).parent
+            by_day[folder.parent].append(folder)
+        for day, folders in by_day.items():
+            with _storing(day):
+                if missing := [folder for folder in folders if not folder.is_dir()]:
+                    _make_folder(day)
+                    for folder in missing:
+                        folder.mkdir(_PRIVATE_FOLDER_MODE, exist_ok=True)
+                    _sync(day)
 
     def land_pushed(
         self, kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedLead], run_id: str
@@ -795,13 +812,14 @@ def replace_file(path: Path, content: bytes) -> None:
     with _storing(path):
         _make_folder(path.parent)
         # A leading dot and no .parquet at the end: no glob and no Hive reader takes it for data.
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            # Not tempfile's: a fifth of the time that a landing takes beside waiting for the disk (measured).
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE_MODE), "wb") as file:
                 file.write(content)
-            publish_file(Path(name), path)
+            publish_file(draft, path)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
             raise
 
 

@@ -26,6 +26,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leads_pipeline import lake as lake_module
 from leads_pipeline.contract import APPLICANT, APPRAISAL, InventoryItem, PushedLead, ReceivedLead
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake, publish_file, replace_file
@@ -302,6 +303,28 @@ def test_days_scopes_and_kinds_are_told_apart(lake: Lake) -> None:
     assert lake.raw_files(APPRAISAL, DAY) == []
     assert lake.landed_days(APPRAISAL) == []
     assert lake.landed_windows(APPRAISAL, DAY) == []
+
+
+def test_folders_made_beforehand_wait_for_the_disk_once_a_day(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    sync = lake_module._sync  # noqa: SLF001 - counted, and done
+
+    def counting(path: Path) -> None:
+        synced.append(path)
+        sync(path)
+
+    monkeypatch.setattr(lake_module, "_sync", counting)
+    windows = [WINDOW, NEIGHBOUR]
+    day = lake.folder / "raw" / "applicant_leads" / f"day={DAY}"
+
+    lake.make_folders(APPLICANT, windows)
+
+    assert (synced.count(day), lake.landed_days(APPLICANT)) == (1, [])
+    for window in windows:
+        lake.land(answer([lead(1)], window), "run")
+    lake.make_folders(APPLICANT, windows)
+    assert synced.count(day) == 1
+    assert len(lake.raw_files(APPLICANT, DAY)) == 2
 
 
 def empty(content: bytes) -> bytes:

@@ -42,6 +42,7 @@ def connect(settings: Settings, lake: Lake) -> LeadsClient:
 def pull(settings: Settings, lake: Lake, wanted: list[date]) -> None:
     """Fetch every window and land it."""
     windows = [Window.of(day, scope, settings.zone) for day in wanted for scope in settings.scopes]
+    lake.make_folders(APPLICANT, windows)
     under_way: deque[Future[Landing]] = deque()
     with ThreadPoolExecutor(LANDING_THREADS) as pool:
         for _, outcome in connect(settings, lake).fetch_windows(APPLICANT, windows):

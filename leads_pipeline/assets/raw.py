@@ -99,6 +99,7 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
         try:
             with data.running(context):
                 client, auth = leads.connect()
+                data.lake.make_folders(kind, windows)
                 for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run.run_id):
                     key = window.partition_key
                     if isinstance(landed, LeadsPipelineError):

@@ -100,8 +100,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "write a file in its place instead of beside it",
             "lake.py",
-            "            publish_file(Path(name), path)\n",
-            "            path.write_bytes(content)\n            Path(name).unlink()\n",
+            "            publish_file(draft, path)\n",
+            "            path.write_bytes(content)\n            draft.unlink()\n",
             "test_lake.py",
         ),
         _m(
@@ -789,8 +789,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "raw files of mode 0644",
             "lake.py",
-            '            with os.fdopen(descriptor, "wb") as file:\n',
-            '            os.fchmod(descriptor, 0o644)\n            with os.fdopen(descriptor, "wb") as file:\n',
+            '_PRIVATE_FILE_MODE), "wb") as file:\n',
+            '_PRIVATE_FILE_MODE), "wb") as file:\n                os.fchmod(file.fileno(), 0o644)\n',
             "test_lake.py",
         ),
         _m(
