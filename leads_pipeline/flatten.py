@@ -401,26 +401,28 @@ _MACROS: Final = (
     end""",
     "as_boolean(v) as case v when 'true' then true when 'false' then false end",
     f"""
-    exact_integer(v) as case
+    as_integer(v) as case
         when regexp_full_match(v, '{_INTEGER_FORM}') then try_cast(split_part(v, '.', 1) as bigint)
         when {_EXACT_AS_DOUBLE} and abs(try_cast(v as double)) < 9007199254740992
             and trunc(try_cast(v as double)) = try_cast(v as double) then try_cast(try_cast(v as double) as bigint)
     end""",
-    "as_integer(v, written) as exact_integer(case when contains(v, '.') or contains(v, 'e') then written else v end)",
+    "integer_text(v, written) as case when contains(v, '.') or contains(v, 'e') then coalesce(written, v) else v end",
     f"""
     as_number(v) as case
         when regexp_full_match(v, '{_NUMBER_FORM}') and isfinite(try_cast(v as double)) then try_cast(v as double)
     end""",
     f"""
-    exact_amount(v) as case
+    as_amount(v) as case
         when regexp_full_match(v, '{_AMOUNT_FORM}') then try_cast(v as decimal(18, 2))
         when {_EXACT_AS_DOUBLE}
             and try_cast(v as decimal(18, 2))::double = try_cast(v as double) then try_cast(v as decimal(18, 2))
     end""",
+    # Prices often come with a fraction. One of up to 15 digits is read as the double nearest to it, which has them all.
     """
-    as_amount(v, written) as exact_amount(
-        case when length(v) > 15 or contains(v, '.') or contains(v, 'e') then written else v end
-    )""",
+    amount_text(v, written) as case
+        when length(v) > 15 or contains(v, 'e') or v in ('0.0', '-0.0') then coalesce(written, v)
+        else v
+    end""",
     f"""
     as_moment(v) as case
         when not regexp_full_match(v, '{_MOMENT_FORM}') then null
@@ -544,7 +546,7 @@ parsed as (
 ),
 texts as (
     select *,
-        {_stacked(f"item{_member(field.path)} as {_text(field)}" for field in fields)},
+        {_stacked(f"{_read(field, pointer)} as {_text(field)}" for field in fields)},
         {" or ".join(_has_more(keys, path, known) for keys, path, known in levels)} as has_more
     from parsed
 ),
@@ -566,16 +568,23 @@ typed as (
 )"""  # noqa: S608 - put together from the contract's constants alone
 
 
+def _read(field: Field, pointer: str) -> str:
+    """The field's text; a number's as it was written, where json_transform's rendering may differ."""
+    read = f"item{_member(field.path)}"
+    if field.type in (FieldType.AMOUNT, FieldType.INTEGER):
+        return f"{field.type.value}_text({read}, {_written_at(field, pointer)})"
+    return read
+
+
 def _cast(field: Field, pointer: str) -> str:
-    path, text = literal(_pointer(field.path)), _text(field)
-    written = f"written(body, {pointer} || {path})"
-    match field.type:
-        case FieldType.TEXT:
-            return f"as_text({text}, json_type(doc, {path}), {written})"
-        case FieldType.AMOUNT | FieldType.INTEGER:
-            return f"as_{field.type.value}({text}, {written})"
-        case _:
-            return f"as_{field.type.value}({text})"
+    if field.type is FieldType.TEXT:
+        kind = f"json_type(doc, {literal(_pointer(field.path))})"
+        return f"as_text({_text(field)}, {kind}, {_written_at(field, pointer)})"
+    return f"as_{field.type.value}({_text(field)})"
+
+
+def _written_at(field: Field, pointer: str) -> str:
+    return f"written(body, {pointer} || {literal(_pointer(field.path))})"
 
 
 def _untyped(field: Field) -> str:
