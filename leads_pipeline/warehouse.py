@@ -217,10 +217,14 @@ class Warehouse:
         """
         if not self.path.exists():
             raise StorageError(f"{self.path} is not there yet. Publish the warehouse first: `leads-pipeline backfill`.")
-        # Readers hold no lock, so each spills to a folder of its own.
-        with connection(self._lake, f"query-{secrets.token_hex(8)}", self.path, read_only=True) as db:
-            result = db.execute(statement, dict(parameters or {}))
-            return [column[0] for column in result.description], result.fetchall()
+        # Readers hold no lock, so each has folders of its own. DuckDB opens a file three times, and a publication in
+        # between would give it the headers of one version and the blocks of the next: hence the second name.
+        name = f"query-{secrets.token_hex(8)}"
+        with scratch_folder(self._lake, f"{name}-held") as folder:
+            link_or_copy(self.path, folder / FILE_NAME)
+            with connection(self._lake, name, folder / FILE_NAME, read_only=True) as db:
+                result = db.execute(statement, dict(parameters or {}))
+                return [column[0] for column in result.description], result.fetchall()
 
     def _sweep(self) -> None:
         """Remove what killed publications left beside the file. The lock is held."""

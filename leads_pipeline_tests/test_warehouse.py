@@ -505,8 +505,17 @@ READING = """
     path, reads, stop, agreeing = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), json.loads(sys.argv[4])
     print("ready", flush=True)
     seen, done = set(), 0
+    def opened():
+        # DuckDB opens a file three times, for its magic bytes, its headers and its blocks. Replaced in between, the
+        # headers are of one version and the blocks of the next, which it notices: the README says to open again.
+        for _ in range(3):
+            try:
+                return duckdb.connect(path, read_only=True)
+            except duckdb.Error as error:
+                failure = error
+        raise failure
     while done < reads or not stop.exists():
-        with duckdb.connect(path, read_only=True) as db:
+        with opened() as db:
             applicants, appraisals, children, versions, windows = db.execute('''
                 select (select count(*) from applicant_leads), (select count(*) from appraisal_leads),
                     (select count(*) from applicant_viewing_times),
