@@ -208,14 +208,14 @@ class Lake:
     def make_folders(self, kind: LeadKind, windows: Sequence[Window]) -> None:
         """Make the folders that landing these windows takes, and wait for the disk once a day and not once a window.
 
-        Landing makes what is missing by itself; this only saves time.
+        Landing makes what is missing by itself, and says what is wrong where it can't; this only saves time.
         """
         by_day: defaultdict[Path, list[Path]] = defaultdict(list)
         for window in windows:
             folder = self._raw_path(kind, window).parent
             by_day[folder.parent].append(folder)
         for day, folders in by_day.items():
-            with _storing(day):
+            with suppress(OSError):
                 if missing := [folder for folder in folders if not folder.is_dir()]:
                     _make_folder(day)
                     for folder in missing:
