@@ -78,7 +78,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "lake.py",
             "        _sync(source)\n        source.replace(path)\n",
             "        source.replace(path)\n",
-            "test_lake.py",
+            "chaos/test_storage.py",
             "syncs_the_file",
         ),
         _m(
@@ -86,7 +86,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "lake.py",
             "        source.replace(path)\n        _sync(path.parent)\n",
             "        source.replace(path)\n",
-            "test_lake.py",
+            "chaos/test_storage.py",
             "syncs_the_file",
         ),
         _m(
@@ -94,7 +94,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "lake.py",
             "        folder.mkdir(mode, exist_ok=True)\n        _sync(folder.parent)\n",
             "        folder.mkdir(mode, exist_ok=True)\n",
-            "test_lake.py",
+            "chaos/test_storage.py",
             "syncs_the_file",
         ),
         _m(
