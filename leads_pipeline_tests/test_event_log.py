@@ -2,12 +2,14 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 from dagster import (
     AssetCheckResult,
     AssetCheckSpec,
@@ -30,6 +32,7 @@ from dagster import (
 )
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
+from leads_pipeline import event_log
 from leads_pipeline.event_log import OPEN_SHARDS, BatchingSqliteEventLogStorage
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline_tests.installation import home, installation
@@ -145,7 +148,7 @@ def test_dagsters_own_storage_reads_the_files_afterwards(tmp_path: Path, monkeyp
         assert len(instance.get_materialized_partitions(AssetKey("windows"))) > len(expected)
 
 
-def test_the_planned_windows_of_a_pull_are_stored_as_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_windows_of_a_pull_are_not_stored_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored_alone: list[DagsterEventType | None] = []
     store = SqliteEventLogStorage.store_event
 
@@ -156,10 +159,13 @@ def test_the_planned_windows_of_a_pull_are_stored_as_one_batch(tmp_path: Path, m
     monkeypatch.setattr(SqliteEventLogStorage, "store_event", watched)
     with installation(tmp_path) as here:
         assert here.pull(here.keys([2, 3])).success
-    assert DagsterEventType.ASSET_MATERIALIZATION in stored_alone
-    assert DagsterEventType.ASSET_MATERIALIZATION_PLANNED not in stored_alone
-    planned = "select count(*) from event_logs where dagster_event_type = 'ASSET_MATERIALIZATION_PLANNED'"
-    assert rows(tmp_path / "home", "index", planned) == [(6,)]
+    assert DagsterEventType.STEP_SUCCESS in stored_alone
+    assert not {DagsterEventType.ASSET_MATERIALIZATION, DagsterEventType.ASSET_MATERIALIZATION_PLANNED} & {
+        *stored_alone
+    }
+    by_type = "select dagster_event_type, count(*) from event_logs where partition is not null group by 1 order by 1"
+    stored = [("ASSET_MATERIALIZATION", 6), ("ASSET_MATERIALIZATION_PLANNED", 6)]
+    assert rows(tmp_path / "home", "index", by_type) == stored
 
 
 @pytest.mark.usefixtures("batched")
@@ -216,3 +222,69 @@ def test_threads_share_a_storage(tmp_path: Path) -> None:
         assert not errors
         for number in range(OPEN_SHARDS + 2):
             assert len(instance.all_logs(f"00000000-0000-4000-8000-0000000002{number:02}")) == len(log)
+
+
+Gathering = tuple[BatchingSqliteEventLogStorage, EventLogEntry]
+
+
+@pytest.fixture
+def gathering(tmp_path: Path) -> Iterator[Gathering]:
+    """A storage, and a materialization that it holds already, to be told again as of another run."""
+    with home(tmp_path / "home") as instance:
+        record(instance, RUN_IDS[:1])
+        log = instance.all_logs(RUN_IDS[0], DagsterEventType.ASSET_MATERIALIZATION)
+        assert isinstance(instance.event_log_storage, BatchingSqliteEventLogStorage)
+        yield instance.event_log_storage, log[0]._replace(run_id=RUN_IDS[1])
+
+
+def stored(folder: Path) -> int:
+    """How many of the other run's materializations another process sees."""
+    ((count,),) = rows(folder / "home", "index", f"select count(*) from event_logs where run_id = '{RUN_IDS[1]}'")  # noqa: S608
+    return int(count)
+
+
+def wait_until_stored(folder: Path, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while stored(folder) != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_materialization_that_no_other_follows_is_stored_after_a_moment(tmp_path: Path, gathering: Gathering) -> None:
+    storage, event = gathering
+    storage.store_event(event)
+    wait_until_stored(tmp_path, 1)
+    storage.store_event(event)
+    wait_until_stored(tmp_path, 2)
+
+
+def test_what_is_gathered_is_there_for_whoever_reads_or_ends(
+    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "GATHERING_SECONDS", 3600)
+    storage, event = gathering
+    storage.store_event(event)
+    assert stored(tmp_path) == 0
+    assert len(storage.get_records_for_run(RUN_IDS[1]).records) == 1
+    for _ in range(event_log.GATHERED_EVENTS):
+        storage.store_event(event)
+    assert stored(tmp_path) == 1 + event_log.GATHERED_EVENTS
+    storage.store_event(event)
+    storage.dispose()
+    assert stored(tmp_path) == 2 + event_log.GATHERED_EVENTS
+
+
+def test_what_a_locked_log_did_not_take_is_stored_once_it_is_free(
+    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "SQLITE_BUSY_TIMEOUT_SECONDS", 0.05)
+    storage, event = gathering
+    storage.dispose()  # connections keep the patience they were made with
+    with closing(sqlite3.connect(tmp_path / "home" / "history" / "runs" / "index.db")) as other:
+        other.execute("begin exclusive")
+        storage.store_event(event)
+        with pytest.raises(sqlalchemy.exc.OperationalError, match="locked"):
+            storage.get_records_for_run(RUN_IDS[1])
+        time.sleep(2 * event_log.GATHERING_SECONDS)  # nobody is told by then, and nothing is given up
+        other.rollback()
+    wait_until_stored(tmp_path, 1)
