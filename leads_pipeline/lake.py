@@ -381,13 +381,21 @@ class Lake:
     # --- locks and what the folder remembers ----------------------------------------------------------------------
 
     @contextmanager
-    def lock(self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> Iterator[None]:
-        """Hold the lock of that name against all other processes and threads. It isn't reentrant.
+    def lock(
+        self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS, is_reentrant: bool = False
+    ) -> Iterator[filelock.BaseFileLock]:
+        """Hold the lock of that name against all other processes and threads; a reentrant one against processes alone.
 
         Raises StorageError when another holder keeps it for longer than `timeout_seconds`.
         """
         path = self._state / "locks" / f"{name}.lock"
-        lock = filelock.FileLock(path, mode=_PRIVATE_FILE_MODE, poll_interval=LOCK_POLL_SECONDS)
+        lock = filelock.FileLock(
+            path,
+            mode=_PRIVATE_FILE_MODE,
+            poll_interval=LOCK_POLL_SECONDS,
+            is_singleton=is_reentrant,
+            thread_local=not is_reentrant,
+        )
         with _storing(path):
             _make_folder(self._folder, mode=0o755)
             _make_folder(path.parent)
@@ -399,7 +407,7 @@ class Lake:
                     "(fuser or lsof names it), end it and run again; the lock frees itself when its holder ends."
                 ) from None
         try:
-            yield
+            yield lock
         finally:
             try:
                 lock.release()
@@ -409,13 +417,17 @@ class Lake:
 
     @contextmanager
     def running(self, run_id: str) -> Iterator[None]:
-        """Hold the lock that says that a run is alive. It goes with the process, however that ends."""
+        """Hold the lock that says that a run is alive. It goes with the process, however that ends.
+
+        The run's next asset needn't wait for one that broke off and that Python hasn't cleared away yet.
+        """
         name = f"run-{run_id}"
-        with self.lock(name):
+        with self.lock(name, is_reentrant=True) as lock:
             try:
                 yield
             finally:
-                (self._state / "locks" / f"{name}.lock").unlink(missing_ok=True)
+                if lock.lock_counter == 1:
+                    (self._state / "locks" / f"{name}.lock").unlink(missing_ok=True)
 
     def is_running(self, run_id: str) -> bool:
         """Whether any process holds that run's lock at this moment."""

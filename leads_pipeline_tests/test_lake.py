@@ -12,7 +12,7 @@ import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -750,6 +750,22 @@ def test_what_holds_personal_data_is_private_whatever_the_umask(lake: Lake) -> N
 
 
 # --- locks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_is_still_held(lake: Lake) -> None:
+    """As by the traceback of an event that Dagster's database didn't take."""
+
+    def asset() -> Generator[None]:
+        with Lake(lake.folder).running("run-1"):
+            yield
+
+    broken_off = asset()
+    next(broken_off)
+    with lake.running("run-1"):
+        broken_off.close()
+        assert Lake(lake.folder).is_running("run-1")
+    assert not lake.is_running("run-1")
+    assert list((lake.folder / ".state" / "locks").iterdir()) == []
 
 
 def test_a_lock_keeps_other_threads_out_and_says_when_it_waits_too_long(lake: Lake) -> None:

@@ -156,8 +156,13 @@ def test_a_code_location_that_fails_to_load_comes_back_by_itself(tmp_path: Path,
         here.lake.remember_start_date(here.day(first))
         remembered.write_text("nonsense")
         log = tmp_path / "daemon.log"
+
+        def is_told() -> bool:
+            assert here.runs() == []
+            return b"holds no day" in log.read_bytes()
+
         with daemon(here, log) as process:
-            wait_for("the daemon says why nothing loads", lambda: b"holds no day" in log.read_bytes())
+            wait_for("the daemon says why nothing loads", is_told)
             injected("orchestration", "code location that fails to load")
             time.sleep(10)
             assert process.poll() is None
@@ -273,6 +278,7 @@ database.execute("rollback")
     ("database", "seconds", "survives"),
     [
         ("history/runs/index.db", 8, True),  # the event log waits for 30 seconds
+        ("history/runs/index.db", 35, False),
         ("history/runs.db", 8, False),  # the runs for 5
     ],
 )
