@@ -330,8 +330,9 @@ def home(folder: Path) -> Iterator[DagsterInstance]:
 @cache
 def _empty_home() -> Path:
     """A home with its empty databases, to be copied: making them takes Dagster a second."""
-    folder = Path(mkdtemp(prefix="leads-pipeline-home-"))
-    atexit.register(shutil.rmtree, folder)
+    parent = Path(mkdtemp(prefix="leads-pipeline-home-"))
+    atexit.register(shutil.rmtree, parent)
+    folder = parent / "home"
     with patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}):
         dagster_home(os.environ, folder)
         with (folder / "dagster.yaml").open("a") as file:

@@ -183,6 +183,7 @@ ODD: dict[str, tuple[bytes, str | None, str | None]] = {
     "number as id": (b'{"id": 12345678901234567890123}', "12345678901234567890123", None),
     "decimal id": (b'{"id": 1.50}', "1.50", None),
     "empty id": (b'{"id": ""}', None, "no id"),
+    "blanks around an id are kept": (b'{"id": " x "}', " x ", None),
     "blank id": (b'{"id": "  "}', None, "no id"),
     "null id": (b'{"id": null}', None, "no id"),
     "object as id": (b'{"id": {"a": 1}}', None, "no id"),
