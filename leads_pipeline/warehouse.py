@@ -436,7 +436,7 @@ def _loaded(
     for macro in _MART_MACROS:
         db.execute(f"create or replace macro {macro}")
     for followed, type_ in _FOLLOWED.items():
-        db.execute(f"create temp table {_touched(followed)} (value {type_})")
+        db.execute(f"create temp table {_touched(followed)} (value {type_}, lead_day date)")
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
     is_whole = state.marts != wanted.marts
     for kind in LEAD_KINDS:
@@ -494,10 +494,10 @@ def _load_leads(
         changes = "(select count(*) from removed) + (select count(*) from winners)"
         sql = f"select {changes} > $most * (select count(*) from {quoted(kind.table)})"  # noqa: S608
         is_whole = is_whole or db.execute(sql, {"most": _TOUCHED_MAX}).fetchall() == [(True,)]
+        added = f"({files.select(kind.table, _PERSON_OF_LEAD)} {from_winners})"
         for followed, column in [] if is_whole else _followed_columns(kind):
-            db.execute(f"insert into {_touched(followed)} select {column} from removed")  # noqa: S608
-            added = f"select {column} from ({files.select(kind.table, _PERSON_OF_LEAD)} {from_winners})"  # noqa: S608
-            db.execute(f"insert into {_touched(followed)} {added}")
+            for leads in ("removed", added):
+                db.execute(f"insert into {_touched(followed)} select {column}, lead_day from {leads}")  # noqa: S608
         db.execute(
             "delete from landed_windows where kind = $kind and window_day in (from changed_days)", {"kind": kind.name}
         )
@@ -532,7 +532,7 @@ def _load_inventory(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
         db.execute(
             f"""
             insert into {_touched("lead_id")}
-            select lead_id
+            select lead_id, lead_day
             from {leads}
             where {written} in (
                 select {written} from (select distinct {written} from {leads})
@@ -736,8 +736,16 @@ _COLUMNS_OF_LEADS: Final = {"listing_id": "listing_details_id"}
 
 
 def _touched(followed: str) -> str:
-    """Name of the temporary table of values whose leads have changed."""
+    """Name of the temporary table of values whose leads have changed, each with the days of those leads."""
     return f"touched_{followed}"
+
+
+def _is_touched(followed: str, column: str) -> str:
+    """Whether a row's value is among those. A lead lies with its day, so only rows of such days are looked at."""
+    conditions = [f"{column} in (select value from {_touched(followed)})"]  # noqa: S608 - only our own names
+    if followed == "lead_id":
+        conditions.append(f"lead_day in (select lead_day from {_touched(followed)})")  # noqa: S608 - likewise
+    return " and ".join(conditions)
 
 
 def _bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str) -> None:
@@ -751,9 +759,9 @@ def _bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str) 
         if column is not None:
             db.execute(
                 f"create temp view {quoted(table)} as select * from {quoted(file)}.main.{quoted(table)} "  # noqa: S608
-                f"where {column} in (select value from {_touched(followed)})"
+                f"where {_is_touched(followed, column)}"
             )
-    db.execute(f"delete from {quoted(mart.name)} where {followed} in (select value from {_touched(followed)})")  # noqa: S608
+    db.execute(f"delete from {quoted(mart.name)} where {_is_touched(followed, followed)}")  # noqa: S608
     db.execute(f"insert into {quoted(mart.name)} by name {mart.statement}")
     for table, column in shadowed:
         if column is not None:
