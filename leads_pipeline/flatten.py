@@ -81,6 +81,20 @@ class StagedDay:
     extra: Mapping[str, int]
 
 
+class UnbalancedError(StorageError):
+    """What flattening made of a day, which `staged` says, lacks something that its raw files have or holds it twice."""
+
+    def __init__(self, staged: StagedDay, rows: int) -> None:
+        super().__init__(
+            f"The {staged.kind} leads of {staged.day} don't add up once they are flattened: of {staged.raw_rows} raw "
+            f"rows {staged.duplicates} are repeats, {rows} were to be staged, with {staged.lead_ids} different ids; "
+            f"{staged.unexplained} lack a key field that their payload has. That day's staged files stay as they were, "
+            "raw has every lead, and the other days go on. It is a fault of leads-pipeline: please report it.",
+            reason="flattening",
+        )
+        self.staged = staged
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a staged table, which is also the warehouse's: DuckDB's type, and what an analyst reads."""
@@ -124,8 +138,8 @@ def flatten_days(
     `lead_day` is the local day of `created_at` in `zone`, so that a lead at exactly midnight, which the windows of two
     days hold, has one; where the moment is unknown it is the window's day.
 
-    Days come out as they are done. One that fails, fails alone: its own files stay as they were. Planning the statement
-    takes DuckDB as long as 3,000 leads, so days are flattened together, up to BATCH_LEADS.
+    Days come out as they are done. One that fails, or whose rows don't add up, fails alone: its own files stay as they
+    were. Planning the statement takes DuckDB as long as 3,000 leads, so days are flattened together, up to BATCH_LEADS.
     """
     left = deque(sorted(set(days)))
     with ThreadPoolExecutor(FLATTENING_THREADS, "flattening") as pool:
@@ -180,7 +194,7 @@ def _flatten_batch(lake: Lake, kind: LeadKind, left: deque[date], taken: list[da
             _fill_windows(db, kind, windows)
             for day, paths in targets.items():
                 _write(db, kind, day, paths)
-            return _counted(db, kind, targets)
+            return [_balanced(kind, staged) for staged in _counted(db, kind, targets)]
 
 
 _LEAD_COLUMNS: Final = (
@@ -812,6 +826,14 @@ def _counted(
         )
         for day, paths in targets.items()
     ]
+
+
+def _balanced(kind: LeadKind, staged: StagedDay) -> StagedDay:
+    """The day, whose files are about to replace others. Raises UnbalancedError."""
+    rows = staged.rows[kind.table]
+    if staged.raw_rows - staged.duplicates == rows == staged.lead_ids and not staged.unexplained:
+        return staged
+    raise UnbalancedError(staged, rows)
 
 
 def _by_day(db: duckdb.DuckDBPyConnection, statement: str) -> Counter[date]:

@@ -315,7 +315,7 @@ class Lake:
         Holds the day's lock throughout, so that nobody stages the day from older raw files meanwhile. After an error
         nothing is replaced. Once all files are written and on the disk, a killed process can't leave a mix of old and
         new either: whoever comes next finishes the replacement. A file with the bytes of the published one isn't
-        touched.
+        touched. Each is sealed, for check_staged.
         """
         writing = self._folder / _STAGED / f".writing-{day.isoformat()}"
         with self.lock(_staged_lock(day)):
@@ -328,6 +328,7 @@ class Lake:
                 yield paths
                 for path in paths.values():
                     with _storing(path):
+                        path.write_bytes(_seal(path.read_bytes()))
                         path.chmod(_PRIVATE_FILE_MODE)
                         _sync(path)
                 with _storing(writing):
@@ -359,6 +360,20 @@ class Lake:
         with self.lock(_staged_lock(day)):
             self._finish_staged(day)
             yield
+
+    def check_staged(self, path: Path) -> None:
+        """Raise StorageError where a staged file isn't what was written there, to the last bit.
+
+        DuckDB writes no checksums, and takes most flipped bits for content.
+        """
+        with _reading(path):
+            is_intact = _is_intact(path.read_bytes())
+        if not is_intact:
+            raise StorageError(
+                f"{path} is damaged, or no file of this version. Stage its day again from the raw files: materialize "
+                "it in the Dagster UI, or run `leads-pipeline backfill` for that day. What was published before is "
+                "untouched."
+            )
 
     def _ready_folder(self, day: date) -> Path:
         return self._folder / _STAGED / f".ready-{day.isoformat()}"

@@ -592,6 +592,7 @@ class _Files:
                 for table in staged_columns(self._kind):
                     path = self._lake.staged_path(table, day)
                     if path.exists():
+                        self._lake.check_staged(path)
                         link_or_copy(path, self._folder / table / f"day={day.isoformat()}" / path.name)
             self._held.add(day)
 

@@ -24,6 +24,7 @@ from dagster import (
     evaluate_automation_conditions,
 )
 
+from leads_pipeline import flatten
 from leads_pipeline.assets import staged
 from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.assets.published import coverage_check
@@ -291,6 +292,19 @@ def test_staged_days_say_how_many_rows_they_hold_and_pass_their_checks(here: Ins
             "no_values_with_problems",
         )
     }
+
+
+def test_a_day_that_does_not_add_up_is_no_staged_day_and_fails_the_check(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.pull(here.keys([2, 3]))
+    kept = f"{flatten._LEADS} where day <> '{here.day(3)}' or position > 0"  # noqa: SLF001 - broken on purpose
+    monkeypatch.setattr(flatten, "_LEADS", kept)
+    result = stage(here, here.day(3), here.day(2))
+    assert not result.success
+    assert materializations(here, "stg_applicant_leads").keys() == {str(here.day(2))}
+    assert not checks(result)["stg_applicant_leads", "rows_add_up"]
+    assert f"The applicant leads of {here.day(3)} don't add up" in message(result, "stg_applicant_leads")
 
 
 @pytest.mark.parametrize(

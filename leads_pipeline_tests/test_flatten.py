@@ -19,7 +19,14 @@ from hypothesis import strategies as st
 from leads_pipeline import flatten
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, FieldType, LeadKind
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten import StagedDay, flatten_day, flatten_days, staged_columns, staged_tables
+from leads_pipeline.flatten import (
+    StagedDay,
+    UnbalancedError,
+    flatten_day,
+    flatten_days,
+    staged_columns,
+    staged_tables,
+)
 from leads_pipeline.lake import Lake
 from leads_pipeline.window import day_interval
 from leads_pipeline_tests.drifting import Received, drifting_leads, lost
@@ -696,7 +703,38 @@ def test_a_key_field_that_flattening_loses_is_counted(lake: Lake, monkeypatch: p
     lost = {"contact.email": "null::varchar"}
     monkeypatch.setattr(flatten, "_cast", lambda field, at: lost.get(field.path) or intact(field, at))
     monkeypatch.setattr(flatten, "_untyped", lambda _: "null")
-    assert flatten_day(lake, APPRAISAL, DAY, LONDON).unexplained == 2  # a's address, c's moment
+    with pytest.raises(UnbalancedError, match="2 lack a key field"):  # a's address, c's moment
+        flatten_day(lake, APPRAISAL, DAY, LONDON)
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "said"),
+    [
+        ("_LEADS", lambda sound: f"{sound} where lead_id <> 'b'", "1 are repeats, 2 were to be staged, with 2 diff"),
+        ("_DROPPED", lambda sound: sound.replace("> 1", "> 9"), "0 are repeats, 4 were to be staged, with 3 diff"),
+    ],
+    ids=["a lead is lost", "a lead is there twice"],
+)
+def test_a_day_that_does_not_add_up_keeps_its_files_and_holds_up_no_other(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, name: str, broken: Callable[[str], str], said: str
+) -> None:
+    days = [DAY, NEXT_DAY]
+    for day in days:
+        land(lake, APPRAISAL, [{"id": "a"}], day=day)
+    assert len(dict(flatten_days(lake, APPRAISAL, days, LONDON))) == 2
+    before = lake.staged_path("appraisal_leads", DAY).read_bytes()
+    land(lake, APPRAISAL, [{"id": "b"}, {"id": "c"}])
+    land(lake, APPRAISAL, [{"id": "a"}], scope="branch-102")
+    land(lake, APPRAISAL, [{"id": "d"}], day=NEXT_DAY)
+    monkeypatch.setattr(flatten, name, broken(getattr(flatten, name)))
+
+    found = dict(flatten_days(lake, APPRAISAL, days, LONDON))
+
+    assert isinstance(found[DAY], UnbalancedError)
+    assert said in str(found[DAY])
+    assert lake.staged_path("appraisal_leads", DAY).read_bytes() == before
+    assert isinstance(found[NEXT_DAY], StagedDay)
+    assert staged_leads(lake, APPRAISAL, NEXT_DAY).keys() == {"a", "d"}
 
 
 def test_a_staged_day_accounts_for_every_row(lake: Lake) -> None:

@@ -72,6 +72,7 @@ MATRIX: Final = {
         "corrupt Parquet among good files",
         "empty Parquet among good files",
         "cut off Parquet among good files",
+        "changed Parquet among good files",
         "reader holding the DuckDB file",
         "leftover write-ahead log",
         "data folder removed between steps",

@@ -450,12 +450,18 @@ def test_processes_that_land_one_window_at_once_lose_nothing_and_double_nothing(
     injected("storage", "two processes landing one window", landings)
 
 
+def changed_at(content: bytes, at: int) -> bytes:
+    """Within a text, this is still Parquet that DuckDB reads."""
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "corrupt": lambda content: (
         content[: len(content) // 3] + bytes(len(content) // 3) + content[len(content) * 2 // 3 :]
     ),
     "empty": lambda content: content[:0],
     "cut off": lambda content: content[: len(content) * 2 // 3],
+    "changed": lambda content: changed_at(content, max(0, content.find(b"version 1")) + 8),
 }
 
 
@@ -472,7 +478,9 @@ def test_a_damaged_file_costs_its_neighbours_nothing_and_comes_back(
     publish(folder)
     whole = published(folder)
     for path in sorted((folder / where / "applicant_leads").rglob("*.parquet"))[:2]:
-        path.write_bytes(DAMAGES[damage](path.read_bytes()))
+        content = path.read_bytes()
+        path.write_bytes(DAMAGES[damage](content))
+        assert path.read_bytes() != content
         injected("storage", f"{damage} Parquet among good files")
 
     if where == "raw":
