@@ -1,6 +1,7 @@
 """What lies around the code: lock files, .env.example, the folders' own documents, the Makefile."""
 
 import ast
+import os
 import re
 import subprocess
 import tomllib
@@ -188,3 +189,54 @@ def test_make_says_what_to_do_about_a_python_that_is_too_old(tmp_path: Path) -> 
     assert "Python 3.11 or newer is needed" in result.stderr
     assert "Python 3.9.2" in result.stderr
     assert not (tmp_path / "venv").exists()
+
+
+# What stands in for Python in `make audit`: its virtual environment holds tools that say what the test wants to hear.
+AUDITING_PYTHON = """#!/bin/sh
+[ "$1" = -m ] || exit 0
+mkdir -p "$3/bin"
+for tool in pip uv pip-audit; do
+    printf '#!/bin/sh\\n. "$STUBS/%s"\\n' $tool > "$3/bin/$tool"
+    chmod +x "$3/bin/$tool"
+done
+"""
+FOUND = '{"dependencies": [{"name": "httpx", "version": "0.1", "vulns": [{"id": "PYSEC-2026-1"}]}]}'
+# pip-audit is given the file for what it finds after --output, its last argument; uv works beside the lock files.
+FINDS = f"for last; do :; done; echo '{FOUND}' > \"$last\"; echo 'Found 1 known vulnerability in 1 package' >&2; exit 1"
+
+
+@pytest.mark.parametrize(
+    ("stubs", "exit_code", "said"),
+    [
+        pytest.param({}, 0, "The lock files are fresh.\nNo known vulnerability in what is locked.", id="all well"),
+        pytest.param({"pip-audit": FINDS}, 2, FOUND, id="a vulnerability"),
+        pytest.param(
+            {"uv": "echo new >> requirements.lock"}, 2, "requirements.lock is stale: run make lock", id="stale"
+        ),
+        pytest.param({"uv": "echo lost >&2; exit 2"}, 0, "Freshness not checked: lost\nNo known", id="no index"),
+        pytest.param({"pip-audit": "echo lost >&2; exit 1"}, 0, "fresh.\nNot audited: lost", id="no list"),
+        pytest.param(
+            {"pip": "echo lost >&2; exit 1"}, 0, "Not audited: the tools can't be installed. lost", id="no pip"
+        ),
+    ],
+)
+def test_an_audit_fails_over_what_it_finds_and_not_over_the_network(
+    tmp_path: Path, stubs: dict[str, str], exit_code: int, said: str
+) -> None:
+    (tmp_path / "python3").write_text(AUDITING_PYTHON)
+    (tmp_path / "python3").chmod(0o755)
+    for tool in ("pip", "uv", "pip-audit"):
+        (tmp_path / tool).write_text(stubs.get(tool, ""))
+    before = [(ROOT / lock).read_bytes() for lock in LOCKS]
+    result = subprocess.run(  # noqa: S603 - fixed arguments
+        ["make", "--silent", "audit", f"PYTHON={tmp_path / 'python3'}"],  # noqa: S607 - found on PATH as everywhere
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "STUBS": str(tmp_path), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, said in result.stdout) == (exit_code, True), result.stdout
+    assert [(ROOT / lock).read_bytes() for lock in LOCKS] == before
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
