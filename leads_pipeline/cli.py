@@ -85,7 +85,10 @@ class _Day(click.ParamType[date]):
 @click.option("--scope", "scope_keys", multiple=True, help="Only this scope, as branch-101; repeat for more.")
 @click.option("--kind", "kind_names", multiple=True, type=click.Choice([kind.name for kind in LEAD_KINDS]))
 def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Sequence[str]) -> None:
-    """Pull days of leads, flatten them and publish the warehouse, without the Dagster UI."""
+    """Pull days of leads, flatten them and publish the warehouse, without the Dagster UI.
+
+    Leads that the portal has pushed in the meantime, of any day, are taken in as well.
+    """
     with _plain_errors(), _Session.opened() as session:
         scopes = session.chosen_scopes(scope_keys)
         if last < first:
@@ -99,7 +102,8 @@ def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Seq
         kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
         windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
         report = session.pull(windows, kinds)
-        troubles = session.refresh({window.day for window in windows})
+        pushed, troubles = session.take_in()
+        troubles += session.refresh({window.day for window in windows} | pushed)
         _show_report(report, troubles)
     sys.exit(0 if report.succeeded and not troubles else 1)
 
@@ -442,6 +446,14 @@ class _Session:
             for area in rectangles(windows, self.settings.scopes):
                 self.runner.pull(kinds, area, report, advance)
         return report
+
+    def take_in(self) -> tuple[Set[date], list[str]]:
+        """Take in what waits in the receiver's spool: the days that it belongs to; what went wrong, if anything did."""
+        if not Spool(self.lake).waiting():
+            return set(), []
+        with err.status("Taking in pushed leads"):
+            touched, trouble = self.runner.take_in(self.today)
+        return touched, [trouble] if trouble else []
 
     def refresh(self, touched: Set[date]) -> list[str]:
         """Flatten those days and publish the warehouse; what went wrong, if anything did."""

@@ -14,7 +14,7 @@ from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, D
 from dagster._core.utils import make_new_run_id
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, STAGE_JOB
+from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.lake import replace_file
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
 
@@ -120,6 +120,18 @@ class Runner:
     def pull_inventory(self, day: date) -> str | None:
         """Pull today's inventory. Returns what went wrong, None when nothing did."""
         return self._run(INVENTORY_JOB, {"dagster/partition": day.isoformat()})
+
+    def take_in(self, today: date) -> tuple[set[date], str | None]:
+        """Take in what was pushed. Returns the days that it belongs to, and what went wrong, None when nothing did."""
+        touched: set[date] = set()
+
+        def watch(entry: EventLogEntry) -> None:
+            event = entry.dagster_event
+            if event and event.event_type is DagsterEventType.ASSET_MATERIALIZATION and event.partition:
+                touched.add(date.fromisoformat(event.partition))
+
+        broken = self._run(PUSH_JOB, {"dagster/partition": today.isoformat()}, listener=watch)
+        return touched, broken
 
     def stage(self, first: date, last: date) -> str | None:
         """Flatten those days. Returns what went wrong, None when nothing did."""

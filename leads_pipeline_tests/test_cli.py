@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from leads_pipeline import cli
-from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead, read_delivery
 from leads_pipeline.simulator.faults import Then
+from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline_tests.installation import Installation, installation
 
@@ -53,6 +54,28 @@ def test_backfill_in_a_process_of_its_own(here: Installation, tmp_path: Path) ->
     assert here.asked() == dict.fromkeys(here.keys([2, 3], [101, 103]), 1)
     assert here.asked(APPRAISAL) == {}
     assert "Warning" not in done.stderr
+
+
+def test_backfill_takes_in_what_was_pushed_and_publishes_the_days_that_it_belongs_to(here: Installation) -> None:
+    for number, ago in enumerate((2, 5)):
+        body = f'{{"applicant": {{"id": "pushed {number}", "createdAt": "{here.day(ago)}T12:00Z"}}}}'.encode()
+        Spool(here.lake).add([PushedLead(kind, lead, here.now) for kind, lead in read_delivery(body)])
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2))
+    assert result.exit_code == 0, result.output
+    assert Spool(here.lake).waiting() == []
+    _, rows = Warehouse(here.lake).query(
+        "select lead_id, lead_day from applicant_leads where source = 'push' order by 1"
+    )
+    assert rows == [("pushed 0", here.day(2)), ("pushed 1", here.day(5))]
+
+
+def test_backfill_says_what_keeps_pushed_leads_from_being_taken_in(here: Installation) -> None:
+    (here.lake.folder / "spool" / "a folder.pushed").mkdir(parents=True)
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2))
+    assert result.exit_code == 1
+    assert "Pushed leads could not be taken in" in result.output
+    _, [(windows,)] = Warehouse(here.lake).query("select count(*) from landed_windows")
+    assert windows == 6
 
 
 def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(here: Installation) -> None:

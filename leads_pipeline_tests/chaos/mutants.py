@@ -425,6 +425,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_lake.py",
         ),
         _m(
+            "a backfill takes pushed leads in and leaves their days as they were",
+            "cli.py",
+            "{window.day for window in windows} | pushed)",
+            "{window.day for window in windows})",
+            "test_cli.py",
+            "what_was_pushed",
+        ),
+        _m(
             "replace a day's staged files by ones that lack a lead",
             "flatten.py",
             "    raise UnbalancedError(staged, rows)\n",
