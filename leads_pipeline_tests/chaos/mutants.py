@@ -161,7 +161,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "        os.fsync(descriptor)\n",
             "        with suppress(OSError):\n            os.fsync(descriptor)\n",
             "chaos/test_storage.py",
-            "any_system_call and staging-EIO-0",
+            "any_system_call and older and EIO",
         ),
         _m(
             "an error of the disk as a bare OSError",
