@@ -88,6 +88,7 @@ EDGES: list[tuple[Field, str, object]] = [
     # text: a number or a boolean becomes its text exactly as written
     (TEXT, '""', ""),
     (TEXT, '"null"', "null"),
+    (TEXT, '" a \\n"', " a \n"),
     (TEXT, '"{not json"', "{not json"),
     (TEXT, '"[1]"', "[1]"),
     (TEXT, '"{\\"a\\":1}"', '{"a":1}'),

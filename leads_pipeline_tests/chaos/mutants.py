@@ -486,7 +486,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             '        else v\n    end""",\n    "as_boolean(v)',
             '        else trim(v)\n    end""",\n    "as_boolean(v)',
             "test_flatten.py",
-            "no_value_vanishes",
+            "typed_exactly",
         ),
         _m(
             "strip ids",
