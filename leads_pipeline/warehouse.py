@@ -217,8 +217,8 @@ class Warehouse:
         """
         if not self.path.exists():
             raise StorageError(f"{self.path} is not there yet. Publish the warehouse first: `leads-pipeline backfill`.")
-        # Readers hold no lock, so each has folders of its own. DuckDB opens a file three times, and a publication in
-        # between would give it the headers of one version and the blocks of the next: hence the second name.
+        # Readers hold no lock, so each has folders of its own. The second name is for the moment in which the file is
+        # built anew: the headers and the blocks that DuckDB opens one after the other are then of one version.
         name = f"query-{secrets.token_hex(8)}"
         with scratch_folder(self._lake, f"{name}-held") as folder:
             link_or_copy(self.path, folder / FILE_NAME)
@@ -275,11 +275,25 @@ class Warehouse:
                 if state.schema != wanted.schema:
                     return None
                 db.begin()
-                return _loaded(db, self._lake, state, wanted, grid, now)
+                held = _loaded(db, self._lake, state, wanted, grid, now)
         except StorageError as error:
             # It may be broken, which building anew mends. Where the disk is at fault, that will say so.
             logger.warning("%s can't be brought up to date and is built anew. %s", self.path, error)
             return None
+        self._keep_old_blocks(draft)
+        return held
+
+    def _keep_old_blocks(self, draft: Path) -> None:
+        """Append what the published file has beyond the end of the draft, so that its headers hold for both.
+
+        DuckDB opens a file by its name for the headers and once more for the blocks. A reader between whose steps the
+        draft is swapped in must find each block that the old headers lead to. A checkpoint overwrites none of them, so
+        that a power cut leaves the old version; but then it cuts free ones off the file's end, which are put back here.
+        The next publication writes into them: the file is as long as its longest version, and doesn't grow by this.
+        """
+        with self.path.open("rb") as old, draft.open("ab") as new:
+            old.seek(new.tell())
+            shutil.copyfileobj(old, new)
 
     def _rebuilt(self, draft: Path, wanted: "_State", grid: Grid, now: datetime) -> "_Held":
         self._sweep()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -468,6 +469,103 @@ def test_a_reader_keeps_the_version_that_it_opened(lake: Lake) -> None:
     assert query(lake, "select count(*) from applicant_leads") == [(2,)]
 
 
+def long_leads(ids: range, text_bytes: int = 300) -> list[dict[str, Any]]:
+    """Leads with texts that don't shrink, the same each time."""
+    rng = random.Random(ids.start)  # noqa: S311 - no secrets
+    return [
+        {
+            "id": f"{n}",
+            "createdAt": "2026-11-19T10:00:00Z",
+            "message": rng.randbytes(text_bytes // 2).hex(),
+            "contact": {"email": f"{n}@example.org"},
+            "viewingTimes": [{}, {}],
+        }
+        for n in ids
+    ]
+
+
+def lose_a_day(lake: Lake) -> None:
+    """Whose leads are no more."""
+    for table in (*APPLICANT.tables, "applicant_windows"):
+        lake.staged_path(table, DAY).unlink()
+
+
+def add_leads(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, long_leads(range(2000, 2050)), scope="branch-102")
+
+
+def change_every_lead(lake: Lake, hours: int = 9) -> None:
+    """So that the marts are made anew as a whole."""
+    at = FETCHED_AT + timedelta(hours=hours)
+    land_and_stage(lake, APPLICANT, long_leads(range(1000), 300 - hours), fetched_at=at)
+    land_and_stage(lake, APPLICANT, long_leads(range(1000, 1400), 300 - hours), NEXT_DAY, fetched_at=at)
+
+
+def add_long_texts(lake: Lake) -> None:
+    """More than the 16 MB of write-ahead log at which DuckDB thinks of a checkpoint by itself."""
+    land_and_stage(lake, APPLICANT, long_leads(range(3000, 3200), 100_000), scope="branch-102")
+
+
+def publish_in_steps(lake: Lake, folder: Path, change: Callable[[Lake], None], now: datetime = NOW) -> None:
+    """Publish the change; readers between whose steps of opening the file it was swapped in see one whole version.
+
+    DuckDB opens a file by its name for its magic bytes, for its headers, and for all else: what such readers get to see
+    is put together here.
+    """
+
+    def tables_in(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+        with duckdb.connect(path, read_only=True) as db:
+            db.execute("set TimeZone = 'UTC'")
+            names = db.execute("select schema_name || '.' || table_name from duckdb_tables()").fetchall()
+            return {name: db.execute(f"from {name} order by all").fetchall() for (name,) in names}
+
+    path, met = Warehouse(lake).path, folder / "met.duckdb"
+    old, held = path.read_bytes(), tables_in(path)
+    change(lake)
+    publication = publish(lake, now=now)
+    new = path.read_bytes()
+    assert (publication.is_changed, publication.is_rebuilt) == (True, False)
+    assert tables_in(path) != held
+    for magic, headers, seen in ((old, old, held), (old, new, tables_in(path))):
+        met.write_bytes(magic[:4096] + headers[4096 : 3 * 4096] + new[3 * 4096 :])
+        assert tables_in(met) == seen
+
+
+def publish_base(lake: Lake) -> None:
+    """Twice, so that there are free blocks before used ones, and the next version may be a shorter file."""
+    for hours in range(2):
+        change_every_lead(lake, hours)
+        publish(lake)
+
+
+@pytest.mark.parametrize("change", [add_leads, lose_a_day, change_every_lead, add_long_texts])
+def test_a_swap_between_headers_and_blocks_shows_a_reader_one_whole_version(
+    lake: Lake, tmp_path: Path, change: Callable[[Lake], None]
+) -> None:
+    publish_base(lake)
+
+    publish_in_steps(lake, tmp_path, change)
+
+
+def test_swaps_one_after_the_other_show_readers_whole_versions_and_dont_make_the_file_grow(
+    lake: Lake, tmp_path: Path
+) -> None:
+    publish_base(lake)
+    sizes = []
+    for number in range(8):
+        at = FETCHED_AT + timedelta(minutes=number)
+
+        def change(lake: Lake, number: int = number, at: datetime = at) -> None:
+            if number % 3:  # else the grid alone changes
+                leads = long_leads(range(5000 + number, 5020 + number))
+                land_and_stage(lake, APPLICANT, leads, NEXT_DAY, scope="branch-102", fetched_at=at)
+
+        publish_in_steps(lake, tmp_path, change, NOW + timedelta(days=number // 3 + 1))
+        sizes.append(Warehouse(lake).path.stat().st_size)
+
+    assert max(sizes[3:]) <= 1.1 * max(sizes[:3])
+
+
 def PUBLISHING(lake: Lake, times: int = 1) -> list[str]:  # noqa: N802 - a command, made for one lake
     """A process of its own that publishes, each time for another day, so that each time there is something to do."""
     script = f"""
@@ -505,17 +603,8 @@ READING = """
     path, reads, stop, agreeing = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), json.loads(sys.argv[4])
     print("ready", flush=True)
     seen, done = set(), 0
-    def opened():
-        # DuckDB opens a file three times, for its magic bytes, its headers and its blocks. Replaced in between, the
-        # headers are of one version and the blocks of the next, which it notices: the README says to open again.
-        for _ in range(3):
-            try:
-                return duckdb.connect(path, read_only=True)
-            except duckdb.Error as error:
-                failure = error
-        raise failure
     while done < reads or not stop.exists():
-        with opened() as db:
+        with duckdb.connect(path, read_only=True) as db:
             applicants, appraisals, children, versions, windows = db.execute('''
                 select (select count(*) from applicant_leads), (select count(*) from appraisal_leads),
                     (select count(*) from applicant_viewing_times),
@@ -544,21 +633,28 @@ def check_reads(lake: Lake, publications: int, readers: int, reads: int) -> None
     }
     kinds: list[tuple[LeadKind, dict[str, Any], int]] = [(APPLICANT, more, 20), (APPRAISAL, {}, 5)]
 
-    def publish_version(number: int) -> None:
-        for kind, content, first in kinds:
-            leads = [
-                {
-                    "id": f"{n}",
-                    "createdAt": "2026-11-19T10:00:00Z",
-                    "message": str(number),
-                    "contact": {"email": f"{kind.name}-{n}@example.org"},
-                    **content,
-                }
-                for n in range(first + number)
-            ]
-            land_and_stage(lake, kind, leads, fetched_at=FETCHED_AT + timedelta(minutes=number))
-        publish(lake)
+    def leads(kind: LeadKind, content: dict[str, Any], ids: range, message: str | None) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": f"{n}",
+                "createdAt": "2026-11-19T10:00:00Z",
+                "message": message,
+                "contact": {"email": f"{kind.name}-{n}@example.org"},
+                **content,
+            }
+            for n in ids
+        ]
 
+    def publish_version(number: int) -> Publication:
+        for kind, content, first in kinds:
+            versions = leads(kind, content, range(first + number), str(number))
+            land_and_stage(lake, kind, versions, fetched_at=FETCHED_AT + timedelta(minutes=number))
+        return publish(lake)
+
+    # So many that stay as they are that the marts are brought up to date and not made anew.
+    staying = ceil(2 * (20 + publications) / warehouse_module._TOUCHED_MAX)  # noqa: SLF001
+    for kind, content, _ in kinds:
+        land_and_stage(lake, kind, leads(kind, content, range(1000, 1000 + staying), None), NEXT_DAY)
     publish_version(0)
     stop = lake.folder / "stop"
     arguments = [str(Warehouse(lake).path), str(reads), str(stop), json.dumps(AGREEING)]
@@ -575,7 +671,7 @@ def check_reads(lake: Lake, publications: int, readers: int, reads: int) -> None
         assert reader.stdout is not None
         assert reader.stdout.readline() == "ready\n"
     for number in range(1, publications + 1):
-        publish_version(number)
+        assert not publish_version(number).is_rebuilt
     stop.touch()
     for reader in reading:
         output, errors = reader.communicate(timeout=120)

@@ -609,6 +609,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "reader_keeps or no_half_state",
         ),
         _m(
+            "leave out the blocks that the old headers lead to",
+            "warehouse.py",
+            "            shutil.copyfileobj(old, new)\n",
+            "",
+            "test_warehouse.py",
+            "test_swaps_one_after",
+        ),
+        _m(
+            "write over blocks that the old headers lead to, by a second checkpoint",
+            "warehouse.py",
+            '    db.execute("checkpoint")\n',
+            '    db.execute("checkpoint")\n    db.execute("create macro one() as 1")\n    db.execute("checkpoint")\n',
+            "test_warehouse.py",
+            "headers_and_blocks",
+        ),
+        _m(
             "publish children apart from their leads",
             "warehouse.py",
             "        for table in kind.tables:\n",
