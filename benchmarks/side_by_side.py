@@ -31,6 +31,8 @@ W2_LEADS = int(os.environ.get("BENCH_W2_WINDOW_LEADS", "100"))
 CONCURRENCY = os.environ.get("LEADS_MAX_CONCURRENCY", "8")
 # Contenders whose name holds one of these words; all without it.
 ONLY = os.environ.get("BENCH_ONLY", "").split()
+# "all" brings in the peers that are left out of `make bench` for its time.
+PEERS = os.environ.get("BENCH_PEERS", "")
 
 SCRIPTS = Path(__file__).parent / "contenders"
 
@@ -39,6 +41,13 @@ Naming = Callable[[str], str]
 
 def _snake(path: str) -> str:
     return Field(path, FieldType.TEXT, "").column
+
+
+def _dlt(path: str) -> str:
+    return "__".join(map(_snake, path.split(".")))
+
+
+_DLT_TABLES = ("leads", "leads__viewing_times", "leads__listing_details__images")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +85,22 @@ def contenders() -> list[Contender]:
             lambda path: path.replace(".", "_"),
             ("leads", "viewing_times", "images"),
         ),
+        _script("dlt", "dlt_pipeline", _dlt, _DLT_TABLES),
+        *(slow_peers() if PEERS == "all" else ()),
+    ]
+
+
+def slow_peers() -> list[Contender]:
+    """Those that take longer than all others together."""
+    return [
+        _script("dlt in Dagster", "dlt_in_dagster", _dlt, _DLT_TABLES),
         _script(
-            "dlt",
-            "dlt_pipeline",
-            lambda path: "__".join(map(_snake, path.split("."))),
-            ("leads", "leads__viewing_times", "leads__listing_details__images"),
+            "Singer",
+            "singer_pipe",
+            lambda path: path.replace(".", "__").lower(),
+            ("leads", "viewing_times", "listing_images"),
         ),
+        _script("PyAirbyte", "pyairbyte_manifest", _snake, ("leads", "viewing_times", "listing_images")),
     ]
 
 
@@ -178,7 +197,7 @@ YESTERDAY = TODAY - timedelta(days=1)
 def main() -> None:
     """Run the workloads and print their tables."""
     entered = [one for one in contenders() if not ONLY or any(word in one.name for word in ONLY)]
-    print(machine())
+    print(machine(entered))
     w1 = Workload("W1", FIRST, YESTERDAY, 50, LEADS)
     w3 = Workload("W3", TODAY, TODAY, 100, LEADS)
     w2 = Workload("W2", FIRST, YESTERDAY, 100, W2_LEADS)
@@ -253,14 +272,12 @@ def _medians(turns: Sequence[Turn]) -> tuple[float, ...]:
     return tuple(map(statistics.median, zip(*(turn.row for turn in turns), strict=True)))
 
 
-def machine() -> str:
+def machine(entered: Sequence[Contender]) -> str:
     """What the figures were measured on and with."""
     cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "?")
     memory = next((int(line.split()[1]) / 1e6 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
     ours = ", ".join(f"{name} {version(name)}" for name in ("dagster", "duckdb", "httpx", "pyarrow", "msgspec"))
-    peers = "; ".join(
-        f"{path.stem}: {', '.join(named)}" for path in sorted(SCRIPTS.glob("*.py")) if (named := packages(path))
-    )
+    peers = "; ".join(f"{one.script.stem}: {', '.join(packages(one.script))}" for one in entered if one.script)
     return (
         f"{date.today():%Y-%m-%d}, {os.cpu_count()} cores ({cpu}), {memory:.0f} GB, load {os.getloadavg()[0]:.1f} at "  # noqa: DTZ011
         f"the start, {platform.system()} {platform.release()}, Python {platform.python_version()}; {ours}; {peers}"

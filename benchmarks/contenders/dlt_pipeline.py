@@ -71,17 +71,33 @@ def leads(window: dict[str, str]) -> list[dict]:
     return CLIENT.get("/applicant-leads", params=window).json()["applicants"]
 
 
-def main() -> None:
-    """Run the pipeline, then copy the tables out."""
-    first, last = (date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST"))
-    file = FOLDER / "leads.duckdb"
+FILE = FOLDER / "leads.duckdb"
+
+
+def pipeline() -> dlt.Pipeline:
+    """Where to."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    pipeline = dlt.pipeline("leads", destination=dlt.destinations.duckdb(str(file)), dataset_name="main")
-    source = windows(first, last, os.environ["LEADS_BRANCH_IDS"].split(",")) | leads
-    pipeline.run(source, loader_file_format="parquet").raise_on_failed_jobs()
-    with duckdb.connect(str(file)) as db:
+    return dlt.pipeline("leads", destination=dlt.destinations.duckdb(str(FILE)), dataset_name="main")
+
+
+@dlt.source
+def portal() -> dlt.sources.DltResource:
+    """Where from: all windows of the workload."""
+    first, last = (date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST"))
+    return windows(first, last, os.environ["LEADS_BRANCH_IDS"].split(",")) | leads
+
+
+def copy_out() -> None:
+    """Each table as Parquet."""
+    with duckdb.connect(str(FILE)) as db:
         for table in ("leads", "leads__viewing_times", "leads__listing_details__images"):
             db.execute(f"copy {table} to '{FOLDER}/{table}.parquet' (format parquet, compression zstd)")
+
+
+def main() -> None:
+    """Run the pipeline, then copy the tables out."""
+    pipeline().run(portal(), loader_file_format="parquet").raise_on_failed_jobs()
+    copy_out()
 
 
 if __name__ == "__main__":
