@@ -91,7 +91,7 @@ def contenders() -> list[Contender]:
 
 
 def slow_peers() -> list[Contender]:
-    """Those that take longer than all others together."""
+    """Those that make W2 last longer than all others together."""
     return [
         _script("dlt in Dagster", "dlt_in_dagster", _dlt, _DLT_TABLES),
         _script(

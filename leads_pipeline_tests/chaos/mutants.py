@@ -606,7 +606,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "            publish_file(draft, self.path)\n",
             "            shutil.copyfile(draft, self.path)\n",
             "test_warehouse.py",
-            "reader_keeps or no_half_state",
+            "reader_keeps or during_publications_see",
         ),
         _m(
             "leave out the blocks that the old headers lead to",
