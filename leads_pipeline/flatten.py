@@ -993,7 +993,7 @@ def _extra_of_element(child: ChildTable, body: str, position: int) -> str | None
         for step in child.path.split("."):
             raw = bytes(_MEMBERS.decode(raw)[step])
         return _unknown(_tree(child.fields), bytes(_ELEMENTS.decode(raw)[position]))
-    except _UNREADABLE:
+    except (*_UNREADABLE, LookupError):  # of a key that stands twice msgspec reads the last, DuckDB the first
         return None
 
 

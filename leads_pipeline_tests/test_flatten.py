@@ -351,6 +351,17 @@ def test_a_key_that_stands_twice_is_a_problem_and_the_first_counts(lake: Lake) -
     ]
 
 
+@pytest.mark.parametrize("second", ['{"images":[]}', "{}", "5"])
+def test_a_list_whose_owner_stands_twice_keeps_the_first_ones_elements(lake: Lake, second: str) -> None:
+    first = '{"images":[{"original":"a","new":1}]}'
+
+    (row,) = flattened(lake, f'{{"id":"a","listingDetails":{first},"listingDetails":{second}}}')
+
+    assert row["_problems"] == ["listingDetails"]
+    (image,) = staged_rows(lake, "applicant_listing_images")
+    assert (image["original"], image["_problems"], image["_extra"]) == ("a", ["_extra"], None)
+
+
 def test_one_odd_lead_costs_its_neighbours_nothing(lake: Lake) -> None:
     deep = "[" * 50_000 + "]" * 50_000
     odd = [

@@ -473,6 +473,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "problems_and_extras",
         ),
         _m(
+            "let a list's owner that stands twice stop its day",
+            "flatten.py",
+            "    except (*_UNREADABLE, LookupError):  # of a key",
+            "    except _UNREADABLE:  # of a key",
+            "test_flatten.py",
+            "owner_stands_twice",
+        ),
+        _m(
             "round amounts",
             "flatten.py",
             "        when regexp_full_match(v, '{_AMOUNT_FORM}') then try_cast(v as decimal(18, 2))\n",
