@@ -449,8 +449,7 @@ def _loaded(
     _set_person_key(db, lake.person_key())
     for macro in _MART_MACROS:
         db.execute(f"create or replace macro {macro}")
-    for followed, type_ in _FOLLOWED.items():
-        db.execute(f"create temp table {_touched(followed)} (value {type_}, lead_day date)")
+    db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in _FOLLOWED.items())})")
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
     is_whole = state.marts != wanted.marts
     for kind in LEAD_KINDS:
@@ -508,10 +507,15 @@ def _load_leads(
         changes = "(select count(*) from removed) + (select count(*) from winners)"
         sql = f"select {changes} > $most * (select count(*) from {quoted(kind.table)})"  # noqa: S608
         is_whole = is_whole or db.execute(sql, {"most": _TOUCHED_MAX}).fetchall() == [(True,)]
-        added = f"({files.select(kind.table, _PERSON_OF_LEAD)} {from_winners})"
-        for followed, column in [] if is_whole else _followed_columns(kind):
+        if not is_whole:
+            followed = ", ".join(f"{column} as {name}" for name, column in _followed_columns(kind))
+            # The days are said as well, so that only their rows are looked at.
+            added = (
+                f"{quoted(kind.table)} where lead_id in (select lead_id from winners) "  # noqa: S608
+                "and window_day in (select day from winners)"
+            )
             for leads in ("removed", added):
-                db.execute(f"insert into {_touched(followed)} select {column}, lead_day from {leads}")  # noqa: S608
+                db.execute(f"insert into touched by name select {followed} from {leads}")  # noqa: S608
         db.execute(
             "delete from landed_windows where kind = $kind and window_day in (from changed_days)", {"kind": kind.name}
         )
@@ -545,7 +549,7 @@ def _load_inventory(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
         # A postcode is written in few ways, so few are normalised and not one a lead.
         db.execute(
             f"""
-            insert into {_touched("lead_id")}
+            insert into touched by name
             select lead_id, lead_day
             from {leads}
             where {written} in (
@@ -750,16 +754,11 @@ def _followed_columns(kind: LeadKind) -> list[tuple[str, str]]:
 _COLUMNS_OF_LEADS: Final = {"listing_id": "listing_details_id"}
 
 
-def _touched(followed: str) -> str:
-    """Name of the temporary table of values whose leads have changed, each with the days of those leads."""
-    return f"touched_{followed}"
-
-
 def _is_touched(followed: str, column: str) -> str:
-    """Whether a row's value is among those. A lead lies with its day, so only rows of such days are looked at."""
-    conditions = [f"{column} in (select value from {_touched(followed)})"]  # noqa: S608 - only our own names
+    """Whether a row's value is among the touched. A lead lies with its day, so only rows of such days are looked at."""
+    conditions = [f"{column} in (select {followed} from touched)"]  # noqa: S608 - only our own names
     if followed == "lead_id":
-        conditions.append(f"lead_day in (select lead_day from {_touched(followed)})")  # noqa: S608 - likewise
+        conditions.append("lead_day in (select lead_day from touched)")
     return " and ".join(conditions)
 
 
