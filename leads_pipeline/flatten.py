@@ -28,12 +28,13 @@ from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.lake import Lake, LandedWindow
 
 # What DuckDB may hold before it spills to the data folder. Flattening streams; only the final sort grows with the day.
+# Beside it lie a batch's payloads as Arrow, 2.6 kB a lead.
 MEMORY_LIMIT: Final = "1GB"
 
 # Beyond a few threads, publishing gains nothing and takes from the runs beside it.
 THREADS_MAX: Final = 4
 
-# DuckDB shares out work by 122,880 rows, which no batch has: two batches side by side keep two cores busy.
+# Two batches side by side keep two cores busier than two threads at one, whose planning and writing they can't share.
 FLATTENING_THREADS: Final = 2
 
 # What is flattened in one statement: its planning takes as long as 3,000 leads, and 10,000 take 200 MB. The number of
@@ -187,7 +188,9 @@ def _flatten_batch(lake: Lake, kind: LeadKind, left: deque[date], taken: list[da
         # The day's lock is held, so the name is this thread's.
         name = f"staged-{taken[0].isoformat()}"
         frozen = stack.enter_context(_frozen(lake, name, files))
-        with connection(lake, name, threads=1) as db:
+        # The last batch, often the only one, may have both cores.
+        with connection(lake, name, threads=1 if left else FLATTENING_THREADS) as db:
+            db.execute("set preserve_insertion_order = false")  # each file is sorted when it is written
             _define(db, _extra_functions(kind))
             _read_raw(db, frozen)
             _flatten(db, kind, zone)
@@ -358,10 +361,8 @@ from raw
 qualify row_number() over (partition by day, lead_id order by fetched_at desc, position desc, scope, source) > 1
 """
 
-# `body` is what gets parsed: the payload itself, or for text that isn't JSON what can be mended of it. A table, as
-# DuckDB works through vectors of 2,048 rows and a view would hand it each small file as one: twice the time (measured).
+# `body` is what gets parsed: the payload itself, or for text that isn't JSON what can be mended of it.
 _LEADS: Final = f"""
-create table leads as
 select
     day, lead_id, scope, fetched_at, source, oddity,
     case when oddity = '{_NOT_JSON}' then coalesce(mended(payload), payload) else payload end as body
@@ -376,11 +377,19 @@ def glob_literal(path: Path) -> str:
 
 
 def _read_raw(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
-    """Make the view `raw`, and the table `leads` with each lead once a day."""
+    """Make the view `raw`, and the view `leads` with each lead once a day.
+
+    An Arrow table, which DuckDB's threads read batch by batch: a table of its own is shared out by 122,880 rows, and a
+    view of the files hands it each small file as one, which takes twice the time (measured).
+    """
     db.execute("set variable raw_files = $files", {"files": list(map(glob_literal, files))})
     db.execute(_RAW_FILES if files else _NO_RAW_FILES)
     db.execute(_DROPPED)
-    db.execute(_LEADS)
+    db.register("leads", db.sql(_LEADS).to_arrow_table(batch_size=_ROWS_AT_ONCE))
+
+
+# DuckDB's own vector has 2,048; half of it shares a day of few leads out among the threads, too.
+_ROWS_AT_ONCE: Final = 1024
 
 
 # --- strict casts ------------------------------------------------------------------------------------------------
@@ -456,7 +465,7 @@ _MACROS: Final = (
 def _flatten(db: duckdb.DuckDBPyConnection, kind: LeadKind, zone: ZoneInfo) -> None:
     """Make a table of typed rows for each of the kind's tables. Only the contract's own names are in the statements."""
     db.execute(f"create table {quoted(kind.table)} as {_lead_statement(kind)}", {"zone": zone.key})
-    db.execute("drop table leads")
+    db.unregister("leads")
     for child in kind.children:
         db.execute(f"create table {quoted(child.name)} as {_child_statement(kind, child)}")
 
