@@ -37,7 +37,7 @@ from leads_pipeline.window import Window, days
 DAYS = int(os.environ.get("BENCH_DAYS", "30"))
 BRANCHES = int(os.environ.get("BENCH_BRANCHES", "50"))
 LEADS_PER_DAY = 20
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "2"))
 CONTENDERS = ("empty body, Dagster's event log", "empty body, batching event log", "pull, batching event log")
 
 

@@ -19,8 +19,8 @@ def main() -> None:
         return
     day = Workload("W3", TODAY, TODAY, 100, LEADS)
     increments = {}
-    with tempfile.TemporaryDirectory() as folder, portal.running(day.leads) as asked:
-        increments["nothing"] = run(OWN_CODE, asked, day, Path(folder))
+    with tempfile.TemporaryDirectory() as name, portal.running(day.leads) as asked:
+        increments["nothing"] = run(OWN_CODE, asked, day, Path(name))
     print(
         "| size | leads | job s | us a lead | fetch and land s | flatten s | publish s | CPU s | peak MB | folder GB |"
     )

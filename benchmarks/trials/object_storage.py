@@ -57,7 +57,7 @@ def main() -> None:
         for file in files:
             s3.upload_file(str(file), BUCKET, file.relative_to(staged).as_posix())
     query = "select scope, count(*) as leads from read_parquet('{}/applicant_leads/*/*.parquet') group by scope"
-    local = sorted(duckdb.sql(query.format(staged)).fetchall())
+    local = sorted(duckdb.execute(query.format(staged)).fetchall())
     with duckdb.connect() as db:
         extension = next(Path(sys.prefix).rglob("httpfs.duckdb_extension"))
         db.execute(f"load '{extension}'")
@@ -66,7 +66,7 @@ def main() -> None:
             "url_style 'path', use_ssl false)"
         )
         with timed("DuckDB httpfs"):
-            assert sorted(db.sql(query.format(f"s3://{BUCKET}")).fetchall()) == local
+            assert sorted(db.execute(query.format(f"s3://{BUCKET}")).fetchall()) == local
     options = {
         "aws_access_key_id": KEY,
         "aws_secret_access_key": SECRET,
