@@ -8,37 +8,60 @@
 -- item_id: The item at the address, the newest where there are several; NULL without a match by address
 -- item_first_seen_day: First day on which a search found that item
 
-with source as (
+with leads as not materialized (
     select
         'applicant' as kind,
         lead_id as id,
-        listing_details_address_postcode as postcode,
+        lead_day,
+        scope,
+        postcode_of(listing_details_address_postcode) as postcode,
         concat_ws(' ', listing_details_address_property_number_or_name, listing_details_address_street_name) as line
     from applicant_leads
     union all
     select
         'appraisal' as kind,
         lead_id as id,
-        property_details_address_postcode as postcode,
+        lead_day,
+        scope,
+        postcode_of(property_details_address_postcode) as postcode,
         concat_ws(' ', property_details_address_line1, property_details_address_line2, property_details_address_line3)
             as line
     from appraisal_leads
-    union all
+),
+
+items as (
     select
-        'inventory' as kind,
-        item_id as id,
-        address_postcode as postcode,
+        item_id,
+        first_seen_day,
+        postcode_of(address_postcode) as postcode,
         -- without a street, a number would fit every street
         if(trim(address_street) <> '', concat_ws(' ', address_sub_dwelling, address_name_no, address_street), null)
             as line
     from inventory
+    where postcode is not null
+),
+
+at_postcode as (
+    select postcode, count(*) as items
+    from items
+    group by postcode
+),
+
+-- Few leads are about a place where the inventory has an item, and only those addresses are compared.
+source as (
+    select kind, id, postcode, line
+    from leads
+    where postcode in (select postcode from at_postcode)
+    union all
+    select 'inventory' as kind, item_id as id, postcode, line
+    from items
 ),
 
 words as (
     select
         kind,
         id,
-        postcode_of(postcode) as postcode,
+        postcode,
         -- "Flat 2, 14 St. John's Road" is " flat 2 14 st johns road "
         ' ' || trim(regexp_replace(regexp_replace(strip_accents(lower(line)), '[''’]', '', 'g'), '[^a-z0-9]+', ' ', 'g'))
             || ' ' as line
@@ -76,44 +99,26 @@ normalised as (
     from words
 ),
 
-items as (
-    select normalised.postcode, normalised.line, inventory.item_id, inventory.first_seen_day
-    from normalised
-    join inventory on inventory.item_id = normalised.id
-    where normalised.kind = 'inventory' and normalised.postcode is not null
-),
-
-at_postcode as (
-    select postcode, count(*) as items
-    from items
-    group by postcode
-),
-
 at_address as (
     select
-        leads.kind,
-        leads.id,
+        asked.kind,
+        asked.id,
         count(*) as items,
         max_by(
-            items,
-            {'length': length(items.line), 'first_seen_day': items.first_seen_day, 'item_id': items.item_id}
+            {'item_id': items.item_id, 'first_seen_day': items.first_seen_day},
+            {'length': length(listed.line), 'first_seen_day': items.first_seen_day, 'item_id': items.item_id}
         ) as item
-    from normalised as leads
+    from normalised as asked
     -- a lead may go on with a locality, so its line begins with the item's; both end with a space, after a whole word
-    join items on items.postcode = leads.postcode and starts_with(leads.line, items.line)
-    where leads.kind <> 'inventory'
-    group by leads.kind, leads.id
-),
-
-leads as (
-    select 'applicant' as kind, lead_id, lead_day, scope from applicant_leads
-    union all
-    select 'appraisal' as kind, lead_id, lead_day, scope from appraisal_leads
+    join normalised as listed on listed.postcode = asked.postcode and starts_with(asked.line, listed.line)
+    join items on items.item_id = listed.id
+    where asked.kind <> 'inventory' and listed.kind = 'inventory'
+    group by asked.kind, asked.id
 )
 
 select
     leads.kind,
-    leads.lead_id,
+    leads.id as lead_id,
     leads.lead_day,
     leads.scope,
     case
@@ -125,7 +130,5 @@ select
     at_address.item.item_id,
     at_address.item.first_seen_day as item_first_seen_day
 from leads
-join normalised on normalised.kind = leads.kind and normalised.id = leads.lead_id
-left join at_address on at_address.kind = leads.kind and at_address.id = leads.lead_id
-left join at_postcode on at_postcode.postcode = normalised.postcode
-order by leads.kind, leads.lead_day, leads.scope, leads.lead_id
+left join at_address on at_address.kind = leads.kind and at_address.id = leads.id
+left join at_postcode on at_postcode.postcode = leads.postcode
