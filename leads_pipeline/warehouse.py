@@ -46,6 +46,10 @@ FILE_NAME: Final = "leads.duckdb"
 # Raised when a file of an older version can't be brought up to date by loading changed days: it is then built anew.
 SCHEMA_VERSION: Final = 3
 
+# What is loaded in one statement, at least a day. DuckDB holds the ids of all that the statement loads, and can't spill
+# them: of 3 million leads they don't fit into 400 MB.
+PART_LEADS: Final = 1_000_000
+
 # Readable by the owner's group, as analysts are; for nobody to write, as one writer would lock out every reader.
 _PUBLISHED_MODE: Final = 0o440
 
@@ -492,7 +496,7 @@ def _load_leads(
             where window_day in (from changed_days) or lead_id in (select lead_id from winners)
             """
         )
-        from_winners = "semi join winners on staged.lead_id = winners.lead_id and staged.day = winners.day"
+        parts = _parts(db)
         for table in kind.tables:
             is_child = table != kind.table
             # The lead's row is known; its children's are looked for where its day's lie.
@@ -503,7 +507,17 @@ def _load_leads(
             )
             db.execute(f"delete from {quoted(table)} where {of_removed}")  # noqa: S608 - only our own names, as below
             more = "staged.day" if is_child else _PERSON_OF_LEAD
-            db.execute(f"insert into {quoted(table)} by name {files.select(table, more)} {from_winners}")
+            for first, last in parts:
+                db.execute(
+                    f"""
+                    insert into {quoted(table)} by name
+                    {files.select(table, more)}
+                    semi join (from winners where day between $first and $last) as winners
+                    on staged.lead_id = winners.lead_id and staged.day = winners.day
+                    where staged.day between $first and $last
+                    """,
+                    {"first": first, "last": last},
+                )
         changes = "(select count(*) from removed) + (select count(*) from winners)"
         sql = f"select {changes} > $most * (select count(*) from {quoted(kind.table)})"  # noqa: S608
         is_whole = is_whole or db.execute(sql, {"most": _TOUCHED_MAX}).fetchall() == [(True,)]
@@ -526,6 +540,20 @@ def _load_leads(
         )
         _record_drift(db, kind, files)
     return is_whole
+
+
+def _parts(db: duckdb.DuckDBPyConnection) -> list[tuple[date, date]]:
+    """First and last day of what is loaded in one statement."""
+    parts: list[tuple[date, date]] = []
+    leads_of_last = PART_LEADS
+    for day, leads in db.execute("select day, count(*) from winners group by day order by day").fetchall():
+        if leads_of_last + leads > PART_LEADS:
+            parts.append((day, day))
+            leads_of_last = leads
+        else:
+            parts[-1] = (parts[-1][0], day)
+            leads_of_last += leads
+    return parts
 
 
 def _load_inventory(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:

@@ -236,7 +236,10 @@ def test_a_lead_is_gone_when_no_day_holds_it_any_more(lake: Lake) -> None:
     assert query(lake, "select count(*) from landed_windows") == [(0,)]
 
 
-def test_loading_day_by_day_gives_what_building_anew_gives(lake: Lake) -> None:
+@pytest.mark.parametrize("part_leads", [1, 8, 1000])
+def test_loading_day_by_day_gives_what_building_anew_gives(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, part_leads: int
+) -> None:
     rng = random.Random(11)  # noqa: S311 - a made-up week, the same each time
     days = [DAY + timedelta(days=number) for number in range(3)]
     fetched_at = FETCHED_AT
@@ -253,6 +256,7 @@ def test_loading_day_by_day_gives_what_building_anew_gives(lake: Lake) -> None:
     step_by_step = {name: query(lake, f"from {name} order by all") for name in names}
 
     Warehouse(lake).path.unlink()
+    monkeypatch.setattr(warehouse_module, "PART_LEADS", part_leads)
     assert publish(lake).is_rebuilt
 
     assert {name: query(lake, f"from {name} order by all") for name in names} == step_by_step
