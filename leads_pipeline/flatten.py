@@ -27,10 +27,10 @@ from leads_pipeline.contract import INVENTORY_FIELDS, UNKNOWN_MOMENT, ChildTable
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.lake import Lake, LandedWindow
 
-# What DuckDB may hold before it spills to the data folder. So a process stays below 600 MB, whether it makes all marts
-# of 9 million leads anew or flattens two batches side by side (measured), and with 1 GB it is no faster. Only the final
-# sort grows with the day; beside DuckDB's own memory lie a batch's payloads as Arrow, 2.6 kB a lead.
-MEMORY_LIMIT: Final = "400MB"
+# What DuckDB may hold before it spills to the data folder. All marts of 9 million leads can be made in 400 MB, and as
+# fast; but 3 million leads loaded anew, or a day of 100,000 flattened, take twice the time there (measured). Flattening
+# streams; only the final sort grows with the day. Beside it lie a batch's payloads as Arrow, 2.6 kB a lead.
+MEMORY_LIMIT: Final = "1GB"
 
 # Beyond a few threads, publishing gains nothing and takes from the runs beside it.
 THREADS_MAX: Final = 4
@@ -917,6 +917,9 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, ValueError)
 
+# Half of what Python's stack holds.
+_MAX_NESTING: Final = 500
+
 
 # A Python function and the DuckDB types of its parameters.
 _Function = tuple[Callable[..., str | None], list[Any]]
@@ -991,7 +994,7 @@ def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _extra(tree: _Tree, text: str) -> str | None:
     """The object's members that the tree doesn't know, as JSON of the same nesting; None where it can't be read."""
     try:
-        return _unknown(tree, text.encode())
+        return _unknown(tree, _shallow(text))
     except _UNREADABLE:
         return None
 
@@ -999,12 +1002,27 @@ def _extra(tree: _Tree, text: str) -> str | None:
 def _extra_of_element(child: ChildTable, body: str, position: int) -> str | None:
     """The same for one element of a list; `position` counts from 0."""
     try:
-        raw = body.encode()
+        raw = _shallow(body)
         for step in child.path.split("."):
             raw = bytes(_MEMBERS.decode(raw)[step])
         return _unknown(_tree(child.fields), bytes(_ELEMENTS.decode(raw)[position]))
     except (*_UNREADABLE, LookupError):  # of a key that stands twice msgspec reads the last, DuckDB the first
         return None
+
+
+def _shallow(text: str) -> bytes:
+    """The text as bytes. Raises RecursionError where it is nested so deep that a fuller stack couldn't read it.
+
+    What is in `_extra` is read again, by other threads and while publishing: where Python's stack ends differs.
+    """
+    raw = text.encode()
+    if raw.count(b"[") + raw.count(b"{") > _MAX_NESTING:
+        depth = 0
+        for bracket in re.findall(rb"[\[\]{}]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", raw)):
+            depth += 1 if bracket in b"[{" else -1
+            if depth > _MAX_NESTING:
+                raise RecursionError
+    return raw
 
 
 def _unknown(tree: _Tree, text: bytes) -> str | None:

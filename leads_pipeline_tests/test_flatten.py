@@ -362,6 +362,29 @@ def test_a_list_whose_owner_stands_twice_keeps_the_first_ones_elements(lake: Lak
     assert (image["original"], image["_problems"], image["_extra"]) == ("a", ["_extra"], None)
 
 
+def test_what_is_nested_too_deep_for_a_fuller_stack_is_in_raw_alone(lake: Lake) -> None:
+    """Where Python's stack ends depends on who reads: a publication in Dagster has less of it left than flattening."""
+
+    def nested(depth: int) -> str:
+        return "[" * depth + "]" * depth
+
+    rows = flattened(
+        lake,
+        f'{{"id":"a","new":{nested(490)}}}',
+        f'{{"id":"b","new":{nested(700)}}}',
+        f'{{"id":"c","new":"{nested(700)}","listingDetails":{{"images":[{",".join(["{}"] * 700)}]}}}}',
+        f'{{"id":"d","viewingTimes":[{{"new":{nested(490)}}},{{"new":{nested(700)}}}]}}',
+    )
+
+    assert [(row["_problems"], row["_extra"] is None) for row in rows[:3]] == [
+        ([], False),
+        (["_extra"], True),
+        ([], False),
+    ]
+    times = staged_rows(lake, "applicant_viewing_times")
+    assert [(row["_problems"], row["_extra"] is None) for row in times] == [(["_extra"], True), (["_extra"], True)]
+
+
 def test_one_odd_lead_costs_its_neighbours_nothing(lake: Lake) -> None:
     deep = "[" * 50_000 + "]" * 50_000
     odd = [

@@ -457,6 +457,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "bit_of_a_staged_file",
         ),
         _m(
+            "load only the first day of what is loaded together",
+            "warehouse.py",
+            "            parts[-1] = (parts[-1][0], day)\n",
+            "            pass\n",
+            "test_warehouse.py",
+            "building_anew",
+        ),
+        _m(
             "keep publishing days whose files are gone",
             "warehouse.py",
             "for key in state.files.keys() | wanted.files.keys() if",
@@ -471,6 +479,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             '        extra="null::varchar",\n',
             "test_flatten.py",
             "problems_and_extras",
+        ),
+        _m(
+            "keep what is nested as deep as one thread's stack happens to bear",
+            "flatten.py",
+            "_MAX_NESTING: Final = 500\n",
+            "_MAX_NESTING: Final = 5000\n",
+            "test_flatten.py",
+            "fuller_stack",
         ),
         _m(
             "let a list's owner that stands twice stop its day",
