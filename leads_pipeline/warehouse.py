@@ -507,11 +507,12 @@ def _load_leads(
             )
             db.execute(f"delete from {quoted(table)} where {of_removed}")  # noqa: S608 - only our own names, as below
             more = "staged.day" if is_child else _PERSON_OF_LEAD
+            staged = files.select(table, more)
             for first, last in parts:
                 db.execute(
                     f"""
                     insert into {quoted(table)} by name
-                    {files.select(table, more)}
+                    {staged}
                     semi join (from winners where day between $first and $last) as winners
                     on staged.lead_id = winners.lead_id and staged.day = winners.day
                     where staged.day between $first and $last
