@@ -13,6 +13,7 @@ import secrets
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -861,6 +862,18 @@ def publish_file(source: Path, path: Path) -> None:
         _sync(source)
         source.replace(path)
         _sync(path.parent)
+
+
+@contextmanager
+def syncing(path: Path) -> Iterator[None]:
+    """Have what is in the file so far written to the disk meanwhile, and wait for that in the end.
+
+    Where something is still to be added, this leaves less to wait for then. Raises OSError.
+    """
+    with ThreadPoolExecutor(1, "syncing") as pool:
+        synced = pool.submit(_sync, path)
+        yield
+    synced.result()
 
 
 def _sync(path: Path) -> None:

@@ -36,7 +36,7 @@ from leads_pipeline.flatten import (
     staged_columns,
     windows_table,
 )
-from leads_pipeline.lake import Lake, publish_file
+from leads_pipeline.lake import Lake, publish_file, syncing
 from leads_pipeline.window import RETENTION, Scope, day_interval, days, today
 
 logger = logging.getLogger(__name__)
@@ -274,7 +274,8 @@ class Warehouse:
         shutil.copyfile(self.path, draft)
         draft.chmod(0o600)
         try:
-            with connection(self._lake, "warehouse", draft) as db:
+            # DuckDB's commit waits for the whole copy to be on the disk, which has begun by then.
+            with syncing(draft), connection(self._lake, "warehouse", draft) as db:
                 state = _remembered(db)
                 if state.schema != wanted.schema:
                     return None

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from leads_pipeline import lake as lake_module
 from leads_pipeline.contract import APPLICANT, APPRAISAL, InventoryItem, PushedLead, ReceivedLead
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.lake import Lake, publish_file, replace_file
+from leads_pipeline.lake import Lake, publish_file, replace_file, syncing
 from leads_pipeline.window import RETENTION, Scope, ScopeKind, Window
 from leads_pipeline_tests.sample_answers import CLOSED_AT, DAY, LATER, TWENTY, UTC_ZONE, WINDOW, answer, lead
 
@@ -692,6 +692,33 @@ def test_a_killed_replacement_of_staged_files_is_either_finished_or_undone(lake:
         assert [staged_text(path) for path in everything_below(one.folder / "staged")] == ["newest", "newest"]
     assert len(killed) >= 3 + 5  # the renames and the syncs that there are at least
     assert {tuple(texts) for texts in seen} == {("old", "old"), ("new", "new")}
+
+
+def test_what_is_synced_meanwhile_is_on_the_disk_in_the_end_or_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "draft"
+    path.write_text("copied")
+    synced = []
+    is_begun = threading.Event()
+    may_end = threading.Event()
+
+    def fsync(descriptor: int) -> None:
+        is_begun.set()
+        assert may_end.wait(10)
+        synced.append(os.pread(descriptor, 6, 0))
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def work_meanwhile() -> None:
+        with syncing(path):
+            assert is_begun.wait(10)
+            assert synced == []
+            may_end.set()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        work_meanwhile()
+    assert synced == [b"copied"]
 
 
 # --- full and forbidden -------------------------------------------------------------------------------------------

@@ -164,6 +164,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "any_system_call and older and EIO",
         ),
         _m(
+            "take a copy that can't be synced for one that is",
+            "lake.py",
+            "        yield\n    synced.result()\n",
+            "        yield\n",
+            "test_lake.py",
+            "synced_meanwhile",
+        ),
+        _m(
             "an error of the disk as a bare OSError",
             "lake.py",
             "        raise StorageError(\n            f\"{path} can't be written: {error.strerror}.",
