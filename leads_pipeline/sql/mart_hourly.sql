@@ -13,25 +13,30 @@ with source as (
     from appraisal_leads
 ),
 
--- Quarters of an hour, as no zone's offset is finer: few of them need their local time looked up.
+-- Quarters of an hour, as no zone's offset is finer: there are few, and each is looked up once.
 cleaned as (
-    select kind, scope, time_bucket(interval 15 minutes, created_at) as quarter, count(*) as leads
+    select kind, scope, floor(epoch(created_at) / 900)::integer as quarter
     from source
     where created_at is not null
-    group by kind, scope, quarter
+),
+
+quarters as (
+    select quarter, timezone(getvariable('zone'), to_timestamp(quarter * 900.0)) as local_at
+    from (select distinct quarter from cleaned)
 ),
 
 local as (
-    select kind, scope, timezone(getvariable('zone'), quarter) as local_at, leads
-    from cleaned
+    select quarter, isodow(local_at)::integer as weekday, hour(local_at)::integer as hour
+    from quarters
 )
 
 select
     scope,
     kind,
-    isodow(local_at)::integer as weekday,
-    hour(local_at)::integer as hour,
-    sum(leads)::bigint as leads
-from local
-group by scope, kind, isodow(local_at), hour(local_at)
+    weekday,
+    hour,
+    count(*) as leads
+from cleaned
+inner join local using (quarter)
+group by scope, kind, weekday, hour
 order by scope, kind, weekday, hour
