@@ -1,4 +1,4 @@
-"""A portal that doesn't limit who asks it: the simulator's leads of one day, under other ids, people and days.
+"""A portal that doesn't limit who asks it: the simulator's leads of one day, of other people, listings and days.
 
 Belongs here: answers put together by replacing bytes, counting requests and tokens, latency. Doesn't: what a portal
 refuses (the simulator does). The simulator makes 33,000 leads a second, less than some contenders take; this one
@@ -26,10 +26,10 @@ from leads_pipeline.simulator.stock import Stock
 FIRST_BRANCH = 101
 # A Thursday, on which the simulator's branches get as many leads as on average.
 _MODEL_DAY = date(2026, 11, 19)
-# Branches beyond that many have the leads of one before, under other ids.
+# Branches beyond that many have the leads of one before, of other people and listings.
 _MODEL_BRANCHES = 100
 _TOKEN = "made-up-token"  # noqa: S105
-_ID, _DAY, _WHO = b"@bench-id", b"@bench-day", b"@bench-who"
+_ID, _DAY, _WHO, _LISTING = b"@bench-id", b"@bench-day", b"@bench-who", b"@bench-listing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +181,14 @@ def running(leads: int, latency_ms: int = 0) -> Iterator[RunningPortal]:
 
 
 def _parts(leads: list[bytes]) -> list[bytes]:
-    """The leads as one text, cut where each one's id ends, its day stands and its person's address begins."""
+    """The leads as one text, cut where each one's id ends, its day stands, and its person's and listing's ids begin."""
     marked = []
     for lead in leads:
         lead = re.sub(rb'^(\{"id":"[0-9a-f-]{24})[0-9a-f]{12}', rb"\1" + _ID, lead)
         lead = re.sub(rb'"createdAt":"2026-..-..', b'"createdAt":"' + _DAY, lead, count=1)
-        marked.append(lead.replace(b'"email":"', b'"email":"' + _WHO, 1))
-    return re.split(b"(%s)" % b"|".join((_ID, _DAY, _WHO)), b",".join(marked))
+        lead = lead.replace(b'"email":"', b'"email":"' + _WHO, 1)
+        marked.append(lead.replace(b'"listingDetails":{"id":"', b'"listingDetails":{"id":"' + _LISTING, 1))
+    return re.split(b"(%s)" % b"|".join((_ID, _DAY, _WHO, _LISTING)), b",".join(marked))
 
 
 def _filled(parts: list[bytes], branch: int, day: date) -> bytes:
@@ -196,6 +197,7 @@ def _filled(parts: list[bytes], branch: int, day: date) -> bytes:
         _ID: b"%07x%05x" % (number, branch),
         _DAY: day.isoformat().encode(),
         _WHO: b"%x." % (number * 100_000 + branch),
+        _LISTING: b"%d-" % branch,
     }
     return b"".join([values.get(part, part) for part in parts])
 
