@@ -1,6 +1,7 @@
 """Measures a process with all that it starts: seconds, CPU seconds, peak memory. Linux only."""
 
 import os
+import re
 import subprocess
 import threading
 import time
@@ -8,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _EVERY_SECONDS = 0.05
 
 
@@ -38,7 +38,10 @@ def measure(command: Sequence[str], environment: Mapping[str, str]) -> Measured:
         def watch() -> None:
             nonlocal peak
             while not is_over.wait(_EVERY_SECONDS):
-                peak = max(peak, sum(map(_resident_bytes, _tree(process.pid))))
+                looked = [_resident_bytes(pid) for pid in _tree(process.pid)]
+                # A process knows its own top between two looks. (ru_maxrss wouldn't do: it begins with that of the
+                # process that forked.)
+                peak = max(peak, sum(now for now, _ in looked), *(top for _, top in looked))
 
         watcher = threading.Thread(target=watch)
         watcher.start()
@@ -53,9 +56,7 @@ def measure(command: Sequence[str], environment: Mapping[str, str]) -> Measured:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command, out)
-    # What looked every 50 ms can miss the top; the kernel's own mark is of the largest single process.
-    peak_mb = max(peak / 1e6, usage.ru_maxrss * 1024 / 1e6)
-    return Measured(began, ended, usage.ru_utime + usage.ru_stime, peak_mb, out)
+    return Measured(began, ended, usage.ru_utime + usage.ru_stime, peak / 1e6, out)
 
 
 def _tree(pid: int) -> list[int]:
@@ -70,8 +71,11 @@ def _tree(pid: int) -> list[int]:
     return found
 
 
-def _resident_bytes(pid: int) -> int:
+def _resident_bytes(pid: int) -> tuple[int, int]:
+    """What the process holds now, and the most that it has held."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+        status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
-        return 0
+        return 0, 0
+    sizes = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB$", status, re.MULTILINE))
+    return int(sizes.get("VmRSS", 0)) * 1024, int(sizes.get("VmHWM", 0)) * 1024
