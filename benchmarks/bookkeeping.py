@@ -5,7 +5,6 @@ home of its own, in turns. The floor is an asset with an empty body on Dagster's
 """
 
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from dagster import (
     in_process_executor,
 )
 
+from benchmarks.measuring import resident_bytes
 from leads_pipeline.contract import APPLICANT
 from leads_pipeline.definitions import PULL_JOB, build_definitions, first_day, variables
 from leads_pipeline.partitions import Partitions, rectangles, requested_keys
@@ -89,7 +89,7 @@ def contend(name: str) -> None:
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     assert report.succeeded, (report.broken, report.failed)
     assert sum(report.landed.values()) == len(windows)
-    print(seconds, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(seconds, cpu, resident_bytes(os.getpid())[1] / 1e6)
 
 
 def _empty(partitions: Partitions) -> Definitions:

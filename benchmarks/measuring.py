@@ -38,7 +38,7 @@ def measure(command: Sequence[str], environment: Mapping[str, str]) -> Measured:
         def watch() -> None:
             nonlocal peak
             while not is_over.wait(_EVERY_SECONDS):
-                looked = [_resident_bytes(pid) for pid in _tree(process.pid)]
+                looked = [resident_bytes(pid) for pid in _tree(process.pid)]
                 # A process knows its own top between two looks. (ru_maxrss wouldn't do: it begins with that of the
                 # process that forked.)
                 peak = max(peak, sum(now for now, _ in looked), *(top for _, top in looked))
@@ -71,7 +71,7 @@ def _tree(pid: int) -> list[int]:
     return found
 
 
-def _resident_bytes(pid: int) -> tuple[int, int]:
+def resident_bytes(pid: int) -> tuple[int, int]:
     """What the process holds now, and the most that it has held."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()

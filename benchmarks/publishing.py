@@ -5,7 +5,6 @@ history is made in SQL, by repeating one day's real leads under other ids, peopl
 """
 
 import os
-import resource
 import shutil
 import tempfile
 import time
@@ -93,7 +92,7 @@ def main() -> None:
     grid = Grid([Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)], FIRST - timedelta(days=30), ZONE)
     print(
         f"{'history':>10} {'day':>7} {'flatten s':>10} {'publish s':>10} {'copy s':>7} {'beyond it s':>12} "
-        f"{'marts whole s':>14} {'file MB':>8} {'peak MB':>8}"
+        f"{'marts whole s':>14} {'file MB':>8}"
     )
     for millions in MILLIONS:
         with tempfile.TemporaryDirectory() as folder:
@@ -121,9 +120,8 @@ def main() -> None:
                 publishing = publication.seconds
                 rounds.append((flattening, publishing, copying, flattening + publishing - copying))
             flattening, publishing, copying, beyond = (median(column) for column in zip(*rounds, strict=True))
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
             print(
                 f"{publication.rows['applicant_leads']:>10,} {leads:>7,} {flattening:>10.2f} {publishing:>10.2f} "
                 f"{copying:>7.2f} {beyond:>12.2f} {whole.seconds:>14.2f} "
-                f"{publication.size_bytes / 1e6:>8.0f} {peak:>8.0f}"
+                f"{publication.size_bytes / 1e6:>8.0f}"
             )
