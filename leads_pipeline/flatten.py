@@ -28,8 +28,9 @@ from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.lake import Lake, LandedWindow
 
 # What DuckDB may hold before it spills to the data folder. All marts of 9 million leads can be made in 400 MB, and as
-# fast; but 3 million leads loaded anew, or a day of 100,000 flattened, take twice the time there (measured). Flattening
-# streams; only the final sort grows with the day. Beside it lie a batch's payloads as Arrow, 2.6 kB a lead.
+# fast; but 3 million leads loaded anew, or a day of 100,000 flattened, take twice the time there (measured). Beside it
+# lie a batch's payloads as Arrow, 2.6 kB a lead, and what its statement holds. A large day is one batch: two days of
+# 107,000 leads side by side make a process of 2.1 GB (measured).
 MEMORY_LIMIT: Final = "1GB"
 
 # Beyond a few threads, publishing gains nothing and takes from the runs beside it.
