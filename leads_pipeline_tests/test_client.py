@@ -42,6 +42,8 @@ BASE_URL = "http://portal.example"
 TOKEN = "t0ken-t0ken"
 BODY = b'{"applicants": [{"id": "a", "price": 250000.10}]}'
 ONCE = RetryPolicy(max_attempts=1)
+# Real waiting, on the day after the windows', whatever the calendar says: a month later nobody would ask for them.
+THAT_DAY = Timing(now=lambda: NOW)
 
 Outcome = Answer | LeadsPipelineError
 
@@ -126,7 +128,13 @@ def test_each_kind_has_its_path_and_its_list() -> None:
         assert request.headers["Authorization"] == f"Bearer {TOKEN}"
         return httpx.Response(200, json={"appraisals": [{"id": "x"}, {"id": "y"}]})
 
-    client = LeadsClient(f"{BASE_URL}/prefix/", Bearer(), max_concurrency=1, transport=httpx.MockTransport(handler))
+    client = LeadsClient(
+        f"{BASE_URL}/prefix/",
+        Bearer(),
+        max_concurrency=1,
+        transport=httpx.MockTransport(handler),
+        timing=THAT_DAY,
+    )
     [(_, answer)] = client.fetch_windows(APPRAISAL, windows(1))
     assert isinstance(answer, Answer)
     assert [lead.lead_id for lead in answer.leads] == ["x", "y"]
@@ -385,7 +393,7 @@ def test_an_illegal_token_does_not_show_in_the_error(raw_server: "RawServer") ->
             yield request
 
     raw_server.script = respond(BODY)
-    error = fetch_one(LeadsClient(raw_server.url, Illegal(), max_concurrency=1))
+    error = fetch_one(LeadsClient(raw_server.url, Illegal(), max_concurrency=1, timing=THAT_DAY))
     assert isinstance(error, SettingsError)
     assert TOKEN not in "".join(traceback.format_exception(error))
 
@@ -592,7 +600,7 @@ MANY = b'{"applicants": [' + b",".join(b'{"id": "%d"}' % n for n in range(5000))
 
 
 def socket_client(server: RawServer, **options: Any) -> LeadsClient:
-    return LeadsClient(server.url, Bearer(), **{"max_concurrency": 1, "policy": ONCE, **options})
+    return LeadsClient(server.url, Bearer(), **{"max_concurrency": 1, "policy": ONCE, "timing": THAT_DAY, **options})
 
 
 def test_a_plain_and_a_compressed_body_over_a_real_connection(raw_server: RawServer) -> None:
@@ -701,7 +709,9 @@ def test_a_gzip_bomb_takes_no_memory(raw_server: RawServer, status: int) -> None
 
     bomb = gzipped(b"\0" * 300_000_000)
     raw_server.script = respond(bomb, "Content-Encoding: gzip", status=status)
-    client = LeadsClient(raw_server.url, ReadsErrors(), max_concurrency=1, policy=ONCE, max_body_bytes=5_000_000)
+    client = LeadsClient(
+        raw_server.url, ReadsErrors(), max_concurrency=1, policy=ONCE, max_body_bytes=5_000_000, timing=THAT_DAY
+    )
     tracemalloc.start()
     try:
         error = fetch_one(client)
@@ -767,7 +777,9 @@ def test_connections_are_reused_after_errors_too(raw_server: RawServer) -> None:
 def test_a_port_where_nobody_listens_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    error = fetch_one(LeadsClient(f"http://127.0.0.1:{port}", Bearer(), max_concurrency=1, policy=ONCE))
+    error = fetch_one(
+        LeadsClient(f"http://127.0.0.1:{port}", Bearer(), max_concurrency=1, policy=ONCE, timing=THAT_DAY)
+    )
     assert isinstance(error, UnreachableError)
     assert "found no connection" in str(error)
 
@@ -790,14 +802,14 @@ def test_a_netrc_file_never_replaces_the_token(
 def test_a_proxy_of_the_environment_is_used(raw_server: RawServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", raw_server.url)
     raw_server.script = respond(BODY)
-    answer = fetch_one(LeadsClient("http://portal.invalid", Bearer(), max_concurrency=1))
+    answer = fetch_one(LeadsClient("http://portal.invalid", Bearer(), max_concurrency=1, timing=THAT_DAY))
     assert isinstance(answer, Answer)
     assert raw_server.requests[0].startswith(b"GET http://portal.invalid/applicant-leads?")
 
 
 def test_a_proxy_that_cannot_be_used_is_a_settings_error_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "gopher://user:hunter2@proxy.example")
-    client = LeadsClient(BASE_URL, Bearer(), max_concurrency=1)
+    client = LeadsClient(BASE_URL, Bearer(), max_concurrency=1, timing=THAT_DAY)
     with pytest.raises(SettingsError, match="HTTP_PROXY") as caught:
         fetch_one(client)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
