@@ -290,9 +290,12 @@ class Daemon:
 def installation(
     folder: Path, config: Config | None = None, *, variables: Mapping[str, str] | None = None, first: int = 25
 ) -> Iterator[Installation]:
-    """Start one in `folder`, with the first partition `first` days ago; leads are few, so that tests are quick."""
+    """Start one in `folder`, with the first partition `first` days ago.
+
+    Leads are few, so that tests are quick, and so many that every day of the calendar has some.
+    """
     now = datetime.now(UTC)
-    with running(config or Config(branches=3, leads_per_day=2)) as simulator:
+    with running(config or Config(branches=3, leads_per_day=8)) as simulator:
         environment = {
             **simulator.environment(),
             "LEADS_DATA_DIR": str(folder / "data"),

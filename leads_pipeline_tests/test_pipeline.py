@@ -36,7 +36,7 @@ def test_the_query_finds_every_lead_of_the_portal_once(tmp_path: Path) -> None:
         for kind in LEAD_KINDS:
             _, rows = warehouse.query(f"select lead_id from {kind.table}")  # noqa: S608 - our own name
             ids = [lead_id for (lead_id,) in rows]
-            assert len(ids) == len(set(ids)) > 5
+            assert len(ids) == len(set(ids)) > 0
             assert set(ids) == here.truth(kind, days_ago)
         assert here.simulator.counters().token_requests == 1
         _, rows = warehouse.query("select sum(leads) from mart_leads_daily")

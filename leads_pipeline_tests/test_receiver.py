@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +28,7 @@ from leads_pipeline.credentials import FileSecret, SecretSource, StaticSecret
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.flatten import flatten_day
 from leads_pipeline.lake import Lake
-from leads_pipeline.receiver import PATH, Limits, Receiver, read_key
+from leads_pipeline.receiver import PATH, Limits, Receiver, _Writer, read_key
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, today
@@ -117,21 +117,28 @@ def test_the_key_is_taken_as_bearer_token_and_as_api_key(spool: Spool, header: d
 
 
 def test_nothing_is_answered_before_it_is_on_the_disk(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    may_write, writes = threading.Event(), []
-    real = Spool.add
+    may_write, writes, arrived = threading.Event(), [], []
+    real, real_write = Spool.add, _Writer.write
 
     def add(self: Spool, pushed: list[PushedLead]) -> None:
         writes.append(len(pushed))
         assert may_write.wait(10)
         real(self, pushed)
 
+    async def write(self: _Writer, pushed: Sequence[PushedLead]) -> None:
+        arrived.append(pushed)
+        await real_write(self, pushed)
+
     monkeypatch.setattr(Spool, "add", add)
+    monkeypatch.setattr(_Writer, "write", write)
     answers: list[int] = []
     with receiving(spool) as port:
         threads = [threading.Thread(target=lambda: answers.append(deliver(port)[0])) for _ in range(12)]
         for thread in threads:
             thread.start()
-        time.sleep(0.2)
+        deadline = time.monotonic() + 10
+        while len(arrived) < 12 and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert answers == []
         may_write.set()
         for thread in threads:
@@ -139,7 +146,7 @@ def test_nothing_is_answered_before_it_is_on_the_disk(spool: Spool, monkeypatch:
     assert answers == [200] * 12
     # Those that came while the disk was busy went together.
     assert sum(writes) == 12
-    assert len(writes) <= 3
+    assert len(writes) == 2
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -46,6 +46,11 @@ def wait_for(what: str, is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline, f"in {PATIENCE_SECONDS} s: {what}"
         time.sleep(0.2)
+
+
+def at_noon() -> dict[str, str]:
+    """A time zone in which it is noon now: what daemons start by the hour, at night and in the morning, is far away."""
+    return {"LEADS_TIMEZONE": f"Etc/GMT{datetime.now(UTC).hour - 12:+d}"}  # POSIX counts west of Greenwich
 
 
 @contextmanager
@@ -80,7 +85,7 @@ def daemon(here: Installation, log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def closed(here: Installation, first: int) -> list[int]:
     """Days ago of the windows that have been over for so long that the catch-up sensor takes them."""
-    over = (here.now - timedelta(hours=6)).date()
+    over = (here.now.astimezone(here.settings.zone) - timedelta(hours=6)).date()
     return [ago for ago in range(1, first + 1) if here.day(ago) < over]
 
 
@@ -126,7 +131,7 @@ def test_two_daemons_that_are_killed_in_the_middle_lose_nothing_and_start_no_sto
 ) -> None:
     first = 4
     with (
-        installation(tmp_path, first=first, variables={"LEADS_MAX_CONCURRENCY": "1"}) as started,
+        installation(tmp_path, first=first, variables={"LEADS_MAX_CONCURRENCY": "1", **at_noon()}) as started,
         real_home(started, tmp_path / "real") as here,
         ExitStack() as left,
     ):
@@ -153,7 +158,10 @@ def test_two_daemons_that_are_killed_in_the_middle_lose_nothing_and_start_no_sto
 
 def test_a_code_location_that_fails_to_load_comes_back_by_itself(tmp_path: Path, injected: Injections) -> None:
     first = 2
-    with installation(tmp_path, first=first) as started, real_home(started, tmp_path / "real") as here:
+    with (
+        installation(tmp_path, first=first, variables=at_noon()) as started,
+        real_home(started, tmp_path / "real") as here,
+    ):
         start = here.environment.pop("LEADS_START_DATE")
         os.environ.pop("LEADS_START_DATE")
         remembered = here.lake.folder / ".state" / "start_date"
@@ -248,11 +256,14 @@ def test_ticks_that_come_again_start_no_second_run(tmp_path: Path, injected: Inj
         shutil.copytree(schedules, kept)
         waiting = Spool(here.lake).waiting()[0]
         content = waiting.read_bytes()
+        hours = set()  # what was pushed is asked for once in each
         for number in range(3):
             shutil.rmtree(schedules)
             shutil.copytree(kept, schedules)
             waiting.write_bytes(content)  # the receiver's file, as if the run hadn't come to its end either
+            hours.add(datetime.now(UTC).hour)
             ticking.tick_sensors(here.now)
+            hours.add(datetime.now(UTC).hour)
             ticking.tick_schedules(night + timedelta(hours=1, minutes=20))
             injected("orchestration", "duplicate tick", 1 if number else 0)
         keys = Counter(run.tags.get("dagster/run_key") for run in here.runs())
@@ -262,7 +273,7 @@ def test_ticks_that_come_again_start_no_second_run(tmp_path: Path, injected: Inj
         jobs = Counter(run.job_name for run in here.runs())
         # One that catches up and the daily one: the days that have closed before now are in both.
         assert jobs[PULL_JOB] == 2
-        assert jobs[PUSH_JOB] == 1
+        assert 1 <= jobs[PUSH_JOB] <= len(hours)
         assert set(requests(here).values()) <= {1, 2}
 
 
