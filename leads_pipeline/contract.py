@@ -462,7 +462,7 @@ def _id_text(raw: bytes) -> str | None:
     try:
         value = json.loads(raw)
         return value if isinstance(value, str) and value.strip() and value.encode() else None
-    except ValueError:  # JSON that json refuses, or a lone surrogate that has no UTF-8 form
+    except (ValueError, RecursionError):  # JSON that json refuses, or a lone surrogate that has no UTF-8 form
         return None
 
 

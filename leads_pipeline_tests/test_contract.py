@@ -176,6 +176,7 @@ ODD: dict[str, tuple[bytes, str | None, str | None]] = {
     "id of 5,000 digits": (b'{"id": ' + b"9" * 5000 + b"}", "9" * 5000, None),
     "duplicate keys": (b'{"id": "y", "id": "x", "m": 1, "m": 2}', "x", None),
     "deep nesting": (b'{"id": "x", "d": ' + b"[" * 5000 + b"]" * 5000 + b"}", "x", "not valid JSON"),
+    "a deeply nested id": (b'{"id": ' + b"[" * 3000 + b"]" * 3000 + b"}", None, "not valid JSON"),
     "invalid UTF-8": (b'{"id": "x", "m": "\xe9t\xe9"}', "x", "not UTF-8, kept as ISO 8859-1"),
     "trailing comma": (b'{"id": "x",}', "x", "not valid JSON"),
     "bare word": (b'{"id": "x", "a": maybe}', "x", "not valid JSON"),
