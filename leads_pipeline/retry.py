@@ -145,11 +145,11 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
 
 # --- what is still failed after the client's own retries: minutes to hours ---------------------------------------
 
-# The first retry comes when a busy portal has had time to calm down, the last ones twice a day: together they span
-# 4.4 to 8.9 days, so that a long weekend's outage heals by itself and well before the portal deletes the leads.
+# The first retry comes when a busy portal has had time to calm down, the later ones once or twice in half a day, until
+# the portal deletes the window: whatever the outage's length, what can still be had is asked for. That is the cap, of
+# some 130 attempts at the most.
 FIRST_RETRY_SECONDS = 600.0
 MAX_RETRY_SECONDS = 12 * 3600.0
-MAX_WINDOW_ATTEMPTS = 24
 # Half to all of the delay, so that windows that failed together don't all come back together.
 RETRY_JITTER = 0.5
 
@@ -177,7 +177,6 @@ class RetryPlan:
     waiting: int
     next_at: datetime | None
     permanent: int
-    used_up: int
     deleted: int
 
     def __str__(self) -> str:
@@ -186,8 +185,6 @@ class RetryPlan:
             parts.append(f"{self.waiting} wait for their next attempt, the first at {self.next_at:%Y-%m-%d %H:%M} UTC")
         if self.permanent:
             parts.append(f"{self.permanent} were refused for good and need a change of settings or rights")
-        if self.used_up:
-            parts.append(f"{self.used_up} have used up their {MAX_WINDOW_ATTEMPTS} attempts")
         if self.deleted:
             parts.append(f"{self.deleted} are past what the portal keeps")
         return "; ".join(parts) or "no window has failed"
@@ -197,17 +194,15 @@ def plan_retries(failed: Mapping[str, tuple[Window, FailedWindow]], now: datetim
     """Which failed windows (by partition key) are due, which wait, and which are hopeless."""
     due: list[tuple[Window, str]] = []
     waits: list[datetime] = []
-    permanent = used_up = deleted = 0
+    permanent = deleted = 0
     for key, (window, failure) in failed.items():
         if window.is_deleted(now):
             deleted += 1
         elif failure.is_permanent:
             permanent += 1
-        elif failure.attempts >= MAX_WINDOW_ATTEMPTS:
-            used_up += 1
         elif (next_at := failure.next_attempt_at(key)) > now:
             waits.append(next_at)
         else:
             due.append((window, key))
     keys = tuple(key for _, key in sorted(due))
-    return RetryPlan(keys, len(waits), min(waits, default=None), permanent, used_up, deleted)
+    return RetryPlan(keys, len(waits), min(waits, default=None), permanent, deleted)

@@ -114,7 +114,7 @@ def retry_sensor(
         minimum_interval_seconds=RETRY_INTERVAL_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
         description=(
-            "Takes up failed windows again, soonest deleted first: with growing delays, a limited number of times, "
+            "Takes up failed windows again, soonest deleted first: with growing delays of up to half a day, "
             "never one that was refused for good or that the portal has deleted."
         ),
     )

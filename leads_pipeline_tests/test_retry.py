@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from leads_pipeline.retry import (
     FIRST_RETRY_SECONDS,
     MAX_RETRY_SECONDS,
-    MAX_WINDOW_ATTEMPTS,
     RETRY_JITTER,
     FailedWindow,
     Pace,
@@ -258,7 +257,7 @@ def plan(failures: dict[Window, FailedWindow], now: datetime = NOW) -> RetryPlan
     return plan_retries({window.partition_key: (window, failure) for window, failure in failures.items()}, now)
 
 
-@pytest.mark.parametrize("attempts", range(1, MAX_WINDOW_ATTEMPTS))
+@pytest.mark.parametrize("attempts", [*range(1, 24), 135])
 def test_each_attempt_waits_twice_as_long_within_its_jitter(attempts: int) -> None:
     longest = min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
     waits = [
@@ -277,12 +276,14 @@ def test_the_next_attempt_stays_where_it_is_until_then() -> None:
     assert plan({window_of(10): failure}, due_at).due == (key,)
 
 
-def test_all_attempts_together_outlast_a_long_weekend_and_end_before_the_portal_deletes() -> None:
-    longest = sum(
-        min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempt - 1)) for attempt in range(1, MAX_WINDOW_ATTEMPTS)
-    )
-    assert timedelta(days=4) < timedelta(seconds=RETRY_JITTER * longest)
-    assert timedelta(seconds=longest) < RETENTION
+def test_attempts_go_on_until_the_portal_deletes_and_no_longer() -> None:
+    window = window_of(10)
+    failure = FailedWindow(1, window.end)
+    while (due_at := failure.next_attempt_at(window.partition_key)) < window.end + RETENTION:
+        assert plan({window: failure}, due_at).due == (window.partition_key,)
+        failure = FailedWindow(failure.attempts + 1, due_at)
+    assert plan({window: failure}, due_at).due == ()
+    assert 60 < failure.attempts < 135
 
 
 def test_what_is_deleted_soonest_is_due_first() -> None:
@@ -301,13 +302,12 @@ def test_hopeless_windows_are_counted_and_never_due() -> None:
     found = plan(
         {
             window_of(10): FailedWindow(2, long_ago, is_permanent=True),
-            window_of(11): FailedWindow(MAX_WINDOW_ATTEMPTS, long_ago),
-            window_of(12): FailedWindow(MAX_WINDOW_ATTEMPTS - 1, long_ago),
+            window_of(12): FailedWindow(40, long_ago),
             window_of(13): FailedWindow(1, NOW),
         }
     )
     assert found.due == (window_of(12).partition_key,)
-    assert (found.permanent, found.used_up, found.waiting, found.deleted) == (1, 1, 1, 0)
+    assert (found.permanent, found.waiting, found.deleted) == (1, 1, 0)
     after = plan({window_of(10): FailedWindow(1, long_ago)}, window_of(10).end + RETENTION)
     assert (after.due, after.deleted, str(after)) == ((), 1, "1 are past what the portal keeps")
     still = plan({window_of(10): FailedWindow(1, long_ago)}, window_of(10).end + RETENTION - timedelta(seconds=1))

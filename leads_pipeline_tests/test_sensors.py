@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind, 
 from leads_pipeline.definitions import PULL_JOB, PUSH_JOB
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, rectangles
-from leads_pipeline.retry import FIRST_RETRY_SECONDS, MAX_WINDOW_ATTEMPTS, RETRY_JITTER, FailedWindow
+from leads_pipeline.retry import FIRST_RETRY_SECONDS, RETRY_JITTER, FailedWindow
 from leads_pipeline.sensors import (
     DEAD_AFTER,
     RetryMemory,
@@ -120,17 +121,16 @@ def test_each_failure_doubles_the_wait(here: Installation) -> None:
     assert here.asked() == {key: 4}
 
 
-def test_attempts_are_capped(here: Installation) -> None:
+def test_a_long_outage_ends_no_attempts_before_the_portal_deletes(here: Installation) -> None:
     key = here.key(3)
     fail(here, {key}, BROKEN)
     first = read_cursor(retry_tick(here, here.now).cursor)
-    first["applicant"].windows[key] = FailedWindow(MAX_WINDOW_ATTEMPTS - 1, here.now)
-    last = retry_tick(here, here.now + DAY, write_cursor(first))
-    assert not here.run_requested(the_request(last)).success
-    for later in (2, 5, 20):
-        tick = retry_tick(here, here.now + later * DAY, last.cursor)
-        assert tick.skip_message is not None
-        assert f"Applicant leads: 1 have used up their {MAX_WINDOW_ATTEMPTS} attempts" in tick.skip_message
+    first["applicant"].windows[key] = FailedWindow(40, here.now)
+    tick = retry_tick(here, here.now + 20 * DAY, write_cursor(first))
+    assert keys_in(the_request(tick)) == [key]
+    here.simulator.set_faults([])
+    assert here.run_requested(the_request(tick)).success
+    assert here.status().failed == frozenset()
 
 
 def test_what_was_refused_for_good_is_never_asked_for_again(here: Installation) -> None:
@@ -388,6 +388,8 @@ def test_the_daemon_catches_up_and_retries_once_however_often_it_ticks(
         here.simulator.set_faults([])
         for minutes in (6, 6, 12):
             daemon.tick_sensors(here.now + timedelta(minutes=minutes))
+    if closed(replace(here, now=datetime.now(UTC))) != closed(here):
+        pytest.skip("A further day has become one to catch up since the test began.")
     assert here.asked() == {**dict.fromkeys(here.keys(closed(here)), 1), broken: 2}
     assert here.status().landed == here.keys(closed(here))
 
@@ -498,5 +500,6 @@ def test_a_run_that_takes_in_is_not_joined_by_another(here: Installation) -> Non
 
 def test_what_cannot_be_taken_in_is_tried_again_once_an_hour(here: Installation) -> None:
     push(here, "a", 2)
-    keys = [the_request(push_tick(here, here.now + timedelta(minutes=m))).run_key for m in (0, 59, 60)]
+    # Back in time: an hour on, the day may not have begun for Dagster, whose clock stays.
+    keys = [the_request(push_tick(here, here.now - timedelta(minutes=m))).run_key for m in (60, 59, 0)]
     assert 1 < len(set(keys)) < 3

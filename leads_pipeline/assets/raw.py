@@ -24,7 +24,7 @@ from dagster import (
 )
 
 from leads_pipeline.contract import Answer, LeadKind
-from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
@@ -156,9 +156,14 @@ def _said(answer: Answer, landing: Landing, *, token_source: str | None) -> dict
     }
 
 
+def _can_pass(error: LeadsPipelineError) -> bool:
+    """Whether a later run can succeed as things are: a disk gets free again without anybody telling the pipeline."""
+    return error.is_transient or isinstance(error, StorageError)
+
+
 def _verdict(error: LeadsPipelineError) -> dict[str, MetadataValue]:
     return {
-        "verdict": MetadataValue.text("transient" if error.is_transient else "permanent"),
+        "verdict": MetadataValue.text("transient" if _can_pass(error) else "permanent"),
         "reason": MetadataValue.text(error.reason),
         "error": MetadataValue.text(str(error)),
     }
@@ -174,7 +179,7 @@ def _summary(failures: Mapping[Window, LeadsPipelineError], total: int) -> str:
         named = ", ".join(window.partition_key for window in sorted(windows)[:NAMED_FAILURES])
         more = f" and {len(windows) - NAMED_FAILURES} more" if len(windows) > NAMED_FAILURES else ""
         lines.append(f"{reason}: {len(windows)} ({named}{more}). {failures[min(windows)]}")
-    if any(error.is_transient for error in failures.values()):
+    if any(_can_pass(error) for error in failures.values()):
         lines.append("What can pass is taken up again by the retry sensor.")
     return "\n".join(lines)
 

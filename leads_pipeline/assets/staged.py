@@ -33,24 +33,38 @@ from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
 
-# What was staged before a field was declared is staged again once it is. Of Any, as conditions on assets and on checks
-# don't meet in Dagster's types.
+# Dagster asks again for nothing that it has asked for once, so each half of what it would miss has its own condition.
+
+# By the moments of the update and of the last request: what lands while its day is staged was not read, and is staged
+# next. `since_last_handled()` would count it as handled by the run under way, and so would any trigger or reset that is
+# put together of several conditions: Dagster then compares no moments (SinceCondition.evaluate).
+_HAS_NEW_SOURCES: AutomationCondition[Any] = AutomationCondition.any_deps_match(
+    AutomationCondition.newly_updated()
+).since(AutomationCondition.newly_requested())
+
+# What was staged before a field was declared, or with another time zone's days, is staged again. A change of the zone
+# changes the partitions, which `since_last_handled()` takes for a reason to begin anew with nothing to do.
 _IS_DECLARED_ANEW: AutomationCondition[Any] = (
     AutomationCondition.code_version_changed() & ~AutomationCondition.missing()
+).since(AutomationCondition.newly_requested())
+
+# A run that failed or was killed has used its request up; and what landed before the daemon ever ran caused none.
+_IS_LEFT_BEHIND: AutomationCondition[Any] = AutomationCondition.cron_tick_passed("0 * * * *") & (
+    AutomationCondition.execution_failed()
+    | (AutomationCondition.missing() & AutomationCondition.any_deps_match(~AutomationCondition.missing()))
 )
 
+# Of Any, as conditions on assets and on checks don't meet in Dagster's types.
+IS_FREE: AutomationCondition[Any] = ~AutomationCondition.in_progress() & ~AutomationCondition.any_deps_in_progress()
+
 # `eager()` would wait for ever for a day of which one branch is missing, so the condition is put together here.
-FOLLOWS_ITS_SOURCES = (
-    (AutomationCondition.any_deps_updated() | _IS_DECLARED_ANEW).since_last_handled()
-    & ~AutomationCondition.in_progress()
-    & ~AutomationCondition.any_deps_in_progress()
-)
+FOLLOWS_ITS_SOURCES = (_HAS_NEW_SOURCES | _IS_DECLARED_ANEW | _IS_LEFT_BEHIND) & IS_FREE
 
 
 def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) -> AssetsDefinition:
     """`stg_applicant_leads` or `stg_appraisal_leads` with its child tables, by day."""
     main = f"stg_{kind.table}"
-    specs = [_spec(table, columns, kind) for table, columns in staged_columns(kind).items()]
+    specs = [_spec(table, columns, kind, settings) for table, columns in staged_columns(kind).items()]
 
     @multi_asset(
         name=main,
@@ -116,7 +130,7 @@ def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partition
     return staged_leads
 
 
-def _spec(table: str, columns: Sequence[Column], kind: LeadKind) -> AssetSpec:
+def _spec(table: str, columns: Sequence[Column], kind: LeadKind, settings: Settings) -> AssetSpec:
     described = {kind.table: kind.description, windows_table(kind): "One row per landed window"}
     described |= {child.name: child.description for child in kind.children}
     return AssetSpec(
@@ -124,7 +138,7 @@ def _spec(table: str, columns: Sequence[Column], kind: LeadKind) -> AssetSpec:
         deps=[f"raw_{kind.table}", "raw_push"],
         description=f"{described[table]}. One Parquet file per day in staged/{table}/.",
         automation_condition=FOLLOWS_ITS_SOURCES,
-        code_version=_version(kind),
+        code_version=_version(kind, settings),
         kinds={"duckdb", "parquet"},
         skippable=True,
         metadata={
@@ -139,12 +153,12 @@ def _spec(table: str, columns: Sequence[Column], kind: LeadKind) -> AssetSpec:
 _FILE_VERSION = 2
 
 
-def _version(kind: LeadKind) -> str:
-    """Changes with the declared fields, and with what a file holds beside them."""
+def _version(kind: LeadKind, settings: Settings) -> str:
+    """Changes with the declared fields, with the zone that decides a lead's day, and with what a file holds beside."""
     fields = [
         (table, column.name, column.type) for table, columns in staged_columns(kind).items() for column in columns
     ]
-    return hashlib.sha256(repr((_FILE_VERSION, fields)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((_FILE_VERSION, settings.zone.key, fields)).encode()).hexdigest()[:16]
 
 
 def _counts(staged: StagedDay) -> dict[str, int]:

@@ -560,6 +560,30 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "chaos/test_orchestration.py",
             "code_location",
         ),
+        _m(
+            "take what lands during a staging for staged",
+            "assets/staged.py",
+            ").since(AutomationCondition.newly_requested())\n",
+            ").since_last_handled()\n",
+            "test_assets.py",
+            "lands_after",
+        ),
+        _m(
+            "never repeat a staging that failed",
+            "assets/staged.py",
+            "    AutomationCondition.execution_failed()\n    | ",
+            "    ",
+            "test_assets.py",
+            "staging_that_failed",
+        ),
+        _m(
+            "never retry what a full disk didn't take",
+            "assets/raw.py",
+            "error.is_transient or isinstance(error, StorageError)",
+            "error.is_transient",
+            "test_assets.py",
+            "cannot_be_landed",
+        ),
     ),
     "each lead is visible once, in its newest version": (
         _m(
@@ -837,8 +861,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "the sensor retries for ever",
             "retry.py",
-            "        elif failure.attempts >= MAX_WINDOW_ATTEMPTS:\n",
-            "        elif False:\n",
+            "        if window.is_deleted(now):\n",
+            "        if False:\n",
             "test_retry.py",
         ),
         _m(
