@@ -32,8 +32,11 @@ from leads_pipeline.flatten import Column, StagedDay, UnbalancedError, flatten_d
 from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
+from leads_pipeline.window import RETENTION
 
-# Dagster asks again for nothing that it has asked for once, so each half of what it would miss has its own condition.
+# When a day is staged and the warehouse published. `eager()` would wait for ever for a day of which one branch is missing,
+# and Dagster asks once for what it has seen change, so the condition is put together here, of what would be forgotten
+# otherwise. All of Any, as conditions on assets and on checks don't meet in Dagster's types.
 
 # By the moments of the update and of the last request: what lands while its day is staged was not read, and is staged
 # next. `since_last_handled()` would count it as handled by the run under way, and so would any trigger or reset that is
@@ -51,13 +54,15 @@ _IS_DECLARED_ANEW: AutomationCondition[Any] = (
 # A run that failed or was killed has used its request up; and what landed before the daemon ever ran caused none.
 _IS_LEFT_BEHIND: AutomationCondition[Any] = AutomationCondition.cron_tick_passed("0 * * * *") & (
     AutomationCondition.execution_failed()
-    | (AutomationCondition.missing() & AutomationCondition.any_deps_match(~AutomationCondition.missing()))
+    | (
+        AutomationCondition.in_latest_time_window(RETENTION)  # to look at a year of 500 scopes takes Dagster 26 s
+        & AutomationCondition.missing()
+        & AutomationCondition.any_deps_match(~AutomationCondition.missing())
+    )
 )
 
-# Of Any, as conditions on assets and on checks don't meet in Dagster's types.
 IS_FREE: AutomationCondition[Any] = ~AutomationCondition.in_progress() & ~AutomationCondition.any_deps_in_progress()
 
-# `eager()` would wait for ever for a day of which one branch is missing, so the condition is put together here.
 FOLLOWS_ITS_SOURCES = (_HAS_NEW_SOURCES | _IS_DECLARED_ANEW | _IS_LEFT_BEHIND) & IS_FREE
 
 
