@@ -34,9 +34,9 @@ from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.window import RETENTION
 
-# When a day is staged and the warehouse published. `eager()` would wait for ever for a day of which one branch is missing,
-# and Dagster asks once for what it has seen change, so the condition is put together here, of what would be forgotten
-# otherwise. All of Any, as conditions on assets and on checks don't meet in Dagster's types.
+# When a day is staged, and the warehouse published. `eager()` would wait for ever for a day of which one branch is
+# missing, and forgets what it has asked for once; so the condition is put together here. Its parts are of Any, as
+# conditions on assets and on checks don't meet in Dagster's types.
 
 # By the moments of the update and of the last request: what lands while its day is staged was not read, and is staged
 # next. `since_last_handled()` would count it as handled by the run under way, and so would any trigger or reset that is
