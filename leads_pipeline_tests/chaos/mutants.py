@@ -563,8 +563,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "take what lands during a staging for staged",
             "assets/staged.py",
-            ").since(AutomationCondition.newly_requested())\n",
-            ").since_last_handled()\n",
+            "newly_updated()\n).since(AutomationCondition.newly_requested())\n",
+            "newly_updated()\n).since_last_handled()\n",
             "test_assets.py",
             "lands_after",
         ),
