@@ -145,9 +145,9 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
 
 # --- what is still failed after the client's own retries: minutes to hours ---------------------------------------
 
-# The first retry comes when a busy portal has had time to calm down, the later ones once or twice in half a day, until
-# the portal deletes the window: whatever the outage's length, what can still be had is asked for. That is the cap, of
-# some 130 attempts at the most.
+# The first retry comes when a busy portal has had time to calm down, the later ones two to four times a day until the
+# portal deletes the window: however long an outage lasts, what can still be had is asked for. That is the cap, of some
+# 130 attempts at the most.
 FIRST_RETRY_SECONDS = 600.0
 MAX_RETRY_SECONDS = 12 * 3600.0
 # Half to all of the delay, so that windows that failed together don't all come back together.
