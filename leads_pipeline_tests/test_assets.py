@@ -670,12 +670,15 @@ def test_a_publication_that_failed_is_asked_for_again_within_the_hour(
     assert "applicant_leads" not in requested(here, cursor, later=2 * HOUR)[0]
 
 
-def test_what_landed_before_the_daemon_first_ran_is_staged_within_the_hour(here: Installation) -> None:
+def test_what_was_done_before_the_daemon_first_ran_is_followed_within_the_hour(here: Installation) -> None:
     here.pull({here.key(3)})
     found, cursor = requested(here)
     assert found == {}
-    found, _ = requested(here, cursor, later=HOUR)
+    found, cursor = requested(here, cursor, later=HOUR)
     assert found == {f"stg_{table}": {str(here.day(3))} for table in staged_tables(APPLICANT)}
+    stage(here, here.day(3), here.day(3))
+    _, cursor = requested(here)
+    assert requested(here, cursor, later=HOUR)[0]["applicant_leads"] == {None}
 
 
 def test_another_time_zone_has_every_staged_day_staged_again(here: Installation) -> None:
