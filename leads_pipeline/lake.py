@@ -35,6 +35,9 @@ LOCK_TIMEOUT_SECONDS: Final = 600.0
 # filelock polls; its default of 0.05 s would be most of a landing that takes 3 ms.
 LOCK_POLL_SECONDS: Final = 0.005
 
+# From a request to its answer on the disk, at the most: the client's deadline, and the wait for a lock.
+_LANDED_WITHIN_SECONDS: Final = 900.0
+
 # Raised when a file written by an older version could no longer be read as it stands.
 SCHEMA_VERSION: Final = "1"
 
@@ -259,16 +262,20 @@ class Lake:
         return [landed.window for landed in found if landed]
 
     def landed_scopes(self, kind: LeadKind, day: date, *, since: datetime) -> set[str]:
-        """Keys of the scopes whose file for the day was written at that moment or later.
+        """Keys of the scopes whose file for the day was written with an answer from that moment or later.
 
-        Since the end of the day's window, it holds an answer from after the end. Opens no file, so it is quick and
-        believes anything.
+        Since the end of the day's window, it holds an answer from after the end. Opens the files alone that were
+        written so soon after the moment that the answer may be from before it; so it is quick and believes the others.
         """
         paths = self._raw_paths(kind, day)
         with _reading(self._day_folder(kind, day)):
-            return {
-                path.parent.name.removeprefix("scope=") for path in paths if path.stat().st_mtime >= since.timestamp()
-            }
+            ages = {path: path.stat().st_mtime - since.timestamp() for path in paths}
+        found = {path for path, age in ages.items() if age >= _LANDED_WITHIN_SECONDS}
+        for path in (path for path, age in ages.items() if 0 <= age < _LANDED_WITHIN_SECONDS):
+            landed = self._inspect(path, self._read_landed)
+            if landed and landed.window.fetched_at >= since:
+                found.add(path)
+        return {path.parent.name.removeprefix("scope=") for path in found}
 
     def landed_days(self, kind: LeadKind) -> list[date]:
         """Days with at least one raw file, sorted."""

@@ -17,7 +17,7 @@ from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterRunStatus, 
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from leads_pipeline import retry
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind, PushedLead, read_delivery
+from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, LeadKind, PushedLead, read_delivery
 from leads_pipeline.definitions import PULL_JOB, PUSH_JOB
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, rectangles
@@ -337,6 +337,22 @@ def test_a_window_that_was_last_pulled_before_its_end_is_caught_up(here: Install
     tick = catch_up_tick(here)
     assert the_request(tick).tags[RANGE_START_TAG] == the_request(tick).tags[RANGE_END_TAG] == here.key(4, 102)
     assert the_request(tick).asset_selection == [raw_key(APPLICANT)]
+
+
+def test_an_answer_from_before_the_end_that_was_landed_after_it_is_caught_up(here: Installation) -> None:
+    caught_up(here)
+    window = Window.from_partition_key(here.key(4, 102), here.settings.zone)
+    shutil.rmtree(here.lake.raw_files(APPLICANT, here.day(4))[1].parent)
+    before_its_end = window.end - timedelta(seconds=2)
+    here.lake.land(Answer(APPLICANT, window, (), before_its_end, "/", "0" * 64, 2, 1, 0.1), "run")
+    [_, path, _] = here.lake.raw_files(APPLICANT, here.day(4))
+    for seconds in (3, 600):
+        os.utime(path, (window.end.timestamp() + seconds,) * 2)
+        tick = catch_up_tick(here)
+        assert the_request(tick).tags[RANGE_START_TAG] == the_request(tick).tags[RANGE_END_TAG] == here.key(4, 102)
+    here.lake.land(Answer(APPLICANT, window, (), window.end, "/", "0" * 64, 2, 1, 0.1), "run")
+    os.utime(path, (window.end.timestamp() + 3,) * 2)
+    assert catch_up_tick(here).skip_message
 
 
 def test_a_lost_file_is_pulled_again(here: Installation) -> None:
