@@ -464,13 +464,18 @@ def test_a_leftover_log_of_a_killed_reader_doesnt_keep_the_file_from_being_opene
 def test_a_reader_keeps_the_version_that_it_opened(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [{"id": "a"}])
     publish(lake)
-    with duckdb.connect(Warehouse(lake).path, read_only=True) as reader:
+    path = Warehouse(lake).path
+    with duckdb.connect(path, read_only=True) as reader, path.open("rb") as version:
+        content = version.read()
         assert reader.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
         land_and_stage(lake, APPLICANT, [{"id": "b"}], NEXT_DAY)
         done = subprocess.run(PUBLISHING(lake), cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
 
         assert (done.returncode, done.stderr) == (0, "")
         assert reader.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
+        # What it has yet to read is as it was, too.
+        version.seek(0)
+        assert version.read() == content
     assert query(lake, "select count(*) from applicant_leads") == [(2,)]
 
 

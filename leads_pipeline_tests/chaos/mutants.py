@@ -662,7 +662,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "            publish_file(draft, self.path)\n",
             "            shutil.copyfile(draft, self.path)\n",
             "test_warehouse.py",
-            "reader_keeps or during_publications_see",
+            "reader_keeps",
         ),
         _m(
             "leave out the blocks that the old headers lead to",
