@@ -19,6 +19,7 @@ from dagster import (
     AssetKey,
     BetaWarning,
     DagsterEventType,
+    DagsterInstance,
     DagsterRunStatus,
     ExecuteInProcessResult,
     evaluate_automation_conditions,
@@ -688,6 +689,37 @@ def test_another_time_zone_has_every_staged_day_staged_again(here: Installation)
     _, cursor = requested(here)
     here.environment["LEADS_TIMEZONE"] = "America/Los_Angeles"
     assert requested(here, cursor)[0]["stg_applicant_leads"] == {day}
+
+
+def test_the_checks_look_each_day_even_where_nothing_comes(here: Installation) -> None:
+    """While nothing is landed, nothing is staged that a publication could follow."""
+    here.pull({here.key(3)})
+    stage(here, here.day(3), here.day(3))
+    here.execute(PUBLISH_JOB, tags={})
+    _, cursor = requested(here)
+    days = [requested(here, cursor, later=timedelta(days=later))[0] for later in (1, 9)]
+    assert [found["landed_windows"] for found in days] == [{None}, {None}]
+    assert [found["leads_report"] for found in days] == [{None}, {None}]
+
+
+def test_what_was_pushed_is_recorded_before_the_spool_forgets_it(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = f'{{"applicant": {{"id": "pushed", "createdAt": "{here.day(4)}T12:00Z", "portalBranchId": "101"}}}}'
+    Spool(here.lake).add([PushedLead(kind, lead, here.now) for kind, lead in read_delivery(body.encode())])
+    recorded = []
+    real = Spool.take_in
+
+    def watched(self: Spool, *given: Any) -> Iterator[Any]:
+        for taken in real(self, *given):
+            yield taken
+            # As another process sees it, or the next one after a kill.
+            with DagsterInstance.from_config(here.environment["DAGSTER_HOME"]) as other:
+                recorded.append(other.get_materialized_partitions(AssetKey("raw_push")))
+
+    monkeypatch.setattr(Spool, "take_in", watched)
+    assert here.execute(PUSH_JOB, tags={"dagster/partition": str(here.day(0))}).success
+    assert recorded == [{str(here.day(4))}]
 
 
 def test_the_report_is_part_of_the_publications_run(here: Installation) -> None:

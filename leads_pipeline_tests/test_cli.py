@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from leads_pipeline import cli
-from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead, read_delivery
+from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead, read_delivery
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.window import Window
 from leads_pipeline_tests.installation import Installation, installation
 
 
@@ -135,6 +137,19 @@ def test_coverage_needs_no_published_warehouse_and_exits_with_0_when_all_is_land
     assert result.exit_code == 0, result.output
     assert "not landed" not in result.output
     assert not Warehouse(here.lake).path.exists()
+
+
+def test_coverage_tells_a_window_that_was_pulled_before_its_end_alone(here: Installation) -> None:
+    here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
+    window = Window.from_partition_key(here.key(2, 102), here.settings.zone)
+    [path] = [path for path in here.lake.raw_files(APPLICANT, here.day(2)) if "branch-102" in str(path)]
+    path.unlink()
+    here.lake.land(Answer(APPLICANT, window, (), window.end - timedelta(hours=1), "/", "0" * 64, 2, 1, 0.1), "run")
+    result = run("coverage", "--days", 2)
+    assert result.exit_code == 1
+    [line] = [line for line in result.output.splitlines() if "branch-102" in line]
+    assert here.key(2, 102) in line
+    assert "open" in line
 
 
 def test_coverage_tells_a_lost_file(here: Installation) -> None:
