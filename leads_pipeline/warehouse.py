@@ -814,9 +814,12 @@ def _bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str) 
 
 # They stay in the file, for analysts to use as well.
 _MART_MACROS: Final = (
+    # What is no name may be a person's, and the marts and the report hold no personal data.
+    "as_member(v) as case when regexp_full_match(v, '[A-Za-z_][A-Za-z0-9_]{0,63}') then v when v <> '' then '…' end",
     # CONSUMER_SITUATION_PROPERTY_TO_SELL reads "property to sell"; what isn't known reads likewise, with its prefix.
     f"""
-    readable(v) as nullif(lower(replace(regexp_replace(v, '^({"|".join(ENUM_PREFIXES)})', ''), '_', ' ')), '')""",
+    readable(v) as
+        nullif(lower(replace(regexp_replace(as_member(v), '^({"|".join(ENUM_PREFIXES)})', ''), '_', ' ')), '')""",
     """
     market_of(enquiry_type, intent) as case
         when enquiry_type = 'ENQUIRY_TYPE_SALES' then 'sales'

@@ -94,6 +94,14 @@ def test_a_field_that_is_suddenly_empty_fails(store: Warehouse) -> None:
     }
 
 
+def test_a_lead_of_next_year_hides_nothing(store: Warehouse) -> None:
+    with changing(store) as db:
+        db.execute("update appraisal_leads set contact_email = '' where lead_day >= '2026-11-18'")
+        db.execute("insert into appraisal_leads by name select '2027-11-18'::date as lead_day, 'odd' as lead_id")
+
+    assert failing(store).keys() == {"appraisal_leads: key_fields_are_filled_as_usual"}
+
+
 def test_a_field_that_was_always_empty_passes(store: Warehouse) -> None:
     with changing(store) as db:
         db.execute("update appraisal_leads set contact_email = null")

@@ -9,7 +9,7 @@ from leads_pipeline import contract
 from leads_pipeline.assets.published import drift_check
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, known_members
 from leads_pipeline.lake import Lake
-from leads_pipeline.warehouse import Grid, Publication, Warehouse
+from leads_pipeline.warehouse import Grid, Publication, Warehouse, marts
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage
 
@@ -97,12 +97,21 @@ def test_only_changed_days_are_counted_again(lake: Lake) -> None:
 
 
 def test_what_may_be_a_persons_name_is_not_shown(lake: Lake) -> None:
-    leads = [{"id": "1", "ann@example.org": 1, "intent": "Ann Smith, 07700 900123"}]
-    land(lake, APPLICANT, leads)
-    stage(lake, APPLICANT)
+    person = "Ann Smith, 07700 900123"
+    odd: dict[str, Any] = {"intent": person, "consumerSituation": person, "leadSource": person, "urgency": person}
+    odd["listingDetails"] = {"id": "1", "propertyType": person, "pricing": {"rentFrequency": person}}
+    for kind in LEAD_KINDS:
+        land(lake, kind, [{"id": "1", "ann@example.org": 1, **odd}])
+        stage(lake, kind)
     publish(lake)
 
-    assert [(row[1], row[2], row[-1]) for row in drift(lake)] == [("…", None, None), ("intent", "…", None)]
+    changes = {row[1] if row[2] is None else (row[1], row[2]) for row in drift(lake)}
+    assert {"…", ("intent", "…"), ("consumerSituation", "…"), ("leadSource", "…"), ("urgency", "…")} <= changes
+    store = Warehouse(lake)
+    for mart in marts():
+        shown = str(store.query(f"from {mart.name}")[1]).lower()
+        assert "smith" not in shown, mart.name
+    assert store.query("select distinct source from mart_leads_daily")[1] == [("…",)]
     assert "ann" not in json.dumps(str(drift_check(Warehouse(lake)))).lower()
 
 

@@ -306,10 +306,9 @@ def test_the_figures_of_each_mart_are_the_leads_own(published: Published) -> Non
 
     assert found.keys() == {mart.name for mart in marts()}
     last = [lead for lead in published.leads if lead.day == DAYS[-1]]
-    daily = groups(last, lambda lead: (lead.scope, lead.kind, lead.market, lead.text("leadSource")))
     assert found["mart_leads_daily"] == {
         "leads_of_last_full_day": len(last),
-        "people_of_last_full_day": sum(people(leads) for _, leads in daily),
+        "people_of_last_full_day": people(last),
         "applicant_leads": len(published.applicants),
         "appraisal_leads": len(published.appraisals),
     }

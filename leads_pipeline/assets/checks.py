@@ -117,7 +117,12 @@ def _key_fields(store: Warehouse, kind: LeadKind) -> AssetCheckResult:
     empty = ", ".join(f"count(*) filter (coalesce({quoted(field)}::varchar, '') = '')" for field in fields)
     _, rows = store.query(
         f"""
-        with last as (select max(lead_day) as day from {kind.table})
+        with last as (
+            -- of those that have begun: a lead may say that it is of next year
+            select max(lead_day) as day
+            from {kind.table}
+            where lead_day <= (select max(day) from mart_coverage where is_configured)
+        )
         select lead_day > last.day - $recent::integer as is_recent, count(*), {empty}
         from {kind.table}, last
         where lead_day > last.day - ($recent + $habit)::integer

@@ -28,7 +28,13 @@ _QUERIES: Final = {
     "mart_leads_daily": """
         select
             coalesce(sum(leads) filter (lead_day = full_day), 0) as leads_of_last_full_day,
-            coalesce(sum(people) filter (lead_day = full_day), 0) as people_of_last_full_day,
+            (
+                select count(distinct person)
+                from (
+                    select lead_day, person from applicant_leads union all select lead_day, person from appraisal_leads
+                )
+                where lead_day = (select full_day from days)
+            ) as people_of_last_full_day,
             coalesce(sum(leads) filter (kind = 'applicant' and lead_day > before), 0) as applicant_leads,
             coalesce(sum(leads) filter (kind = 'appraisal' and lead_day > before), 0) as appraisal_leads
         from mart_leads_daily, days""",

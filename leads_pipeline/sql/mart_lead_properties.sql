@@ -34,9 +34,12 @@ items as (
         item_id,
         first_seen_day,
         postcode_of(address_postcode) as postcode,
-        -- without a street, a number would fit every street
-        if(trim(address_street) <> '', concat_ws(' ', address_sub_dwelling, address_name_no, address_street), null)
-            as line
+        -- without a street, a number would fit every street; without a number, a street every house of it
+        if(
+            trim(address_street) <> '' and trim(concat_ws(' ', address_sub_dwelling, address_name_no)) <> '',
+            concat_ws(' ', address_sub_dwelling, address_name_no, address_street),
+            null
+        ) as line
     from inventory
     where postcode is not null
 ),

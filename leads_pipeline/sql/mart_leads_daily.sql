@@ -3,7 +3,7 @@
 -- scope: Scope whose window held them, e.g. branch-101
 -- kind: applicant or appraisal
 -- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
--- source: Site that the leads came from, as the portal names it; unknown where it doesn't say
+-- source: Site that the leads came from, as the portal names it; unknown where it doesn't say, … where it sends what may name a person
 -- leads: Leads
 -- people: Different people by e-mail address, or telephone number where there is none; leads with neither don't count
 
@@ -21,7 +21,7 @@ cleaned as (
         scope,
         kind,
         market_of(enquiry_type, intent) as market,
-        coalesce(nullif(trim(lead_source), ''), 'unknown') as source,
+        coalesce(as_member(trim(lead_source)), 'unknown') as source,
         person
     from source
 )

@@ -35,7 +35,11 @@ with source as (
                 'town': listing_details_address_town_or_city,
                 'status': listing_details_life_cycle_status
             },
-            {'lead_day': lead_day, 'created_at': created_at, 'lead_id': lead_id}
+            {
+                'lead_day': lead_day,
+                'created_at': coalesce(created_at, '-infinity'::timestamptz),
+                'lead_id': lead_id
+            }
         ) as newest
     from applicant_leads
     where listing_details_id is not null
