@@ -26,6 +26,7 @@ from dagster import (
 )
 
 from leads_pipeline import flatten
+from leads_pipeline.assets import published as published_module
 from leads_pipeline.assets import staged
 from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.assets.published import coverage_check
@@ -626,6 +627,12 @@ def test_a_window_that_lands_after_its_day_was_asked_for_is_staged_next(
 HOUR = timedelta(hours=1)
 
 
+@pytest.fixture
+def nothing_is_daily(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the publication of half past two out of an hour that may hold that moment."""
+    monkeypatch.setattr(published_module, "_IS_DAILY", staged.FOLLOWS_ITS_SOURCES)
+
+
 def test_a_staging_that_failed_is_asked_for_again_within_the_hour(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -650,6 +657,7 @@ def test_a_staging_that_failed_is_asked_for_again_within_the_hour(
     assert "stg_applicant_leads" not in found
 
 
+@pytest.mark.usefixtures("nothing_is_daily")
 def test_a_publication_that_failed_is_asked_for_again_within_the_hour(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -671,6 +679,7 @@ def test_a_publication_that_failed_is_asked_for_again_within_the_hour(
     assert "applicant_leads" not in requested(here, cursor, later=2 * HOUR)[0]
 
 
+@pytest.mark.usefixtures("nothing_is_daily")
 def test_what_was_done_before_the_daemon_first_ran_is_followed_within_the_hour(here: Installation) -> None:
     here.pull({here.key(3)})
     found, cursor = requested(here)
