@@ -18,8 +18,8 @@ from leads_pipeline.flatten import literal, quoted
 
 # Field names and members become part of tables, checks and reports that hold no personal data: one that doesn't look
 # like a name a programmer gave may be a person's, and stays in the lead's own row.
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_HIDDEN: Final = "…"
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+HIDDEN: Final = "…"
 
 _BATCH: Final = 1000
 
@@ -77,7 +77,7 @@ def _new_members(db: duckdb.DuckDBPyConnection, staged: str, fields: tuple[Field
     ).fetchall()
     found: Counter[Drift] = Counter()
     for day, column, member, count in rows:
-        shown = member if _NAME.fullmatch(member) else _HIDDEN
+        shown = member if NAME.fullmatch(member) else HIDDEN
         found[Drift(day, "new value", f"{prefix}{enumerated[column].path}", shown, None)] += count
     return found
 
@@ -88,7 +88,7 @@ def _leaves(text: bytes, path: str, depth: int = 1) -> Iterator[tuple[str, str]]
     No value is decoded: one number that no float holds must not cost everybody the publication.
     """
     for key, raw in _MEMBERS.decode(text).items():
-        step, value = f"{path}{key if _NAME.fullmatch(key) else _HIDDEN}", bytes(raw)
+        step, value = f"{path}{key if NAME.fullmatch(key) else HIDDEN}", bytes(raw)
         if value.startswith(b"{") and value[1:].strip() != b"}" and depth < _MAX_DEPTH:
             yield from _leaves(value, f"{step}.", depth + 1)
         else:

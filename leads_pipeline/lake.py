@@ -270,12 +270,12 @@ class Lake:
         paths = self._raw_paths(kind, day)
         with _reading(self._day_folder(kind, day)):
             ages = {path: path.stat().st_mtime - since.timestamp() for path in paths}
-        found = {path for path, age in ages.items() if age >= _LANDED_WITHIN_SECONDS}
-        for path in (path for path, age in ages.items() if 0 <= age < _LANDED_WITHIN_SECONDS):
-            landed = self._inspect(path, self._read_landed)
-            if landed and landed.window.fetched_at >= since:
-                found.add(path)
-        return {path.parent.name.removeprefix("scope=") for path in found}
+        scopes = set()
+        for path, age in ages.items():
+            landed = self._inspect(path, self._read_landed) if 0 <= age < _LANDED_WITHIN_SECONDS else None
+            if age >= _LANDED_WITHIN_SECONDS or (landed and landed.window.fetched_at >= since):
+                scopes.add(path.parent.name.removeprefix("scope="))
+        return scopes
 
     def landed_days(self, kind: LeadKind) -> list[date]:
         """Days with at least one raw file, sorted."""

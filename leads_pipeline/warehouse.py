@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind
-from leads_pipeline.drift import find_drift
+from leads_pipeline.drift import HIDDEN, NAME, find_drift
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten import (
     INVENTORY_COLUMNS,
@@ -814,8 +814,7 @@ def _bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str) 
 
 # They stay in the file, for analysts to use as well.
 _MART_MACROS: Final = (
-    # What is no name may be a person's, and the marts and the report hold no personal data.
-    "as_member(v) as case when regexp_full_match(v, '[A-Za-z_][A-Za-z0-9_]{0,63}') then v when v <> '' then '…' end",
+    f"as_member(v) as case when regexp_full_match(v, '{NAME.pattern}') then v when v <> '' then '{HIDDEN}' end",
     # CONSUMER_SITUATION_PROPERTY_TO_SELL reads "property to sell"; what isn't known reads likewise, with its prefix.
     f"""
     readable(v) as

@@ -1174,7 +1174,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "what may be a person's name in the table drift",
             "drift.py",
-            "        shown = member if _NAME.fullmatch(member) else _HIDDEN\n",
+            "        shown = member if NAME.fullmatch(member) else HIDDEN\n",
             "        shown = member\n",
             "test_drift.py",
             "persons_name",
@@ -1182,7 +1182,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "field names that may be a person's in the table drift",
             "drift.py",
-            "{key if _NAME.fullmatch(key) else _HIDDEN}",
+            "{key if NAME.fullmatch(key) else HIDDEN}",
             "{key}",
             "test_drift.py",
             "persons_name",
