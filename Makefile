@@ -7,6 +7,10 @@ PYTHON ?= python3
 VENV ?= .venv
 # The tests are processes and waiting as much as Python: more than four workers gain nothing.
 WORKERS ?= 4
+# `make chaos MINUTES=10` and `make mutants MINUTES=10` take a turn: what the last day's commits touch, then the rest in
+# the order of a seed that they print, as far as they come.
+MINUTES ?=
+TURN = $(if $(MINUTES),--minutes $(MINUTES))
 # Only `make lock` uses it; pinned because its releases differ in how they write a lock file.
 UV_VERSION := 0.13.8
 # Only `make audit` uses it.
@@ -61,10 +65,10 @@ types: venv-dev ## Check the types
 	@$(BIN)/mypy
 
 chaos: venv-dev ## The slow and destructive tests, and the faults they injected: killed processes, full disks, races
-	@$(BIN)/pytest -m chaos --fault-matrix --numprocesses auto --maxprocesses $(WORKERS)
+	@$(BIN)/pytest -m chaos --fault-matrix $(TURN) --numprocesses auto --maxprocesses $(WORKERS)
 
 mutants: venv-dev ## Break one promise of the pipeline at a time, and see that a test notices
-	@$(BIN)/python -m leads_pipeline_tests.chaos.mutants
+	@$(BIN)/python -m leads_pipeline_tests.chaos.mutants $(TURN)
 
 bench: venv-dev ## The benchmarks, side by side
 	@$(BIN)/python -m benchmarks

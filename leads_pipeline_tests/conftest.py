@@ -9,14 +9,14 @@ import pytest
 from hypothesis import settings
 
 from leads_pipeline_tests.chaos.matrix import Injections, rows
+from leads_pipeline_tests.turn import SEED_VARIABLE, Turn, imported_files
 
-# Repeats the seeded history of chaos/test_histories.py. Set here, so that all workers of pytest-xdist have the same.
-SEED = "LEADS_CHAOS_SEED"
-os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**9)))
+# Set here, so that all workers of pytest-xdist have the same.
+os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(10**9)))
 
 # A test must neither depend on the variables of whoever runs it nor reach their portal or their Dagster.
 for name in list(os.environ):
-    if (name.startswith(("LEADS_", "INVENTORY_")) and name != SEED) or name == "DAGSTER_HOME":
+    if (name.startswith(("LEADS_", "INVENTORY_")) and name != SEED_VARIABLE) or name == "DAGSTER_HOME":
         del os.environ[name]
 
 # Hypothesis' deadline of 200 ms for one example measures the machine, not the code.
@@ -24,14 +24,26 @@ settings.register_profile("leads_pipeline", deadline=None)
 settings.load_profile("leads_pipeline")
 
 _counts = pytest.StashKey[Counter[tuple[str, str]]]()
+_turn = pytest.StashKey[Turn]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-matrix", action="store_true", help="print the fault matrix; fail where a row has no test")
+    parser.addoption("--minutes", type=float, help="begin no further test after that long, in the order of turn.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_counts] = Counter()
+    config.stash[_turn] = Turn(config.getoption("--minutes"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items[:] = config.stash[_turn].ordered(items, lambda item: item.nodeid, lambda item: imported_files(item.path))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.config.stash[_turn].is_over:
+        pytest.skip("not in this turn")
 
 
 @pytest.fixture
@@ -65,13 +77,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for area, fault, times in rows(config.stash[_counts]):
         terminalreporter.write_line(f"{times:>8,}  {area}: {fault}")
     terminalreporter.write_line(f"{sum(config.stash[_counts].values()):>8,}  in all")
-    terminalreporter.write_line(f"{SEED}={os.environ[SEED]} repeats the seeded history.")
+    terminalreporter.write_line(
+        f"{SEED_VARIABLE}={os.environ[SEED_VARIABLE]} repeats the seeded histories, and a turn."
+    )
     if missing := _missing(config):
         terminalreporter.write_line(f"{len(missing)} rows have no test: {', '.join(missing[:5])} ...", red=True)
 
 
 def _missing(config: pytest.Config) -> list[str]:
     """Rows of the matrix that nothing was injected for, where all of it was to be."""
-    if not config.getoption("--fault-matrix") or hasattr(config, "workerinput"):
+    is_whole = config.getoption("--fault-matrix") and config.getoption("--minutes") is None
+    if not is_whole or hasattr(config, "workerinput"):
         return []
     return [f"{area}: {fault}" for area, fault, times in rows(config.stash[_counts]) if not times]

@@ -2,10 +2,10 @@
 
 Belongs here: the promises, a way or several to break each, and the tests that should notice. Doesn't: the tests. A
 mutant that survives means that a test is missing; one whose text is no longer there once has to be written anew.
-Words on the command line choose the mutants that have one of them in their name or file.
 """
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -21,6 +21,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import click
+
+from leads_pipeline_tests.turn import SEED_VARIABLE, Turn
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -46,16 +48,25 @@ class Mutant:
     changes: tuple[tuple[str, str], ...]
     tests: tuple[str, ...]
 
-    def apply(self, root: Path) -> str | None:
-        """Break the copy below `root`. Returns why that can't be done, None where it is done."""
-        path = root / "leads_pipeline" / self.file
-        source = path.read_text(encoding="utf-8")
+    def trouble(self, root: Path) -> str | None:
+        """Why what it breaks can't be broken below `root`, None where it can."""
+        try:
+            self._broken(root)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def apply(self, root: Path) -> None:
+        """Break the copy below `root`. Raises ValueError as `trouble` says."""
+        (root / "leads_pipeline" / self.file).write_text(self._broken(root), encoding="utf-8")
+
+    def _broken(self, root: Path) -> str:
+        source = (root / "leads_pipeline" / self.file).read_text(encoding="utf-8")
         for old, new in self.changes:
             if (count := source.count(old)) != 1:
-                return f"its text stands {count} times in {self.file}: {old.strip().splitlines()[0]}"
+                raise ValueError(f"its text stands {count} times in {self.file}: {old.strip().splitlines()[0]}")
             source = source.replace(old, new)
-        path.write_text(source, encoding="utf-8")
-        return None
+        return source
 
 
 @dataclass(frozen=True, slots=True)
@@ -1207,36 +1218,59 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
 }
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the mutants that the words choose, all without words. Returns the exit code."""
+@click.command()
+@click.argument("words", nargs=-1)
+@click.option("--minutes", type=float, help="Begin no further mutant after that long, in the order of turn.py.")
+def main(words: Sequence[str], minutes: float | None) -> None:
+    """Run the mutants that have one of the words in their name or file; all without words."""
     chosen = [
         mutant
         for mutants in PROMISES.values()
         for mutant in mutants
         if not words or any(word in f"{mutant.file} {mutant.name}" for word in words)
     ]
-    first_of = {next((m for m in mutants if m in chosen), None): promise for promise, mutants in PROMISES.items()}
-    began = time.monotonic()
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        selections = dict.fromkeys(mutant.tests for mutant in chosen)
-        red = [sound for sound in pool.map(_unbroken, selections) if sound]
-        if red:
-            click.echo("\n".join(["These tests fail without a mutant, so that they can't tell one:", *red]), err=True)
-            return 1
-        click.echo(f"{len(chosen)} mutants; the tests pass without one ({time.monotonic() - began:.0f} s).")
-        verdicts: dict[Mutant, Verdict] = {}
-        for mutant, verdict in zip(chosen, pool.map(_tried, chosen), strict=True):
-            if mutant in first_of:
-                promise = first_of[mutant]
-                click.echo(f"\n{promise[0].upper()}{promise[1:]}")
-            said = verdict.caught_by or f"*** {verdict.trouble}"
-            click.echo(f"  {verdict.seconds:5.1f} s  {mutant.file:<14} {mutant.name:<58} {said}")
-            verdicts[mutant] = verdict
-    left = [mutant for mutant, verdict in verdicts.items() if verdict.trouble]
-    click.echo(
-        f"\n{len(verdicts) - len(left)} of {len(verdicts)} mutants were caught, in {time.monotonic() - began:.0f} s."
+    os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(10**9)))
+    turn = Turn(minutes)
+    ordered = turn.ordered(
+        chosen,
+        lambda mutant: mutant.name,
+        lambda mutant: {f"leads_pipeline/{mutant.file}", f"leads_pipeline_tests/{mutant.tests[0]}"},
     )
-    return 1 if left else 0
+    # By the tests that should notice, so that these are seen green without a mutant once for all of them.
+    selections: dict[tuple[str, ...], list[Mutant]] = {}
+    for mutant in ordered:
+        selections.setdefault(mutant.tests, []).append(mutant)
+    verdicts: dict[Mutant, Verdict] = {}
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        for tried in pool.map(lambda mutants: _all_tried(mutants, turn), selections.values()):
+            verdicts |= tried
+    for promise, mutants in PROMISES.items():
+        if there := [mutant for mutant in mutants if mutant in verdicts]:
+            caught = sum(verdicts[mutant].trouble is None for mutant in there)
+            click.echo(f"{caught:4} of {len(there)} caught: {promise}")
+    left = [mutant for mutant, verdict in verdicts.items() if verdict.trouble]
+    click.echo(f"{len(verdicts) - len(left)} of {len(verdicts)} mutants were caught, in {turn.seconds:.0f} s.")
+    if len(verdicts) < len(chosen):
+        click.echo(f"{len(chosen) - len(verdicts)} more were not in this turn. {SEED_VARIABLE}={turn.seed} repeats it.")
+    for mutant in left:
+        click.echo(f"*** {mutant.file}, {mutant.name}: {verdicts[mutant].trouble}", err=True)
+    sys.exit(1 if left else 0)
+
+
+def _all_tried(mutants: Sequence[Mutant], turn: Turn) -> dict[Mutant, Verdict]:
+    """The verdicts on mutants that the same tests should notice; without those that were not begun in time."""
+    if turn.is_over:
+        return {}
+    if red := _unbroken(mutants[0].tests):
+        return dict.fromkeys(mutants, Verdict(0.0, trouble=f"can't be told, the test fails without it: {red}"))
+    verdicts: dict[Mutant, Verdict] = {}
+    for mutant in mutants:
+        if turn.is_over:
+            break
+        verdict = verdicts[mutant] = _tried(mutant)
+        outcome = verdict.caught_by or f"*** {verdict.trouble}"
+        click.echo(f"  {verdict.seconds:5.1f} s  {mutant.file:<22} {mutant.name:<58} {outcome}")
+    return verdicts
 
 
 def _unbroken(tests: Sequence[str]) -> str | None:
@@ -1249,8 +1283,9 @@ def _unbroken(tests: Sequence[str]) -> str | None:
 def _tried(mutant: Mutant) -> Verdict:
     began = time.monotonic()
     with _copy() as root:
-        if trouble := mutant.apply(root):
+        if trouble := mutant.trouble(root):
             return Verdict(0.0, trouble=trouble)
+        mutant.apply(root)
         code, failed = _pytest(root, mutant.tests)
     seconds = time.monotonic() - began
     if code == _PASSED:
@@ -1299,4 +1334,4 @@ def _pytest(root: Path, tests: Sequence[str]) -> tuple[int | None, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()
