@@ -18,6 +18,7 @@ import duckdb
 import pytest
 
 from leads_pipeline.simulator import Config, running
+from leads_pipeline_tests.test_architecture import LAYERS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -204,3 +205,17 @@ def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: tuple
 def test_every_picture_and_file_named_is_there() -> None:
     for path in [*re.findall(r"\]\((?!http)([^)#]+)\)", README), "data/README.md", ".env.example"]:
         assert (ROOT / path).is_file(), path
+
+
+def test_the_architecture_names_the_layers_that_the_code_is_held_to() -> None:
+    section = (
+        (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("## The layers")[1].split("\n## ")[0]
+    )
+    rows = [tuple(re.findall(r"`(\w+)`", line.split("|")[2])) for line in section.splitlines() if line.startswith("| ")]
+    assert [row for row in rows if row] == list(LAYERS)
+
+
+@pytest.mark.parametrize("document", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
+def test_every_file_that_a_document_links_to_is_there(document: Path) -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), target
