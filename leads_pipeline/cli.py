@@ -32,7 +32,7 @@ from rich.table import Table
 from leads_pipeline import status
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.credentials import FileSecret, StaticSecret, write_key_pair
-from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, resources, variables
+from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, resources, variables, whole_paths
 from leads_pipeline.doctor import Finding, Light, examine
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake
@@ -40,7 +40,7 @@ from leads_pipeline.partitions import Partitions, consecutive, rectangles
 from leads_pipeline.receiver import Limits, Receiver, read_key, serve
 from leads_pipeline.resources import origin
 from leads_pipeline.runs import PullReport, Runner, dagster_home
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import Settings, path_of
 from leads_pipeline.spool import Spool
 from leads_pipeline.status import WindowCoverage, WindowState
 from leads_pipeline.warehouse import Warehouse
@@ -59,7 +59,8 @@ err = Console(stderr=True)
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
-    load_dotenv(Path.cwd() / ".env")
+    variables()  # without the empty ones, whose place .env may take
+    load_dotenv(Path.cwd() / ".env", encoding="utf-8-sig")  # some editors put a byte order mark first
     # Dagster then plans a run's partitions in one transaction; see event_log.py.
     variables().setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 
@@ -142,10 +143,7 @@ def dev(port: int) -> None:
         # Dagster gives an .env in its working directory precedence over the environment, even its empty lines: it
         # would take the simulator's place. So Dagster works in its home, and gets what we have read, in full.
         variables().update({"DAGSTER_HOME": str(home), "LEADS_DATA_DIR": str(settings.data_dir)})
-        for name in [
-            name for name in variables() if name.startswith(("LEADS_", "INVENTORY_")) and name.endswith("_FILE")
-        ]:
-            variables()[name] = str(Path(variables()[name]).absolute())
+        variables().update(whole_paths(variables()))
         out.print(f"Dagster UI: http://127.0.0.1:{port} (ctrl-C stops it). Leads come from {settings.base_url}.")
         dagster = [sys.executable, "-W", "ignore::FutureWarning", "-m", "dagster"]  # dg works in checkouts alone
         command = [*dagster, "dev", "-m", "leads_pipeline.definitions", "-h", "127.0.0.1", "-p", str(port)]
@@ -320,7 +318,7 @@ def receive(host: str, port: int) -> None:
                 "Set either LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE: what the portal's deliveries carry. "
                 "`openssl rand -hex 32` makes one."
             )
-        key = FileSecret(Path(file)) if file else StaticSecret(value or "")
+        key = FileSecret(path_of(file)) if file else StaticSecret(value or "")
         read_key(key)
         lake = Lake(settings.data_dir)
         if settings.base_url:
@@ -361,7 +359,7 @@ def new_key(user_id: str, private_key: Path) -> None:
     with _plain_errors():
         value, file = (variables().get(name) for name in ("LEADS_PGP_PASSPHRASE", "LEADS_PGP_PASSPHRASE_FILE"))
         passphrase = (
-            FileSecret(Path(file)).read()
+            FileSecret(path_of(file)).read()
             if file and not value
             else value or click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
         )

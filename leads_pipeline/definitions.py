@@ -35,8 +35,11 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.sensors import catch_up_sensor, dead_run_sensor, push_sensor, retry_sensor
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import Settings, filled_in, path_of
 from leads_pipeline.window import RETENTION, today
+
+# What the names of our variables begin with.
+OURS = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 
 PULL_JOB = "pull_leads"
 INVENTORY_JOB = "pull_inventory"
@@ -56,8 +59,20 @@ LATE_DAYS = 3
 
 
 def variables() -> MutableMapping[str, str]:
-    """The process's environment variables, for the command line to read, complete and hand on."""
+    """The process's environment variables, for the command line to read, complete and hand on; ours aren't empty."""
+    for name in [name for name in os.environ if name.startswith(OURS)]:
+        if not os.environ[name].strip():
+            del os.environ[name]
     return os.environ
+
+
+def whole_paths(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that name a file, with its absolute path, for a process that works in another folder."""
+    return {
+        name: str(path_of(value))
+        for name, value in filled_in(environment).items()
+        if name.startswith(OURS) and name.endswith("_FILE")
+    }
 
 
 def build_definitions(environment: Mapping[str, str]) -> Definitions:
@@ -110,6 +125,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
 
 def resources(settings: Settings, environment: Mapping[str, str]) -> tuple[DataFolder, LeadsService, InventoryService]:
     """What assets work with: the data folder and the two services; secrets by their variables' names."""
+    environment = filled_in(environment)
     data = DataFolder(path=str(settings.data_dir))
     leads = LeadsService(
         data=data,
@@ -143,10 +159,10 @@ def first_day(settings: Settings) -> date:
 def _secret(variable: str, environment: Mapping[str, str]) -> dict[str, str]:
     """The secret by the variable's name, so that the UI shows that and not its value."""
     found: dict[str, str] = {}
-    if environment.get(variable):
+    if variable in environment:
         found["client_secret"] = EnvVar(variable)
-    if environment.get(f"{variable}_FILE"):
-        found["client_secret_file"] = environment[f"{variable}_FILE"]
+    if f"{variable}_FILE" in environment:
+        found["client_secret_file"] = str(path_of(environment[f"{variable}_FILE"]))
     return found
 
 
@@ -157,8 +173,8 @@ def _pgp(environment: Mapping[str, str]) -> dict[str, str]:
         "pgp_private_key_file": "LEADS_PGP_PRIVATE_KEY_FILE",
         "pgp_passphrase_file": "LEADS_PGP_PASSPHRASE_FILE",
     }
-    found = {field: environment[variable] for field, variable in files.items() if environment.get(variable)}
-    if environment.get("LEADS_PGP_PASSPHRASE"):
+    found = {field: str(path_of(environment[variable])) for field, variable in files.items() if variable in environment}
+    if "LEADS_PGP_PASSPHRASE" in environment:
         found["pgp_passphrase"] = EnvVar("LEADS_PGP_PASSPHRASE")
     return found
 

@@ -58,8 +58,8 @@ class Settings:
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
-        """Read and check. An empty variable counts as missing. Raises SettingsError naming the variable at fault."""
-        values = {name: value.strip() for name, value in variables.items() if value.strip()}
+        """Read and check. Raises SettingsError naming the variable at fault."""
+        values = {name: value.strip() for name, value in filled_in(variables).items()}
         plain_http = _allows_plain_http(values)
         base_url = _url(values, "LEADS_BASE_URL", plain_http)
         return cls(
@@ -73,7 +73,7 @@ class Settings:
             zone=_zone(values),
             start_date=_start_date(values),
             max_concurrency=_concurrency(values),
-            data_dir=Path(values.get("LEADS_DATA_DIR", "data")).expanduser().absolute(),
+            data_dir=path_of(values.get("LEADS_DATA_DIR", "data")),
             inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
             inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
             inventory_agency_ref=values.get("INVENTORY_AGENCY_REF"),
@@ -82,6 +82,16 @@ class Settings:
             ),
             inventory_from_leads_days=_from_leads_days(values),
         )
+
+
+def filled_in(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are set: an empty one, such as a line of .env that nobody filled in, counts as not set."""
+    return {name: value for name, value in variables.items() if value.strip()}
+
+
+def path_of(value: str) -> Path:
+    """The path that a variable names: absolute, so that it stays the same file in a process that works elsewhere."""
+    return Path(value.strip()).expanduser().absolute()
 
 
 def is_loopback(host: str) -> bool:

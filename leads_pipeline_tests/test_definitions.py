@@ -15,7 +15,7 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL
-from leads_pipeline.definitions import INVENTORY_JOB, LATE_DAYS, build_definitions, first_day
+from leads_pipeline.definitions import INVENTORY_JOB, LATE_DAYS, build_definitions, first_day, resources, whole_paths
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.settings import Settings
@@ -112,6 +112,26 @@ def test_the_columns_of_raw_files_are_as_shown(here: Installation) -> None:
         schema = here.definitions.resolve_asset_graph().get(AssetKey(asset)).metadata["dagster/column_schema"]
         assert isinstance(schema, TableSchema)
         assert [column.name for column in schema.columns] == pq.read_schema(path).names
+
+
+def test_a_file_variable_that_is_empty_names_no_file(tmp_path: Path) -> None:
+    names = ["LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_PGP", "LEADS_PGP_PRIVATE_KEY", "LEADS_PGP_PASSPHRASE"]
+    empty = {f"{name}_FILE": " " * (number % 2) for number, name in enumerate([*names, "INVENTORY_CLIENT_SECRET"])}
+    environment = {**full(tmp_path), **empty, "LEADS_PGP_PASSPHRASE": ""}
+    assert whole_paths(environment) == {}
+    _, leads, inventory = resources(Settings.from_variables(environment), environment)
+    _, leads_alone, inventory_alone = resources(Settings.from_variables(full(tmp_path)), full(tmp_path))
+    assert (leads, inventory) == (leads_alone, inventory_alone)
+
+
+def test_a_file_variable_means_the_same_file_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    environment = {"LEADS_CLIENT_SECRET_FILE": "secret", "LEADS_PGP_PRIVATE_KEY_FILE": "~/key.asc"}
+    expected = [str(tmp_path / "secret"), str(tmp_path / "home" / "key.asc")]
+    assert list(whole_paths(environment).values()) == expected
+    _, leads, _ = resources(Settings.from_variables({}), environment)
+    assert [leads.client_secret_file, leads.pgp_private_key_file] == expected
 
 
 def test_the_first_day_stays_where_it_was_at_the_first_start(tmp_path: Path) -> None:

@@ -333,6 +333,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_client.py",
         ),
         _m(
+            "take an empty line of .env for a file",
+            "definitions.py",
+            "        for name, value in filled_in(environment).items()\n",
+            "        for name, value in environment.items()\n",
+            "test_definitions.py",
+            "empty",
+        ),
+        _m(
             "take a gzip body that is cut off for a whole one",
             "client.py",
             "    if is_begun and not decoder.eof:\n",
