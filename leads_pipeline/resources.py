@@ -5,23 +5,24 @@ Belongs here: turning configuration into clients, stores and errors a user can a
 name and never its value).
 """
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from dagster import AssetExecutionContext, ConfigurableResource
+from dagster import ConfigurableResource, InitResourceContext
 
 from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
 from leads_pipeline.client import InventoryClient, LeadsClient
 from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import FileSecret, PgpSecret, SecretSource, StaticSecret
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.settings import DEFAULT_MAX_CONCURRENCY, DEFAULT_TOKEN_SCOPE, AuthMethod, is_loopback
 
 
-class DataFolder(ConfigurableResource[None]):
+class DataFolder(ConfigurableResource[Any]):
     """Where Parquet, the warehouse and the pipeline's own state lie."""
 
     path: str
@@ -31,9 +32,18 @@ class DataFolder(ConfigurableResource[None]):
         """The Parquet files below the folder."""
         return Lake(Path(self.path))
 
-    def running(self, context: AssetExecutionContext) -> AbstractContextManager[None]:
-        """What each asset's body runs in, so that a run whose process was killed can be told from one that works."""
-        return self.lake.running(context.run.run_id)
+    @contextmanager
+    def yield_for_execution(self, context: InitResourceContext) -> Iterator[Self]:
+        """Hold the run's lock from before its first step until after its last, whatever a step does and between them.
+
+        So a run whose process was killed can be told from one that works. Where there is no room for the lock, there is
+        none for what the run is to write either: its steps say so in better words.
+        """
+        with ExitStack() as life:
+            if context.run is not None:
+                with suppress(StorageError):
+                    life.enter_context(self.lake.running(context.run.run_id))
+            yield self
 
     @property
     def token_store(self) -> TokenStore:

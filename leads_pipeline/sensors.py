@@ -203,10 +203,10 @@ def catch_up_sensor(
     return catch_up_missing_windows
 
 
-# A run's first asset starts within seconds; one that starts slowly is not dead.
+# A run holds its lock within seconds of its start; one that starts slowly is not dead.
 DEAD_AFTER = timedelta(minutes=5)
 
-# Between two of its assets a run holds no lock for some milliseconds.
+# Between its last step and its end in Dagster's books a run holds no lock for some milliseconds.
 _SECOND_LOOK_SECONDS = 2.0
 
 

@@ -13,12 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterRunStatus, RunRequest
+from dagster import (
+    AssetKey,
+    AssetSelection,
+    DagsterEvent,
+    DagsterEventType,
+    DagsterRunStatus,
+    Definitions,
+    EventLogEntry,
+    RunRequest,
+    define_asset_job,
+)
 from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster._core.utils import make_new_run_id
 
 from leads_pipeline import retry
+from leads_pipeline.assets import connection
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, LeadKind, PushedLead, read_delivery
-from leads_pipeline.definitions import PULL_JOB, PUSH_JOB
+from leads_pipeline.definitions import PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
+from leads_pipeline.doctor import Finding, Light
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, rectangles
 from leads_pipeline.retry import FIRST_RETRY_SECONDS, RETRY_JITTER, FailedWindow
@@ -451,17 +464,58 @@ def test_a_run_whose_process_was_killed_is_ended_and_its_windows_count_as_failed
     assert here.status().failed == here.keys([2], [101])
 
 
-def test_a_run_between_two_of_its_assets_is_not_ended(here: Installation) -> None:
+def test_a_run_that_has_its_lock_at_the_second_look_is_not_ended(here: Installation) -> None:
     run_id = started_run(here)
     later = datetime.now(UTC) + DEAD_AFTER + timedelta(seconds=1)
-    with ExitStack() as next_asset:
+    with ExitStack() as run:
 
         def begin(_: float) -> None:
-            next_asset.enter_context(here.lake.running(run_id))
+            run.enter_context(here.lake.running(run_id))
 
         tick = here.tick(dead_run_sensor({PULL_JOB}, clock=lambda: later, sleep=begin))
         assert tick.skip_message == "Every run has its process."
     assert here.status().under_way == here.keys([2], [101])
+
+
+def test_a_run_is_alive_in_each_of_its_steps_and_between_them_however_long_they_take(here: Installation) -> None:
+    for job, tags in (
+        (PULL_JOB, {RANGE_START_TAG: here.key(2, 101), RANGE_END_TAG: here.key(2, 103)}),
+        (STAGE_JOB, {"dagster/partition": str(here.day(2))}),
+        (PUBLISH_JOB, {}),
+    ):
+        run_id, seen = make_new_run_id(), list[tuple[DagsterEventType | None, bool]]()
+
+        def look(event: EventLogEntry, run_id: str = run_id, seen: list[Any] = seen) -> None:
+            seen.append((event.dagster_event_type, here.lake.is_running(run_id)))
+
+        here.instance.add_event_listener(run_id, look)
+        result = here.definitions.resolve_job_def(job).execute_in_process(
+            instance=here.instance, tags=tags, run_id=run_id
+        )
+        assert result.success
+        steps = [place for place, (event, _) in enumerate(seen) if event is DagsterEventType.STEP_START]
+        ends = [place for place, (event, _) in enumerate(seen) if event is DagsterEventType.STEP_SUCCESS]
+        assert len(steps) == len(ends) == 2
+        assert all(alive for _, alive in seen[steps[0] : ends[-1] + 1]), job
+        assert not here.lake.is_running(run_id)
+
+
+def test_checks_of_a_connection_are_a_living_run(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive = []
+
+    def slow(*_: object) -> Iterator[Finding]:
+        [run] = here.runs()
+        alive.append(here.lake.is_running(run.run_id))
+        yield Finding("token", Light.GREEN, "It came.")
+
+    monkeypatch.setattr(connection, "examine_leads", slow)
+    definitions = Definitions(
+        asset_checks=connection.connection_checks(here.settings),
+        resources=here.definitions.resources,
+        jobs=[define_asset_job("look", AssetSelection.checks_for_assets(raw_key(APPLICANT)))],
+    )
+    assert definitions.resolve_job_def("look").execute_in_process(instance=here.instance).success
+    assert alive == [True]
 
 
 def _hold(lake: Lake, run_id: str) -> None:

@@ -127,8 +127,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         try:
             failures = failed_windows(context.instance, settings, partitions)
             grid = Grid(settings.scopes, partitions.first_day, settings.zone, failures)
-            with data.running(context):
-                publication = store.publish(grid, now)
+            publication = store.publish(grid, now)
             unique = [_uniqueness(store, table) for table in lead_tables]
             complete = [completeness_check(store, data.lake, kind) for kind in LEAD_KINDS]
             figures = mart_figures(store)

@@ -35,19 +35,18 @@ def raw_push_asset(settings: Settings, partitions: Partitions) -> AssetsDefiniti
     def raw_push(context: AssetExecutionContext, data: DataFolder) -> Iterator[AssetMaterialization]:
         placement = Placement(settings.scopes, settings.zone, partitions.first_day)
         try:
-            with data.running(context):
-                for taken in Spool(data.lake).take_in(placement, context.run.run_id):
-                    for day, count in sorted(taken.deliveries.items()):
-                        yield AssetMaterialization(
-                            context.asset_key, partition=day.isoformat(), metadata={"deliveries": count}
-                        )
-                    # Afterwards, as it takes what the event log has gathered to the disk, before the spool forgets it.
-                    context.log.info(
-                        "%d leads were delivered: %d new, %d changed.",
-                        taken.deliveries.total(),
-                        taken.new,
-                        taken.changed,
+            for taken in Spool(data.lake).take_in(placement, context.run.run_id):
+                for day, count in sorted(taken.deliveries.items()):
+                    yield AssetMaterialization(
+                        context.asset_key, partition=day.isoformat(), metadata={"deliveries": count}
                     )
+                # Afterwards, as it takes what the event log has gathered to the disk, before the spool forgets it.
+                context.log.info(
+                    "%d leads were delivered: %d new, %d changed.",
+                    taken.deliveries.total(),
+                    taken.new,
+                    taken.changed,
+                )
         except LeadsPipelineError as error:
             raise failure("Pushed leads could not be taken in", error) from None
 

@@ -97,17 +97,16 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
         windows = [Window.from_partition_key(key, settings.zone) for key in keys]
         failures: dict[Window, LeadsPipelineError] = {}
         try:
-            with data.running(context):
-                client, auth = leads.connect()
-                data.lake.make_folders(kind, windows)
-                for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run.run_id):
-                    key = window.partition_key
-                    if isinstance(landed, LeadsPipelineError):
-                        failures[window] = landed
-                        yield AssetObservation(context.asset_key, partition=key, metadata=_verdict(landed))
-                    else:
-                        said = _said(*landed, token_source=auth.token_source)
-                        yield AssetMaterialization(context.asset_key, partition=key, metadata=said)
+            client, auth = leads.connect()
+            data.lake.make_folders(kind, windows)
+            for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run.run_id):
+                key = window.partition_key
+                if isinstance(landed, LeadsPipelineError):
+                    failures[window] = landed
+                    yield AssetObservation(context.asset_key, partition=key, metadata=_verdict(landed))
+                else:
+                    said = _said(*landed, token_source=auth.token_source)
+                    yield AssetMaterialization(context.asset_key, partition=key, metadata=said)
         except LeadsPipelineError as error:
             raise failure(f"No {kind.name} leads could be pulled", error) from None
         if failures:
@@ -244,13 +243,12 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
                 allow_retries=False,
             )
         try:
-            with data.running(context):
-                addresses = _addresses(settings, data.lake, day)
-                if not addresses:
-                    raise SettingsError("INVENTORY_ADDRESSES names no place to search, and no lead asks about one.")
-                client = inventory.connect()
-                found = {address: client.search(address) for address in addresses}
-                rows = data.lake.land_inventory(day, found, now, context.run.run_id)
+            addresses = _addresses(settings, data.lake, day)
+            if not addresses:
+                raise SettingsError("INVENTORY_ADDRESSES names no place to search, and no lead asks about one.")
+            client = inventory.connect()
+            found = {address: client.search(address) for address in addresses}
+            rows = data.lake.land_inventory(day, found, now, context.run.run_id)
         except LeadsPipelineError as error:
             raise failure(tried, error) from None
         return MaterializeResult(

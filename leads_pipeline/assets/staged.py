@@ -107,23 +107,22 @@ def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partition
         staged: list[StagedDay] = []
         failures: dict[date, LeadsPipelineError] = {}
 
-        with data.running(context):
-            for day, result in flatten_days(data.lake, kind, days, settings.zone):
-                if isinstance(result, UnbalancedError):
-                    staged.append(result.staged)  # for the checks to show
-                if isinstance(result, LeadsPipelineError):
-                    failures[day] = result
-                    continue
-                staged.append(result)
-                for table, rows in result.rows.items():
-                    yield AssetMaterialization(
-                        f"stg_{table}",
-                        partition=day.isoformat(),
-                        metadata={
-                            "dagster/partition_row_count": rows,
-                            **(_counts(result) if table == kind.table else {}),
-                        },
-                    )
+        for day, result in flatten_days(data.lake, kind, days, settings.zone):
+            if isinstance(result, UnbalancedError):
+                staged.append(result.staged)  # for the checks to show
+            if isinstance(result, LeadsPipelineError):
+                failures[day] = result
+                continue
+            staged.append(result)
+            for table, rows in result.rows.items():
+                yield AssetMaterialization(
+                    f"stg_{table}",
+                    partition=day.isoformat(),
+                    metadata={
+                        "dagster/partition_row_count": rows,
+                        **(_counts(result) if table == kind.table else {}),
+                    },
+                )
         yield from _checks(main, kind.table, staged)
         if failures:
             first = min(failures)

@@ -960,7 +960,15 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "status is DagsterRunStatus.STARTED and not lake.is_running(run.run_id):\n",
             "status is DagsterRunStatus.STARTED:\n",
             "test_sensors.py",
-            "two_of_its_assets",
+            "second_look",
+        ),
+        _m(
+            "a run holds no lock while it works",
+            "resources.py",
+            "            if context.run is not None:\n",
+            "            if False:\n",
+            "test_sensors.py",
+            "alive or living",
         ),
         _m(
             "no limit on the rate of deliveries",
