@@ -11,12 +11,15 @@ import os
 import re
 import secrets
 import shutil
+import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -35,8 +38,10 @@ LOCK_TIMEOUT_SECONDS: Final = 600.0
 # filelock polls; its default of 0.05 s would be most of a landing that takes 3 ms.
 LOCK_POLL_SECONDS: Final = 0.005
 
-# From a request to its answer on the disk, at the most: the client's deadline, and the wait for a lock.
-_LANDED_WITHIN_SECONDS: Final = 900.0
+# How many raw files a process remembers: 30 days of 500 scopes and both kinds, twice over. They take 40 MB.
+_KNOWN_FILES: Final = 65_536
+
+_DAY_SECONDS: Final = 86_400
 
 # Raised when a file written by an older version could no longer be read as it stands.
 SCHEMA_VERSION: Final = "1"
@@ -261,21 +266,22 @@ class Lake:
         found = (self._inspect(path, self._read_landed) for path in self._raw_paths(kind, day))
         return [landed.window for landed in found if landed]
 
-    def landed_scopes(self, kind: LeadKind, day: date, *, since: datetime) -> set[str]:
-        """Keys of the scopes whose file for the day was written with an answer from that moment or later.
+    def known_windows(self, kind: LeadKind, day: date) -> list[LandedWindow]:
+        """The same as `landed_windows`, for those who ask every minute: a file that was read is only looked at.
 
-        Since the end of the day's window, it holds an answer from after the end. Opens the files alone that were
-        written so soon after the moment that the answer may be from before it; so it is quick and believes the others.
+        It is read again once it was replaced, copied or touched, and once a day in any case, so that one that rots is
+        noticed while the portal still has what it held.
         """
-        paths = self._raw_paths(kind, day)
-        with _reading(self._day_folder(kind, day)):
-            ages = {path: path.stat().st_mtime - since.timestamp() for path in paths}
-        scopes = set()
-        for path, age in ages.items():
-            landed = self._inspect(path, self._read_landed) if 0 <= age < _LANDED_WITHIN_SECONDS else None
-            if age >= _LANDED_WITHIN_SECONDS or (landed and landed.window.fetched_at >= since):
-                scopes.add(path.parent.name.removeprefix("scope="))
-        return scopes
+        known = []
+        for path, identity in _identities(self._day_folder(kind, day)):
+            try:
+                known.append(_known_window(self._folder, path, identity))
+            except FileNotFoundError:
+                continue
+            except _UnreadableError:
+                landed = self._inspect(Path(path), self._read_landed)
+                known += [landed.window] if landed else []
+        return known
 
     def landed_days(self, kind: LeadKind) -> list[date]:
         """Days with at least one raw file, sorted."""
@@ -588,6 +594,33 @@ class Lake:
             why,
             aside,
         )
+
+
+@lru_cache(maxsize=_KNOWN_FILES)
+def _known_window(folder: Path, path: str, _: tuple[int, ...]) -> LandedWindow:
+    """What the file says; its identity, which is only a part of the cache's key, says until when that holds."""
+    return Lake(folder)._read_landed(Path(path)).window  # noqa: SLF001 - this module's own
+
+
+def _identities(day_folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Each landed file of the day with what changes when it may have another content, sorted.
+
+    A copy that keeps sizes and times has other inodes and ctimes. Each file has a moment of the day of its own at which
+    it is to be read again, so that not all of them are at once.
+    """
+    with _reading(day_folder):
+        try:
+            folders = sorted(entry.path for entry in os.scandir(day_folder) if entry.name.startswith("scope="))
+        except FileNotFoundError:
+            return
+        for folder in folders:
+            path = f"{folder}/{_LEADS_FILE}"
+            try:
+                stat = os.stat(path)  # noqa: PTH116 - 30,000 of them each minute
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            turn = int(time.time() + zlib.crc32(path.encode(errors="surrogateescape"))) // _DAY_SECONDS
+            yield path, (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, turn)
 
 
 # --- merging ------------------------------------------------------------------------------------------------------

@@ -149,13 +149,20 @@ def missing_windows(
 ) -> list[Window]:
     """Windows over for that long that nobody has pulled since their end and that the portal has, in order of days.
 
-    Landed means both that Dagster saw it and that the file is there, so that neither's loss goes unnoticed.
+    Landed means both that Dagster saw it and that the file says so, so that neither's loss goes unnoticed, and a file
+    that came out of an older backup counts for what it holds.
     """
     status = window_status(instance, kind, partitions.windows)
     last = today(settings.zone, now - over_since) - timedelta(days=1)
     missing = []
     for day in days(max(today(settings.zone, now - RETENTION), partitions.first_day), last):
-        files = lake.landed_scopes(kind, day, since=day_interval(day, settings.zone)[1])
+        interval = day_interval(day, settings.zone)
+        # After a change of the time zone a file's window is another one, and says nothing about this one.
+        files = {
+            landed.scope
+            for landed in lake.known_windows(kind, day)
+            if landed.is_closed and (landed.start, landed.end) == interval
+        }
         for scope in settings.scopes:
             window = Window.of(day, scope, settings.zone)
             key = window.partition_key
@@ -223,24 +230,28 @@ def coverage(
             for scope in settings.scopes:
                 window = Window.of(day, scope, settings.zone)
                 landed, failure = files.get(scope.key), failures.get((kind.name, day, scope.key))
-                is_over, is_under_way = window.is_closed(now), window.partition_key in under_way
                 yield WindowCoverage(
                     kind,
                     window,
-                    _state(landed, failure, is_over=is_over, is_under_way=is_under_way),
+                    _state(window, landed, failure, now, is_under_way=window.partition_key in under_way),
                     landed.rows if landed else None,
                     failure,
                 )
 
 
-def _state(landed: LandedWindow | None, failure: Failure | None, *, is_over: bool, is_under_way: bool) -> WindowState:
+def _state(
+    window: Window, landed: LandedWindow | None, failure: Failure | None, now: datetime, *, is_under_way: bool
+) -> WindowState:
     """The state, decided in the order in which mart_coverage decides it."""
-    if landed is not None and landed.is_partial:
-        return WindowState.PARTIAL
-    if landed is not None and landed.is_closed:
-        return WindowState.LANDED if landed.rows else WindowState.EMPTY
+    # After a change of the time zone a file's window is another one. Where the portal has deleted both, the days beside
+    # it hold the rest, and there is nothing left to do.
+    if landed is not None and ((landed.start, landed.end) == (window.start, window.end) or window.is_deleted(now)):
+        if landed.is_partial:
+            return WindowState.PARTIAL
+        if landed.is_closed:
+            return WindowState.LANDED if landed.rows else WindowState.EMPTY
     if is_under_way:
         return WindowState.UNDER_WAY
     if failure is not None:
         return WindowState.FAILED
-    return WindowState.OPEN if landed is not None or not is_over else WindowState.MISSING
+    return WindowState.MISSING if window.is_closed(now) else WindowState.OPEN

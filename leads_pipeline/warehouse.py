@@ -836,7 +836,10 @@ def _set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
     grid_days = [(day, *day_interval(day, grid.zone)) for day in days(grid.first_day, today(grid.zone, now))]
     db.execute("create temp table grid_kinds (kind varchar)")
     db.execute("create temp table grid_scopes (scope varchar)")
-    db.execute("create temp table grid_days (day date, window_start timestamptz, is_over boolean)")
+    db.execute(
+        "create temp table grid_days (day date, window_start timestamptz, window_end timestamptz, is_over boolean, "
+        "is_deleted boolean)"
+    )
     db.execute(
         "create temp table failures (kind varchar, day date, scope varchar, attempts integer, last_error varchar)"
     )
@@ -850,7 +853,9 @@ def _set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
         {
             "day date": [day for day, _, _ in grid_days],
             "window_start timestamptz": [start for _, start, _ in grid_days],
+            "window_end timestamptz": [end for _, _, end in grid_days],
             "is_over boolean": [end <= now for _, _, end in grid_days],
+            "is_deleted boolean": [end <= now - RETENTION for _, _, end in grid_days],
         },
     )
     _fill(

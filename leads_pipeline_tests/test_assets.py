@@ -49,7 +49,7 @@ from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline.spool import Spool
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline_tests.installation import Installation, home, installation
 
 
@@ -459,11 +459,11 @@ def test_a_window_pulled_before_its_end_alone_is_not_landed_in_time(here: Instal
     # Today's window, landed today and never again: 27 days on its last hours are about to be deleted.
     here.pull(here.keys([0]), LEAD_KINDS)
     stage(here, here.day(0), here.day(0))
-    here.execute(PUBLISH_JOB, tags={})
-    start = datetime.combine(here.day(0), datetime.min.time(), UTC)
-    result = coverage_check(store, start + timedelta(days=28))
+    later = datetime.combine(here.day(0), datetime.min.time(), UTC) + timedelta(days=28)
+    store.publish(Grid(here.settings.scopes, here.day(10), here.settings.zone), later)
+    result = coverage_check(store, later)
     assert result.description is not None
-    assert f"- applicant {here.key(0)}: open" in result.description
+    assert f"- applicant {here.key(0)}: missing" in result.description
 
 
 def states(here: Installation) -> dict[str, str]:

@@ -149,7 +149,7 @@ def test_coverage_tells_a_window_that_was_pulled_before_its_end_alone(here: Inst
     assert result.exit_code == 1
     [line] = [line for line in result.output.splitlines() if "branch-102" in line]
     assert here.key(2, 102) in line
-    assert "open" in line
+    assert "missing" in line
 
 
 def test_coverage_tells_a_lost_file(here: Installation) -> None:

@@ -12,10 +12,11 @@ import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -229,6 +230,55 @@ def test_after_any_answers_in_any_order_every_id_is_there_once_in_its_newest_ver
             landed = {row["lead_id"]: (row["fetched_at"], row["payload"]) for row in rows(landing.path)}
             assert landed == {f"lead-{n:02}": (at, lead(n, text).payload) for n, (at, text) in expected.items()}
             assert landing.rows == len(expected) == len(rows(landing.path))
+
+
+# --- what is asked every minute ------------------------------------------------------------------------------------
+
+
+def test_a_known_file_is_read_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.land(answer([lead(1)]), "run")
+    reads: list[Path] = []
+    read = Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        reads.append(path)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    for _ in range(3):
+        assert Lake(lake.folder).known_windows(APPLICANT, DAY) == lake.landed_windows(APPLICANT, DAY)
+    assert len(reads) == 1 + 3  # once for the first, each time for the second
+
+
+@pytest.mark.parametrize("keeps_time", [False, True])
+def test_a_known_file_that_was_replaced_is_read_again(lake: Lake, keeps_time: bool) -> None:
+    path = lake.land(answer([lead(1)], fetched_at=BEFORE_ITS_END), "run").path
+    older, times = path.read_bytes(), path.stat()
+    lake.land(answer([lead(1)], fetched_at=WINDOW.end), "run")
+    assert [known.is_closed for known in lake.known_windows(APPLICANT, DAY)] == [True]
+    path.write_bytes(older)
+    if keeps_time:
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert [known.is_closed for known in lake.known_windows(APPLICANT, DAY)] == [False]
+
+
+def test_a_known_file_that_rots_is_noticed_within_a_day(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = lake.land(answer([lead(1)]), "run").path
+    identities = vars(lake_module)["_identities"]
+    [(_, [*stat, _])] = identities(path.parents[1])
+
+    def unmoved(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+        # A disk that rots tells nobody.
+        return ((name, (*stat, identity[-1])) for name, identity in identities(folder))
+
+    now = time.time()
+    monkeypatch.setattr(lake_module, "_identities", unmoved)
+    assert len(lake.known_windows(APPLICANT, DAY)) == 1
+    path.write_bytes(b"rotten")
+    assert len(lake.known_windows(APPLICANT, DAY)) == 1
+    monkeypatch.setattr(lake_module, "time", SimpleNamespace(time=lambda: now + 86_400))
+    assert lake.known_windows(APPLICANT, DAY) == []
+    assert len(lake.quarantined()) == 1
 
 
 # --- closed and partial -------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import PUSH_SCOPE, Lake
 from leads_pipeline.spool import Placement, Spool, TakenIn
 from leads_pipeline.warehouse import Grid, Warehouse
-from leads_pipeline.window import RETENTION, Scope, day_interval
+from leads_pipeline.window import RETENTION, Scope
 from leads_pipeline_tests.staging import DAY, LONDON, NEXT_DAY, land, stage, staged_rows
 
 RECEIVED_AT = datetime(2026, 11, 19, 15, tzinfo=UTC)
@@ -259,7 +259,7 @@ def test_a_push_lands_no_window(lake: Lake, spool: Spool) -> None:
     take_in(spool)
     assert lake.landed_windows(APPLICANT, DAY) == []
     assert lake.landed_days(APPLICANT) == []
-    assert lake.landed_scopes(APPLICANT, DAY, since=day_interval(DAY, LONDON)[0]) == set()
+    assert lake.known_windows(APPLICANT, DAY) == []
     assert warehouse_rows(
         lake, "select distinct state, rows from mart_coverage where day = '2026-11-19' and scope = 'branch-101'"
     ) == [("missing", None)]

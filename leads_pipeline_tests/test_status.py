@@ -133,6 +133,8 @@ def test_coverage_knows_each_state(here: Installation) -> None:
     assert found[here.key(3, 101)].rows == 0
     assert found[here.key(1, 101)].rows is None
     later = coverage(here.instance, here.settings, here.partitions, here.lake, here.day(0), now + timedelta(days=1))
-    assert {one.state for one in later if one.kind == APPLICANT and one.window.day == here.day(0)} == {WindowState.OPEN}
+    assert {one.state for one in later if one.kind == APPLICANT and one.window.day == here.day(0)} == {
+        WindowState.MISSING
+    }
     assert len(found) == 15
     assert len(LEAD_KINDS) == 2

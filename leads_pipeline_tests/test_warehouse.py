@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from math import ceil
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
@@ -426,7 +427,7 @@ def test_coverage_says_of_every_window_what_is_there(lake: Lake) -> None:
         ("branch-landed", "landed", 2, 1, "server error", True),
         ("branch-late", "partial", 1, 0, None, True),
         ("branch-missing", "missing", None, 0, None, True),
-        ("branch-open", "open", 1, 0, None, True),
+        ("branch-open", "missing", 1, 0, None, True),
         ("branch-outside", "landed", 1, 0, None, False),
     ]
     today = query(lake, "select distinct state from mart_coverage where day = '2026-11-20'")
@@ -435,6 +436,18 @@ def test_coverage_says_of_every_window_what_is_there(lake: Lake) -> None:
     assert query(lake, "select distinct deleted_from_at from mart_coverage where day = '2026-11-19'") == [
         (datetime(2026, 12, 19, tzinfo=UTC),)
     ]
+
+
+def test_a_window_of_another_time_zone_says_nothing_of_this_ones_until_both_are_deleted(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": "a"}])
+    grid = Grid((Scope.parse("branch-101"),), DAY, ZoneInfo("Asia/Tokyo"))
+
+    def state(now: datetime) -> list[tuple[Any, ...]]:
+        publish(lake, grid, now=now)
+        return query(lake, "select state, rows from mart_coverage where kind = 'applicant' and day = '2026-11-19'")
+
+    assert state(datetime(2026, 11, 21, 12, tzinfo=UTC)) == [("missing", 1)]
+    assert state(datetime(2026, 12, 21, 12, tzinfo=UTC)) == [("landed", 1)]
 
 
 # --- publication --------------------------------------------------------------------------------------------------

@@ -51,12 +51,11 @@ _NAMED_WINDOWS = 20
 # How many changes the drift check shows.
 _NAMED_CHANGES = 50
 
-# A window that is open so shortly before it is deleted was pulled before its end and never again. One that the portal
-# deletes at this moment, which takes it a day, is the most urgent of all.
+# One that the portal deletes at this moment, which takes it a day, is the most urgent of all.
 _MISSED = """
 select kind, day, scope, state, failed_attempts, last_error, deleted_from_at
 from mart_coverage
-where state in ('missing', 'failed', 'open') and is_configured
+where state in ('missing', 'failed') and is_configured
     and deleted_from_at > $now - interval 1 day and deleted_from_at <= $soon
 order by deleted_from_at, kind, scope
 """

@@ -2,8 +2,8 @@
 -- kind: applicant or appraisal
 -- day: Day of the window in the pipeline's time zone
 -- scope: Scope of the window, e.g. branch-101
--- state: landed, empty (no leads), partial (some deleted unseen), open (not over at the last pull), failed or missing
--- rows: Leads landed for the window; NULL where nothing was
+-- state: landed, empty (no leads), partial (some deleted unseen), open (not over yet), failed or missing (not pulled since it was over)
+-- rows: Leads landed for the window, before it was over too; NULL where nothing was
 -- landed_at: When the last answer that changed something was fetched, UTC
 -- failed_attempts: Runs that failed to pull it since it last landed
 -- last_error: Why the last of them failed
@@ -11,7 +11,8 @@
 -- is_configured: Whether the window belongs to the configured days and scopes
 
 with source as (
-    select grid_kinds.kind, grid_days.day, grid_scopes.scope, grid_days.window_start, grid_days.is_over
+    select grid_kinds.kind, grid_days.day, grid_scopes.scope, grid_days.window_start, grid_days.window_end,
+        grid_days.is_over, grid_days.is_deleted
     from grid_kinds
     cross join grid_days
     cross join grid_scopes
@@ -27,8 +28,12 @@ cleaned as (
         source.kind is not null as is_configured,
         landed.rows,
         landed.fetched_at,
-        landed.is_closed,
-        landed.is_partial
+        -- After a change of the time zone the landed window is another one. Where the portal has deleted both, the days
+        -- beside it hold the rest, and there is nothing left to do.
+        (coalesce(source.is_deleted, true)
+            or (landed.window_start, landed.window_end) = (source.window_start, source.window_end)) as is_the_window,
+        landed.is_closed and is_the_window as is_closed,
+        landed.is_partial and is_the_window as is_partial
     from source
     full join landed_windows as landed
         on landed.kind = source.kind and landed.window_day = source.day and landed.scope = source.scope
@@ -43,8 +48,8 @@ select
         when cleaned.is_closed and cleaned.rows = 0 then 'empty'
         when cleaned.is_closed then 'landed'
         when failures.kind is not null then 'failed'
-        when cleaned.fetched_at is not null or not cleaned.is_over then 'open'
-        else 'missing'
+        when cleaned.is_over then 'missing'
+        else 'open'
     end as state,
     cleaned.rows,
     cleaned.fetched_at as landed_at,
