@@ -425,6 +425,8 @@ class _Session:
     def pull(self, windows: Sequence[Window], kinds: Sequence[LeadKind]) -> PullReport:
         """Pull those windows of those kinds, with a progress bar."""
         report = PullReport()
+        if self.lake.is_pulling():
+            err.print("Another pull is under way, perhaps of the daemon. This one begins when it has ended.")
         bar = Progress(
             TextColumn("[bold]Pulling"),
             BarColumn(),

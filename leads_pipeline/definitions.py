@@ -4,6 +4,7 @@ Belongs here: what exists in the code location that Dagster loads. Doesn't: what
 command line runs it (runs.py).
 """
 
+import logging
 import os
 import warnings
 from collections.abc import Mapping, MutableMapping
@@ -37,6 +38,8 @@ from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.sensors import catch_up_sensor, dead_run_sensor, push_sensor, retry_sensor
 from leads_pipeline.settings import Settings, filled_in, path_of
 from leads_pipeline.window import RETENTION, today
+
+logger = logging.getLogger(__name__)
 
 # What the names of our variables begin with.
 OURS = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
@@ -90,6 +93,12 @@ def build_definitions(environment: Mapping[str, str]) -> Definitions:
 @definitions
 def defs() -> Definitions:
     """The code location, for `workspace.yaml` and `dg`."""
+    if "DAGSTER_HOME" not in variables():
+        logger.warning(
+            "DAGSTER_HOME is not set, so Dagster forgets at its end which runs there were, what failed and what is to "
+            "be tried again. `leads-pipeline dev` keeps it all in .dagster in the data folder; Dagster's own commands "
+            "do with the absolute path of that folder in DAGSTER_HOME."
+        )
     return build_definitions(variables())
 
 

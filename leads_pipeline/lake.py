@@ -415,7 +415,7 @@ class Lake:
     ) -> Iterator[filelock.BaseFileLock]:
         """Hold the lock of that name against all other processes and threads; a reentrant one against processes alone.
 
-        Raises StorageError when another holder keeps it for longer than `timeout_seconds`.
+        Raises StorageError when another holder keeps it for longer than `timeout_seconds`; below 0 there is no end.
         """
         path = self._state / "locks" / f"{name}.lock"
         lock = filelock.FileLock(
@@ -460,7 +460,24 @@ class Lake:
 
     def is_running(self, run_id: str) -> bool:
         """Whether any process holds that run's lock at this moment."""
-        path = self._state / "locks" / f"run-{run_id}.lock"
+        return self._is_held(f"run-{run_id}")
+
+    @contextmanager
+    def pulling(self) -> Iterator[None]:
+        """Hold the lock by which pulls take turns, for as long as that takes: two don't know of each other's pace.
+
+        Dagster's pool does so for the runs of one queue alone: the command line launches its own, and a Dagster home
+        without our dagster.yaml limits no pool.
+        """
+        with self.lock("pull", timeout_seconds=-1, is_reentrant=True):
+            yield
+
+    def is_pulling(self) -> bool:
+        """Whether a pull is under way at this moment, in any process."""
+        return self._is_held("pull")
+
+    def _is_held(self, name: str) -> bool:
+        path = self._state / "locks" / f"{name}.lock"
         with _reading(path):
             if not path.exists():
                 return False

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from dagster import DagsterRunStatus
 from rich.console import Console
 
 from leads_pipeline import cli
@@ -18,6 +20,7 @@ from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import Window
 from leads_pipeline_tests.installation import Installation, installation
+from leads_pipeline_tests.newcomer import wait_for
 
 
 @pytest.fixture
@@ -56,6 +59,21 @@ def test_backfill_in_a_process_of_its_own(here: Installation, tmp_path: Path) ->
     assert here.asked() == dict.fromkeys(here.keys([2, 3], [101, 103]), 1)
     assert here.asked(APPRAISAL) == {}
     assert "Warning" not in done.stderr
+
+
+def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation, tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
+    command += ["--from", str(here.day(2)), "--to", str(here.day(2))]
+    said = tmp_path / "said"
+    with said.open("w") as file:
+        with here.lake.pulling():
+            process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)  # noqa: S603
+            wait_for(lambda: any(run.status is DagsterRunStatus.STARTED for run in here.runs()), 60)
+            wait_for(lambda: "Another pull is under way" in said.read_text(), 60)
+            time.sleep(1)
+            assert here.asked() == {}
+        assert process.wait(60) == 0
+    assert here.asked() == dict.fromkeys(here.keys([2]), 1)
 
 
 def test_backfill_takes_in_what_was_pushed_and_publishes_the_days_that_it_belongs_to(here: Installation) -> None:

@@ -15,7 +15,15 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL
-from leads_pipeline.definitions import INVENTORY_JOB, LATE_DAYS, build_definitions, first_day, resources, whole_paths
+from leads_pipeline.definitions import (
+    INVENTORY_JOB,
+    LATE_DAYS,
+    build_definitions,
+    defs,
+    first_day,
+    resources,
+    whole_paths,
+)
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.settings import Settings
@@ -94,6 +102,18 @@ def test_no_secret_is_in_what_the_ui_is_told(tmp_path: Path, monkeypatch: pytest
         snapshot = serialize_value(RepositorySnap.from_def(repository))
     assert "LEADS_CLIENT_SECRET" in snapshot
     assert SECRET not in snapshot
+
+
+def test_dagster_without_a_home_is_told_what_it_will_forget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path))
+    defs()
+    assert "leads-pipeline dev" in caplog.text
+    caplog.clear()
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    defs()
+    assert caplog.text == ""
 
 
 def test_every_asset_shows_its_columns(tmp_path: Path) -> None:

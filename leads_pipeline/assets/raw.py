@@ -7,6 +7,7 @@ retries (sensors.py).
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 
 from dagster import (
@@ -99,20 +100,29 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
         try:
             client, auth = leads.connect()
             data.lake.make_folders(kind, windows)
-            for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run.run_id):
-                key = window.partition_key
-                if isinstance(landed, LeadsPipelineError):
-                    failures[window] = landed
-                    yield AssetObservation(context.asset_key, partition=key, metadata=_verdict(landed))
-                else:
-                    said = _said(*landed, token_source=auth.token_source)
-                    yield AssetMaterialization(context.asset_key, partition=key, metadata=said)
+            with _turn(context, data.lake):
+                for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run.run_id):
+                    key = window.partition_key
+                    if isinstance(landed, LeadsPipelineError):
+                        failures[window] = landed
+                        yield AssetObservation(context.asset_key, partition=key, metadata=_verdict(landed))
+                    else:
+                        said = _said(*landed, token_source=auth.token_source)
+                        yield AssetMaterialization(context.asset_key, partition=key, metadata=said)
         except LeadsPipelineError as error:
             raise failure(f"No {kind.name} leads could be pulled", error) from None
         if failures:
             raise Failure(_summary(failures, len(windows)), allow_retries=False)
 
     return raw_leads
+
+
+@contextmanager
+def _turn(context: AssetExecutionContext, lake: Lake) -> Iterator[None]:
+    if lake.is_pulling():
+        context.log.info("Another pull is under way, perhaps of the command line. This one begins when it has ended.")
+    with lake.pulling():
+        yield
 
 
 def _land(
@@ -247,7 +257,8 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
             if not addresses:
                 raise SettingsError("INVENTORY_ADDRESSES names no place to search, and no lead asks about one.")
             client = inventory.connect()
-            found = {address: client.search(address) for address in addresses}
+            with _turn(context, data.lake):
+                found = {address: client.search(address) for address in addresses}
             rows = data.lake.land_inventory(day, found, now, context.run.run_id)
         except LeadsPipelineError as error:
             raise failure(tried, error) from None

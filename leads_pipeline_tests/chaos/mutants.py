@@ -333,6 +333,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_client.py",
         ),
         _m(
+            "pull beside another pull",
+            "assets/raw.py",
+            "    with lake.pulling():\n        yield\n",
+            "    yield\n",
+            "test_cli.py",
+            "waits_for_its_turn",
+        ),
+        _m(
             "take an empty line of .env for a file",
             "definitions.py",
             "        for name, value in filled_in(environment).items()\n",
