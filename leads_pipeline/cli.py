@@ -498,14 +498,13 @@ def _show_report(report: PullReport, troubles: Sequence[str]) -> None:
 
 # What an analyst would ask first, and the answer that `make demo` ends with.
 FIRST_QUERY = """\
-select lead_day, scope,
+select scope,
        sum(leads) filter (kind = 'applicant') as applicants,
        sum(leads) filter (kind = 'appraisal') as appraisals,
-       sum(people) as people
-from mart_leads_daily
-group by all
-order by lead_day desc, scope
-limit 9"""
+       count(distinct person) as people
+from mart_people_daily
+group by scope
+order by scope"""
 
 
 def _show_demo(session: _Session, first: date) -> None:

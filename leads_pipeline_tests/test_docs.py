@@ -9,15 +9,23 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from statistics import median
 from textwrap import dedent
+from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
+from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.simulator import Config, running
+from leads_pipeline_tests.portal_leads import Lead, groups, people
+from leads_pipeline_tests.staging import LONDON
 from leads_pipeline_tests.test_architecture import LAYERS
 
 ROOT = Path(__file__).parent.parent
@@ -34,24 +42,90 @@ def commands() -> list[str]:
     return sorted({line.split("#")[0].strip() for line in lines if line.strip()})
 
 
+# Far enough back for a day before the last seven, and for the whole of the seven.
+DAYS_BACK = 9
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A folder with data/ filled by the README's own backfill command, and the environment it ran in.
+
+    `today` is the day on which it was.
+    """
+
+    folder: Path
+    environment: dict[str, str]
+    today: date
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "data" / "leads.duckdb"
+
+
 @pytest.fixture(scope="module")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder with data/ filled by the README's own backfill command, and the environment it ran in."""
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("installation")
-    with running(Config(branches=2, leads_per_day=5)) as simulator:
+    with running(Config(branches=2, leads_per_day=10)) as simulator:
         environment = {
             **os.environ,
             **simulator.environment(),
-            "LEADS_TIMEZONE": "Europe/London",
+            "LEADS_TIMEZONE": LONDON.key,
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
-        today = datetime.now(UTC).date()
+        today = datetime.now(LONDON).date()
         command = next(line for line in commands() if line.startswith("leads-pipeline backfill"))
-        days = iter((today - timedelta(days=4), today - timedelta(days=2)))
+        days = iter((today - timedelta(days=DAYS_BACK), today))
         command = re.sub(r"\d{4}-\d{2}-\d{2}", lambda _: next(days).isoformat(), command)
         done = run(command, folder, environment)
         assert done.returncode == 0, done.stderr
-        yield folder, environment
+        yield Installation(folder, environment, today)
+
+
+@dataclass(frozen=True)
+class RawRow:
+    """A lead as one window holds it; one of midnight is in two."""
+
+    kind: str
+    scope: str
+    day: date
+    content: dict[str, Any]
+
+
+def raw_rows(data: Path) -> list[RawRow]:
+    return [
+        RawRow(kind.name, row["scope"], row["day"], json.loads(row["payload"]))
+        for kind in LEAD_KINDS
+        for path in sorted((data / "raw" / kind.table).rglob("*.parquet"))
+        for row in pq.ParquetFile(path).read(["scope", "day", "payload"]).to_pylist()
+    ]
+
+
+def landed_leads(data: Path) -> list[Lead]:
+    """Each lead of the raw files once; the portal of these tests sends each in one version."""
+    found = {
+        (row.kind, row.content["id"]): Lead.received(row.kind, row.scope, row.day, row.content, LONDON)
+        for row in raw_rows(data)
+    }
+    return list(found.values())
+
+
+def comparable(row: Iterable[Any]) -> tuple[Any, ...]:
+    """A row to be compared with one that was printed."""
+    found = []
+    for cell in row:
+        text = "" if cell is None else str(cell).strip()
+        found.append(float(f"{float(text):.9g}") if re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", text) else text)
+    return tuple(found)
+
+
+def printed(output: str) -> list[tuple[Any, ...]]:
+    """The lines of a table, as DuckDB, rich, pandas or polars print it."""
+    lines = [line.strip() for line in output.splitlines()]
+    return [
+        comparable(re.split("[│┆]", line.removeprefix("│").removesuffix("│")) if "│" in line else line.split())
+        for line in lines
+        if line
+    ]
 
 
 def run(command: str, folder: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -77,8 +151,8 @@ def test_every_command_is_one_that_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("command", ["leads-pipeline doctor", "leads-pipeline coverage"])
-def test_the_commands_that_look_answer(command: str, installation: tuple[Path, dict[str, str]]) -> None:
-    done = run(command, *installation)
+def test_the_commands_that_look_answer(command: str, installation: Installation) -> None:
+    done = run(command, installation.folder, installation.environment)
     assert done.stdout.strip()
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr
@@ -107,6 +181,18 @@ def test_the_demo_ends_with_an_answer_and_changes_nothing_the_second_time(tmp_pa
     first = run("leads-pipeline demo", tmp_path, bare(tmp_path))
     assert first.returncode == 0, first.stderr
     assert "What to do next" in first.stdout
+    leads = landed_leads(tmp_path / "data")
+    kinds = {
+        scope: Counter(lead.kind for lead in found) for (scope,), found in groups(leads, lambda lead: (lead.scope,))
+    }
+    answer = {
+        comparable((scope, kinds[scope]["applicant"], kinds[scope]["appraisal"], people(found)))
+        for (scope,), found in groups(leads, lambda lead: (lead.scope,))
+    }
+    assert {row for row in printed(first.stdout) if row[0] in kinds} == answer
+    # A wrong query would show, as people come again.
+    by_day = groups(leads, lambda lead: (lead.scope, lead.day))
+    assert sum(people(found) for _, found in by_day) > sum(row[-1] for row in answer)
     with duckdb.connect(tmp_path / "data" / "leads.duckdb", read_only=True) as db:
         # Its page shows the days that it pulled, and none before them in red.
         assert db.sql("select count(*) from mart_coverage where state in ('missing', 'failed')").fetchall() == [(0,)]
@@ -139,39 +225,117 @@ def test_the_ui_starts_on_the_simulator_and_ends_when_it_is_told(tmp_path: Path)
         assert process.wait(60) == 0
 
 
-def test_the_duckdb_command_line_answers(installation: tuple[Path, dict[str, str]]) -> None:
+def test_the_duckdb_command_line_answers(installation: Installation) -> None:
     command = next(line for line in commands() if line.startswith("duckdb "))
-    done = run(command, *installation)
+    done = run(command, installation.folder, installation.environment)
     assert done.returncode == 0, done.stderr
-    assert "branch-101" in done.stdout
+
+    def key(lead: Lead) -> tuple[Any, ...]:
+        return lead.day, lead.scope, lead.kind, lead.market, lead.text("leadSource") or "unknown"
+
+    leads = landed_leads(installation.folder / "data")
+    truth = {comparable((*group, len(found), people(found))) for group, found in groups(leads, key)}
+    rows = [row for row in printed(done.stdout) if row[1:2] and row[1] in {lead.scope for lead in leads}]
+    assert len(rows) == 5
+    assert set(rows) <= truth
+
+
+def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """What each Python snippet of the README has to print, by words that it alone has."""
+    leads, rows = landed_leads(data), [row for row in raw_rows(data) if row.kind == "applicant"]
+    by_day = sorted((*group, len(found)) for group, found in groups(leads, lambda lead: (lead.day, lead.scope)))
+    images: Counter[date] = Counter()
+    for row in rows:
+        images[row.day] += len((row.content.get("listingDetails") or {}).get("images") or [])
+    applicants = [lead for lead in leads if lead.kind == "applicant"]
+    answered = [
+        (*group, len(found), len(known := [lead for lead in found if lead.created_at]), median(40 for _ in known))
+        for group, found in groups(applicants, lambda lead: (lead.scope,))
+    ]
+    costs = [
+        (*group, 900, len(found), 900 / len(found))
+        for group, found in groups(leads, lambda lead: (lead.scope, datetime(lead.day.year, lead.day.month, 1)))  # noqa: DTZ001 - a month
+    ]
+    return {
+        "from mart_leads_daily": [
+            (number, *row) for number, row in enumerate(by_day[-5:], start=max(0, len(by_day) - 5))
+        ],
+        "applicant_listing_images": [(day, count) for day, count in images.items() if count],
+        "import polars": list(Counter(row.scope for row in rows).items()),
+        "answered_at": answered,
+        "invoices.csv": costs,
+    }
 
 
 @pytest.mark.parametrize("snippet", blocks("python"))
-def test_every_python_snippet_runs(snippet: str, installation: tuple[Path, dict[str, str]]) -> None:
-    folder, environment = installation
+def test_every_python_snippet_prints_what_python_works_out(snippet: str, installation: Installation) -> None:
     done = subprocess.run(  # noqa: S603 - the README's own lines
         [sys.executable, "-W", "error", "-c", snippet],
-        cwd=folder,
-        env=environment,
+        cwd=installation.folder,
+        env=installation.environment,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    [truth] = [rows for words, rows in snippet_figures(installation.folder / "data").items() if words in snippet]
+    assert truth
+    assert {comparable(row) for row in truth} <= set(printed(done.stdout))
 
 
-@pytest.mark.parametrize("statement", "".join(blocks("sql")).strip().rstrip(";").split(";"))
-def test_every_query_runs(statement: str, installation: tuple[Path, dict[str, str]]) -> None:
-    with duckdb.connect(installation[0] / "data" / "leads.duckdb", read_only=True) as db:
-        assert db.sql(statement).fetchall()
+QUERIES = "".join(blocks("sql")).strip().rstrip(";").split(";")
 
 
-def test_the_tables_are_those_of_the_file(installation: tuple[Path, dict[str, str]]) -> None:
+def query(installation: Installation, statement: str, moment: str, stands_for: str) -> list[tuple[Any, ...]]:
+    """The query's rows as of that moment; midnight may have passed since the installation was filled."""
+    assert moment in statement
+    with duckdb.connect(installation.file, read_only=True) as db:
+        db.execute("set TimeZone = 'UTC'")
+        return db.execute(statement.replace(moment, stands_for)).fetchall()
+
+
+def test_the_query_of_the_week_counts_each_person_of_seven_days_once(installation: Installation) -> None:
+    week, _ = QUERIES
+    leads = landed_leads(installation.folder / "data")
+    seven_days = [lead for lead in leads if timedelta(1) <= installation.today - lead.day <= timedelta(7)]
+    truth = [(*scope, len(found), people(found)) for scope, found in groups(seven_days, lambda lead: (lead.scope,))]
+    # A wrong query would show: people come again, and there are leads of the day before.
+    by_day = groups(seven_days, lambda lead: (lead.scope, lead.day))
+    assert sum(people(found) for _, found in by_day) > sum(people for _, _, people in truth)
+    assert any(installation.today - lead.day == timedelta(8) for lead in leads)
+
+    rows = query(installation, week, "current_date", f"date '{installation.today}'")
+
+    assert sorted(rows) == sorted(truth)
+    assert [row[1] for row in rows] == sorted((row[1] for row in truth), reverse=True)
+
+
+def test_the_query_of_what_is_missing_names_each_window_that_can_be_had(installation: Installation) -> None:
+    _, missing = QUERIES
+    now = datetime.now(UTC)
+    first = installation.today - timedelta(days=30)
+    truth = []
+    for day in (first + timedelta(days=number) for number in range(30 - DAYS_BACK)):
+        deleted_from = datetime(day.year, day.month, day.day, tzinfo=LONDON).astimezone(UTC) + timedelta(days=30)
+        if deleted_from > now:
+            truth += [
+                (kind.name, day, f"branch-{branch}", "missing", deleted_from)
+                for kind in LEAD_KINDS
+                for branch in installation.environment["LEADS_BRANCH_IDS"].split(",")
+            ]
+
+    rows = query(installation, missing, "now()", f"timestamptz '{now.isoformat()}'")
+
+    assert len(truth) > 50
+    assert sorted(rows) == sorted(truth)
+    assert [row[-1] for row in rows] == sorted(row[-1] for row in truth)
+
+
+def test_the_tables_are_those_of_the_file(installation: Installation) -> None:
     section = README.split("## Ask the data")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    with duckdb.connect(installation[0] / "data" / "leads.duckdb", read_only=True) as db:
+    with duckdb.connect(installation.file, read_only=True) as db:
         there = {
             name for (name,) in db.sql("select table_name from duckdb_tables() where schema_name = 'main'").fetchall()
         }
@@ -184,7 +348,7 @@ def test_the_settings_are_those_of_env_example() -> None:
     assert set(re.findall(r"`((?:LEADS|INVENTORY|DAGSTER)_[A-Z_]+)`", section)) == example
 
 
-def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: tuple[Path, dict[str, str]]) -> None:
+def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: Installation) -> None:
     """Its cells one after the other, as a kernel would run them, with the last line of each shown."""
     notebook = json.loads((ROOT / "examples" / "first_look.ipynb").read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -196,10 +360,14 @@ def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: tuple
     # What pandas 3 has deprecated is called by DuckDB's own df().
     warnings = ["-W", "error", "-W", "ignore:The inplace keyword"]
     done = subprocess.run(  # noqa: S603 - the project's own notebook
-        [sys.executable, *warnings, "-c", script], cwd=installation[0], capture_output=True, text=True, check=False
+        [sys.executable, *warnings, "-c", script], cwd=installation.folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "mart_hidden_valuations" in done.stdout
+    by_day = groups(landed_leads(installation.folder / "data"), lambda lead: (lead.day, lead.kind))
+    daily = sorted((*group, len(leads), people(leads)) for group, leads in by_day)
+    truth = [(number, *row) for number, row in enumerate(daily)][-10:]
+    assert {comparable(row) for row in truth} <= set(printed(done.stdout))
 
 
 def test_every_picture_and_file_named_is_there() -> None:

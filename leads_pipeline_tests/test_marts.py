@@ -3,9 +3,7 @@
 import hashlib
 import hmac
 import json
-import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +15,7 @@ import duckdb
 import pytest
 
 from leads_pipeline.assets.figures import mart_figures
+from leads_pipeline.cli import FIRST_QUERY
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.flatten import flatten_day
 from leads_pipeline.lake import Lake
@@ -26,6 +25,7 @@ from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.warehouse import Grid, Warehouse, marts
 from leads_pipeline.window import Scope, day_interval
+from leads_pipeline_tests.portal_leads import Lead, groups, people
 from leads_pipeline_tests.staging import LONDON, land
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
@@ -49,45 +49,6 @@ ODD_APPRAISALS: list[dict[str, Any]] = [
     {"propertyDetails": {"estimate": {"value": 9_000_000_000_000_000_000}}},
     {"propertyDetails": {"estimate": {"value": 9_000_000_000_000_000_000}}},
 ]
-
-
-@dataclass(frozen=True)
-class Lead:
-    """A lead as the portal sends it, with where and when it belongs."""
-
-    kind: str
-    scope: str
-    day: date
-    content: Mapping[str, Any]
-
-    def text(self, path: str) -> str:
-        return str(self.get(path) or "")
-
-    def get(self, path: str) -> Any:
-        value: Any = self.content
-        for step in path.split("."):
-            value = (value or {}).get(step)
-        return value
-
-    @property
-    def created_at(self) -> datetime | None:
-        text = self.text("createdAt")
-        return None if not text or text.startswith("0001") else datetime.fromisoformat(text)
-
-    @property
-    def market(self) -> str:
-        kind = self.text("enquiryType").removeprefix("ENQUIRY_TYPE_")
-        intent = self.text("intent").rpartition("_")[2]
-        return {"SALES": "sales", "LETTINGS": "lettings"}.get(
-            kind, {"BUY": "sales", "SELL": "sales", "RENT": "lettings", "LET": "lettings"}.get(intent, "unknown")
-        )
-
-    @property
-    def identity(self) -> str:
-        """The e-mail address or else the telephone number, as people write the same one in several ways."""
-        if email := self.text("contact.email").strip().lower():
-            return email
-        return re.sub(r"^(00)?44(0)?|^0", "", "".join(filter(str.isdigit, self.text("contact.phoneNumber"))))
 
 
 @dataclass(frozen=True)
@@ -132,27 +93,12 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
                     found += [{"id": f"odd-{number}", **lead} for number, lead in enumerate(odd)]
                 land(lake, kind, found, day=day, scope=f"branch-{branch.id}", fetched_at=NOW)
                 for content in found:
-                    lead = Lead(kind.name, f"branch-{branch.id}", day, content)
-                    if lead.created_at:
-                        lead = Lead(kind.name, lead.scope, lead.created_at.astimezone(LONDON).date(), content)
+                    lead = Lead.received(kind.name, f"branch-{branch.id}", day, content, LONDON)
                     leads[kind.name, content["id"]] = lead
             flatten_day(lake, kind, day, LONDON)
     grid = Grid(tuple(Scope.parse(f"branch-{branch.id}") for branch in branches), DAYS[0], LONDON)
     Warehouse(lake).publish(grid, NOW)
     return Published(lake, list(leads.values()))
-
-
-def groups(
-    leads: Iterable[Lead], key: Callable[[Lead], tuple[Any, ...]]
-) -> Iterator[tuple[tuple[Any, ...], list[Lead]]]:
-    found: dict[tuple[Any, ...], list[Lead]] = defaultdict(list)
-    for lead in leads:
-        found[key(lead)].append(lead)
-    yield from found.items()
-
-
-def people(leads: Iterable[Lead]) -> int:
-    return len({lead.identity for lead in leads} - {""})
 
 
 def words(value: str, prefix: str) -> str:
@@ -174,6 +120,35 @@ def test_leads_daily(published: Published) -> None:
 
     truth = [(*key, len(leads), people(leads)) for key, leads in groups(published.leads, key)]
     assert published.mart("mart_leads_daily") == sorted(truth)
+
+
+def test_people_daily_counts_a_persons_leads(published: Published) -> None:
+    def key(lead: Lead) -> tuple[Any, ...]:
+        return lead.day, lead.scope, lead.kind, lead.market, lead.text("leadSource") or "unknown", published.hash(lead)
+
+    truth = [(*key, len(leads)) for key, leads in groups(published.leads, key)]
+    assert sorted(published.mart("mart_people_daily"), key=repr) == sorted(truth, key=repr)
+
+
+def test_the_demos_first_query_counts_each_person_of_a_branch_once(published: Published) -> None:
+    truth = []
+    for (scope,), leads in groups(published.leads, lambda lead: (lead.scope,)):
+        kinds = Counter(lead.kind for lead in leads)
+        truth.append((scope, kinds["applicant"], kinds["appraisal"], people(leads)))
+    assert published.rows(FIRST_QUERY) == sorted(truth)
+
+
+@pytest.mark.parametrize("mart", [mart.name for mart in marts() if "people" in mart.columns])
+def test_a_count_of_different_people_says_that_it_cant_be_summed(mart: str, published: Published) -> None:
+    [(comment,)] = published.rows(
+        f"select comment from duckdb_columns() where (table_name, column_name) = ('{mart}', 'people')"  # noqa: S608
+    )
+    assert "Not additive" in comment
+    advised = comment.rpartition("`count(distinct person)` of ")[2]
+    [(right,)] = published.rows(f"select count(distinct person) from {advised}")  # noqa: S608 - a table of the comment's
+    [(summed,)] = published.rows(f"select sum(people) from {mart}")  # noqa: S608
+    of_kind = {"mart_people_daily": published.leads, "applicant_leads": published.applicants}
+    assert right == people(of_kind.get(advised, published.appraisals)) < summed
 
 
 def test_hidden_valuations_are_people_with_a_property_who_asked_for_no_appraisal(published: Published) -> None:
@@ -308,9 +283,12 @@ def test_the_figures_of_each_mart_are_the_leads_own(published: Published) -> Non
     last = [lead for lead in published.leads if lead.day == DAYS[-1]]
     assert found["mart_leads_daily"] == {
         "leads_of_last_full_day": len(last),
-        "people_of_last_full_day": people(last),
         "applicant_leads": len(published.applicants),
         "appraisal_leads": len(published.appraisals),
+    }
+    assert found["mart_people_daily"] == {
+        "people_of_last_full_day": people(last),
+        "people_of_last_7_full_days": people(lead for lead in published.leads if lead.day >= DAYS[-7]),
     }
     by_person = [leads for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,)) if identity]
     assert found["mart_people"] == {

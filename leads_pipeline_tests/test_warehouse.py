@@ -610,6 +610,7 @@ def PUBLISHING(lake: Lake, times: int = 1) -> list[str]:  # noqa: N802 - a comma
 AGREEING = {
     "mart_leads_daily": ("sum(leads)", "both"),
     "mart_people": ("sum(leads)", "both"),
+    "mart_people_daily": ("sum(leads)", "both"),
     "mart_hourly": ("sum(leads)", "both"),
     "mart_lead_properties": ("count(*)", "both"),
     "mart_coverage": ("sum(rows)", "both"),

@@ -28,16 +28,14 @@ _QUERIES: Final = {
     "mart_leads_daily": """
         select
             coalesce(sum(leads) filter (lead_day = full_day), 0) as leads_of_last_full_day,
-            (
-                select count(distinct person)
-                from (
-                    select lead_day, person from applicant_leads union all select lead_day, person from appraisal_leads
-                )
-                where lead_day = (select full_day from days)
-            ) as people_of_last_full_day,
             coalesce(sum(leads) filter (kind = 'applicant' and lead_day > before), 0) as applicant_leads,
             coalesce(sum(leads) filter (kind = 'appraisal' and lead_day > before), 0) as appraisal_leads
         from mart_leads_daily, days""",
+    "mart_people_daily": """
+        select
+            count(distinct person) filter (lead_day = full_day) as people_of_last_full_day,
+            count(distinct person) filter (lead_day between full_day - 6 and full_day) as people_of_last_7_full_days
+        from mart_people_daily, days""",
     "mart_hidden_valuations": """
         select count(*) as people, count(*) filter (lead_day > before) as hidden_valuations
         from mart_hidden_valuations, days""",

@@ -6,7 +6,7 @@
 -- confidence: The portal's confidence in its estimates: low, medium or high; unknown where it doesn't say
 -- is_just_curious: Whether the owners say that they are just curious; NULL where they don't say
 -- leads: Leads
--- people: Different people; leads without e-mail address and telephone number don't count
+-- people: Different people of this row; leads without e-mail address and telephone number don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of appraisal_leads
 -- estimates: Leads with an estimate of the portal's
 -- total_estimate: Sum of these estimates: divided by the sum of `estimates` it is the mean of any rows
 -- lowest_estimate: Lowest of these estimates

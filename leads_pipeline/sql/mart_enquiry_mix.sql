@@ -4,7 +4,7 @@
 -- market: sales or lettings
 -- situation: What the person says of their own situation, readable, e.g. first time buyer; unknown where they don't say
 -- leads: Applicant leads
--- people: Different people; leads without e-mail address and telephone number don't count
+-- people: Different people of this row; leads without e-mail address and telephone number don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of applicant_leads
 -- viewings: Leads that ask for a viewing
 
 -- A dozen texts are read, and not one a lead.

@@ -5,7 +5,7 @@
 -- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
 -- source: Site that the leads came from, as the portal names it; unknown where it doesn't say, … where it sends what may name a person
 -- leads: Leads
--- people: Different people by e-mail address, or telephone number where there is none; leads with neither don't count
+-- people: Different people of this row, by e-mail address, or telephone number where there is none; leads with neither don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of mart_people_daily
 
 with source as (
     select 'applicant' as kind, lead_day, scope, enquiry_type, intent, lead_source, person

@@ -11,7 +11,7 @@
 -- town: Town or city
 -- status: Where the listing stands, readable, e.g. for sale
 -- leads: Leads about it
--- people: Different people among them; leads without e-mail address and telephone number don't count
+-- people: Different people among them; leads without e-mail address and telephone number don't count. Not additive, as one person can ask about several listings: use `count(distinct person)` of applicant_leads
 -- viewings: Leads that ask for a viewing
 -- first_lead_day: Local day of the first lead
 -- last_lead_day: Local day of the last lead

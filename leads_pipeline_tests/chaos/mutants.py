@@ -706,6 +706,32 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_spool.py",
         ),
     ),
+    "an analyst's figures are right": (
+        _m(
+            "people counted twice in the demo's answer",
+            "cli.py",
+            "count(distinct person) as people",
+            "count(person) as people",
+            "test_marts.py",
+            "first_query",
+        ),
+        _m(
+            "people counted twice in the figures of a week",
+            "assets/figures.py",
+            "count(distinct person) filter (lead_day between full_day - 6",
+            "count(person) filter (lead_day between full_day - 6",
+            "test_marts.py",
+            "figures_of_each_mart",
+        ),
+        _m(
+            "a person's row without the person",
+            "sql/mart_people_daily.sql",
+            "group by lead_day, scope, kind, market, source, person",
+            "group by all having person is not null",
+            "test_marts.py",
+            "people_daily",
+        ),
+    ),
     "readers see the old or the new, never half": (
         _m(
             "publish in place instead of swapping",
