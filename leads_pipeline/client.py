@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import logging
+import math
 import queue
 import random
 import re
@@ -20,8 +21,8 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
@@ -36,6 +37,7 @@ from leads_pipeline.contract import (
     InventoryItem,
     InventoryPage,
     LeadKind,
+    ReceivedLead,
     read_inventory_page,
     read_leads,
     window_parameters,
@@ -52,6 +54,7 @@ from leads_pipeline.errors import (
     UnreachableError,
 )
 from leads_pipeline.retry import Pace, RetryBudget, RetryPolicy, parse_retry_after
+from leads_pipeline.settings import DEFAULT_MAX_BODY_MB, MEBIBYTE
 from leads_pipeline.window import RETENTION, ScopeKind, Window
 
 # A whole request, token and body included. A read timeout alone lets a body that comes drop by drop go on for ever.
@@ -61,8 +64,16 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 READ_TIMEOUT_SECONDS = 60.0
 # Shorter than the 5 seconds after which common servers close a connection that is idle.
 KEEPALIVE_SECONDS = 4.0
-# A lead is 2 to 4 kB, so this is some 20,000 of them in one window. Holds for the body as received and as decoded.
-MAX_BODY_BYTES = 64 * 1024 * 1024
+# A lead is 2 to 4 kB, so this is some 20,000 of them in one answer. Holds for the body as received and as decoded.
+MAX_BODY_BYTES = DEFAULT_MAX_BODY_MB * MEBIBYTE
+# A window whose answer is too large, or takes the service too long, is asked for in pieces: none shorter than this and
+# no more of them, since their leads are held together until they are landed.
+SHORTEST_PIECE = timedelta(minutes=1)
+MAX_PIECES = 64
+# So many failures are taken for a fault that passes before a smaller piece is asked for. Too long twice is no accident;
+# other faults rarely come of the size.
+TIMEOUTS_BEFORE_PIECES = 2
+FAULTS_BEFORE_PIECES = 4
 # How much of a gzip body is decoded at once: 64 kB received can stand for 64 MB.
 DECODE_STEP_BYTES = 256 * 1024
 # After that many windows in a row that found no connection or a busy service to the last of their retries, the rest of
@@ -195,27 +206,65 @@ class LeadsClient:
                 f"The window {window.partition_key} was not asked for: the portal keeps leads for {RETENTION.days} "
                 "days, and it is wholly older. What was landed of it stays; there is nothing left to fetch."
             )
-        ask = _Ask(
-            path=kind.path,
-            parameters=window_parameters(window),
-            about=f"the window {window.partition_key}",
-            hints={401: _LEADS_401, 403: _scope_hint(window)},
-        )
         try:
-            fetched = await run.fetch(http, ask, partial(read_leads, kind))
+            return await self._gather(run, http, kind, window)
         except LeadsPipelineError as error:
             return error.with_traceback(None)  # its frames hold the body
+
+    async def _gather(self, run: "_Run", http: httpx.AsyncClient, kind: LeadKind, window: Window) -> Answer:
+        """The window's answer: in one, or put together from pieces of it. Raises LeadsPipelineError."""
+        began = self._service.timing.monotonic()
+        to_ask = [window]  # the earliest last
+        leads: list[tuple[ReceivedLead, ...]] = []
+        moments: list[datetime] = []
+        digest = hashlib.sha256()
+        requests = body_bytes = 0
+        failures = 0  # since something was answered
+        while to_ask:
+            piece = to_ask.pop()
+            try:
+                fetched = await run.fetch(http, _window_ask(kind, window, piece), partial(read_leads, kind), failures)
+            except _AskForLessError as less:
+                requests += less.attempts
+                failures = less.failures
+                to_ask += reversed(_halves(piece))
+                if len(leads) + len(to_ask) > MAX_PIECES:
+                    raise self._given_up(less.verdict, window, piece, requests) from None
+                continue
+            except LeadsPipelineError as error:
+                raise self._given_up(error, window, piece, requests + error.attempts) from None
+            requests += fetched.attempts
+            failures = 0
+            leads.append(fetched.value)
+            moments.append(fetched.fetched_at)
+            body_bytes += len(fetched.body)
+            digest.update(fetched.body)
         return Answer(
             kind=kind,
             window=window,
-            leads=fetched.value,
-            fetched_at=fetched.fetched_at,
-            request=fetched.request,
-            body_sha256=hashlib.sha256(fetched.body).hexdigest(),
-            body_bytes=len(fetched.body),
-            attempts=fetched.attempts,
-            duration_seconds=fetched.duration_seconds,
+            leads=_joined(leads),
+            fetched_at=min(moments),  # what came in later may be missing in the piece that was asked for then
+            request=run.address(_window_ask(kind, window, window)).raw_path.decode(),
+            body_sha256=digest.hexdigest(),
+            body_bytes=body_bytes,
+            attempts=requests,
+            duration_seconds=self._service.timing.monotonic() - began,
         )
+
+    def _given_up(
+        self, verdict: LeadsPipelineError, window: Window, piece: Window, requests: int
+    ) -> LeadsPipelineError:
+        if verdict.reason == _BODY_TOO_LARGE:
+            limit = f"{self._service.max_body_bytes / MEBIBYTE:g}"
+            verdict = InvalidAnswerError(
+                f"The window {window.partition_key} holds more than fits: it was asked for in pieces, and the one from "
+                f"{piece.start:%H:%M} to {piece.end:%H:%M} UTC still has more than the {limit} MB that an answer may "
+                "have. What was landed before stays as it is. Raise LEADS_MAX_BODY_MB; it is then asked for again by "
+                "itself.",
+                reason=_BODY_TOO_LARGE,
+            )
+        verdict.attempts = requests
+        return verdict
 
 
 class InventoryClient:
@@ -340,6 +389,7 @@ class _Ask:
     about: str
     hints: Mapping[int, str]
     headers: Mapping[str, str] = field(default_factory=dict)
+    is_divisible: bool = False
 
     def __str__(self) -> str:
         return f"GET {self.path} for {self.about}"
@@ -350,9 +400,17 @@ class _Fetched(Generic[T]):
     value: T
     body: bytes
     fetched_at: datetime
-    request: str
     attempts: int
-    duration_seconds: float
+
+
+class _AskForLessError(Exception):
+    """A divisible request that is better made in pieces, and why. `failures` are those since the last answer."""
+
+    def __init__(self, verdict: LeadsPipelineError, *, attempts: int, failures: int) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
+        self.attempts = attempts
+        self.failures = failures
 
 
 class _Run:
@@ -374,34 +432,43 @@ class _Run:
         """
         return _http_client(self._service, self._tls)
 
-    async def fetch(self, http: httpx.AsyncClient, ask: _Ask, read: Callable[[bytes], T]) -> _Fetched[T]:
-        """Ask, and ask again where that can help. Raises LeadsPipelineError with the last verdict."""
-        began = self._timing.monotonic()
-        request = http.build_request(
-            "GET", f"{self._service.base_url}{ask.path}", params=ask.parameters, headers=ask.headers
-        )
-        self._budget.earn()
+    def address(self, ask: _Ask) -> httpx.URL:
+        """What is asked, and of whom."""
+        return httpx.URL(f"{self._service.base_url}{ask.path}", params=ask.parameters)
+
+    async def fetch(
+        self, http: httpx.AsyncClient, ask: _Ask, read: Callable[[bytes], T], failures: int = 0
+    ) -> _Fetched[T]:
+        """Ask, and ask again where that can help.
+
+        `failures` are those of larger requests that this is a piece of: together they have as many attempts and as much
+        of the budget as any other request, so that an outage costs no more for being asked about in pieces.
+
+        Raises LeadsPipelineError with the last verdict, and _AskForLessError where less is likelier to be answered.
+        """
+        request = http.build_request("GET", self.address(ask), headers=ask.headers)
+        if failures == 0:
+            self._budget.earn()
         for attempt in itertools.count(1):
             pace = await self._start(ask)
             fetched_at = self._timing.now()
             outcome = await self._ask_once(http, ask, request, read)
-            self._learn(outcome, pace, attempt)
+            failures += 1
+            self._learn(outcome, pace, failures)
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
-                return _Fetched(
-                    value=value,
-                    body=body,
-                    fetched_at=fetched_at,
-                    request=request.url.raw_path.decode(),
-                    attempts=attempt,
-                    duration_seconds=self._timing.monotonic() - began,
-                )
-            if not self._may_retry(outcome, attempt):
+                return _Fetched(value=value, body=body, fetched_at=fetched_at, attempts=attempt)
+            if ask.is_divisible and _is_too_large(outcome):
+                raise _AskForLessError(outcome, attempts=attempt, failures=0)  # the service answers, so it isn't down
+            if not self._may_retry(outcome, failures):
                 self._give_up_on(outcome)
-                raise _with_attempts(outcome, attempt)
+                outcome.attempts = attempt
+                raise outcome
             self._service.stats.retries += 1
-            if not _slows_the_run(outcome, attempt):  # else the pace of the whole run holds it back
-                await self._wait(self._service.policy.delay_seconds(attempt, None, self._timing.rng))
+            if not _slows_the_run(outcome, failures):  # else the pace of the whole run holds it back
+                await self._wait(self._service.policy.delay_seconds(failures, None, self._timing.rng))
+                if ask.is_divisible and failures >= _failures_before_pieces(outcome):
+                    raise _AskForLessError(outcome, attempts=attempt, failures=failures)
         raise AssertionError("count() never ends")
 
     async def _start(self, ask: _Ask) -> int:
@@ -418,9 +485,9 @@ class _Run:
         await self._timing.sleep(seconds)
 
     def _may_retry(self, error: LeadsPipelineError, attempt: int) -> bool:
-        return (
-            error.is_transient and attempt < self._service.policy.max_attempts and self._over is None
-        ) and self._budget.spend()
+        if _is_too_large(error) or self._over is not None:
+            return False
+        return error.is_transient and attempt < self._service.policy.max_attempts and self._budget.spend()
 
     def _learn(self, outcome: object, pace: int, attempt: int) -> None:
         """Let one outcome tell the rest of the run how fast to go on, and whether to."""
@@ -468,7 +535,7 @@ class _Run:
         except TimeoutError:
             return UnreachableError(
                 f"{ask} got no whole answer within {self._service.deadline_seconds:g} seconds. {_LATER}",
-                reason="deadline passed",
+                reason=_DEADLINE_PASSED,
             )
         except httpx.TransportError as error:
             return _broken(ask, error)
@@ -543,7 +610,7 @@ class _BoundedBody(httpx.AsyncByteStream):
 
     def _check(self, size: int) -> None:
         if size > self._max_bytes:
-            raise InvalidAnswerError(f"Its body is larger than {self._max_bytes} bytes.", reason="body too large")
+            raise InvalidAnswerError(f"Its body is larger than {self._max_bytes} bytes.", reason=_BODY_TOO_LARGE)
 
 
 async def _gunzip(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -570,17 +637,57 @@ async def _gunzip(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 # --- verdicts -------------------------------------------------------------------------------------------------------
 
 _NO_CONNECTION = "no connection"
+_BODY_TOO_LARGE = "body too large"
+_DEADLINE_PASSED = "deadline passed"
 _LATER = "It is asked for again by itself; nothing needs doing unless this stays."
 _USELESS = "Asking again doesn't help."
+_TIMEOUTS = frozenset({_DEADLINE_PASSED, "server error (408)", "server error (504)"})
 _LEADS_401 = (
     "The token is refused even after a renewal. Check LEADS_CLIENT_ID and its secret, and LEADS_AUDIENCE or "
     "LEADS_TOKEN_SCOPE; then ask the portal's technical contact whether the credentials are still valid."
 )
+_LEADS_413 = "The service calls even the shortest piece of a window too large; tell the portal's technical contact."
 _INVENTORY_401 = (
     "The token is refused even after a renewal. Check INVENTORY_CLIENT_ID and INVENTORY_CLIENT_SECRET; then ask the "
     "portal whether they are still valid."
 )
 _INVENTORY_403 = "The token is fine, the agency isn't: check INVENTORY_AGENCY_REF against the e-mail that it came in."
+
+
+def _window_ask(kind: LeadKind, window: Window, piece: Window) -> _Ask:
+    about = f"the window {window.partition_key}"
+    if piece != window:
+        about += f", {piece.start:%Y-%m-%dT%H:%M:%SZ} to {piece.end:%Y-%m-%dT%H:%M:%SZ} of it"
+    return _Ask(
+        path=kind.path,
+        parameters=window_parameters(piece),
+        about=about,
+        hints={401: _LEADS_401, 403: _scope_hint(window), 413: _LEADS_413},
+        is_divisible=piece.end - piece.start > SHORTEST_PIECE,
+    )
+
+
+def _halves(piece: Window) -> tuple[Window, Window]:
+    """Both hold the moment of the cut, since both ends are included at the service: no lead falls between them."""
+    half = (piece.end - piece.start) / 2
+    cut = piece.start + max(SHORTEST_PIECE, half // SHORTEST_PIECE * SHORTEST_PIECE)
+    return replace(piece, end=cut), replace(piece, start=cut)
+
+
+def _joined(pieces: Sequence[tuple[ReceivedLead, ...]]) -> tuple[ReceivedLead, ...]:
+    """The leads of pieces that were asked for one after the other.
+
+    A lead that is in two of them, as one at the cut is, stands where the later one has it: of the versions that one
+    answer holds, the last is taken for the newest.
+    """
+    if len(pieces) == 1:
+        return pieces[0]
+    joined: dict[tuple[str, str], ReceivedLead] = {}
+    for lead in itertools.chain.from_iterable(pieces):
+        version = lead.lead_id, lead.payload
+        joined.pop(version, None)
+        joined[version] = lead
+    return tuple(joined.values())
 
 
 def _scope_hint(window: Window) -> str:
@@ -666,6 +773,10 @@ def _broken(ask: _Ask, error: httpx.TransportError) -> LeadsPipelineError:
             f"{ask} can't be sent: the address, the token or a header isn't HTTP. {_USELESS} Check the base URL and "
             "the credentials in the settings."
         )
+    if isinstance(error, httpx.ReadTimeout):
+        return UnreachableError(
+            f"{ask} got nothing for {READ_TIMEOUT_SECONDS:g} seconds. {_LATER}", reason=_DEADLINE_PASSED
+        )
     return UnreachableError(
         f"{ask} broke off before the answer was whole ({type(error).__name__}). {_LATER}", reason="connection broken"
     )
@@ -676,6 +787,19 @@ def _turns_away(outcome: object) -> bool:
     return isinstance(outcome, BusyError) or (
         isinstance(outcome, UnreachableError) and outcome.reason == _NO_CONNECTION
     )
+
+
+def _is_too_large(error: LeadsPipelineError) -> bool:
+    """Whether it is certain that asking for the same again gets no further."""
+    is_refused = isinstance(error, RefusedError) and error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    return is_refused or error.reason == _BODY_TOO_LARGE
+
+
+def _failures_before_pieces(error: LeadsPipelineError) -> float:
+    """After how many failures in a row, of which this is the last, less is asked for."""
+    if _turns_away(error):
+        return math.inf
+    return TIMEOUTS_BEFORE_PIECES if error.reason in _TIMEOUTS else FAULTS_BEFORE_PIECES
 
 
 def _slows_the_run(error: LeadsPipelineError, attempt: int) -> bool:
@@ -695,18 +819,8 @@ def _unsent(ask: _Ask, error: LeadsPipelineError) -> LeadsPipelineError:
     """The failure that ended a run, for a request that was therefore not sent."""
     unsent = copy.copy(error)
     unsent.args = (f"{ask} was not sent, because another request's failure holds for the whole run: {error}",)
+    unsent.attempts = 0
     return unsent
-
-
-def _with_attempts(error: LeadsPipelineError, attempts: int) -> LeadsPipelineError:
-    """The error as it leaves: with the number of attempts in its message.
-
-    One that the token server's refusal gave to several requests is the same object: it counts those of the first.
-    """
-    if re.search(r"\(\d+ attempts?\)$", str(error)):
-        return error
-    error.args = (f"{error} ({attempts} {'attempt' if attempts == 1 else 'attempts'})",)
-    return error
 
 
 def _hide_inventory_query(record: logging.LogRecord) -> bool:

@@ -142,6 +142,9 @@ class Answer:
 
     `request` is path and query, without host. `attempts` counts requests, retries included; `duration_seconds` spans
     them all. `body_bytes` is the decoded size.
+
+    A window that was asked for in pieces has one answer as well: `fetched_at` is the moment of the first piece,
+    `request` that of the whole window, `body_sha256` and `body_bytes` are of the bodies one after the other.
     """
 
     kind: LeadKind

@@ -145,6 +145,7 @@ def resources(settings: Settings, environment: Mapping[str, str]) -> tuple[DataF
         audience=settings.audience,
         token_scope=settings.token_scope,
         max_concurrency=settings.max_concurrency,
+        max_body_mb=settings.max_body_mb,
         **_secret("LEADS_CLIENT_SECRET", environment),
         **_pgp(environment),
     )

@@ -23,7 +23,8 @@ class LeadsPipelineError(Exception):
     """Root of the tree.
 
     `reason` groups failures of the same cause in a few words fit for a table (for example "busy (429)"); it never
-    varies with the window, the time or the message.
+    varies with the window, the time or the message. `attempts` counts the requests that were made for it, where the
+    client made some; the message ends with it.
     """
 
     default_reason: ClassVar[str] = "unexpected"
@@ -32,6 +33,11 @@ class LeadsPipelineError(Exception):
     def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason or self.default_reason
+        self.attempts = 0
+
+    def __str__(self) -> str:
+        counted = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
+        return f"{super().__str__()} ({counted})" if self.attempts else super().__str__()
 
 
 class TransientError(LeadsPipelineError):

@@ -19,7 +19,14 @@ from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import FileSecret, PgpSecret, SecretSource, StaticSecret
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake
-from leads_pipeline.settings import DEFAULT_MAX_CONCURRENCY, DEFAULT_TOKEN_SCOPE, AuthMethod, is_loopback
+from leads_pipeline.settings import (
+    DEFAULT_MAX_BODY_MB,
+    DEFAULT_MAX_CONCURRENCY,
+    DEFAULT_TOKEN_SCOPE,
+    MEBIBYTE,
+    AuthMethod,
+    is_loopback,
+)
 
 
 class DataFolder(ConfigurableResource[Any]):
@@ -68,6 +75,7 @@ class LeadsService(ConfigurableResource[None]):
     audience: str | None = None
     token_scope: str = DEFAULT_TOKEN_SCOPE
     max_concurrency: int = DEFAULT_MAX_CONCURRENCY
+    max_body_mb: int = DEFAULT_MAX_BODY_MB
 
     def auth(self) -> ClientCredentialsAuth:
         """What signs requests to the service. Raises SettingsError naming the missing variables."""
@@ -90,7 +98,10 @@ class LeadsService(ConfigurableResource[None]):
         base_url = _required(self.base_url, "LEADS_BASE_URL")
         auth = self.auth()
         self.data.lake.claim(origin(base_url))
-        return LeadsClient(base_url, auth, max_concurrency=self.max_concurrency), auth
+        client = LeadsClient(
+            base_url, auth, max_concurrency=self.max_concurrency, max_body_bytes=self.max_body_mb * MEBIBYTE
+        )
+        return client, auth
 
     def secret(self) -> SecretSource:
         """Where the client secret comes from. Raises SettingsError naming what is missing or one too many."""

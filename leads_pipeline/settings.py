@@ -20,7 +20,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.window import Scope
 
+MEBIBYTE = 1024 * 1024
 DEFAULT_MAX_CONCURRENCY = 8
+DEFAULT_MAX_BODY_MB = 64
+# An answer is held in memory several times over while it is read and landed.
+MOST_MAX_BODY_MB = 4096
 # Listings that nobody has asked about for longer are no longer what a lead of today is about.
 MAX_FROM_LEADS_DAYS = 90
 # No lead is older than the portals that send them; an earlier year is a slip such as 0226, and a partition a day.
@@ -49,6 +53,7 @@ class Settings:
     zone: ZoneInfo
     start_date: date | None
     max_concurrency: int
+    max_body_mb: int
     data_dir: Path
     inventory_base_url: str | None
     inventory_client_id: str | None
@@ -73,6 +78,7 @@ class Settings:
             zone=_zone(values),
             start_date=_start_date(values),
             max_concurrency=_concurrency(values),
+            max_body_mb=_max_body_mb(values),
             data_dir=path_of(values.get("LEADS_DATA_DIR", "data")),
             inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
             inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
@@ -186,6 +192,14 @@ def _concurrency(values: Mapping[str, str]) -> int:
     number = int(value) if value.isascii() and value.isdigit() and len(value) < 5 else math.nan
     if not 1 <= number <= 256:
         raise SettingsError(f"LEADS_MAX_CONCURRENCY is {value!r}. Write a whole number from 1 to 256.")
+    return int(number)
+
+
+def _max_body_mb(values: Mapping[str, str]) -> int:
+    value = values.get("LEADS_MAX_BODY_MB", str(DEFAULT_MAX_BODY_MB))
+    number = int(value) if value.isascii() and value.isdigit() and len(value) < 5 else math.nan
+    if not 1 <= number <= MOST_MAX_BODY_MB:
+        raise SettingsError(f"LEADS_MAX_BODY_MB is {value!r}. Write a whole number from 1 to {MOST_MAX_BODY_MB}.")
     return int(number)
 
 

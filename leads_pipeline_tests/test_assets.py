@@ -50,6 +50,7 @@ from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline_tests.chaos.way import raw_rows
 from leads_pipeline_tests.installation import Installation, home, installation
 
 
@@ -406,6 +407,16 @@ def test_a_lead_that_stands_twice_fails_the_check(here: Installation, monkeypatc
     result = published(here)
     assert not result.success
     assert checks(result)["applicant_leads", "lead_ids_are_unique"] is False
+
+
+def test_a_window_larger_than_an_answer_may_be_is_pulled_in_pieces(tmp_path: Path) -> None:
+    portal, limit = Config(branches=1, leads_per_day=700), {"LEADS_MAX_BODY_MB": "1"}
+    with installation(tmp_path, portal, variables=limit, first=3) as here:
+        assert here.pull({here.key(2)}).success
+        assert set(raw_rows(here.lake)) == here.truth(APPLICANT, [2])
+        [landed] = here.lake.landed_windows(APPLICANT, here.day(2))
+        assert (landed.is_closed, landed.attempts) == (True, here.simulator.counters().requests[APPLICANT.path])
+        assert landed.attempts > 2
 
 
 def test_failed_windows_appear_in_the_coverage_with_attempts_and_last_error(here: Installation) -> None:

@@ -11,7 +11,7 @@ import time
 import traceback
 import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -68,6 +68,7 @@ def leads_client(
     policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
     timing: Timing | None = None,
     auth: httpx.Auth | None = None,
+    max_body_bytes: int = client_module.MAX_BODY_BYTES,
 ) -> LeadsClient:
     return LeadsClient(
         BASE_URL,
@@ -76,6 +77,7 @@ def leads_client(
         policy=policy,
         transport=httpx.MockTransport(handler),  # type: ignore[arg-type]  # its stub wants one kind of callable
         timing=timing or FakeTiming().as_timing(),
+        max_body_bytes=max_body_bytes,
     )
 
 
@@ -586,6 +588,195 @@ def test_a_single_window_without_a_connection_now_and_then_ends_nothing() -> Non
     assert sum(isinstance(result, Answer) for result in results) == 50
 
 
+# --- windows that can't be had in one ---------------------------------------------------------------------------------
+
+DAY_START = datetime(2026, 11, 19, tzinfo=UTC)
+
+
+class Book:
+    """A portal that holds a lead every so often, and answers each request with those of its window, both ends included.
+
+    `refuse` says how a request for so long a stretch fails, None where it is answered.
+    """
+
+    def __init__(self, every: timedelta, refuse: Callable[[timedelta], httpx.Response | None] = lambda _: None) -> None:
+        self.moments = [DAY_START + n * every for n in range(int(timedelta(days=1) / every) + 1)]
+        self.refuse = refuse
+        self.asked: list[tuple[datetime, datetime]] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        self.asked.append((start, end))
+        if (refusal := self.refuse(end - start)) is not None:
+            return refusal
+        found = [moment for moment in self.moments if start <= moment <= end]
+        body = json.dumps({"applicants": [{"id": f"{moment:%d %H:%M:%S}"} for moment in found]})
+        return httpx.Response(200, stream=httpx.ByteStream(body.encode()))  # as content it would be read already
+
+    @property
+    def ids(self) -> list[str]:
+        return [f"{moment:%d %H:%M:%S}" for moment in self.moments]
+
+
+def ids(answer: Outcome) -> list[str]:
+    assert isinstance(answer, Answer), answer
+    return [lead.lead_id for lead in answer.leads]
+
+
+def test_a_window_too_large_for_one_answer_is_had_in_pieces() -> None:
+    timing = FakeTiming()
+    book = Book(timedelta(minutes=7))
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        timing.seconds += 3
+        return book(request)
+
+    whole = fetch_one(leads_client(Book(timedelta(minutes=7))))
+    client = leads_client(handler, timing=timing.as_timing(), max_body_bytes=1500)
+    answer = fetch_one(client)
+    assert ids(answer) == ids(whole) == book.ids
+    assert isinstance(answer, Answer)
+    assert isinstance(whole, Answer)
+    assert (answer.window, answer.request) == (whole.window, whole.request)
+    assert answer.attempts == client.stats.requests == len(book.asked) > 4
+    assert answer.duration_seconds == 3 * len(book.asked)
+    assert whole.body_bytes < answer.body_bytes < 1.2 * whole.body_bytes
+    # What came in after the first piece was asked for may be missing, so the answer is no younger than that.
+    lengths = [end - start for start, end in book.asked]
+    first = lengths.index(min(lengths))
+    assert answer.fetched_at == NOW + timedelta(seconds=3 * first)
+    assert (client.stats.retries, client.stats.waited_seconds) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("day", "hours"), [(date(2026, 11, 18), 24), (date(2026, 10, 25), 25), (date(2026, 3, 29), 23)]
+)
+def test_pieces_leave_nothing_out_and_share_the_moment_of_the_cut(day: date, hours: int) -> None:
+    window = Window.of(day, Scope.parse("branch-1"), ZoneInfo("Europe/London"))
+    book = Book(timedelta(minutes=1), lambda length: httpx.Response(413) if length > timedelta(minutes=40) else None)
+    client = leads_client(book, timing=Timing(now=lambda: window.end, sleep=FakeTiming().sleep))
+    [(_, answer)] = client.fetch_windows(APPLICANT, [window])
+    assert isinstance(answer, Answer)
+    answered = [(start, end) for start, end in book.asked if end - start <= timedelta(minutes=40)]
+    assert [start for start, _ in answered] == [window.start, *(end for _, end in answered)][:-1]
+    assert answered[-1][1] == window.end == window.start + timedelta(hours=hours)
+
+
+def test_of_a_lead_in_two_pieces_the_later_answer_is_the_newest() -> None:
+    bodies = {
+        24: httpx.Response(413),
+        0: httpx.Response(200, content=b'{"applicants": [{"id": "a", "n": 1}, {"id": "a", "n": 2}, {"id": "b"}]}'),
+        12: httpx.Response(200, content=b'{"applicants": [{"id": "b"}, {"id": "a", "n": 1}, {"id": "c"}]}'),
+    }
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        return bodies[24 if end - start == timedelta(days=1) else start.hour]
+
+    answer = fetch_one(leads_client(handler))
+    assert isinstance(answer, Answer)
+    assert [lead.payload for lead in answer.leads] == [
+        '{"id": "a", "n": 2}', '{"id": "b"}', '{"id": "a", "n": 1}', '{"id": "c"}'
+    ]  # fmt: skip
+
+
+def test_a_minute_that_is_too_large_says_which_setting_to_raise() -> None:
+    book = Book(timedelta(seconds=1))
+    error = fetch_one(leads_client(book, max_body_bytes=1000))
+    assert isinstance(error, InvalidAnswerError)
+    assert error.reason == "body too large"
+    assert "from 00:00 to 00:01 UTC" in str(error)
+    assert "Raise LEADS_MAX_BODY_MB" in str(error)
+    assert "nothing needs doing" not in str(error)
+    lengths = [end - start for start, end in book.asked]
+    assert lengths == sorted(set(lengths), reverse=True), "each request asks for less than the one before"
+    assert (lengths[-1], len(lengths)) == (timedelta(minutes=1), 11)
+    assert str(error).endswith("(11 attempts)")
+
+
+def test_a_window_is_cut_into_no_more_pieces_than_memory_should_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MAX_PIECES", 8)
+    size = len(json.dumps({"applicants": [{"id": "19 00:00:00"}] * 181}))  # of three hours, a lead a minute
+    enough, too_little = (leads_client(Book(timedelta(minutes=1)), max_body_bytes=size - n) for n in (0, 1))
+    assert isinstance(fetch_one(enough), Answer)
+    error = fetch_one(too_little)
+    assert isinstance(error, InvalidAnswerError)
+    assert "Raise LEADS_MAX_BODY_MB" in str(error)
+
+
+def read_timeout() -> httpx.Response:
+    raise httpx.ReadTimeout("nothing for a minute")
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        lambda: httpx.Response(504),
+        lambda: httpx.Response(408),
+        lambda: httpx.Response(413),
+        lambda: httpx.Response(500),
+        lambda: httpx.Response(503),
+        lambda: httpx.Response(200, content=b'{"applicants": [{"id": '),
+        read_timeout,
+    ],
+)
+def test_a_window_that_the_portal_cannot_gather_is_had_in_pieces(fail: Callable[[], httpx.Response]) -> None:
+    book = Book(timedelta(minutes=20), lambda length: fail() if length > timedelta(hours=7) else None)
+    client = leads_client(book)
+    answer = fetch_one(client)
+    assert ids(answer) == book.ids
+    assert isinstance(answer, Answer)
+    assert answer.attempts == client.stats.requests == len(book.asked)
+    assert [end - start for start, end in book.asked if end - start <= timedelta(hours=7)] == [timedelta(hours=6)] * 4
+
+
+def test_a_window_whose_answer_passes_the_deadline_is_had_in_pieces(raw_server: RawServer) -> None:
+    over = threading.Event()
+
+    def script(connection: socket.socket) -> None:
+        request = httpx.URL(raw_server.requests[-1].split()[1].decode())
+        start, end = (datetime.fromisoformat(request.params[name]) for name in ("from-time", "to-time"))
+        if end - start > timedelta(hours=12):
+            over.wait(10)
+        respond(b'{"applicants": [{"id": "%d"}]}' % start.hour)(connection)
+
+    raw_server.script = script
+    answer = fetch_one(socket_client(raw_server, deadline_seconds=1, policy=RetryPolicy(base_delay_seconds=0.01)))
+    over.set()
+    assert ids(answer) == ["0", "12"]
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503, 504])
+@pytest.mark.parametrize("count", [1, 300])
+def test_an_outage_costs_no_more_requests_for_being_asked_about_in_pieces(status: int, count: int) -> None:
+    client = leads_client(lambda _: httpx.Response(status))
+    errors = outcomes(client, count)
+    assert all(isinstance(error, BusyError | ServerError) for error in errors)
+    policy = RetryPolicy()
+    assert client.stats.requests <= min(policy.max_attempts * count, policy.budget_floor + 2 * count)
+
+
+def test_a_service_that_asks_for_patience_is_not_asked_for_pieces() -> None:
+    for refusal in (httpx.Response(429), httpx.Response(503, headers={"Retry-After": "5"})):
+        book = Book(timedelta(hours=1), lambda _, refusal=refusal: refusal)  # type: ignore[misc]
+        fetch_one(leads_client(book))
+        assert set(book.asked) == {(DAY_START, DAY_START + timedelta(days=1))}
+        assert len(book.asked) == RetryPolicy().max_attempts
+
+
+def test_a_piece_that_fails_fails_its_window_and_no_other() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        if branch(request) != 2:
+            return httpx.Response(200, content=BODY)
+        return httpx.Response(413 if end - start > timedelta(hours=12) else 404 if start.hour else 200, content=BODY)
+
+    results = outcomes(leads_client(handler, max_concurrency=1), 3)
+    assert [type(result) for result in results] == [Answer, RefusedError, Answer]
+    assert "for the window 2026-11-19|branch-2, 2026-11-19T12:00:00Z to 2026-11-20T00:00:00Z of it" in str(results[1])
+    assert str(results[1]).endswith("(3 attempts)")
+
+
 # --- broken bodies, over real sockets -------------------------------------------------------------------------------
 
 
@@ -679,21 +870,21 @@ def test_a_body_that_broke_off_is_asked_for_again(raw_server: RawServer) -> None
 
 
 def test_a_body_larger_than_allowed_is_cut_short(raw_server: RawServer) -> None:
-    sent = 0
+    sent: list[int] = []
 
     def script(connection: socket.socket) -> None:
-        nonlocal sent
+        sent.append(0)
         connection.sendall(HEAD + b"\r\n")
         for _ in range(1000):
             connection.sendall(b" " * 100_000)
-            sent += 100_000
+            sent[-1] += 100_000
 
     raw_server.script = script
     error = fetch_one(socket_client(raw_server, max_body_bytes=1_000_000))
     assert isinstance(error, InvalidAnswerError)
     assert error.reason == "body too large"
-    assert "1000000 bytes" in str(error)
-    assert sent < 50_000_000
+    assert "Raise LEADS_MAX_BODY_MB" in str(error)
+    assert max(sent) < 50_000_000
 
 
 def test_a_body_of_exactly_the_allowed_size_is_taken(raw_server: RawServer) -> None:

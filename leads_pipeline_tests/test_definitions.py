@@ -86,6 +86,7 @@ def test_it_loads_with_all_settings(tmp_path: Path) -> None:
         ("LEADS_START_DATE", "soon"),
         ("LEADS_AUTH_METHOD", "magic"),
         ("LEADS_MAX_CONCURRENCY", "lots"),
+        ("LEADS_MAX_BODY_MB", "64 MB"),
     ],
 )
 def test_a_value_that_cannot_be_right_is_named(tmp_path: Path, variable: str, value: str) -> None:

@@ -52,6 +52,13 @@ def test_the_message_and_a_reason_given_are_kept(cls: type[LeadsPipelineError]) 
     assert (str(error), error.reason) == ("what was tried", "busy doing nothing")
 
 
+def test_the_message_ends_with_the_attempts_that_were_made() -> None:
+    error = LeadsPipelineError("nobody answers.")
+    assert (str(error), error.attempts) == ("nobody answers.", 0)
+    for error.attempts, ending in ((1, "(1 attempt)"), (6, "(6 attempts)")):
+        assert str(error) == f"nobody answers. {ending}"
+
+
 def test_the_reason_of_a_refusal_names_the_status() -> None:
     assert RefusedError("no", status=403).reason == "refused (403)"
     assert RefusedError("no", status=403).status == 403
