@@ -127,14 +127,15 @@ class _Service:
     max_concurrency: int
     deadline_seconds: float
     max_body_bytes: int
+    next_sequence: Callable[[], int] | None = None
     stats: FetchStats = field(default_factory=FetchStats)
 
 
 class LeadsClient:
     """Fetches windows of leads.
 
-    `transport` stands in for the network in tests. Proxies come from the environment as everywhere (HTTPS_PROXY,
-    NO_PROXY); credentials never do.
+    `next_sequence` gives each request its place in the order of receipt (Lake.next_sequence). `transport` stands in for
+    the network in tests. Proxies come from the environment as everywhere (HTTPS_PROXY, NO_PROXY); credentials never do.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class LeadsClient:
         auth: httpx.Auth,
         *,
         max_concurrency: int,
+        next_sequence: Callable[[], int] | None = None,
         policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
         transport: httpx.AsyncBaseTransport | None = None,
         timing: Timing | None = None,
@@ -158,6 +160,7 @@ class LeadsClient:
             max_concurrency=max_concurrency,
             deadline_seconds=deadline_seconds,
             max_body_bytes=max_body_bytes,
+            next_sequence=next_sequence,
         )
 
     @property
@@ -217,6 +220,7 @@ class LeadsClient:
         to_ask = [window]  # the earliest last
         leads: list[tuple[ReceivedLead, ...]] = []
         moments: list[datetime] = []
+        sequences: list[int] = []
         digest = hashlib.sha256()
         requests = body_bytes = 0
         failures = 0  # since something was answered
@@ -237,6 +241,7 @@ class LeadsClient:
             failures = 0
             leads.append(fetched.value)
             moments.append(fetched.fetched_at)
+            sequences += [fetched.sequence] if fetched.sequence is not None else []
             body_bytes += len(fetched.body)
             digest.update(fetched.body)
         return Answer(
@@ -249,6 +254,7 @@ class LeadsClient:
             body_bytes=body_bytes,
             attempts=requests,
             duration_seconds=self._service.timing.monotonic() - began,
+            sequence=min(sequences, default=None),  # like the moment
         )
 
     def _given_up(
@@ -401,6 +407,7 @@ class _Fetched(Generic[T]):
     body: bytes
     fetched_at: datetime
     attempts: int
+    sequence: int | None
 
 
 class _AskForLessError(Exception):
@@ -452,12 +459,14 @@ class _Run:
         for attempt in itertools.count(1):
             pace = await self._start(ask)
             fetched_at = self._timing.now()
+            # Now and not with the answer: of two that cross, the one that was asked for later is the newer.
+            sequence = self._service.next_sequence() if self._service.next_sequence else None
             outcome = await self._ask_once(http, ask, request, read)
             failures += 1
             self._learn(outcome, pace, failures)
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
-                return _Fetched(value=value, body=body, fetched_at=fetched_at, attempts=attempt)
+                return _Fetched(value=value, body=body, fetched_at=fetched_at, attempts=attempt, sequence=sequence)
             if ask.is_divisible and _is_too_large(outcome):
                 raise _AskForLessError(outcome, attempts=attempt, failures=0)  # the service answers, so it isn't down
             if not self._may_retry(outcome, failures):

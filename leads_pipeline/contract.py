@@ -107,11 +107,15 @@ class ReceivedLead:
 
 @dataclass(frozen=True, slots=True)
 class PushedLead:
-    """A lead that the portal delivered by itself, and when."""
+    """A lead that the portal delivered by itself, and when.
+
+    `sequence` is as with Answer, and drawn when the delivery was received.
+    """
 
     kind: LeadKind
     lead: ReceivedLead
     received_at: datetime
+    sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +145,11 @@ class Answer:
     """A valid answer for one window, with how it was had.
 
     `request` is path and query, without host. `attempts` counts requests, retries included; `duration_seconds` spans
-    them all. `body_bytes` is the decoded size.
+    them all. `body_bytes` is the decoded size. `sequence` was drawn when the answered request was sent: the higher one
+    is the newer answer, whatever the clock says. None counts by `fetched_at`, as before there were sequences.
 
-    A window that was asked for in pieces has one answer as well: `fetched_at` is the moment of the first piece,
-    `request` that of the whole window, `body_sha256` and `body_bytes` are of the bodies one after the other.
+    A window that was asked for in pieces has one answer as well: `fetched_at` and `sequence` are those of the first
+    piece, `request` that of the whole window, `body_sha256` and `body_bytes` are of the bodies one after the other.
     """
 
     kind: LeadKind
@@ -156,6 +161,7 @@ class Answer:
     body_bytes: int
     attempts: int
     duration_seconds: float
+    sequence: int | None = None
 
 
 def window_parameters(window: Window) -> dict[str, str]:

@@ -67,7 +67,7 @@ class StagedDay:
     """What flattening a day did.
 
     `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates` of them. `duplicates`
-    are further copies of a lead id within the day: held by several scopes, or twice in one answer. `lead_ids` counts
+    are further rows of a lead id within the day: older versions, or held by several scopes. `lead_ids` counts
     the different ids in the kind's staged table, as written, `unexplained` the leads that lack a key field which the
     payload has, without `_problems` saying so: a fault of flattening. `problems` counts
     leads and child rows by what `_problems` says, `extra` by the path of a field that the contract doesn't know.
@@ -137,7 +137,7 @@ def flatten_days(
 ) -> Iterator[tuple[date, StagedDay | LeadsPipelineError]]:
     """Write each day's staged files from its raw files. The same raw files always give the same bytes.
 
-    Each lead id once within the day: the newest `fetched_at` wins, then the highest position, then the first scope.
+    Each lead id once within the day: the highest `sequence` wins, then the highest position, then the first scope.
     `lead_day` is the local day of `created_at` in `zone`, so that a lead at exactly midnight, which the windows of two
     days hold, has one; where the moment is unknown it is the window's day.
 
@@ -228,6 +228,7 @@ _WINDOW_COLUMNS: Final = (
     Column("window_start", "timestamptz", "First moment of the window, UTC"),
     Column("window_end", "timestamptz", "First moment after the window, UTC"),
     Column("rows", "bigint", "Leads landed for the window; one that several windows hold counts in each"),
+    Column("looked_at", "timestamptz", "When the last answer was fetched, whether it changed anything or not, UTC"),
     Column("fetched_at", "timestamptz", "When the last answer that changed something was fetched, UTC"),
     Column("run_id", "varchar", "Run that landed that answer"),
     Column("attempts", "integer", "Requests that the answer took, retries included"),
@@ -344,15 +345,25 @@ _NO_RAW_FILES: Final = """
 create view raw as
 select
     null::date as day, null::varchar as scope, null::varchar as lead_id, null::integer as position,
-    null::timestamptz as fetched_at, null::varchar as source, null::varchar as payload, null::varchar as oddity,
-    null::bigint as file_row_number
+    null::bigint as sequence, null::timestamptz as fetched_at, null::varchar as source, null::varchar as payload,
+    null::varchar as oddity, null::bigint as file_row_number
 where false
 """
 
+# A file of the first format has no sequence, and counts by its moment (lake.py).
 _RAW_FILES: Final = """
 create view raw as
-select day, scope, lead_id, position, fetched_at, source, payload, oddity, file_row_number
-from read_parquet(getvariable('raw_files'), hive_partitioning = false, file_row_number = true)
+select
+    day, scope, lead_id, position, coalesce(sequence, epoch_us(fetched_at)) as sequence, fetched_at, source, payload,
+    oddity, file_row_number
+from (
+    select null::bigint as sequence where false
+    union all by name
+    select *
+    from read_parquet(
+        getvariable('raw_files'), hive_partitioning = false, file_row_number = true, union_by_name = true
+    )
+)
 """
 
 # One file per day, scope and source, so these and a row number name a raw row.
@@ -360,7 +371,7 @@ _DROPPED: Final = """
 create table dropped as
 select day, scope, source, file_row_number
 from raw
-qualify row_number() over (partition by day, lead_id order by fetched_at desc, position desc, scope, source) > 1
+qualify row_number() over (partition by day, lead_id order by sequence desc, position desc, scope, source) > 1
 """
 
 # `body` is what gets parsed: the payload itself, or for text that isn't JSON what can be mended of it.
@@ -737,9 +748,15 @@ select
     max(day) over item as last_seen_day,
     case when oddity = '{_NOT_JSON}' then coalesce(mended(payload), payload) else payload end as body,
     body as doc
-from read_parquet($files, hive_partitioning = false)
+from (
+    select null::bigint as sequence where false
+    union all by name
+    select * from read_parquet($files, hive_partitioning = false, union_by_name = true)
+)
 window item as (partition by item_id)
-qualify row_number() over (partition by item_id order by day desc, fetched_at desc, position desc) = 1
+qualify row_number() over (
+    partition by item_id order by day desc, coalesce(sequence, epoch_us(fetched_at)) desc, position desc
+) = 1
 """  # noqa: S608 - put together from constants alone
 
 
@@ -782,7 +799,12 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
         f"""
         create table {quoted(windows_table(kind))} as
         with windows as (select {given}),
-        landed as (select scope, day as window_day, count(*) as rows from raw where source = 'pull' group by all)
+        landed as (
+            select scope, day as window_day, count(distinct lead_id) as rows
+            from raw
+            where source = 'pull'
+            group by all
+        )
         select * replace (coalesce(rows, 0)::bigint as rows)
         from windows
         left join landed using (scope, window_day)
@@ -792,6 +814,7 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
             "window_day": [window.day for window in landed],
             "window_start": [window.start for window in landed],
             "window_end": [window.end for window in landed],
+            "looked_at": [window.looked_at for window in landed],
             "fetched_at": [window.fetched_at for window in landed],
             "run_id": [window.run_id for window in landed],
             "attempts": [window.attempts for window in landed],

@@ -5,6 +5,7 @@ Doesn't: HTTP (client.py), what a lead's fields mean (flatten.py), the DuckDB fi
 """
 
 import errno
+import fcntl
 import hashlib
 import logging
 import os
@@ -14,11 +15,11 @@ import shutil
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -43,8 +44,12 @@ _KNOWN_FILES: Final = 65_536
 
 _DAY_SECONDS: Final = 86_400
 
-# Raised when a file written by an older version could no longer be read as it stands.
-SCHEMA_VERSION: Final = "1"
+# Raised when an older version of the pipeline could no longer read what is written. Files of 1 have no `sequence`, nor
+# what the last answer said where it changed nothing; they are read as they are, for ever.
+SCHEMA_VERSION: Final = "2"
+
+# How far the counter of sequences may get ahead of what of it is on the disk, in microseconds.
+SEQUENCE_STEP: Final = 60_000_000
 
 _PRIVATE_FOLDER_MODE: Final = 0o700
 _PRIVATE_FILE_MODE: Final = 0o600
@@ -55,6 +60,7 @@ _RAW_COLUMNS: Final[dict[str, pa.DataType]] = {
     "scope": pa.string(),
     "lead_id": pa.string(),
     "position": pa.int32(),
+    "sequence": pa.int64(),
     "fetched_at": pa.timestamp("us", tz="UTC"),
     "run_id": pa.string(),
     "source": pa.string(),
@@ -69,6 +75,7 @@ _INVENTORY_COLUMNS: Final[dict[str, pa.DataType]] = {
     "address": pa.string(),
     "page": pa.int32(),
     "position": pa.int32(),
+    "sequence": pa.int64(),
     "fetched_at": pa.timestamp("us", tz="UTC"),
     "run_id": pa.string(),
     "payload": pa.string(),
@@ -99,20 +106,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What landing an answer did. `rows` counts the file's rows afterwards; the others count lead ids.
+    """What landing an answer did, in different lead ids. `leads` counts those that the file has afterwards.
 
     `unchanged`: answered, and already held like that (or in a newer version). `kept`: held, and no longer answered.
-    `is_written` is False where nothing changed and the file was left byte for byte as it was.
+    `is_changed` is False where the answer only confirmed what was there.
     """
 
-    rows: int
+    leads: int
     new: int
     changed: int
     unchanged: int
     kept: int
     is_partial: bool
     is_closed: bool
-    is_written: bool
+    is_changed: bool
     path: Path
 
 
@@ -120,8 +127,9 @@ class Landing:
 class LandedWindow:
     """What a raw file says about itself.
 
-    `scope` is the scope's key. `fetched_at`, `run_id`, `request`, `body_sha256` and `attempts` are those of the last
-    answer that changed the file. `is_closed`: an answer from after the window's end was merged. `is_partial`: closed,
+    `scope` is the scope's key. `leads` counts different lead ids, `rows` older versions of them as well. `looked_at`
+    and `sequence` are those of the last answer, `fetched_at`, `run_id`, `request`, `body_sha256` and `attempts` of the
+    last that changed something. `is_closed`: an answer from after the window's end was merged. `is_partial`: closed,
     but only by answers from when the portal had begun to delete the window.
     """
 
@@ -130,7 +138,10 @@ class LandedWindow:
     scope: str
     start: datetime
     end: datetime
+    leads: int
     rows: int
+    looked_at: datetime
+    sequence: int
     fetched_at: datetime
     run_id: str
     request: str
@@ -170,12 +181,14 @@ class Lake:
     # --- raw leads -----------------------------------------------------------------------------------------------
 
     def land(self, answer: Answer, run_id: str) -> Landing:
-        """Merge a valid answer into its window's file: the union by lead id, the newest version of each.
+        """Merge a valid answer into its window's file: every version of every lead that any answer held, once.
 
-        A lead that the answer no longer holds stays, and one whose payload is unchanged keeps its row, so that its
-        `fetched_at` says when this version was first received. When this returns, the file is on the disk.
+        A lead that the answer no longer holds stays. A version that was held keeps its `fetched_at`, which says when it
+        was first received, and takes the answer's `sequence`; of a lead's versions the one with the highest counts.
+        When this returns, the file is on the disk.
         """
         window = answer.window
+        sequence = _sequence(answer.sequence, answer.fetched_at)
         path = self._raw_path(answer.kind, window)
         with self.lock(_raw_lock(path)):
             _sweep(path)
@@ -186,31 +199,41 @@ class Lake:
                 held.window if held and (held.window.start, held.window.end) == (window.start, window.end) else None
             )
             is_closed, is_partial = _completeness(before, answer)
-            is_written = (
+            is_changed = (
                 before is None or merge.has_changed or (is_closed, is_partial) != (before.is_closed, before.is_partial)
             )
-            if is_written:
-                facts = {
-                    "window_start": window.start.isoformat(),
-                    "window_end": window.end.isoformat(),
-                    "fetched_at": answer.fetched_at.isoformat(),
-                    "run_id": run_id,
-                    "request": answer.request,
-                    "body_sha256": answer.body_sha256,
-                    "attempts": str(answer.attempts),
-                    "is_closed": str(is_closed),
-                    "is_partial": str(is_partial),
-                }
-                replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, facts | {"path": self._relative(path)}))
+            last_change = {
+                "fetched_at": answer.fetched_at.isoformat(),
+                "run_id": run_id,
+                "request": answer.request,
+                "body_sha256": answer.body_sha256,
+                "attempts": str(answer.attempts),
+            }
+            if held is not None and not is_changed:
+                last_change = {name: held.facts[name] for name in last_change}
+            # A slower process may hold an older answer than the file.
+            is_last = before is None or sequence >= before.sequence
+            facts = {
+                "window_start": window.start.isoformat(),
+                "window_end": window.end.isoformat(),
+                "leads": str(merge.ids),
+                "looked_at": (answer.fetched_at if before is None or is_last else before.looked_at).isoformat(),
+                "sequence": str(sequence if before is None or is_last else before.sequence),
+                "is_closed": str(is_closed),
+                "is_partial": str(is_partial),
+                **last_change,
+            }
+            replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, facts | {"path": self._relative(path)}))
+        self._keep_sequence_above(merge.highest)
         return Landing(
-            rows=len(merge.rows),
+            leads=merge.ids,
             new=merge.new,
             changed=merge.changed,
             unchanged=merge.unchanged,
             kept=merge.kept,
             is_partial=is_partial,
             is_closed=is_closed,
-            is_written=is_written,
+            is_changed=is_changed,
             path=path,
         )
 
@@ -236,16 +259,16 @@ class Lake:
     ) -> tuple[int, int]:
         """Merge leads of that kind that were pushed into the day's file of the scope (its key, or PUSH_SCOPE).
 
-        The union by lead id, the newest version of each. A lead that is pushed again unchanged keeps its row, and with
-        it the moment of its first delivery. Returns how many leads were new, and how many had changed.
+        As with an answer, every version is kept, with the moment of its first delivery and the `sequence` of its last.
+        Returns how many leads were new, and how many had changed.
         """
         path = self._raw_folder(kind, day, scope) / _PUSHED_FILE
         with self.lock(_raw_lock(path)):
             _sweep(path)
             held = self._read_or_quarantine(path, self._read_pushed)
             merge = _merge(_rows(held) if held else [], _pushed_rows(kind, day, scope, pushed, run_id), "lead_id")
-            if merge.has_changed:
-                replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, {"path": self._relative(path)}))
+            replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, {"path": self._relative(path)}))
+        self._keep_sequence_above(merge.highest)
         return merge.new, merge.changed
 
     def pushed_files(self, kind: LeadKind, day: date) -> list[Path]:
@@ -296,20 +319,26 @@ class Lake:
     # --- inventory ------------------------------------------------------------------------------------------------
 
     def land_inventory(
-        self, day: date, found: Mapping[str, Sequence[InventoryItem]], fetched_at: datetime, run_id: str
+        self,
+        day: date,
+        found: Mapping[str, Sequence[InventoryItem]],
+        fetched_at: datetime,
+        run_id: str,
+        sequence: int | None = None,
     ) -> int:
-        """Merge what the searches found (address searched → all its items) into the day's file; its rows afterwards.
+        """Merge what the searches found (address searched → all its items) into the day's file; its items afterwards.
 
-        The union by item id, or by the payload's hash where an item has none; the newest version of each.
+        Every version of each item id, as with leads, or of the payload's hash where an item has none.
         """
         path = self._inventory_path(day)
         with self.lock(_raw_lock(path)):
             _sweep(path)
             held = self._read_or_quarantine(path, self._read_inventory)
-            merge = _merge(_rows(held) if held else [], _inventory_rows(day, found, fetched_at, run_id), "item_id")
-            if held is None or merge.has_changed:
-                replace_file(path, _parquet(merge.rows, _INVENTORY_SCHEMA, {"path": self._relative(path)}))
-        return len(merge.rows)
+            rows = _inventory_rows(day, found, _sequence(sequence, fetched_at), fetched_at, run_id)
+            merge = _merge(_rows(held) if held else [], rows, "item_id")
+            replace_file(path, _parquet(merge.rows, _INVENTORY_SCHEMA, {"path": self._relative(path)}))
+        self._keep_sequence_above(merge.highest)
+        return merge.ids
 
     def inventory_files(self) -> list[Path]:
         """The readable inventory files, one per day, sorted; unreadable ones are set aside like raw files."""
@@ -407,7 +436,7 @@ class Lake:
                     publish_file(source, target)
             ready.rmdir()
 
-    # --- locks and what the folder remembers ----------------------------------------------------------------------
+    # --- locks ----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def lock(
@@ -486,6 +515,50 @@ class Lake:
                 return False
         except filelock.Timeout:
             return True
+
+    # --- the order of what is received ----------------------------------------------------------------------------
+
+    def next_sequence(self) -> int:
+        """A number higher than any that a process got here before, whatever the clock has done meanwhile.
+
+        It says of two answers or deliveries which is the newer one: it is drawn when a request is sent, and when a
+        delivery is received. Microseconds since 1970 as long as the clock goes on; where it was set back, one by one.
+
+        A power cut may take away what of the counter wasn't synced, SEQUENCE_STEP at the most, so each process leaves
+        that out once. A lost or broken file begins with the clock anew, and landing makes up for the rest.
+        """
+        with self._sequence_file() as file:
+            last, now = _read_sequence(file), time.time_ns() // 1000
+            synced = _synced_sequences.get(self._state)
+            drawn = max(last + (SEQUENCE_STEP if synced is None else 1), now)
+            _write_sequence(file, drawn)
+            if synced is None or drawn >= synced + SEQUENCE_STEP:
+                os.fsync(file)
+                _synced_sequences[self._state] = drawn
+        return drawn
+
+    def _keep_sequence_above(self, held: int) -> None:
+        """Have what is drawn from now on be newer than what a file holds: a backup may lack `.state`."""
+        with self._sequence_file() as file:
+            if _read_sequence(file) < held:
+                _write_sequence(file, held)
+
+    @contextmanager
+    def _sequence_file(self) -> Iterator[int]:
+        """The counter's descriptor, held against all others for microseconds. A FileLock takes ten times as long."""
+        path = self._state / "sequence"
+        with _storing(path):
+            if not self._state.is_dir():
+                _make_folder(self._folder, mode=0o755)
+                _make_folder(self._state)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE_MODE)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield descriptor
+            finally:
+                os.close(descriptor)
+
+    # --- what the folder remembers --------------------------------------------------------------------------------
 
     def claim(self, origin: str) -> None:
         """Remember which portal this folder's leads come from. Raises StorageError where it is another one's.
@@ -567,7 +640,7 @@ class Lake:
 
     def _read_landed(self, path: Path) -> "_Landed":
         file, facts = _open(path, _RAW_SCHEMA, self._relative(path))
-        return _Landed(_landed_window(path, facts, file.metadata.num_rows), file)
+        return _Landed(_landed_window(path, facts, file), facts, file)
 
     def _read_pushed(self, path: Path) -> pq.ParquetFile:
         return _open(path, _RAW_SCHEMA, self._relative(path))[0]
@@ -645,7 +718,11 @@ def _identities(day_folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
+    """`ids` counts different ids, `highest` is the highest sequence among all rows (0 without any)."""
+
     rows: list[_Row]
+    ids: int
+    highest: int
     new: int
     changed: int
     unchanged: int
@@ -657,44 +734,63 @@ class _Merge:
 
 
 def _merge(held: Sequence[_Row], received: Sequence[_Row], id_column: str) -> _Merge:
-    """The union by id. Of an id in both, the rows fetched last win, all of them: one answer can hold an id twice.
-
-    Fetched last, not landed last: of two processes that pull the same window, the slower may hold the older answer.
-    """
-    before, answered = _by_id(held, id_column), _by_id(received, id_column)
-    merged = before | answered
-    new = unchanged = 0
-    for id_, rows in answered.items():
-        old = before.get(id_)
-        if old is None:
-            new += 1
-        elif _payloads(old) == _payloads(rows) or _fetched_last(old) > _fetched_last(rows):
-            merged[id_] = old
-            unchanged += 1
+    """All versions of each id that either has."""
+    before, answered = _versions(held, id_column), _versions(received, id_column)
+    merged = _versions([*held, *received], id_column)
+    again = answered.keys() & before.keys()
+    changed = sum(_newest(before[id_])["payload"] != _newest(merged[id_])["payload"] for id_ in again)
+    rows = [row for _, versions in sorted(merged.items()) for row in sorted(versions.values(), key=_place)]
     return _Merge(
-        rows=[row for _, rows in sorted(merged.items()) for row in sorted(rows, key=lambda row: row["position"])],
-        new=new,
-        changed=len(answered) - new - unchanged,
-        unchanged=unchanged,
+        rows=rows,
+        ids=len(merged),
+        highest=max((row["sequence"] for row in rows), default=0),
+        new=len(answered) - len(again),
+        changed=changed,
+        unchanged=len(again) - changed,
         kept=len(before.keys() - answered.keys()),
     )
 
 
-def _by_id(rows: Sequence[_Row], id_column: str) -> dict[str, list[_Row]]:
-    """Rows grouped by id, without repeats of the same payload."""
-    grouped: dict[str, dict[str, _Row]] = {}
+def _versions(rows: Iterable[_Row], id_column: str) -> dict[str, dict[str, _Row]]:
+    """The rows by id and payload. Of a payload that came several times: the first row, with the last one's place."""
+    found: dict[str, dict[str, _Row]] = {}
     for row in rows:
-        grouped.setdefault(row[id_column], {}).setdefault(row["payload"], row)
-    return {id_: list(versions.values()) for id_, versions in grouped.items()}
+        versions = found.setdefault(row[id_column], {})
+        first = versions.setdefault(row["payload"], row)
+        if _place(row) > _place(first):
+            versions[row["payload"]] = first | {"sequence": row["sequence"], "position": row["position"]}
+    return found
 
 
-def _payloads(rows: Sequence[_Row]) -> set[str]:
-    return {row["payload"] for row in rows}
+def _newest(versions: Mapping[str, _Row]) -> _Row:
+    return max(versions.values(), key=_place)
 
 
-def _fetched_last(rows: Sequence[_Row]) -> datetime:
-    fetched: list[datetime] = [row["fetched_at"] for row in rows]
-    return max(fetched)
+def _place(row: _Row) -> tuple[int, int]:
+    """Where a row stands in the order of receipt: the highest of an id is the version that counts."""
+    return row["sequence"], row["position"]
+
+
+def _sequence(drawn: int | None, moment: datetime) -> int:
+    """What was received before there were sequences counts by its moment, in microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1) if drawn is None else drawn
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# How far the counter of a folder is known to be on the disk, by this process's own syncing.
+_synced_sequences: Final[dict[Path, int]] = {}
+
+
+def _read_sequence(file: int) -> int:
+    """The last number drawn, 0 where the file has none."""
+    text = os.pread(file, 32, 0).strip()
+    return int(text) if re.fullmatch(rb"[0-9]{1,18}", text) else 0
+
+
+def _write_sequence(file: int, sequence: int) -> None:
+    """In one write of always the same length: a killed process leaves the old number or the new one."""
+    os.pwrite(file, b"%018d\n" % sequence, 0)
 
 
 def _completeness(before: LandedWindow | None, answer: Answer) -> tuple[bool, bool]:
@@ -721,6 +817,7 @@ def _lead_rows(answer: Answer, run_id: str) -> list[_Row]:
             "scope": answer.window.scope.key,
             "lead_id": _storable(lead.lead_id),
             "position": position,
+            "sequence": _sequence(answer.sequence, answer.fetched_at),
             "fetched_at": answer.fetched_at,
             "run_id": run_id,
             "source": "pull",
@@ -732,29 +829,28 @@ def _lead_rows(answer: Answer, run_id: str) -> list[_Row]:
 
 
 def _pushed_rows(kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedLead], run_id: str) -> list[_Row]:
-    """One row per lead: the newest version, from its first delivery."""
-    newest: dict[str, _Row] = {}
-    for position, one in enumerate(sorted(pushed, key=lambda one: one.received_at)):
-        row: _Row = {
+    """A row per delivery, in their order."""
+    deliveries = sorted(((_sequence(one.sequence, one.received_at), one) for one in pushed), key=lambda pair: pair[0])
+    return [
+        {
             "kind": kind.name,
             "day": day,
             "scope": scope,
             "lead_id": _storable(one.lead.lead_id),
             "position": position,
+            "sequence": sequence,
             "fetched_at": one.received_at,
             "run_id": run_id,
             "source": "push",
             "payload": _storable(one.lead.payload),
             "oddity": one.lead.oddity,
         }
-        held = newest.get(row["lead_id"])
-        if held is None or held["payload"] != row["payload"]:
-            newest[row["lead_id"]] = row
-    return list(newest.values())
+        for position, (sequence, one) in enumerate(deliveries)
+    ]
 
 
 def _inventory_rows(
-    day: date, found: Mapping[str, Sequence[InventoryItem]], fetched_at: datetime, run_id: str
+    day: date, found: Mapping[str, Sequence[InventoryItem]], sequence: int, fetched_at: datetime, run_id: str
 ) -> list[_Row]:
     items = ((address, item) for address, items in found.items() for item in items)
     return [
@@ -764,6 +860,7 @@ def _inventory_rows(
             "address": address,
             "page": item.page,
             "position": position,
+            "sequence": sequence,
             "fetched_at": fetched_at,
             "run_id": run_id,
             "payload": _storable(item.payload),
@@ -792,6 +889,7 @@ class _UnreadableError(Exception):
 @dataclass(frozen=True, slots=True)
 class _Landed:
     window: LandedWindow
+    facts: Mapping[str, str]
     file: pq.ParquetFile
 
 
@@ -854,9 +952,12 @@ def _open(path: Path, schema: pa.Schema, relative: str) -> tuple[pq.ParquetFile,
         raise _UnreadableError("it is damaged, or no file of this pipeline")
     file = pq.ParquetFile(pa.BufferReader(content))
     facts = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
-    if facts["schema_version"] != SCHEMA_VERSION:
+    version = facts["schema_version"]
+    if version == "1":
+        schema = schema.remove(schema.get_field_index("sequence"))
+    elif version != SCHEMA_VERSION:
         raise StorageError(
-            f"{path} has format {facts['schema_version']}, and this version of leads-pipeline reads {SCHEMA_VERSION}. "
+            f"{path} has format {version}, and this version of leads-pipeline reads up to {SCHEMA_VERSION}. "
             "Update leads-pipeline; the file is untouched."
         )
     if facts["path"] != relative or not file.schema_arrow.equals(schema):
@@ -865,19 +966,27 @@ def _open(path: Path, schema: pa.Schema, relative: str) -> tuple[pq.ParquetFile,
 
 
 def _rows(file: pq.ParquetFile) -> list[_Row]:
-    return file.read(use_threads=False).to_pylist()
+    return [
+        row if "sequence" in row else row | {"sequence": _sequence(None, row["fetched_at"])}
+        for row in file.read(use_threads=False).to_pylist()
+    ]
 
 
-def _landed_window(path: Path, facts: Mapping[str, str], rows: int) -> LandedWindow:
+def _landed_window(path: Path, facts: Mapping[str, str], file: pq.ParquetFile) -> LandedWindow:
     table, day, scope = path.parts[-4:-1]
+    fetched_at = datetime.fromisoformat(facts["fetched_at"])
+    is_first_format = facts["schema_version"] == "1"
     return LandedWindow(
         kind=table.removesuffix("_leads"),
         day=date.fromisoformat(day.removeprefix("day=")),
         scope=scope.removeprefix("scope="),
         start=datetime.fromisoformat(facts["window_start"]),
         end=datetime.fromisoformat(facts["window_end"]),
-        rows=rows,
-        fetched_at=datetime.fromisoformat(facts["fetched_at"]),
+        leads=len(file.read(["lead_id"])["lead_id"].unique()) if is_first_format else int(facts["leads"]),
+        rows=file.metadata.num_rows,
+        looked_at=fetched_at if is_first_format else datetime.fromisoformat(facts["looked_at"]),
+        sequence=_sequence(None, fetched_at) if is_first_format else int(facts["sequence"]),
+        fetched_at=fetched_at,
         run_id=facts["run_id"],
         request=facts["request"],
         body_sha256=facts["body_sha256"],

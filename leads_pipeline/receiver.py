@@ -72,6 +72,7 @@ class Receiver:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._spool = spool
         self._writer = _Writer(spool)
         self._key = key
         self._limits = limits
@@ -112,7 +113,8 @@ class Receiver:
             raise HTTPException(HTTPStatus.BAD_REQUEST, str(error)) from None
         now = datetime.now(UTC)
         try:
-            await self._writer.write([PushedLead(kind, lead, now) for kind, lead in leads])
+            sequence = self._spool.next_sequence()
+            await self._writer.write([PushedLead(kind, lead, now, sequence) for kind, lead in leads])
         except StorageError as error:
             logger.error("A delivery could not be kept. %s", error)
             raise _busy("The delivery can't be kept at the moment.") from None

@@ -97,9 +97,14 @@ class LeadsService(ConfigurableResource[None]):
         """
         base_url = _required(self.base_url, "LEADS_BASE_URL")
         auth = self.auth()
-        self.data.lake.claim(origin(base_url))
+        lake = self.data.lake
+        lake.claim(origin(base_url))
         client = LeadsClient(
-            base_url, auth, max_concurrency=self.max_concurrency, max_body_bytes=self.max_body_mb * MEBIBYTE
+            base_url,
+            auth,
+            max_concurrency=self.max_concurrency,
+            max_body_bytes=self.max_body_mb * MEBIBYTE,
+            next_sequence=lake.next_sequence,
         )
         return client, auth
 

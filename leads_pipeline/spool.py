@@ -52,6 +52,7 @@ class _Record(msgspec.Struct):
     lead_id: str
     payload: str
     oddity: str | None
+    sequence: int | None = None  # in files from before there were sequences
 
 
 @dataclass(slots=True)
@@ -110,11 +111,17 @@ class Spool:
         self._lake = lake
         self._folder = lake.folder / "spool"
 
+    def next_sequence(self) -> int:
+        """The place of a delivery in the order of receipt, to be drawn when it is received (Lake.next_sequence)."""
+        return self._lake.next_sequence()
+
     def add(self, pushed: Sequence[PushedLead]) -> None:
         """Keep these leads, all or none. When this returns, they are on the disk."""
         lines = b"".join(
             msgspec.json.encode(
-                _Record(one.kind.name, one.received_at, one.lead.lead_id, one.lead.payload, one.lead.oddity)
+                _Record(
+                    one.kind.name, one.received_at, one.lead.lead_id, one.lead.payload, one.lead.oddity, one.sequence
+                )
             )
             + b"\n"
             for one in pushed
@@ -159,7 +166,9 @@ class Spool:
             return []
         records = (_RECORDS.decode(line) for line in lines.splitlines())
         return [
-            PushedLead(_kind(one.kind), ReceivedLead(one.lead_id, one.payload, one.oddity), one.received_at)
+            PushedLead(
+                _kind(one.kind), ReceivedLead(one.lead_id, one.payload, one.oddity), one.received_at, one.sequence
+            )
             for one in records
         ]
 

@@ -234,7 +234,7 @@ def coverage(
                     kind,
                     window,
                     _state(window, landed, failure, now, is_under_way=window.partition_key in under_way),
-                    landed.rows if landed else None,
+                    landed.leads if landed else None,
                     failure,
                 )
 
@@ -249,7 +249,7 @@ def _state(
         if landed.is_partial:
             return WindowState.PARTIAL
         if landed.is_closed:
-            return WindowState.LANDED if landed.rows else WindowState.EMPTY
+            return WindowState.LANDED if landed.leads else WindowState.EMPTY
     if is_under_way:
         return WindowState.UNDER_WAY
     if failure is not None:

@@ -20,7 +20,12 @@ def lead(number: int, text: str = "first") -> ReceivedLead:
     return ReceivedLead(f"lead-{number:02}", payload)
 
 
-def answer(leads: Sequence[ReceivedLead], window: Window = WINDOW, fetched_at: datetime = CLOSED_AT) -> Answer:
+def answer(
+    leads: Sequence[ReceivedLead],
+    window: Window = WINDOW,
+    fetched_at: datetime = CLOSED_AT,
+    sequence: int | None = None,
+) -> Answer:
     return Answer(
         kind=APPLICANT,
         window=window,
@@ -31,6 +36,7 @@ def answer(leads: Sequence[ReceivedLead], window: Window = WINDOW, fetched_at: d
         body_bytes=sum(len(one.payload) for one in leads),
         attempts=2,
         duration_seconds=0.1,
+        sequence=sequence,
     )
 
 

@@ -3,6 +3,7 @@ import os
 import stat
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def test_a_pushed_lead_lands_with_its_exact_text_and_leaves_the_spool(lake: Lake
         '{ "id":"lead-1", "createdAt": "2026-11-19T09:30Z","portalBranchId":101, '
         '"price":250000.10, "name":"Zoë \\u00e9\\n", "big":123456789012345678901234567890}'
     )
-    spool.add([pushed(text)])
+    spool.add([replace(pushed(text), sequence=7)])
     [waiting] = spool.waiting()
     assert stat.S_IMODE(waiting.stat().st_mode) == 0o600
     assert stat.S_IMODE(waiting.parent.stat().st_mode) == 0o700
@@ -93,6 +94,7 @@ def test_a_pushed_lead_lands_with_its_exact_text_and_leaves_the_spool(lake: Lake
         "scope": "branch-101",
         "lead_id": "lead-1",
         "position": 0,
+        "sequence": 7,
         "fetched_at": RECEIVED_AT,
         "run_id": "run-1",
         "source": "push",
@@ -178,7 +180,8 @@ def test_the_version_received_last_counts(lake: Lake, spool: Spool) -> None:
     take_in(spool)
     spool.add([pushed(old, RECEIVED_AT + timedelta(seconds=1))])  # received earlier, taken in later
     take_in(spool)
-    assert [json.loads(row["payload"])["message"] for row in raw_rows(lake)] == ["new"]
+    assert [json.loads(row["payload"])["message"] for row in raw_rows(lake)] == ["old", "new"]
+    assert warehouse_rows(lake, "select message from applicant_leads") == [("new",)]
 
 
 def test_what_was_landed_by_a_killed_run_is_taken_in_again_to_no_harm(lake: Lake, spool: Spool) -> None:
@@ -298,12 +301,13 @@ def test_a_lead_that_a_pull_finds_on_another_day_is_one_row(lake: Lake, spool: S
     assert warehouse_rows(lake, "select lead_id, source, window_day from applicant_leads") == [("lead-1", "pull", DAY)]
 
 
-def test_a_lead_pushed_again_after_the_portal_has_deleted_it_changes_nothing(lake: Lake, spool: Spool) -> None:
+def test_a_lead_pushed_again_after_the_portal_has_deleted_it_is_still_one_lead(lake: Lake, spool: Spool) -> None:
     land(lake, APPLICANT, [lead(message="newest")], fetched_at=RECEIVED_AT + timedelta(hours=12))
     spool.add([pushed(lead(message="first"))])
     take_in(spool)
     spool.add([pushed(lead(message="first"), RECEIVED_AT + RETENTION + timedelta(days=5))])
     [taken] = take_in(spool)
     assert taken.deliveries == {DAY: 1}
-    assert warehouse_rows(lake, "select message, source from applicant_leads") == [("newest", "pull")]
+    # Nothing tells a repeat from a change back to what it was.
+    assert warehouse_rows(lake, "select message, source from applicant_leads") == [("first", "push")]
     assert warehouse_rows(lake, "select distinct state from mart_coverage where day = '2026-11-19'") != [("missing",)]

@@ -51,6 +51,7 @@ RAW_SCHEMA = TableSchema(
         TableColumn("scope", "string", "Scope of the window"),
         TableColumn("lead_id", "string", "The lead's own id; sha256: and the payload's hash where it has none"),
         TableColumn("position", "int32", "Place in the answer, from 0"),
+        TableColumn("sequence", "int64", "Number of the last answer or delivery that held it; the highest counts"),
         TableColumn("fetched_at", "timestamp", "When this version of the lead was first received, UTC"),
         TableColumn("run_id", "string", "Dagster run that landed it"),
         TableColumn("source", "string", "pull, or push for a delivery"),
@@ -66,6 +67,7 @@ _INVENTORY_SCHEMA = TableSchema(
         TableColumn("address", "string", "The place that was searched for"),
         TableColumn("page", "int32", "Page of the search's answer, from 1"),
         TableColumn("position", "int32", "Place in the answer, from 0"),
+        TableColumn("sequence", "int64", "Number of the last search that found this version; the highest counts"),
         TableColumn("fetched_at", "timestamp", "When this version of the item was first received, UTC"),
         TableColumn("run_id", "string", "Dagster run that landed it"),
         TableColumn("payload", "string", "The exact JSON text received"),
@@ -152,7 +154,7 @@ def _land(
 def _said(answer: Answer, landing: Landing, *, token_source: str | None) -> dict[str, MetadataValue]:
     window = answer.window
     return {
-        "dagster/partition_row_count": MetadataValue.int(landing.rows),
+        "dagster/partition_row_count": MetadataValue.int(landing.leads),
         "new": MetadataValue.int(landing.new),
         "changed": MetadataValue.int(landing.changed),
         "bytes": MetadataValue.int(answer.body_bytes),
@@ -258,8 +260,9 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
                 raise SettingsError("INVENTORY_ADDRESSES names no place to search, and no lead asks about one.")
             client = inventory.connect()
             with _turn(context, data.lake):
+                sequence = data.lake.next_sequence()
                 found = {address: client.search(address) for address in addresses}
-            rows = data.lake.land_inventory(day, found, now, context.run.run_id)
+            rows = data.lake.land_inventory(day, found, now, context.run.run_id, sequence)
         except LeadsPipelineError as error:
             raise failure(tried, error) from None
         return MaterializeResult(
