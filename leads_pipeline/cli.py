@@ -250,7 +250,8 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime) -> None:
     for one in lost[:LISTED_FAILURES]:
         left = "deleted" if one.window.is_deleted(now) else f"{max(0.0, one.window.days_left(now)):.1f}"
         attempts, error = (str(one.failure.attempts), one.failure.last_error) if one.failure else ("0", "")
-        table.add_row(one.kind.name, one.window.partition_key, one.state, left, attempts, escape(error))
+        state = f"{one.state}, refused" if one.failure and one.failure.is_refused else one.state
+        table.add_row(one.kind.name, one.window.partition_key, state, left, attempts, escape(error))
     out.print(table)
     if len(lost) > LISTED_FAILURES:
         out.print(f"… and {len(lost) - LISTED_FAILURES} more.")

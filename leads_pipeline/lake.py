@@ -597,12 +597,19 @@ class Lake:
 
         Whoever has it can tell whether an e-mail address they know is in a mart. Raises StorageError.
         """
-        remembered = self._remember("person_key", secrets.token_hex(32))
+        return self._key(
+            "person_key",
+            "Put the old one back from a backup, or remove the file: then the hashes of all people change.",
+        )
+
+    def settings_key(self) -> bytes:
+        """The key of the settings' fingerprint, likewise: without it, nobody can try secrets on the fingerprint."""
+        return self._key("settings_key", "Remove the file.")
+
+    def _key(self, name: str, remedy: str) -> bytes:
+        remembered = self._remember(name, secrets.token_hex(32))
         if not re.fullmatch(r"[0-9a-f]{64}", remembered):
-            raise StorageError(
-                f"{self._state / 'person_key'} holds no key of 64 hexadecimal digits. Put the old one back from a "
-                "backup, or remove the file: then the hashes of all people change."
-            )
+            raise StorageError(f"{self._state / name} holds no key of 64 hexadecimal digits. {remedy}")
         return bytes.fromhex(remembered)
 
     def _remember(self, name: str, value: str) -> str:

@@ -5,6 +5,9 @@ Belongs here: turning configuration into clients, stores and errors a user can a
 name and never its value).
 """
 
+import hashlib
+import hmac
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,7 +20,7 @@ from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenS
 from leads_pipeline.client import InventoryClient, LeadsClient
 from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import FileSecret, PgpSecret, SecretSource, StaticSecret
-from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.settings import (
     DEFAULT_MAX_BODY_MB,
@@ -107,6 +110,30 @@ class LeadsService(ConfigurableResource[None]):
             next_sequence=lake.next_sequence,
         )
         return client, auth
+
+    def fingerprint(self) -> str | None:
+        """Changes with the addresses, the client and the content of its secret, and tells nothing about them.
+
+        A secret that can't be had is a state of its own. None where the data folder doesn't give the key.
+        """
+        try:
+            secret = ["read", self.secret().read()]
+        except LeadsPipelineError as error:
+            secret = ["not read", str(error)]
+        asked_with = [
+            self.base_url,
+            self.auth_url,
+            self.client_id,
+            self.auth_method,
+            self.audience,
+            self.token_scope,
+            secret,
+        ]
+        try:
+            key = self.data.lake.settings_key()
+        except StorageError:
+            return None
+        return hmac.new(key, json.dumps(asked_with).encode(), hashlib.sha256).hexdigest()[:16]
 
     def secret(self) -> SecretSource:
         """Where the client secret comes from. Raises SettingsError naming what is missing or one too many."""

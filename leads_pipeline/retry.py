@@ -152,6 +152,9 @@ FIRST_RETRY_SECONDS = 600.0
 MAX_RETRY_SECONDS = 12 * 3600.0
 # Half to all of the delay, so that windows that failed together don't all come back together.
 RETRY_JITTER = 0.5
+# What was refused for good is asked for about daily all the same: a portal may refuse for an hour, and a clock may be
+# wrong for one run. With the jitter, it comes at another hour each day.
+REFUSED_RETRY_SECONDS = 30 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,45 +167,58 @@ class FailedWindow:
 
     def next_attempt_at(self, key: str) -> datetime:
         """When it is due again. The jitter follows from key and attempt, so that the answer stays the same."""
-        delay = min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (self.attempts - 1))
-        spread = random.Random(f"{key} {self.attempts}").uniform(RETRY_JITTER, 1)  # noqa: S311 - to spread load
+        if self.is_permanent:
+            # By the hour: what one run was refused comes back as one run. A revoked secret costs each a token request.
+            delay, seed = REFUSED_RETRY_SECONDS, f"{self.failed_at:%Y-%m-%dT%H}"
+        else:
+            delay = min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (self.attempts - 1))
+            seed = f"{key} {self.attempts}"
+        spread = random.Random(seed).uniform(RETRY_JITTER, 1)  # noqa: S311 - to spread load
         return self.failed_at + timedelta(seconds=delay * spread)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPlan:
-    """What to do about the failed windows of one kind, at one moment. `due` are soonest deleted first."""
+    """What to do about the failed windows of one kind, at one moment. `due` are soonest deleted first.
+
+    `waiting` and `refused` count the others by what failed them, and the moments are the first of each.
+    """
 
     due: tuple[str, ...]
     waiting: int
     next_at: datetime | None
-    permanent: int
+    refused: int
+    refused_next_at: datetime | None
     deleted: int
 
     def __str__(self) -> str:
         parts = []
         if self.waiting and self.next_at:
             parts.append(f"{self.waiting} wait for their next attempt, the first at {self.next_at:%Y-%m-%d %H:%M} UTC")
-        if self.permanent:
-            parts.append(f"{self.permanent} were refused for good and need a change of settings or rights")
+        if self.refused and self.refused_next_at:
+            parts.append(
+                f"{self.refused} were refused and need a change of settings or rights, after which they are asked for "
+                f"at once; else about daily, the first at {self.refused_next_at:%Y-%m-%d %H:%M} UTC"
+            )
         if self.deleted:
             parts.append(f"{self.deleted} are past what the portal keeps")
         return "; ".join(parts) or "no window has failed"
 
 
 def plan_retries(failed: Mapping[str, tuple[Window, FailedWindow]], now: datetime) -> RetryPlan:
-    """Which failed windows (by partition key) are due, which wait, and which are hopeless."""
+    """Which failed windows (by partition key) are due, which wait, and which the portal has deleted."""
     due: list[tuple[Window, str]] = []
     waits: list[datetime] = []
-    permanent = deleted = 0
+    refused: list[datetime] = []
+    deleted = 0
     for key, (window, failure) in failed.items():
         if window.is_deleted(now):
             deleted += 1
-        elif failure.is_permanent:
-            permanent += 1
-        elif (next_at := failure.next_attempt_at(key)) > now:
-            waits.append(next_at)
-        else:
+        elif (next_at := failure.next_attempt_at(key)) <= now:
             due.append((window, key))
+        elif failure.is_permanent:
+            refused.append(next_at)
+        else:
+            waits.append(next_at)
     keys = tuple(key for _, key in sorted(due))
-    return RetryPlan(keys, len(waits), min(waits, default=None), permanent, deleted)
+    return RetryPlan(keys, len(waits), min(waits, default=None), len(refused), min(refused, default=None), deleted)

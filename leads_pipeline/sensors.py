@@ -38,18 +38,33 @@ RETRY_INTERVAL_SECONDS = 300
 
 CATCH_UP_INTERVAL_SECONDS = 60
 
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
+
 
 @dataclass(slots=True)
 class RetryMemory:
-    """What the retry sensor remembers of one kind's failed windows between ticks; pruned to what is still failed."""
+    """What the retry sensor remembers of one kind's failed windows between ticks; pruned to what is still failed.
+
+    `settings` is the fingerprint of those that it saw last.
+    """
 
     seen_id: int = 0
     windows: dict[str, FailedWindow] = field(default_factory=dict)
+    settings: str = ""
 
     def note(self, key: str, failed_at: datetime, *, is_permanent: bool) -> None:
         """A run's verdict on a window. The attempt was counted when it was requested."""
         attempts = self.windows[key].attempts if key in self.windows else 1
         self.windows[key] = FailedWindow(attempts, failed_at, is_permanent)
+
+    def note_settings(self, settings: str) -> None:
+        """Have what was refused with other settings asked for at once."""
+        if settings == self.settings:
+            return
+        self.settings = settings
+        for key, known in self.windows.items():
+            if known.is_permanent:
+                self.windows[key] = FailedWindow(0, _LONG_AGO)
 
     def request(self, key: str, now: datetime) -> None:
         """One more attempt is on its way."""
@@ -69,18 +84,20 @@ class RetryMemory:
                 key: [known.attempts, int(known.failed_at.timestamp()), int(known.is_permanent)]
                 for key, known in self.windows.items()
             },
+            self.settings,
         ]
 
     @classmethod
     def unpack(cls, packed: Sequence[Any]) -> Self:
         """The reverse of `pack`."""
-        seen_id, windows = packed
+        seen_id, windows, settings = packed
         return cls(
             seen_id,
             {
                 key: FailedWindow(attempts, datetime.fromtimestamp(failed_at, UTC), bool(is_permanent))
                 for key, (attempts, failed_at, is_permanent) in windows.items()
             },
+            settings,
         )
 
 
@@ -114,19 +131,25 @@ def retry_sensor(
         minimum_interval_seconds=RETRY_INTERVAL_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
         description=(
-            "Takes up failed windows again, soonest deleted first: with growing delays of up to half a day, "
-            "never one that was refused for good or that the portal has deleted."
+            "Takes up failed windows again, soonest deleted first: with growing delays of up to half a day; what was "
+            "refused about daily, and at once after a change of settings or secret; never what the portal has deleted."
         ),
+        required_resource_keys={"leads"},
     )
     def retry_failed_windows(context: SensorEvaluationContext) -> SensorResult:
         now = clock()
         memory = read_cursor(context.cursor)
+        asked_with = context.resources.leads.fingerprint()
         plans: dict[LeadKind, RetryPlan] = {}
         for kind in LEAD_KINDS:
             known = memory[kind.name]
             for event_id, verdict in verdicts(context.instance, kind, after_id=known.seen_id or None):
                 known.seen_id = event_id
-                known.note(verdict.key, verdict.observed_at, is_permanent=verdict.is_permanent)
+                # A run that was refused with other settings, in a shell of its own for example, says nothing of these.
+                is_refused = verdict.is_permanent and (asked_with is None or verdict.settings in (asked_with, None))
+                known.note(verdict.key, verdict.observed_at, is_permanent=is_refused)
+            if asked_with is not None:
+                known.note_settings(asked_with)
             status = window_status(context.instance, kind, partitions.windows)
             known.prune(status.failed, status.under_way, now)
             failed = {key: (Window.from_partition_key(key, settings.zone), known.windows[key]) for key in status.failed}

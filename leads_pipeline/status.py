@@ -75,13 +75,14 @@ def window_status(instance: DagsterInstance, kind: LeadKind, windows: MultiParti
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a run said of a window that it couldn't land."""
+    """What a run said of a window that it couldn't land. `settings` is the fingerprint of those that it asked with."""
 
     key: str
     observed_at: datetime
     is_permanent: bool
     reason: str
     error: str
+    settings: str | None
 
 
 def verdicts(
@@ -125,6 +126,7 @@ def _verdict(record: EventLogRecord) -> Verdict | None:
         is_permanent=said["verdict"] == "permanent",
         reason=said.get("reason", ""),
         error=said.get("error", ""),
+        settings=said.get("settings"),
     )
 
 
@@ -188,7 +190,8 @@ def failed_windows(instance: DagsterInstance, settings: Settings, partitions: Pa
             window = Window.from_partition_key(key, settings.zone)
             # A run that was killed has said nothing of the windows that it left behind.
             error = known[-1].error if known else "The run ended before it came to this window."
-            found.append(Failure(kind.name, window.day, window.scope.key, max(1, len(known)), error))
+            is_refused = bool(known) and known[-1].is_permanent
+            found.append(Failure(kind.name, window.day, window.scope.key, max(1, len(known)), error, is_refused))
     return found
 
 

@@ -60,7 +60,7 @@ _SQL_FOLDER: Final = Path(__file__).parent / "sql"
 class Failure:
     """A window that is still failed: `attempts` counts failed runs, `last_error` is the last one's reason.
 
-    `kind` is the lead kind's name and `scope` the scope's key.
+    `kind` is the lead kind's name and `scope` the scope's key. `is_refused`: the last error won't pass by itself.
     """
 
     kind: str
@@ -68,6 +68,7 @@ class Failure:
     scope: str
     attempts: int
     last_error: str
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -841,7 +842,8 @@ def _set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
         "is_deleted boolean)"
     )
     db.execute(
-        "create temp table failures (kind varchar, day date, scope varchar, attempts integer, last_error varchar)"
+        "create temp table failures "
+        "(kind varchar, day date, scope varchar, attempts integer, last_error varchar, is_refused boolean)"
     )
     db.execute("set variable retention = $retention", {"retention": RETENTION})
     db.execute("set variable zone = $zone", {"zone": grid.zone.key})
@@ -867,6 +869,7 @@ def _set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
             "scope varchar": [failure.scope for failure in grid.failures],
             "attempts integer": [failure.attempts for failure in grid.failures],
             "last_error varchar": [failure.last_error for failure in grid.failures],
+            "is_refused boolean": [failure.is_refused for failure in grid.failures],
         },
     )
 

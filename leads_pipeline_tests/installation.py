@@ -186,7 +186,7 @@ class Installation:
             instance=self.instance,
             cursor=cursor,
             repository_def=definitions.get_repository_def(),
-            resources={"data": definitions.resources["data"]} if definitions.resources else None,
+            resources={name: (definitions.resources or {})[name] for name in ("data", "leads")},
             sensor_name=sensor.name,
         ) as context:
             return sensor.evaluate_tick(context)

@@ -29,7 +29,7 @@ from leads_pipeline import flatten
 from leads_pipeline.assets import published as published_module
 from leads_pipeline.assets import staged
 from leads_pipeline.assets.figures import mart_figures
-from leads_pipeline.assets.published import coverage_check
+from leads_pipeline.assets.published import coverage_check, refused_check
 from leads_pipeline.assets.raw import NAMED_FAILURES
 from leads_pipeline.contract import (
     APPLICANT,
@@ -142,7 +142,7 @@ def test_failing_windows_neither_stop_nor_hide_the_others(here: Installation) ->
     assert first == "5 of 9 windows failed; the others are landed."
     assert lines[0].startswith(f"server error (500): 2 ({here.key(4, 101)}, {here.key(4, 102)}). GET /applicant-leads")
     assert {line.split(":")[0] for line in lines} == {reason for _, _, reason in verdicts.values()}
-    assert last == "What can pass is taken up again by the retry sensor."
+    assert last.startswith("The retry sensor takes them up again: what can pass soon, what was refused about daily")
 
 
 def test_an_answer_that_cannot_be_landed_is_a_failed_window(here: Installation) -> None:
@@ -432,6 +432,26 @@ def test_failed_windows_appear_in_the_coverage_with_attempts_and_last_error(here
     assert [row[:3] for row in rows] == [(broken, "failed", 3), (refused, "failed", 2)]
     assert "500 Internal Server Error" in rows[0][3]
     assert "403 Forbidden" in rows[1][3]
+
+
+def test_a_refused_window_fails_a_check_at_once_and_as_long_as_it_can_be_had(here: Installation) -> None:
+    here.simulator.set_faults(here.rules([here.key(3, 101)], Then(status=500)))
+    here.pull(here.keys([3]))
+    assert checks(published(here))["mart_coverage", "no_window_is_refused"]
+    here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
+    here.pull(here.keys([3]))
+    result = here.execute(PUBLISH_JOB, tags={})
+    assert result.success
+    assert not checks(result)["mart_coverage", "no_window_is_refused"]
+
+    store, start = Warehouse(here.lake), datetime.combine(here.day(3), datetime.min.time(), UTC)
+    told = refused_check(store, here.now)
+    assert told.severity is AssetCheckSeverity.ERROR
+    assert told.description is not None
+    assert f"- applicant {here.key(3, 102)}: landed, 1 attempts" in told.description
+    assert "403 Forbidden" in told.description
+    assert not refused_check(store, start + timedelta(days=30, hours=23)).passed
+    assert refused_check(store, start + timedelta(days=31)).passed
 
 
 def test_the_coverage_check_warns_seven_days_and_fails_three_days_before_a_window_is_deleted(

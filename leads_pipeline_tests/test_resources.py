@@ -82,6 +82,34 @@ def test_two_secrets_are_one_too_many(tmp_path: Path) -> None:
     assert SECRET not in str(caught.value)
 
 
+def test_the_fingerprint_changes_with_the_settings_and_with_the_content_of_the_secret_alone(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    from_file = leads(tmp_path, client_secret=None, client_secret_file=str(file))
+    found = [from_file.fingerprint()]
+    for content in ("one", "two"):
+        file.write_text(content)
+        found.append(from_file.fingerprint())
+    file.unlink()
+    assert from_file.fingerprint() == found[0]
+    file.write_text("two\n")
+    assert from_file.fingerprint() == found[2]
+    changes: tuple[dict[str, str], ...] = (
+        {},
+        {"client_id": "other"},
+        {"auth_url": "https://other.example"},
+        {"token_scope": "x"},
+    )
+    found += [leads(tmp_path, **change).fingerprint() for change in changes]
+    assert None not in found
+    assert len(set(found)) == len(found)
+    assert leads(tmp_path / "elsewhere").fingerprint() != leads(tmp_path).fingerprint(), "keyed: it can't be guessed"
+
+
+def test_a_folder_that_cannot_hold_the_key_gives_no_fingerprint(tmp_path: Path) -> None:
+    (tmp_path / ".state").write_text("not a folder")
+    assert leads(tmp_path).fingerprint() is None
+
+
 def test_leads_of_two_portals_do_not_mix(tmp_path: Path) -> None:
     leads(tmp_path).connect()
     with pytest.raises(StorageError, match=r"holds leads from leads\.example, and another\.example is another portal"):

@@ -297,17 +297,30 @@ def test_what_is_deleted_soonest_is_due_first() -> None:
     )
 
 
-def test_hopeless_windows_are_counted_and_never_due() -> None:
+@pytest.mark.parametrize("attempts", [1, 2, 12])
+def test_what_was_refused_is_due_about_daily_at_changing_hours_and_together(attempts: int) -> None:
+    waits = []
+    for day in range(30):
+        refused_at = NOW + timedelta(days=day)
+        failure = FailedWindow(attempts, refused_at, is_permanent=True)
+        [due_at] = {failure.next_attempt_at(window_of(10, branch).partition_key) for branch in range(100)}
+        waits.append((due_at - refused_at).total_seconds() / 3600)
+    assert 15 <= min(waits) < 18
+    assert 27 < max(waits) <= 30
+
+
+def test_windows_that_cannot_be_had_now_are_counted_by_why() -> None:
     long_ago = NOW - timedelta(days=10)
     found = plan(
         {
-            window_of(10): FailedWindow(2, long_ago, is_permanent=True),
+            window_of(10): FailedWindow(2, NOW, is_permanent=True),
+            window_of(11): FailedWindow(2, long_ago, is_permanent=True),
             window_of(12): FailedWindow(40, long_ago),
             window_of(13): FailedWindow(1, NOW),
         }
     )
-    assert found.due == (window_of(12).partition_key,)
-    assert (found.permanent, found.waiting, found.deleted) == (1, 1, 0)
+    assert found.due == (window_of(11).partition_key, window_of(12).partition_key)
+    assert (found.refused, found.waiting, found.deleted) == (1, 1, 0)
     after = plan({window_of(10): FailedWindow(1, long_ago)}, window_of(10).end + RETENTION)
     assert (after.due, after.deleted, str(after)) == ((), 1, "1 are past what the portal keeps")
     still = plan({window_of(10): FailedWindow(1, long_ago)}, window_of(10).end + RETENTION - timedelta(seconds=1))

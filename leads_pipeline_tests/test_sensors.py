@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from dagster._core.utils import make_new_run_id
 
 from leads_pipeline import retry
 from leads_pipeline.assets import connection
+from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, LeadKind, PushedLead, read_delivery
 from leads_pipeline.definitions import PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.doctor import Finding, Light
@@ -47,7 +49,7 @@ from leads_pipeline.sensors import (
 )
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.spool import Spool
-from leads_pipeline.status import raw_key
+from leads_pipeline.status import raw_key, verdicts
 from leads_pipeline.window import Window
 from leads_pipeline_tests.installation import Installation, installation
 
@@ -146,17 +148,107 @@ def test_a_long_outage_ends_no_attempts_before_the_portal_deletes(here: Installa
     assert here.status().failed == frozenset()
 
 
-def test_what_was_refused_for_good_is_never_asked_for_again(here: Installation) -> None:
+@pytest.mark.parametrize("status", [308, 400, 401, 403, 404])
+def test_a_portal_that_refuses_for_an_hour_loses_no_window(here: Installation, status: int) -> None:
+    cursor = retry_tick(here, here.now).cursor
     refused, broken = here.key(3, 101), here.key(3, 102)
-    here.simulator.set_faults([*here.rules({refused}, REFUSED), *here.rules({broken}, BROKEN)])
+    here.simulator.set_faults([*here.rules({refused}, Then(status=status)), *here.rules({broken}, BROKEN)])
     here.pull({refused, broken})
-    tick = retry_tick(here, here.now + DAY)
+    tick = retry_tick(here, here.now + timedelta(hours=1), cursor)
     assert keys_in(the_request(tick)) == [broken]
     here.simulator.set_faults([])
     assert here.run_requested(the_request(tick)).success
-    after = retry_tick(here, here.now + 5 * DAY, tick.cursor)
-    assert after.skip_message is not None
-    assert "Applicant leads: 1 were refused for good and need a change of settings or rights" in after.skip_message
+
+    waiting = retry_tick(here, here.now + timedelta(hours=14), tick.cursor)
+    assert waiting.skip_message is not None
+    assert "Applicant leads: 1 were refused and need a change of settings or rights" in waiting.skip_message
+    due = retry_tick(here, here.now + timedelta(hours=31), waiting.cursor)
+    assert keys_in(the_request(due)) == [refused]
+    assert here.run_requested(the_request(due)).success
+    assert here.status().failed == frozenset()
+
+
+def test_what_is_refused_all_the_time_is_asked_for_about_daily_until_the_portal_deletes_it(here: Installation) -> None:
+    moment, cursor, asked = here.now, retry_tick(here, here.now).cursor, 0
+    here.simulator.set_faults(here.rules(here.keys([3]), REFUSED))
+    here.pull(here.keys([3]))
+    while moment < here.now + 40 * DAY:
+        tick = retry_tick(here, moment, cursor)
+        cursor = tick.cursor
+        if tick.run_requests:
+            assert keys_in(the_request(tick)) == sorted(here.keys([3])), "one run for all"
+            asked += 1
+            memory = read_cursor(cursor)
+            for key in here.keys([3]):  # what the run's verdict would be
+                memory["applicant"].note(key, moment, is_permanent=True)
+            cursor = write_cursor(memory)
+        moment += timedelta(hours=1)
+    assert 20 < asked < 40
+    assert tick.skip_message is not None
+    assert "3 are past what the portal keeps" in tick.skip_message
+
+
+def test_a_wrong_secret_is_tried_once_a_run_and_the_right_one_at_once(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    with installation(tmp_path, first=10) as here:
+        right = here.environment.pop("LEADS_CLIENT_SECRET")
+        here.environment["LEADS_CLIENT_SECRET_FILE"] = str(secret)
+        secret.write_text("wrong")
+        cursor = retry_tick(here, here.now).cursor
+        wanted = here.keys([2, 3])
+        here.pull(wanted)
+        assert here.status().failed == wanted
+        assert here.simulator.counters().token_requests == 1
+        waiting = retry_tick(here, here.now + timedelta(hours=2), cursor)
+        assert waiting.skip_message is not None
+        assert "Applicant leads: 6 were refused" in waiting.skip_message
+
+        secret.write_text(right)
+        tick = retry_tick(here, here.now + timedelta(hours=2, minutes=5), waiting.cursor)
+        assert keys_in(the_request(tick)) == sorted(wanted)
+        assert here.run_requested(the_request(tick)).success
+        assert right not in str(tick.cursor)
+
+
+def test_a_setting_that_was_missing_is_told_of_each_window_and_mended_at_once(here: Installation) -> None:
+    client_id = here.environment.pop("LEADS_CLIENT_ID")
+    cursor = retry_tick(here, here.now).cursor
+    wanted = here.keys([2, 3])
+    here.pull(wanted)
+    assert {verdict.key for _, verdict in verdicts(here.instance, APPLICANT)} == wanted
+    assert all("LEADS_CLIENT_ID is not set" in verdict.error for _, verdict in verdicts(here.instance, APPLICANT))
+    waiting = retry_tick(here, here.now + timedelta(hours=2), cursor)
+    assert waiting.skip_message is not None
+    assert "Applicant leads: 6 were refused" in waiting.skip_message
+
+    here.environment["LEADS_CLIENT_ID"] = client_id
+    tick = retry_tick(here, here.now + timedelta(hours=2, minutes=5), waiting.cursor)
+    assert keys_in(the_request(tick)) == sorted(wanted)
+    assert here.run_requested(the_request(tick)).success
+
+
+def test_what_was_refused_with_other_settings_than_the_daemons_is_taken_up_soon(here: Installation) -> None:
+    cursor = retry_tick(here, here.now).cursor
+    right = here.environment["LEADS_CLIENT_ID"]
+    here.environment["LEADS_CLIENT_ID"] = "a slip in somebody's shell"
+    here.pull(here.keys([3]))
+    here.environment["LEADS_CLIENT_ID"] = right
+    soon = here.now + timedelta(seconds=2 * FIRST_RETRY_SECONDS)
+    assert keys_in(the_request(retry_tick(here, soon, cursor))) == sorted(here.keys([3]))
+
+
+def test_a_clock_that_runs_ahead_for_one_run_loses_no_window(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cursor = retry_tick(here, here.now).cursor
+    with monkeypatch.context() as wrong:
+        ahead = Timing(now=lambda: datetime.now(UTC) + 60 * DAY)
+        wrong.setattr("leads_pipeline.resources.LeadsClient", partial(LeadsClient, timing=ahead))
+        here.pull(here.keys([3]))
+    assert {verdict.reason for _, verdict in verdicts(here.instance, APPLICANT)} == {"past retention"}
+    tick = retry_tick(here, here.now + timedelta(hours=31), cursor)
+    assert keys_in(the_request(tick)) == sorted(here.keys([3]))
+    assert here.run_requested(the_request(tick)).success
 
 
 def test_what_the_portal_has_deleted_is_never_asked_for_again(here: Installation) -> None:
@@ -246,18 +338,20 @@ def test_a_cursor_that_was_cut_off_counts_as_empty() -> None:
         assert read_cursor(whole[:length]) == {kind.name: RetryMemory() for kind in LEAD_KINDS}
 
 
-def test_a_lost_cursor_forgets_attempts_but_no_verdict(here: Installation) -> None:
-    refused, broken = here.key(3, 101), here.key(3, 102)
-    here.simulator.set_faults([*here.rules({refused}, REFUSED), *here.rules({broken}, BROKEN)])
-    here.pull({refused, broken})
-    retry_tick(here, here.now)
-    assert keys_in(the_request(retry_tick(here, here.now + DAY, "lost"))) == [broken]
+def test_a_lost_cursor_has_what_was_refused_asked_for_once_more(here: Installation) -> None:
+    fail(here, {here.key(3)}, REFUSED)
+    lost = retry_tick(here, here.now, "lost")
+    assert not here.run_requested(the_request(lost)).success
+    assert retry_tick(here, here.now + timedelta(hours=2), lost.cursor).skip_message
 
 
 def test_verdicts_of_a_new_event_log_are_read_although_its_count_begins_anew(here: Installation) -> None:
+    cursor = retry_tick(here, here.now).cursor
     fail(here, {here.key(3)}, REFUSED)
-    cursor = write_cursor({kind.name: RetryMemory(seen_id=10**9) for kind in LEAD_KINDS})
-    assert retry_tick(here, here.now + DAY, cursor).skip_message
+    memory = read_cursor(cursor)
+    for known in memory.values():
+        known.seen_id = 10**9
+    assert retry_tick(here, here.now + timedelta(hours=2), write_cursor(memory)).skip_message
 
 
 def test_windows_of_a_scope_that_was_removed_are_not_requested(tmp_path: Path) -> None:

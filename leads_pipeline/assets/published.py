@@ -60,6 +60,14 @@ where state in ('missing', 'failed') and is_configured
 order by deleted_from_at, kind, scope
 """
 
+# While the portal deletes it, which takes it a day, what is left can still be had.
+_REFUSED = """
+select kind, day, scope, state, failed_attempts, last_error, deleted_from_at
+from mart_coverage
+where is_refused and is_configured and deleted_from_at > $now - interval 1 day
+order by deleted_from_at, kind, scope
+"""
+
 # All tables are published at once, so that a blocking check of either kind's staged days holds all of them back.
 _IS_BLOCKED = reduce(
     or_,
@@ -116,6 +124,11 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                     f"{FAIL_DAYS_BEFORE} days before"
                 ),
             ),
+            AssetCheckSpec(
+                "no_window_is_refused",
+                asset="mart_coverage",
+                description="No window waits for a change of settings or rights, or for a word with the portal",
+            ),
         ],
     )
     def warehouse(
@@ -133,6 +146,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             habits = list(habit_checks(store))
             drift = drift_check(store)
             coverage = coverage_check(store, now)
+            refused = refused_check(store, now)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
         for name, rows in publication.rows.items():
@@ -142,6 +156,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         yield from habits
         yield drift
         yield coverage
+        yield refused
 
     return warehouse
 
@@ -306,14 +321,35 @@ def coverage_check(store: Warehouse, now: datetime) -> AssetCheckResult:
     )
 
 
-def _advice(missed: Sequence[Sequence[Any]]) -> str:
-    named = "\n".join(
-        f"- {kind} {day}|{scope}: {state}, {attempts} attempts, deleted from {deleted_from:%Y-%m-%d %H:%M} UTC"
-        + (f". {error}" if error else "")
-        for kind, day, scope, state, attempts, error, deleted_from in missed[:_NAMED_WINDOWS]
+def refused_check(store: Warehouse, now: datetime) -> AssetCheckResult:
+    """Whether the portal refuses any window that it still has: the one failure that doesn't pass by itself."""
+    _, refused = store.query(_REFUSED, {"now": now})
+    return AssetCheckResult(
+        asset_key="mart_coverage",
+        check_name="no_window_is_refused",
+        passed=not refused,
+        severity=AssetCheckSeverity.ERROR,
+        description=(
+            f"{len(refused)} windows are refused until somebody changes something; each says what. They are asked for "
+            "again about daily, and within minutes of a change of settings or secret.\n" + _named(refused)
+            if refused
+            else "No window is refused."
+        ),
+        metadata={"windows": len(refused)},
     )
+
+
+def _advice(missed: Sequence[Sequence[Any]]) -> str:
     days = [row[1] for row in missed]
     return (
-        f"{len(missed)} windows are not landed and will soon be deleted at the portal.\n{named}\n"
+        f"{len(missed)} windows are not landed and will soon be deleted at the portal.\n{_named(missed)}\n"
         f"Take them up with: leads-pipeline backfill --from {min(days)} --to {max(days)}"
+    )
+
+
+def _named(windows: Sequence[Sequence[Any]]) -> str:
+    return "\n".join(
+        f"- {kind} {day}|{scope}: {state}, {attempts} attempts, deleted from {deleted_from:%Y-%m-%d %H:%M} UTC"
+        + (f". {error}" if error else "")
+        for kind, day, scope, state, attempts, error, deleted_from in windows[:_NAMED_WINDOWS]
     )

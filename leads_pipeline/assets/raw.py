@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 
 from dagster import (
     AssetExecutionContext,
@@ -98,20 +99,27 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
     ) -> Iterator[AssetMaterialization | AssetObservation]:
         keys = requested_keys(context, partitions.windows, config.partition_keys)
         windows = [Window.from_partition_key(key, settings.zone) for key in keys]
+        left = dict.fromkeys(windows)
         failures: dict[Window, LeadsPipelineError] = {}
+        settings_of_run = cache(leads.fingerprint)
         try:
             client, auth = leads.connect()
             data.lake.make_folders(kind, windows)
             with _turn(context, data.lake):
                 for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run.run_id):
                     key = window.partition_key
+                    left.pop(window, None)
                     if isinstance(landed, LeadsPipelineError):
                         failures[window] = landed
-                        yield AssetObservation(context.asset_key, partition=key, metadata=_verdict(landed))
+                        said = _verdict(landed) | _asked_with(settings_of_run())
+                        yield AssetObservation(context.asset_key, partition=key, metadata=said)
                     else:
                         said = _said(*landed, token_source=auth.token_source)
                         yield AssetMaterialization(context.asset_key, partition=key, metadata=said)
         except LeadsPipelineError as error:
+            said = _verdict(error) | _asked_with(settings_of_run())
+            for window in left:
+                yield AssetObservation(context.asset_key, partition=window.partition_key, metadata=said)
             raise failure(f"No {kind.name} leads could be pulled", error) from None
         if failures:
             raise Failure(_summary(failures, len(windows)), allow_retries=False)
@@ -180,6 +188,10 @@ def _verdict(error: LeadsPipelineError) -> dict[str, MetadataValue]:
     }
 
 
+def _asked_with(fingerprint: str | None) -> dict[str, MetadataValue]:
+    return {"settings": MetadataValue.text(fingerprint)} if fingerprint else {}
+
+
 def _summary(failures: Mapping[Window, LeadsPipelineError], total: int) -> str:
     """How many windows failed and why, grouped by reason, the first few named."""
     by_reason: dict[str, list[Window]] = defaultdict(list)
@@ -190,8 +202,10 @@ def _summary(failures: Mapping[Window, LeadsPipelineError], total: int) -> str:
         named = ", ".join(window.partition_key for window in sorted(windows)[:NAMED_FAILURES])
         more = f" and {len(windows) - NAMED_FAILURES} more" if len(windows) > NAMED_FAILURES else ""
         lines.append(f"{reason}: {len(windows)} ({named}{more}). {failures[min(windows)]}")
-    if any(_can_pass(error) for error in failures.values()):
-        lines.append("What can pass is taken up again by the retry sensor.")
+    lines.append(
+        "The retry sensor takes them up again: what can pass soon, what was refused about daily, and at once after a "
+        "change of settings or secret."
+    )
     return "\n".join(lines)
 
 

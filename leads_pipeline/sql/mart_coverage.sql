@@ -7,6 +7,7 @@
 -- landed_at: When the last answer that changed something was fetched, UTC
 -- failed_attempts: Runs that failed to pull it since it last landed
 -- last_error: Why the last of them failed
+-- is_refused: Whether that won't pass by itself: somebody has to change settings or rights
 -- deleted_from_at: When the portal begins to delete the window's leads, UTC
 -- is_configured: Whether the window belongs to the configured days and scopes
 
@@ -55,6 +56,7 @@ select
     cleaned.fetched_at as landed_at,
     coalesce(failures.attempts, 0) as failed_attempts,
     failures.last_error,
+    coalesce(failures.is_refused, false) as is_refused,
     cleaned.window_start + getvariable('retention') as deleted_from_at,
     cleaned.is_configured
 from cleaned
