@@ -27,6 +27,7 @@ from dagster import (
     Definitions,
     ExecuteInProcessResult,
     RunRequest,
+    RunsFilter,
     SensorDefinition,
     build_sensor_context,
 )
@@ -227,30 +228,33 @@ class Daemon:
             )
         )
 
-    def backfill_job(self, job: str, keys: Sequence[str]) -> None:
-        """What the UI's button does for a selection of partitions of a job, to the end."""
+    def backfill_job(self, job: str, keys: Sequence[str], *, name: str = "backfill", to_its_end: bool = True) -> None:
+        """What the UI's button does for a selection of partitions of a job, to the end or until its runs are queued."""
         location = self.workspace.create_request_context().get_code_location(_LOCATION)
         repository = next(iter(location.get_repositories().values()))
         partition_set = repository.get_partition_set(f"{job}_partition_set")
         self._backfill(
             PartitionBackfill(
-                backfill_id="backfill",
+                backfill_id=name,
                 partition_set_origin=partition_set.get_remote_origin(),
                 status=BulkActionStatus.REQUESTED,
                 partition_names=list(keys),
                 from_failure=False,
                 tags={},
                 backfill_timestamp=datetime.now(UTC).timestamp(),
-            )
+            ),
+            to_its_end=to_its_end,
         )
 
-    def _backfill(self, backfill: PartitionBackfill) -> None:
+    def _backfill(self, backfill: PartitionBackfill, *, to_its_end: bool = True) -> None:
         self.instance.add_backfill(backfill)
         for _ in range(10):
             self._check(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
             self.launch_queued()
             now = self.instance.get_backfill(backfill.backfill_id)
             if now is not None and now.status not in (BulkActionStatus.REQUESTED, BulkActionStatus.FAILING):
+                return
+            if not to_its_end and self.instance.get_runs(RunsFilter.for_backfill(backfill.backfill_id)):
                 return
         raise AssertionError("The backfill doesn't end.")
 

@@ -35,6 +35,7 @@ from leads_pipeline.auth import (
     Token,
     TokenStore,
 )
+from leads_pipeline.client import DEADLINE_SECONDS
 from leads_pipeline.credentials import FileSecret, StaticSecret
 from leads_pipeline.errors import (
     BusyError,
@@ -795,6 +796,10 @@ def test_a_lock_that_is_never_released_is_an_error(
         pytest.raises(UnreachableError, match="Another process has been getting"),
     ):
         get(make_auth(store, portal.token), portal)
+
+
+def test_whoever_waits_for_the_lock_outlasts_a_token_request_and_is_told_of_a_hanging_one() -> None:
+    assert auth_module.TOKEN_DEADLINE_SECONDS < auth_module.LOCK_DEADLINE_SECONDS < DEADLINE_SECONDS
 
 
 PROCESSES = """

@@ -288,3 +288,15 @@ def test_what_a_locked_log_did_not_take_is_stored_once_it_is_free(
         time.sleep(2 * event_log.GATHERING_SECONDS)  # nobody is told by then, and nothing is given up
         other.rollback()
     wait_until_stored(tmp_path, 1)
+
+
+def test_a_power_cut_takes_the_last_moments_at_most_and_never_the_file(tmp_path: Path) -> None:
+    with home(tmp_path / "home") as instance:
+        storage = instance.event_log_storage
+        assert isinstance(storage, BatchingSqliteEventLogStorage)
+        with storage.index_connection() as connection:
+            settings = {
+                name: connection.exec_driver_sql(f"pragma {name}").scalar() for name in ("journal_mode", "synchronous")
+            }
+    # 1 is "normal" (sqlite.org/pragma.html#pragma_synchronous): safe with a write-ahead log alone.
+    assert settings == {"journal_mode": "wal", "synchronous": 1}

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey
+from dagster import AssetKey, DagsterRunStatus
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL
-from leads_pipeline.definitions import PULL_JOB
+from leads_pipeline.definitions import PULL_JOB, STAGE_JOB
 from leads_pipeline_tests.installation import Installation, installation
 
 
@@ -61,3 +61,32 @@ def test_a_backfill_of_a_job_pulls_each_of_its_windows(here: Installation) -> No
         daemon.backfill_job(PULL_JOB, sorted(wanted))
     assert here.asked() == here.asked(APPRAISAL) == once(wanted)
     assert here.status().landed == here.status(APPRAISAL).landed == wanted
+
+
+# --- what runs side by side, by the dagster.yaml that users get ------------------------------------------------------
+
+
+def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(here.instance.run_launcher, "launch_run", lambda _: None)  # it has started, and goes on
+    with here.daemon() as daemon:
+        daemon.backfill_job(PULL_JOB, [here.key(3)], name="first", to_its_end=False)
+        daemon.backfill_job(PULL_JOB, [here.key(4)], name="second", to_its_end=False)
+        daemon.backfill_job(STAGE_JOB, [str(here.day(3))], name="beside them", to_its_end=False)
+    assert [(run.job_name, run.status) for run in here.runs()] == [
+        (PULL_JOB, DagsterRunStatus.STARTING),
+        (PULL_JOB, DagsterRunStatus.QUEUED),
+        (STAGE_JOB, DagsterRunStatus.STARTING),
+    ]
+
+
+def test_the_daemon_looks_for_runs_that_go_on_for_ever(here: Installation) -> None:
+    assert "MONITORING" in here.instance.get_required_daemon_types()
+    assert here.instance.run_monitoring_max_runtime_seconds == 6 * 3600
+
+
+def test_dagster_retries_no_run_by_itself(here: Installation) -> None:
+    """The client and the retry sensor decide by one verdict; a third mechanism would repeat what is refused."""
+    assert not here.instance.run_retries_enabled
+    assert "EVENT_LOG_CONSUMER" not in here.instance.get_required_daemon_types()

@@ -460,6 +460,21 @@ def test_the_file_is_published_read_only_and_not_for_everybody(lake: Lake) -> No
     assert leftovers(lake) == []
 
 
+def test_what_killed_publications_left_is_swept_even_when_nothing_changes(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": "a"}])
+    publish(lake)
+    draft, spill = (
+        lake.folder / ".leads.duckdb.draft",
+        lake.folder / ".state" / "duckdb" / "warehouse-spill" / "spill.tmp",
+    )
+    spill.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in (draft, draft.with_name(f"{draft.name}.wal"), spill):
+        leftover.write_bytes(b"half a file, with personal data")
+    assert not publish(lake).is_changed
+    assert leftovers(lake) == []
+    assert not spill.parent.exists()
+
+
 def test_a_leftover_log_of_a_killed_reader_doesnt_keep_the_file_from_being_opened(lake: Lake) -> None:
     publish(lake)
     wal = lake.folder / "leads.duckdb.wal"
