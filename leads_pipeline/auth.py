@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 from urllib.parse import quote_plus
 
 import filelock
@@ -87,6 +87,8 @@ _TRIED_AGAIN = "It is tried again."
 _CHECK_ADDRESS = "If it stays so, check the token server's address in the settings."
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +252,7 @@ class TokenEndpoint:
         try:
             async with (
                 asyncio.timeout(TOKEN_DEADLINE_SECONDS),  # over all steps: a drip-fed answer passes a read timeout
-                httpx.AsyncClient(transport=self._transport, timeout=None, follow_redirects=False) as client,  # noqa: S113 - the line above
+                make_client(self._make_client) as client,
                 client.stream(
                     "POST",
                     credentials.token_url,
@@ -271,8 +273,15 @@ class TokenEndpoint:
             what = f"there is no connection ({error})"
         except httpx.TransportError as error:
             what = f"the connection broke ({type(error).__name__})"
+        except UNUSABLE_ADDRESS:
+            what = None
         # Outside of the except blocks: their errors hold the request, and with it the secret.
+        if what is None:
+            raise SettingsError(f"{self._asked} it can't be sent. {ADDRESS_HINT}")
         raise UnreachableError(f"{self._asked} {what}. {_TRIED_AGAIN} {_CHECK_ADDRESS}", reason=_UNREACHABLE)
+
+    def _make_client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=self._transport, timeout=None, follow_redirects=False)  # noqa: S113 - see _post
 
     @property
     def _asked(self) -> str:
@@ -459,6 +468,26 @@ class ClientCredentialsAuth(httpx.Auth):
                 error.strerror,
             )
         return token
+
+
+# What httpx raises while it sends to an address, or through a proxy's, that is none: a text that quotes it, a host with
+# too long a part, a port beyond 65535 (in a group where several addresses of a host are tried).
+UNUSABLE_ADDRESS = (httpx.InvalidURL, UnicodeError, OverflowError, ExceptionGroup)
+ADDRESS_HINT = (
+    "Asking again doesn't help. Check the address in the settings and the proxy in the environment (HTTPS_PROXY, "
+    "HTTP_PROXY, ALL_PROXY, NO_PROXY): write one like http://proxy.example:3128, with user and password "
+    "percent-encoded, or unset it."
+)
+
+
+def make_client(make: Callable[[], T]) -> T:
+    """What `make` makes, an httpx client, whose errors over proxies quote their addresses. Raises SettingsError."""
+    try:
+        return make()
+    except (httpx.InvalidURL, ValueError, ImportError):
+        pass
+    # Outside of the except block: that error's text can hold the proxy's password.
+    raise SettingsError(f"No connection can be made. {ADDRESS_HINT}")
 
 
 def _done(token: Token) -> Future[Token]:

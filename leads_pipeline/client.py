@@ -31,6 +31,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from leads_pipeline.auth import ADDRESS_HINT, UNUSABLE_ADDRESS, make_client
 from leads_pipeline.contract import (
     INVENTORY_PATH,
     Answer,
@@ -361,21 +362,22 @@ class InventoryClient:
 def server_time(base_url: str, *, transport: httpx.BaseTransport | None = None) -> datetime | None:
     """The service's clock by the Date header of whatever it answers to a request without a token; None without one.
 
-    Raises UnreachableError.
+    Raises UnreachableError, and SettingsError for an address that is none.
     """
+    make = partial(httpx.Client, transport=transport, timeout=CONNECT_TIMEOUT_SECONDS, follow_redirects=False)
     try:
-        with (
-            httpx.Client(transport=transport, timeout=CONNECT_TIMEOUT_SECONDS, follow_redirects=False) as http,
-            http.stream("GET", base_url) as response,  # the body stays unread
-        ):
+        with make_client(make) as http, http.stream("GET", base_url) as response:  # the body stays unread
             said = response.headers.get("date", "")
     except httpx.TransportError as error:
-        why = re.sub(r"[^ -~]", "?", str(error))[:200] if isinstance(error, httpx.ConnectError) else ""
+        why = _connecting(error) if isinstance(error, httpx.ConnectError) else type(error).__name__
         raise UnreachableError(
-            f"{urlsplit(base_url).hostname} doesn't answer ({why or type(error).__name__}). Check the network, the "
-            "proxy and the address.",
+            f"{urlsplit(base_url).hostname} doesn't answer ({why}). Check the network, the proxy and the address.",
             reason=_NO_CONNECTION,
         ) from None
+    except UNUSABLE_ADDRESS:
+        said = None
+    if said is None:
+        raise SettingsError(f"{urlsplit(base_url).hostname} can't be asked. {ADDRESS_HINT}")
     try:
         moment = parsedate_to_datetime(said)
     except ValueError:
@@ -527,7 +529,7 @@ class _Run:
         """
         try:
             async with asyncio.timeout(self._service.deadline_seconds):
-                response = await http.send(request, auth=self._service.auth, stream=True)
+                response = await self._send(http, ask, request)
                 async with contextlib.aclosing(response):
                     if response.status_code != HTTPStatus.OK:
                         return _verdict(ask, response, await _problem(response), self._timing.now())
@@ -549,6 +551,13 @@ class _Run:
         except httpx.TransportError as error:
             return _broken(ask, error)
 
+    async def _send(self, http: httpx.AsyncClient, ask: _Ask, request: httpx.Request) -> httpx.Response:
+        try:
+            return await http.send(request, auth=self._service.auth, stream=True)
+        except UNUSABLE_ADDRESS:
+            pass
+        raise SettingsError(f"{ask} can't be sent. {ADDRESS_HINT}")
+
 
 def _http_client(service: _Service, tls: ssl.SSLContext) -> httpx.AsyncClient:
     stats = service.stats
@@ -567,8 +576,8 @@ def _http_client(service: _Service, tls: ssl.SSLContext) -> httpx.AsyncClient:
             encoding = response.headers.pop("content-encoding", "")
             response.stream = _BoundedBody(response.stream, encoding, service.max_body_bytes, stats)
 
-    try:
-        return httpx.AsyncClient(
+    return make_client(
+        lambda: httpx.AsyncClient(
             transport=service.transport,
             headers={"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "leads-pipeline"},
             timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS, pool=None),
@@ -577,11 +586,7 @@ def _http_client(service: _Service, tls: ssl.SSLContext) -> httpx.AsyncClient:
             event_hooks={"request": [on_request], "response": [on_response]},
             follow_redirects=False,
         )
-    except (ValueError, ImportError):  # their text quotes the proxy's address, which can hold a password
-        raise SettingsError(
-            "A proxy in the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) can't be used. Write it like "
-            "http://proxy.example:3128, or unset it."
-        ) from None
+    )
 
 
 class _BoundedBody(httpx.AsyncByteStream):
@@ -656,6 +661,10 @@ _LEADS_401 = (
     "LEADS_TOKEN_SCOPE; then ask the portal's technical contact whether the credentials are still valid."
 )
 _LEADS_413 = "The service calls even the shortest piece of a window too large; tell the portal's technical contact."
+_CHECK_SCOPES = "Check the base URL and the scope ids; then tell the portal's technical contact."
+_HINTS = {407: "Check the user and the password of the proxy in the environment."}
+# The code that the specification documents, and the names of HTTP's own statuses.
+_KNOWN_CODES = frozenset({"invalid_valuation_lead_product", *(status.name.lower() for status in HTTPStatus)})
 _INVENTORY_401 = (
     "The token is refused even after a renewal. Check INVENTORY_CLIENT_ID and INVENTORY_CLIENT_SECRET; then ask the "
     "portal whether they are still valid."
@@ -741,7 +750,7 @@ def _verdict(ask: _Ask, response: httpx.Response, problem: str, now: datetime) -
             "the base URL in the settings.",
             reason=f"redirected ({status})",
         )
-    hint = ask.hints.get(status, "Check the base URL and the scope ids; then tell the portal's technical contact.")
+    hint = ask.hints.get(status, _HINTS.get(status, _CHECK_SCOPES))
     return RefusedError(f"{said} {_USELESS} {hint}", status=status)
 
 
@@ -753,28 +762,25 @@ def _phrase(status: int) -> str:
 
 
 async def _problem(response: httpx.Response) -> str:
-    """What an error body says for machines: `errors[].code`, or else a problem's title (RFC 9457). Never free text.
+    """What an error body says for machines: `errors[].code`, where it is a known one; else no more than that.
 
-    A message can quote what was asked for and so name a person; a code, or a title that is words alone, doesn't.
+    A message, a title or a code can be made of what was asked for and name a person, however little it looks like it.
     """
     try:
-        document = json.loads(await response.aread())
-        errors, title = document.get("errors"), document.get("title")
+        errors = json.loads(await response.aread()).get("errors")
         codes = [str(error.get("code")) for error in errors] if isinstance(errors, list) else []
     except (InvalidAnswerError, httpx.TransportError, ValueError, AttributeError, RecursionError):
         return ""  # the status alone decides; its body is a courtesy
-    said = [code for code in codes if re.fullmatch(r"[a-z][a-z0-9_]{0,63}|[0-9]{1,6}", code, re.ASCII)][:3]
-    if isinstance(title, str) and re.fullmatch(r"[A-Za-z][A-Za-z -]{0,47}", title, re.ASCII):
-        said.append(title)
-    return f" ({', '.join(said)})" if said else ""
+    if not codes:
+        return ""
+    return f" ({', '.join(code if code in _KNOWN_CODES else 'a code that is not known' for code in codes[:3])})"
 
 
 def _broken(ask: _Ask, error: httpx.TransportError) -> LeadsPipelineError:
     """A request that got no whole answer. Only errors of connecting are quoted: others quote headers."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
-        why = re.sub(r"[^ -~]", "?", str(error))[:200] or "no answer in time"
         return UnreachableError(
-            f"{ask} found no connection: {why}. Check the network, the proxy and the base URL. {_LATER}",
+            f"{ask} found no connection: {_connecting(error)}. Check the network, the proxy and the base URL. {_LATER}",
             reason=_NO_CONNECTION,
         )
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
@@ -789,6 +795,15 @@ def _broken(ask: _Ask, error: httpx.TransportError) -> LeadsPipelineError:
     return UnreachableError(
         f"{ask} broke off before the answer was whole ({type(error).__name__}). {_LATER}", reason="connection broken"
     )
+
+
+def _connecting(error: httpx.TransportError) -> str:
+    """Why there is no connection: the system's words, or a proxy's status. A proxy's words are its own."""
+    text = re.sub(r"[^ -~]", "?", str(error))[:200]
+    if isinstance(error, httpx.ProxyError):
+        status = re.match(r"[1-5]\d\d\b", text)
+        return f"the proxy refuses ({status[0]})" if status else "the proxy refuses"
+    return text or "no answer in time"
 
 
 def _turns_away(outcome: object) -> bool:

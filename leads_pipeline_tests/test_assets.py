@@ -409,6 +409,18 @@ def test_a_lead_that_stands_twice_fails_the_check(here: Installation, monkeypatc
     assert checks(result)["applicant_leads", "lead_ids_are_unique"] is False
 
 
+def test_a_proxys_password_does_not_get_into_dagsters_records(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://agent:hunter2/x@proxy.example:3128")
+    result = here.pull({here.key(2)})
+    assert not result.success
+    assert "HTTPS_PROXY" in str([event.event_specific_data for event in result.all_events if event.is_failure])
+    records = [path.read_bytes() for path in Path(here.environment["DAGSTER_HOME"]).rglob("*") if path.is_file()]
+    assert any(b"HTTPS_PROXY" in record for record in records)
+    assert not any(b"hunter2" in record for record in records)
+
+
 def test_a_window_larger_than_an_answer_may_be_is_pulled_in_pieces(tmp_path: Path) -> None:
     portal, limit = Config(branches=1, leads_per_day=700), {"LEADS_MAX_BODY_MB": "1"}
     with installation(tmp_path, portal, variables=limit, first=3) as here:

@@ -20,8 +20,10 @@ import httpx
 import pytest
 
 from leads_pipeline import client as client_module
-from leads_pipeline.client import InventoryClient, LeadsClient, Timing
+from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
+from leads_pipeline.client import InventoryClient, LeadsClient, Timing, server_time
 from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer
+from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import (
     BusyError,
     CredentialsError,
@@ -34,6 +36,7 @@ from leads_pipeline.errors import (
     UnreachableError,
 )
 from leads_pipeline.retry import RetryPolicy
+from leads_pipeline.settings import AuthMethod
 from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.fake_timing import NOW, FakeTiming
 from leads_pipeline_tests.raw_server import HEAD, RawServer, gzipped, raw, respond
@@ -318,13 +321,25 @@ def test_a_redirect_is_never_followed(status: int, location: str) -> None:
     assert "token goes to no other host" in str(error)
 
 
+UNKNOWN = "a code that is not known"
+THREE_UNKNOWN = ", ".join([UNKNOWN] * 3)
+
+
 @pytest.mark.parametrize(
     ("body", "named"),
     [
-        (b'{"errors": [{"code": "invalid_branch", "message": "Ann Smith"}]}', "400 Bad Request (invalid_branch)."),
-        (b'{"errors": [{"code": 17}, {"code": "b"}, {"code": null}]}', "400 Bad Request (17, b)."),
-        (b'{"errors": [{"code": "Ann Smith"}, {"code": 447700900123}, {"code": true}]}', "400 Bad Request."),
-        (b'{"title": "Bad filter", "detail": "Ann Smith"}', "400 Bad Request (Bad filter)."),
+        (
+            b'{"errors": [{"code": "invalid_branch", "message": "Ann Smith"}]}',
+            "400 Bad Request (a code that is not known).",
+        ),
+        (
+            b'{"errors": [{"code": "invalid_valuation_lead_product"}]}',
+            "400 Bad Request (invalid_valuation_lead_product).",
+        ),
+        (b'{"errors": [{"code": "not_found"}, {"code": "ann_smith"}]}', f"400 Bad Request (not_found, {UNKNOWN})."),
+        (b'{"errors": [{"code": 447700}, {"code": true}, {"code": ["Ann"]}]}', f"400 Bad Request ({THREE_UNKNOWN})."),
+        (b'{"errors": [{"code": "ann"}, {"code": "smith"}, {}, {}, {}]}', f"400 Bad Request ({THREE_UNKNOWN})."),
+        (b'{"title": "Ann Smith not found", "detail": "Ann Smith"}', "400 Bad Request."),
         (b'{"title": "No lead for ann@smith.example"}', "400 Bad Request."),
         (b'{"errors": ["Ann Smith"]}', "400 Bad Request."),
         (b'{"errors": {"Ann Smith": 1}}', "400 Bad Request."),
@@ -338,7 +353,8 @@ def test_a_redirect_is_never_followed(status: int, location: str) -> None:
 def test_a_refusal_names_its_code_and_never_its_text(body: bytes, named: str) -> None:
     error = fetch_one(leads_client(lambda _: httpx.Response(400, content=body)))
     assert f"was answered {named} Asking again doesn't help." in str(error)
-    assert "Ann" not in str(error)
+    assert "ann" not in str(error).lower()
+    assert "447700" not in str(error)
 
 
 def test_a_forbidden_scope_is_named_with_what_to_check() -> None:
@@ -998,12 +1014,82 @@ def test_a_proxy_of_the_environment_is_used(raw_server: RawServer, monkeypatch: 
     assert raw_server.requests[0].startswith(b"GET http://portal.invalid/applicant-leads?")
 
 
-def test_a_proxy_that_cannot_be_used_is_a_settings_error_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "gopher://user:hunter2@proxy.example")
-    client = LeadsClient(BASE_URL, Bearer(), max_concurrency=1, timing=THAT_DAY)
-    with pytest.raises(SettingsError, match="HTTP_PROXY") as caught:
-        fetch_one(client)
-    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+PROXIES = [
+    "http://agent:hunter2@127.0.0.1:noport",
+    "http://agent:hunter2/x@127.0.0.1:1",  # as it is without percent-encoding: the port is taken for hunter2
+    "http://hunter2/x:agent@127.0.0.1:1",
+    "http://agent:hunter2?x@127.0.0.1:1",
+    "http://agent:hunter2#x@127.0.0.1:1",
+    "http://agent:hunter2@x@127.0.0.1:1",
+    "http://agent:hun ter2@127.0.0.1:1",
+    "http://agent:hun\tter2@127.0.0.1:1",
+    "http://agent:hunter2\udcff@127.0.0.1:1",
+    "http://agent:hunter2@127.0.0.1:99999",
+    "http://agent:hunter2@[::1",
+    "http://agent:hunter2@",
+    f"http://agent:hunter2@{'a' * 70}.example:1",
+    "http://agent:hunter2@xn--\u0378.example:1",
+    f"http://agent:hunter2@127.0.0.1:1/{'x' * 70_000}",
+    "gopher://agent:hunter2@127.0.0.1:1",
+    "socks5://agent:hunter2@127.0.0.1:1",
+    "https://agent:hunter2@127.0.0.1:1",
+    "http://agent:hunter2@127.0.0.1:1",
+    "agent:hunter2@127.0.0.1:1",
+    "//agent:hunter2@127.0.0.1:1",
+    "hunter2",
+]
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"])
+def test_nothing_of_a_proxys_password_is_in_an_error(
+    variable: str, proxy: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv(variable, proxy)
+    portal = "https://127.0.0.1:1" if variable == "HTTPS_PROXY" else "http://127.0.0.1:1"
+    credentials = ClientCredentials(
+        token_url=f"{portal}/oauth2/token", client_id="me", secret=StaticSecret("s3cret"), method=AuthMethod.BODY
+    )
+    errors: list[LeadsPipelineError] = []
+    for ask in (
+        lambda: fetch_one(LeadsClient(portal, Bearer(), max_concurrency=1, policy=ONCE, timing=THAT_DAY)),
+        lambda: server_time(portal),
+        lambda: ClientCredentialsAuth(credentials, TokenStore(tmp_path / "tokens"), service_url=portal).token(),
+    ):
+        try:
+            outcome = ask()
+        except LeadsPipelineError as error:
+            outcome = error
+        assert isinstance(outcome, SettingsError | UnreachableError)
+        errors.append(outcome)
+    shown = caplog.text
+    for one in errors:
+        shown += "".join(traceback.format_exception(one))
+        link: BaseException | None = one
+        while link is not None:  # also what `from None` hides from a traceback
+            shown += repr(link)
+            link = link.__context__
+    assert not re.search("hun|ter2|agent", shown)
+    if isinstance(errors[0], SettingsError):
+        assert all(name in str(errors[0]) for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"))
+
+
+def test_a_proxy_that_wants_another_password_is_told_without_its_words(
+    raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", raw_server.url.replace("//", "//agent:hunter2@"))
+    raw_server.script = raw(b"HTTP/1.1 407 No hunter2 for agent\r\nContent-Length: 7\r\n\r\nhunter2")
+    tunnelled, plain = (
+        fetch_one(LeadsClient(f"{scheme}://portal.invalid", Bearer(), max_concurrency=1, policy=ONCE, timing=THAT_DAY))
+        for scheme in ("https", "http")
+    )
+    assert "found no connection: the proxy refuses (407)." in str(tunnelled)
+    assert isinstance(plain, RefusedError)
+    assert "Check the user and the password of the proxy" in str(plain)
+    with pytest.raises(UnreachableError, match=r"doesn't answer \(ProxyError\)") as caught:
+        server_time("https://portal.invalid")
+    assert "hunter2" not in f"{tunnelled}{plain}{caught.value}"
 
 
 # --- inventory ------------------------------------------------------------------------------------------------------
@@ -1067,7 +1153,7 @@ def test_a_cursor_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_failing_page_fails_the_search() -> None:
     answers = iter([page(["1"], "next"), httpx.Response(404, json={"title": "Not Found", "detail": "Leeds"})])
-    with pytest.raises(RefusedError, match=r"GET /inventory for page 2 was answered 404 Not Found \(Not Found\)"):
+    with pytest.raises(RefusedError, match=r"GET /inventory for page 2 was answered 404 Not Found\. "):
         inventory_client(lambda _: next(answers)).search("Leeds")
 
 

@@ -75,6 +75,14 @@ def found(variables: Mapping[str, str], **changes: str | None) -> Findings:
     return Findings(lights, {finding["check"]: finding["said"] for finding in findings}, result.exit_code)
 
 
+def test_a_proxy_that_cannot_be_used_is_told_without_its_password(variables: dict[str, str]) -> None:
+    result = call(variables, HTTPS_PROXY="http://agent:hunter2/x@proxy.example:3128")
+    assert result.exit_code == 1
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert "Check the address in the settings and the proxy" in " ".join(result.output.split())
+    assert "hunter2" not in result.output
+
+
 def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
     result = call(variables)
     assert result.exit_code == 0, result.output

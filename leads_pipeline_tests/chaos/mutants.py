@@ -1316,6 +1316,30 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_auth.py",
         ),
         _m(
+            "quote a proxy's address, and its password",
+            "auth.py",
+            "    except (httpx.InvalidURL, ValueError, ImportError):\n        pass\n",
+            "    except (ValueError, ImportError):\n        pass\n",
+            "test_client.py",
+            "proxys_password",
+        ),
+        _m(
+            "quote the words of a proxy",
+            "client.py",
+            "    if isinstance(error, httpx.ProxyError):\n",
+            "    if False:\n",
+            "test_client.py",
+            "another_password",
+        ),
+        _m(
+            "quote a code that looks like one",
+            "client.py",
+            "code if code in _KNOWN_CODES else",
+            "code if code.islower() else",
+            "test_client.py",
+            "never_its_text",
+        ),
+        _m(
             "the token in the chain of an error",
             "auth.py",
             "        # Outside of the except blocks: their errors hold the request, and with it the secret.\n"
