@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
+from itertools import accumulate
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -467,9 +469,10 @@ _MACROS: Final = (
         else try_cast(upper(v) as timestamptz)
     end""",
     """
-    repeated(keys) as list_filter(
-        list_sort(list_distinct(keys)), lambda key: len(list_filter(keys, lambda other: other = key)) > 1
-    )""",
+    repeated(keys) as list_sort(list_transform(
+        list_filter(map_entries(list_aggregate(keys, 'histogram')), lambda entry: entry.value > 1),
+        lambda entry: entry.key
+    ))""",
 )
 
 
@@ -491,7 +494,6 @@ def _lead_statement(kind: LeadKind) -> str:
         tree=_tree_of_lead(kind),
         fields=kind.fields,
         lists=kind.children,
-        pointer="''",
         extra="extra_of_lead(body)",
         first_problem=f"coalesce(oddity, case when item is null then '{_NOT_JSON}' end)",
     )
@@ -515,16 +517,28 @@ from typed
 
 def _child_statement(kind: LeadKind, child: ChildTable) -> str:
     all_null = f"coalesce({', '.join(_text(field) for field in child.fields)}) is null"
+    tree = _tree(child.fields)
+    steps = child.path.split(".")
+    ways_there = ", ".join(literal(".".join(steps[:number])) for number in range(1, len(steps) + 1))
+    # Of a list whose key, or whose owner's, stands twice DuckDB reads the first, and msgspec would the last.
     ctes = _typed(
         source=f"""
-    select window_day, lead_id, body, unnest(elements) as doc, unnest(range(len(elements)))::integer as position
-    from (select *, try(json_transform({_list(child)}, '["JSON"]'))::varchar[] as elements from {quoted(kind.table)})
-    where len(elements) > 0""",  # noqa: S608 - put together from the contract's constants alone
-        tree=_tree(child.fields),
+    select
+        window_day, lead_id,
+        unnest(docs) as doc, unnest(bodies) as body, unnest(range(len(docs)))::integer as position
+    from (
+        select *,
+            case
+                when regexp_full_match({_list(child)}, {literal(_plain_list(tree))}) then docs
+                when not list_has_any(_problems, [{ways_there}]) then elements_of_{child.name}(body, len(docs))
+            end as bodies
+        from (select *, try(json_transform({_list(child)}, '["JSON"]'))::varchar[] as docs from {quoted(kind.table)})
+        where len(docs) > 0
+    )""",  # noqa: S608 - put together from the contract's constants alone
+        tree=tree,
         fields=child.fields,
         lists=(),
-        pointer=f"'{_pointer(child.path)}/' || position",
-        extra=f"extra_of_{child.name}(body, position)",
+        extra=f"extra_of_{child.name}(body)",
         first_problem=f"case when {all_null} and json_type(doc) is distinct from 'OBJECT' then '{_NOT_AN_OBJECT}' end",
     )
     return f"""
@@ -546,13 +560,13 @@ def _typed(
     tree: _Tree,
     fields: Sequence[Field],
     lists: Sequence[ChildTable],
-    pointer: str,
     extra: str,
     first_problem: str,
 ) -> str:
     """The steps that leads and list elements share, up to the columns, `problems` and `extra`.
 
-    `source` gives `doc`, the JSON text of one object, and `body`, the lead's; `pointer` is where doc stands in body.
+    `source` gives `doc`, the JSON text of one object as DuckDB has it, and `body`, the same as it was received, or NULL
+    where that can't be had.
     """
     objects = _objects(tree)
     shape = _shape(tree, lists)
@@ -583,13 +597,13 @@ parsed as (
 ),
 texts as (
     select *,
-        {_stacked(f"{_read(field, pointer)} as {_text(field)}" for field in fields)},
+        {_stacked(f"{_read(field)} as {_text(field)}" for field in fields)},
         {" or ".join(_has_more(keys, path, known) for keys, path, known in levels)} as has_more
     from parsed
 ),
 cast_strictly as (
     select *,
-        {_stacked(f"{_cast(field, pointer)} as {quoted(field.column)}" for field in fields)},
+        {_stacked(f"{_cast(field)} as {quoted(field.column)}" for field in fields)},
         case when has_more and ({" or ".join(_has_new(keys, known) for keys, _, known in levels)})
             then coalesce({extra}, '') end as extra
     from texts
@@ -605,23 +619,23 @@ typed as (
 )"""  # noqa: S608 - put together from the contract's constants alone
 
 
-def _read(field: Field, pointer: str) -> str:
+def _read(field: Field) -> str:
     """The field's text; a number's as it was written, where json_transform's rendering may differ."""
     read = f"item{_member(field.path)}"
     if field.type in (FieldType.AMOUNT, FieldType.INTEGER):
-        return f"{field.type.value}_text({read}, {_written_at(field, pointer)})"
+        return f"{field.type.value}_text({read}, {_written_at(field)})"
     return read
 
 
-def _cast(field: Field, pointer: str) -> str:
+def _cast(field: Field) -> str:
     if field.type is FieldType.TEXT:
         kind = f"json_type(doc, {literal(_pointer(field.path))})"
-        return f"as_text({_text(field)}, {kind}, {_written_at(field, pointer)})"
+        return f"as_text({_text(field)}, {kind}, {_written_at(field)})"
     return f"as_{field.type.value}({_text(field)})"
 
 
-def _written_at(field: Field, pointer: str) -> str:
-    return f"written(body, {pointer} || {literal(_pointer(field.path))})"
+def _written_at(field: Field) -> str:
+    return f"written(body, {literal(_pointer(field.path))})"
 
 
 def _untyped(field: Field) -> str:
@@ -672,6 +686,27 @@ def _repeated(keys: str, path: str) -> str:
         f"case when list_unique({keys}) < len({keys})"
         f" then list_transform(repeated({keys}), lambda key: {prefix} || key) else [] end"
     )
+
+
+# What DuckDB writes of a text without escapes, of a boolean and of a null.
+_PLAIN_VALUE: Final = r'(?:"[^"\\]*"|true|false|null)'
+
+
+def _plain_list(tree: _Tree) -> str:
+    """The form of a list, as DuckDB writes it, of which its text as received would say nothing more.
+
+    No element has an unknown member or a number, which DuckDB may have rewritten. That is true of most lists, and much
+    cheaper to know than to cut the elements out of what was received.
+    """
+    return rf"\[(?:(?:{_plain_object(tree)}|{_PLAIN_VALUE})(?:, ?)?)*\]"
+
+
+def _plain_object(tree: _Tree) -> str:
+    members = "|".join(
+        f'"{re.escape(name)}":' + (_PLAIN_VALUE if known is None else f"(?:{_plain_object(known)}|{_PLAIN_VALUE})")
+        for name, known in tree.items()
+    )
+    return rf"\{{(?:(?:{members}),?)*\}}"
 
 
 def _shape(tree: _Tree, lists: Sequence[ChildTable]) -> _Tree:
@@ -768,11 +803,10 @@ def insert_inventory(db: duckdb.DuckDBPyConnection, files: Sequence[Path], table
         tree=tree,
         fields=INVENTORY_FIELDS,
         lists=(),
-        pointer="''",
         extra="extra_of_item(body)",
         first_problem=f"coalesce(oddity, case when item is null then '{_NOT_JSON}' end)",
     )
-    _define(db, {"extra_of_item": (partial(_extra, tree), ["VARCHAR"])})
+    _define(db, {"extra_of_item": (partial(_extra, tree), ["VARCHAR"], "VARCHAR")})
     db.execute(
         f"""
         insert into {quoted(table)}
@@ -915,20 +949,36 @@ def _problem_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> defaultdic
 
 
 def _extra_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> defaultdict[date, Counter[str]]:
+    """How many rows have each member that the contract doesn't know. By DuckDB, as there may be thousands a lead."""
     trees = {kind.table: _tree_of_lead(kind), **{c.name: _tree(c.fields) for c in kind.children}}
     counts: defaultdict[date, Counter[str]] = defaultdict(Counter)
     for table, prefix in _prefixes(kind).items():
-        cursor = db.execute(
-            f"select window_day, _extra::varchar from {quoted(table)} where _extra is not null"  # noqa: S608
-        )
-        while rows := cursor.fetchmany(_EXTRA_BATCH):
-            for day, extra in rows:
-                counts[day].update(prefix + path for path in _new_paths(trees[table], extra.encode()))
+        objects = _objects(trees[table])
+        rows = db.execute(
+            f"""
+            select window_day, prefix || key, count(*)
+            from (
+                select window_day, prefix, declared, unnest(keys) as key
+                from (
+                    select
+                        window_day, unnest($prefixes) as prefix, unnest($declared) as declared,
+                        unnest(json_keys(_extra, $pointers)) as keys
+                    from {quoted(table)}
+                    where _extra is not null
+                )
+            )
+            where not list_contains(declared, key)
+            group by all
+            """,  # noqa: S608 - the contract's own names alone
+            {
+                "prefixes": [prefix + (path and f"{path}.") for path in objects],
+                "declared": [[name for name, known in tree.items() if known is not None] for tree in objects.values()],
+                "pointers": [_pointer(path) for path in objects],
+            },
+        ).fetchall()
+        for day, path, count in rows:
+            counts[day][path] += count
     return counts
-
-
-# Leads whose unknown fields are held at once while they are counted.
-_EXTRA_BATCH: Final = 1000
 
 
 def _prefixes(kind: LeadKind) -> dict[str, str]:
@@ -946,14 +996,15 @@ _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, ValueError)
 _MAX_NESTING: Final = 500
 
 
-# A Python function and the DuckDB types of its parameters.
-_Function = tuple[Callable[..., str | None], list[Any]]
+# A Python function, the DuckDB types of its parameters, and of what it returns.
+_Function = tuple[Callable[..., str | list[str] | None], list[Any], str]
 
 
 def _extra_functions(kind: LeadKind) -> dict[str, _Function]:
-    functions: dict[str, _Function] = {"extra_of_lead": (partial(_extra, _tree_of_lead(kind)), ["VARCHAR"])}
+    functions: dict[str, _Function] = {"extra_of_lead": (partial(_extra, _tree_of_lead(kind)), ["VARCHAR"], "VARCHAR")}
     for child in kind.children:
-        functions[f"extra_of_{child.name}"] = (partial(_extra_of_element, child), ["VARCHAR", "INTEGER"])
+        functions[f"extra_of_{child.name}"] = (partial(_extra, _tree(child.fields)), ["VARCHAR"], "VARCHAR")
+        functions[f"elements_of_{child.name}"] = (partial(_elements, child), ["VARCHAR", "BIGINT"], "VARCHAR[]")
     return functions
 
 
@@ -962,13 +1013,13 @@ def _define(db: duckdb.DuckDBPyConnection, extra: Mapping[str, _Function]) -> No
     for macro in _MACROS:
         db.execute(f"create temp macro {macro}")
     functions: dict[str, _Function] = {
-        "mended": (_mended, ["VARCHAR"]),
-        "written": (_written, ["VARCHAR", "VARCHAR"]),
+        "mended": (_mended, ["VARCHAR"], "VARCHAR"),
+        "written": (_written, ["VARCHAR", "VARCHAR"], "VARCHAR"),
         **extra,
     }
-    for name, (function, parameters) in functions.items():
+    for name, (function, parameters, returned) in functions.items():
         # DuckDB otherwise expects a function never to return NULL, and never to get one.
-        db.create_function(name, function, parameters, "VARCHAR", null_handling=FunctionNullHandling.SPECIAL)
+        db.create_function(name, function, parameters, returned, null_handling=FunctionNullHandling.SPECIAL)
 
 
 def _mended(payload: str) -> str | None:
@@ -994,8 +1045,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _written(body: str, pointer: str) -> str | None:
+def _written(body: str | None, pointer: str) -> str | None:
     """The number at that JSON pointer as it was written. Of a key that stands twice the first counts, as in DuckDB."""
+    if body is None:
+        return None
     steps = pointer.split("/")[1:]
     try:
         if all(body.count(f'"{step}"') == 1 for step in steps):  # no list, and no key twice: quick
@@ -1006,7 +1059,7 @@ def _written(body: str, pointer: str) -> str | None:
                 return raw.decode()
         value = json.loads(body, object_pairs_hook=_first_wins, parse_float=str, parse_int=str)
         for step in steps:
-            value = value[int(step) if isinstance(value, list) else step]
+            value = value[step]
     except (*_UNREADABLE, LookupError, TypeError):
         return None
     return value if isinstance(value, str) else None
@@ -1016,23 +1069,33 @@ def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(reversed(pairs))
 
 
-def _extra(tree: _Tree, text: str) -> str | None:
+def _extra(tree: _Tree, text: str | None) -> str | None:
     """The object's members that the tree doesn't know, as JSON of the same nesting; None where it can't be read."""
     try:
-        return _unknown(tree, _shallow(text))
+        return None if text is None else _unknown(tree, _shallow(text))
     except _UNREADABLE:
         return None
 
 
-def _extra_of_element(child: ChildTable, body: str, position: int) -> str | None:
-    """The same for one element of a list; `position` counts from 0."""
+def _elements(child: ChildTable, body: str, number: int) -> list[str] | None:
+    """The elements of a lead's list, each as received; None where that many can't be cut out.
+
+    All at once: to read the lead again for each of thousands took minutes.
+    """
     try:
         raw = _shallow(body)
         for step in child.path.split("."):
             raw = bytes(_MEMBERS.decode(raw)[step])
-        return _unknown(_tree(child.fields), bytes(_ELEMENTS.decode(raw)[position]))
-    except (*_UNREADABLE, LookupError):  # of a key that stands twice msgspec reads the last, DuckDB the first
+        elements = [str(element, "utf-8") for element in _ELEMENTS.decode(raw)]
+    except (*_UNREADABLE, LookupError):
         return None
+    return elements if len(elements) == number else None
+
+
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# An opening bracket as 1, a closing one as the byte of -1, and nothing else.
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 
 
 def _shallow(text: str) -> bytes:
@@ -1042,11 +1105,9 @@ def _shallow(text: str) -> bytes:
     """
     raw = text.encode()
     if raw.count(b"[") + raw.count(b"{") > _MAX_NESTING:
-        depth = 0
-        for bracket in re.findall(rb"[\[\]{}]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", raw)):
-            depth += 1 if bracket in b"[{" else -1
-            if depth > _MAX_NESTING:
-                raise RecursionError
+        steps = _STRING.sub(b"", raw).translate(_STEPS, _NO_BRACKETS)
+        if max(accumulate(memoryview(steps).cast("b")), default=0) > _MAX_NESTING:
+            raise RecursionError
     return raw
 
 
@@ -1056,20 +1117,10 @@ def _unknown(tree: _Tree, text: bytes) -> str | None:
     for key, value in _MEMBERS.decode(text).items():
         known = tree.get(key, _NEW)
         if known is _NEW:
-            parts.append(f"{json.dumps(key)}:{bytes(value).decode()}")
+            parts.append(f"{encode_basestring_ascii(key)}:{str(value, 'utf-8')}")
         elif known is not None and bytes(value).lstrip().startswith(b"{") and (inner := _unknown(known, bytes(value))):
-            parts.append(f"{json.dumps(key)}:{inner}")
+            parts.append(f"{encode_basestring_ascii(key)}:{inner}")
     return f"{{{','.join(parts)}}}" if parts else None
-
-
-def _new_paths(tree: _Tree, extra: bytes) -> Iterator[str]:
-    """The path of each member of an `_extra` that the contract doesn't know."""
-    for key, value in _MEMBERS.decode(extra).items():
-        known = tree.get(key, _NEW)
-        if known is _NEW or known is None:
-            yield key
-        else:
-            yield from (f"{key}.{path}" for path in _new_paths(known, bytes(value)))
 
 
 _NEW: Final = object()

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -351,7 +352,7 @@ def test_a_key_that_stands_twice_is_a_problem_and_the_first_counts(lake: Lake) -
     ]
 
 
-@pytest.mark.parametrize("second", ['{"images":[]}', "{}", "5"])
+@pytest.mark.parametrize("second", ['{"images":[{"original":"b","other":2}]}', '{"images":[]}', "{}", "5"])
 def test_a_list_whose_owner_stands_twice_keeps_the_first_ones_elements(lake: Lake, second: str) -> None:
     first = '{"images":[{"original":"a","new":1}]}'
 
@@ -456,6 +457,55 @@ def test_a_list_becomes_rows_in_order_with_problems_and_extras_of_their_own(lake
         "viewingTimes[].not an object": 3,
         "viewingTimes[].earliest": 2,
     }
+
+
+class Counting:
+    """A decoder that counts the bytes it is given."""
+
+    def __init__(self, decoder: Any, read: list[int]) -> None:
+        self._decoder = decoder
+        self._read = read
+
+    def decode(self, text: bytes) -> Any:
+        self._read.append(len(text))
+        return self._decoder.decode(text)
+
+
+@pytest.mark.parametrize(
+    "drift",
+    [
+        lambda number: {"viewingTimes": [{"a": at} for at in range(number)]},
+        lambda number: {"listingDetails": {"images": [{"filename": 1.5, "tags": [{"a": 1}] * 12}] * number}},
+        lambda number: {"listingDetails": {"images": [{"filename": 1.5}] * number}},
+        lambda number: {"new": [{"a": at} for at in range(number)]},
+        lambda number: {"contact": {f"new {at}": {"a": at} for at in range(number)}},
+    ],
+    ids=["unknown members", "unknown lists", "numbers for texts", "an unknown list", "unknown names"],
+)
+def test_what_is_read_of_a_lead_that_drifts_grows_as_the_lead_does(
+    lake: Lake, drift: Callable[[int], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read the lead once more for each element would take 3,000 times its length here."""
+    read: list[int] = []
+    for name in ("_MEMBERS", "_ELEMENTS"):
+        monkeypatch.setattr(flatten, name, Counting(getattr(flatten, name), read))
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)  # DuckDB counts the parameters
+        def call(*arguments: Any) -> Any:
+            read.extend(len(text) for text in arguments if isinstance(text, str))
+            return function(*arguments)
+
+        return call
+
+    for name in ("_extra", "_elements", "_written"):
+        monkeypatch.setattr(flatten, name, counted(getattr(flatten, name)))
+    lead = json.dumps({"id": "a"} | drift(3000))
+    land(lake, APPLICANT, [lead])
+
+    stage(lake, APPLICANT)
+
+    assert sum(read) < 20 * len(lead)
 
 
 def test_a_list_that_is_none_is_a_problem_of_the_lead(lake: Lake) -> None:
@@ -736,7 +786,7 @@ def test_a_key_field_that_flattening_loses_is_counted(lake: Lake, monkeypatch: p
 
     intact = flatten._cast  # noqa: SLF001 - broken on purpose
     lost = {"contact.email": "null::varchar"}
-    monkeypatch.setattr(flatten, "_cast", lambda field, at: lost.get(field.path) or intact(field, at))
+    monkeypatch.setattr(flatten, "_cast", lambda field: lost.get(field.path) or intact(field))
     monkeypatch.setattr(flatten, "_untyped", lambda _: "null")
     with pytest.raises(UnbalancedError, match="2 lack a key field"):  # a's address, c's moment
         flatten_day(lake, APPRAISAL, DAY, LONDON)

@@ -615,10 +615,26 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "drop unknown fields of lists",
             "flatten.py",
-            '        extra=f"extra_of_{child.name}(body, position)",\n',
+            '        extra=f"extra_of_{child.name}(body)",\n',
             '        extra="null::varchar",\n',
             "test_flatten.py",
             "problems_and_extras",
+        ),
+        _m(
+            "read a list again for each of its elements",
+            "flatten.py",
+            "for element in _ELEMENTS.decode(raw)]",
+            "for element in (_ELEMENTS.decode(raw)[at] for at in range(number))]",
+            "test_flatten.py",
+            "grows_as_the_lead_does",
+        ),
+        _m(
+            "take the unknown fields of one list for another's",
+            "flatten.py",
+            "                when not list_has_any(_problems, [{ways_there}]) then ",
+            "                when true then ",
+            "test_flatten.py",
+            "owner_stands_twice",
         ),
         _m(
             "keep what is nested as deep as one thread's stack happens to bear",

@@ -1,0 +1,88 @@
+"""What leads cost that are full of what the contract doesn't know, beside leads of the same size that aren't.
+
+Belongs here: making such leads, and timing a day of them, flattened and published. Doesn't: what is done with them.
+Processor seconds, all threads together, as a day is so short; what a day without leads costs is taken off.
+"""
+
+import json
+import os
+import tempfile
+import time
+from datetime import UTC, date, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from leads_pipeline.contract import APPLICANT, Answer, read_leads
+from leads_pipeline.flatten import flatten_day
+from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Scope, Window
+
+ZONE = ZoneInfo("Europe/London")
+MEGABYTES = float(os.environ.get("BENCH_MEGABYTES", "15"))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DAY = date(2026, 11, 19)
+SCOPE = Scope.parse("branch-101")
+
+# What a lead holds beside its person, in pairs: with nothing new, and with the same number of bytes that is new.
+PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "60 images, with a list of 12 objects each": (
+        {"listingDetails": {"images": [{"original": "x" * 165} for _ in range(60)]}},
+        {"listingDetails": {"images": [{"original": "x" * 32, "tags": [{"a": n} for n in range(12)]}] * 60}},
+    ),
+    "8,000 small objects in a new list": (
+        {"message": "x" * 95_000},
+        {"new": [{"a": n} for n in range(8_000)]},
+    ),
+    "8,000 small objects as images": (
+        {"listingDetails": {"images": [{"filename": None}] * 8_000}},
+        {"listingDetails": {"images": [{"thumbnail": 1}] * 8_000}},
+    ),
+    "200 new fields": (
+        {"message": "x" * 2_700},
+        {f"new{n}": n for n in range(200)},
+    ),
+}
+
+
+def land(lake: Lake, content: dict[str, Any], number: int) -> None:
+    """Land a day of leads with that content."""
+    leads = [
+        json.dumps({"id": f"lead-{n}", "contact": {"email": f"person-{n}@example.org"}} | content)
+        for n in range(number)
+    ]
+    body = f'{{"applicants":[{",".join(leads)}]}}'.encode()
+    window = Window.of(DAY, SCOPE, ZONE)
+    lake.land(Answer(APPLICANT, window, read_leads(APPLICANT, body), NOW, "/", "0" * 64, len(body), 1, 0.1), "bench")
+
+
+def timed(content: dict[str, Any], number: int) -> float:
+    """What it takes to flatten and publish a day of so many leads: the median of the rounds."""
+    grid = Grid([SCOPE], DAY, ZONE)
+    rounds = []
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory() as folder:
+            lake = Lake(Path(folder) / "data")
+            land(lake, content, number)
+            began = time.process_time()
+            flatten_day(lake, APPLICANT, DAY, ZONE)
+            Warehouse(lake).publish(grid, NOW)
+            rounds.append(time.process_time() - began)
+    return median(rounds)
+
+
+def main() -> None:
+    """Print a line per pair: what a megabyte takes with nothing new and with new fields, and the ratio of the two."""
+    timed({}, 1)  # what is done once a process
+    a_day = timed({}, 1)
+    print(f"{'leads with':<42} {'kB a lead':>9} {'nothing new ms/MB':>18} {'with it ms/MB':>14} {'ratio':>6}")
+    for name, pair in PAIRS.items():
+        sizes = [len(json.dumps(content)) / 1e6 for content in pair]
+        number = max(1, round(MEGABYTES / sizes[0]))
+        known, new = (
+            1000 * (timed(content, number) - a_day) / (number * size) for content, size in zip(pair, sizes, strict=True)
+        )
+        print(f"{name:<42} {sizes[1] * 1000:>9.1f} {known:>18.1f} {new:>14.1f} {new / known:>6.2f}")
