@@ -136,7 +136,10 @@ class TokenStore:
         """
         path = self._path(key).with_suffix(".lock")
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # mkdir's own `parents` would let others into them.
+            for folder in (*reversed(self.folder.parents), self.folder):
+                if not folder.exists():
+                    folder.mkdir(mode=0o700, exist_ok=True)
             self.folder.chmod(0o700)
             lock = filelock.FileLock(path, timeout=LOCK_DEADLINE_SECONDS, mode=0o600)
             lock.acquire()

@@ -242,8 +242,13 @@ def _modes(folder: Path) -> str:
     private = [state / "tokens", *(state / "tokens").glob("*")] if (state / "tokens").exists() else []
     if too_open := [path for path in private if path.stat().st_mode & 0o077]:
         raise StorageError(f"Other users can read access tokens: chmod -R go= {too_open[0].parent}")
-    if folder.stat().st_mode & 0o007:
-        raise _Warning(f"Other users of this machine can read the leads, which are personal data: chmod o= {folder}")
+    # A checkout's own data/ can be entered by everybody; what lies in it is what counts.
+    open_ones = [path for path in folder.iterdir() if path.stat().st_mode & 0o007 and path.name != "README.md"]
+    if open_ones and folder.stat().st_mode & 0o001:
+        raise _Warning(
+            f"Other users of this machine can read {', '.join(sorted(path.name for path in open_ones))} in {folder}, "
+            f"where leads are, which are personal data: chmod o= {folder}"
+        )
     return "Tokens and leads are closed to other users."
 
 

@@ -455,7 +455,6 @@ class Lake:
             thread_local=not is_reentrant,
         )
         with _storing(path):
-            _make_folder(self._folder, mode=0o755)
             _make_folder(path.parent)
             try:
                 lock.acquire(timeout=timeout_seconds)
@@ -549,7 +548,6 @@ class Lake:
         path = self._state / "sequence"
         with _storing(path):
             if not self._state.is_dir():
-                _make_folder(self._folder, mode=0o755)
                 _make_folder(self._state)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE_MODE)
             try:
@@ -581,9 +579,18 @@ class Lake:
         except OSError:
             return None
 
+    def start_date(self) -> date | None:
+        """The first partition's day as it was remembered, None before that."""
+        path = self._state / "start_date"
+        with _reading(path):
+            remembered = path.read_text(errors="replace").strip() if path.exists() else ""
+        return self._start_date(remembered) if remembered else None
+
     def remember_start_date(self, default: date) -> date:
         """The first partition's day: `default` at the first call ever, afterwards what was remembered then."""
-        remembered = self._remember("start_date", default.isoformat())
+        return self._start_date(self._remember("start_date", default.isoformat()))
+
+    def _start_date(self, remembered: str) -> date:
         try:
             return date.fromisoformat(remembered)
         except ValueError:
@@ -1058,11 +1065,11 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _make_folder(folder: Path, mode: int = _PRIVATE_FOLDER_MODE) -> None:
-    """Make the folder and what is missing above it, each on the disk before the next."""
+def _make_folder(folder: Path) -> None:
+    """Make the folder and what is missing above it, for this user alone, each on the disk before the next."""
     if not folder.is_dir():
-        _make_folder(folder.parent, mode)
-        folder.mkdir(mode, exist_ok=True)
+        _make_folder(folder.parent)
+        folder.mkdir(_PRIVATE_FOLDER_MODE, exist_ok=True)
         _sync(folder.parent)
 
 

@@ -75,7 +75,6 @@ run_retries:
 def dagster_home(environment: Mapping[str, str], data_dir: Path) -> Path:
     """Dagster's own state: DAGSTER_HOME, else `.dagster` in the data folder; made with a sound dagster.yaml."""
     home = Path(environment.get("DAGSTER_HOME") or data_dir / ".dagster").expanduser().absolute()
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (home / "dagster.yaml").exists():
         replace_file(home / "dagster.yaml", _DAGSTER_YAML.encode())
     return home

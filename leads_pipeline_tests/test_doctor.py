@@ -1,5 +1,7 @@
 import json
+import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from leads_pipeline.client import server_time
 from leads_pipeline.credentials import write_key_pair
 from leads_pipeline.definitions import INVENTORY_JOB, PULL_JOB, build_definitions
 from leads_pipeline.lake import Lake
+from leads_pipeline.runs import dagster_home
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
 from leads_pipeline_tests.small_portal import SmallPortal, served
@@ -260,9 +263,31 @@ def test_tokens_that_others_can_read_are_found(variables: dict[str, str], tmp_pa
 
 def test_leads_that_others_can_read_are_found(variables: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "data").chmod(0o755)
+    assert found(variables).not_green == {}  # as git leaves it: .state, all that is in it, is closed
+    (tmp_path / "data" / "raw").mkdir()
+    (tmp_path / "data" / "raw").chmod(0o755)
     assert found(variables).not_green == {"file modes": "yellow"}
+    assert "can read raw in" in found(variables).said["file modes"]
     (tmp_path / "data").chmod(0o750)
     assert found(variables).not_green == {}
+
+
+def test_a_folder_that_the_pipeline_makes_is_closed_to_others(variables: dict[str, str], tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        folders = [
+            tmp_path / "home first" / "made",
+            tmp_path / "lock first" / "made",
+            tmp_path / "token first" / "made",
+        ]
+        dagster_home({}, folders[0])
+        Lake(folders[1]).claim("portal.example")
+        found(variables, LEADS_DATA_DIR=str(folders[2]))
+    finally:
+        os.umask(before)
+    made = {path for folder in folders for path in (folder.parent, folder, *folder.glob(".*"))}
+    assert len(made) == 9
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
 
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a file system of its own on every Linux
