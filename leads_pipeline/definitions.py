@@ -103,8 +103,9 @@ def defs() -> Definitions:
 
 
 def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
-    partitions = Partitions.of(settings, first_day(settings))
-    data, leads, inventory = resources(settings, environment)
+    first = first_day(settings)
+    partitions = Partitions.of(settings, first)
+    data, leads, inventory = resources(settings, environment, None if settings.start_date else first)
     return Definitions(
         assets=build_assets(settings, partitions),
         asset_checks=connection_checks(settings),
@@ -132,10 +133,16 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
     )
 
 
-def resources(settings: Settings, environment: Mapping[str, str]) -> tuple[DataFolder, LeadsService, InventoryService]:
-    """What assets work with: the data folder and the two services; secrets by their variables' names."""
+def resources(
+    settings: Settings, environment: Mapping[str, str], first_day: date | None = None
+) -> tuple[DataFolder, LeadsService, InventoryService]:
+    """What assets work with: the data folder and the two services; secrets by their variables' names.
+
+    Where `first_day` is given, the first run or sensor remembers it: loading the code location writes nothing, but what
+    is started from its partitions has to find them again.
+    """
     environment = filled_in(environment)
-    data = DataFolder(path=str(settings.data_dir))
+    data = DataFolder(path=str(settings.data_dir), first_day=first_day.isoformat() if first_day else None)
     leads = LeadsService(
         data=data,
         base_url=settings.base_url,
@@ -160,10 +167,10 @@ def resources(settings: Settings, environment: Mapping[str, str]) -> tuple[DataF
 
 
 def first_day(settings: Settings) -> date:
-    """The first partition: what the settings say, else 30 days before the first start, remembered since."""
+    """The first partition: what the settings say, else 30 days before the first run or sensor, remembered since."""
     if settings.start_date is not None:
         return settings.start_date
-    return Lake(settings.data_dir).remember_start_date(today(settings.zone, datetime.now(UTC)) - RETENTION)
+    return Lake(settings.data_dir).start_date() or today(settings.zone, datetime.now(UTC)) - RETENTION
 
 
 def _secret(variable: str, environment: Mapping[str, str]) -> dict[str, str]:

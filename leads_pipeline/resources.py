@@ -10,6 +10,7 @@ import hmac
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import date
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -36,6 +37,8 @@ class DataFolder(ConfigurableResource[Any]):
     """Where Parquet, the warehouse and the pipeline's own state lie."""
 
     path: str
+    # The first partition, to be remembered by whoever acts; unset where the settings say it, and for who only looks.
+    first_day: str | None = None
 
     @property
     def lake(self) -> Lake:
@@ -49,6 +52,9 @@ class DataFolder(ConfigurableResource[Any]):
         So a run whose process was killed can be told from one that works. Where there is no room for the lock, there is
         none for what the run is to write either: its steps say so in better words.
         """
+        if self.first_day is not None:
+            with suppress(StorageError):
+                self.lake.remember_start_date(date.fromisoformat(self.first_day))
         with ExitStack() as life:
             if context.run is not None:
                 with suppress(StorageError):

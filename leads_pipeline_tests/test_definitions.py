@@ -10,7 +10,16 @@ from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 import pytest
-from dagster import AssetKey, RunRequest, ScheduleDefinition, TableSchema, build_schedule_context
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    RunRequest,
+    ScheduleDefinition,
+    TableSchema,
+    build_resources,
+    build_schedule_context,
+    build_sensor_context,
+)
 from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 
@@ -156,11 +165,33 @@ def test_a_file_variable_means_the_same_file_in_every_folder(tmp_path: Path, mon
 
 
 def test_the_first_day_stays_where_it_was_at_the_first_start(tmp_path: Path) -> None:
-    settings = Settings.from_variables({"LEADS_DATA_DIR": str(tmp_path)})
+    variables = {"LEADS_DATA_DIR": str(tmp_path)}
+    settings = Settings.from_variables(variables)
     first = first_day(settings)
     assert timedelta(days=29) < datetime.now(UTC).date() - first < timedelta(days=32)
-    (tmp_path / ".state" / "start_date").write_text("2026-01-31\n")
-    assert first_day(settings) == date(2026, 1, 31)
+    # A code location that was loaded some days ago, and acts now for the first time.
+    data, _, _ = resources(settings, variables, date(2026, 1, 31))
+    with build_resources({"data": data}):
+        assert first_day(settings) == date(2026, 1, 31)
+    with build_resources({"data": resources(settings, variables, first)[0]}):
+        assert first_day(settings) == date(2026, 1, 31)
+
+
+def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    loaded = defs()
+    loaded.get_repository_def()
+    assert list(tmp_path.iterdir()) == []
+    with DagsterInstance.ephemeral() as instance:
+        data = loaded.resources["data"] if loaded.resources else None
+        with build_sensor_context(
+            instance, resources={"data": data}, repository_def=loaded.get_repository_def()
+        ) as tick:
+            loaded.resolve_sensor_def("catch_up_missing_windows").evaluate_tick(tick)
+    assert date.fromisoformat((tmp_path / "data" / ".state" / "start_date").read_text().strip())
 
 
 def test_dagster_validates_it_without_a_warning(tmp_path: Path) -> None:

@@ -405,6 +405,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_client.py",
         ),
         _m(
+            "let the first partition move with every day",
+            "resources.py",
+            "                self.lake.remember_start_date(date.fromisoformat(self.first_day))\n",
+            "                pass\n",
+            "test_definitions.py",
+            "first_day",
+        ),
+        _m(
             "pull beside another pull",
             "assets/raw.py",
             "    with lake.pulling():\n        yield\n",
