@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -213,7 +212,7 @@ def _until_it_ends(process: "subprocess.Popen[bytes]") -> None:
     "--days", "count", default=RETENTION.days, show_default=True, help="How many days back, today not counted."
 )
 def coverage(count: int) -> None:
-    """Say which windows are landed, empty, failed or missing, and how long the portal still has them.
+    """Say which windows are landed, empty, failed or missing, when they were looked at, and how long they can be had.
 
     From the files and Dagster's log as they are now. Exit code 1 if a window is failed or missing.
     """
@@ -230,13 +229,13 @@ def coverage(count: int) -> None:
             )
         )
     for kind in LEAD_KINDS:
-        states = Counter(one.state for one in windows if one.kind == kind)
-        rows = [
-            (state, states[state], sum(one.rows or 0 for one in windows if (one.kind, one.state) == (kind, state)))
-            for state in WindowState
-            if states[state]
-        ]
-        out.print(_table(("state", "windows", "leads"), rows, f"{kind.name} leads"))
+        rows = []
+        for state in WindowState:
+            if found := [one for one in windows if (one.kind, one.state) == (kind, state)]:
+                looks = [one.looked_at for one in found if one.looked_at is not None]
+                looked_at = f"{min(looks):%Y-%m-%d %H:%M} to {max(looks):%Y-%m-%d %H:%M}" if looks else "never"
+                rows.append((state, len(found), sum(one.rows or 0 for one in found), looked_at))
+        out.print(_table(("state", "windows", "leads", "last looked at (UTC)"), rows, f"{kind.name} leads"))
     lost = [one for one in windows if one.state in (WindowState.FAILED, WindowState.MISSING)]
     if lost:
         _show_lost(lost, now)

@@ -35,7 +35,7 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
-from leads_pipeline.sensors import catch_up_sensor, dead_run_sensor, push_sensor, retry_sensor
+from leads_pipeline.sensors import catch_up_sensor, dead_run_sensor, look_sensor, push_sensor, retry_sensor
 from leads_pipeline.settings import Settings, filled_in, path_of
 from leads_pipeline.window import RETENTION, today
 
@@ -119,6 +119,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
         sensors=[
             retry_sensor(settings, partitions, PULL_JOB),
             catch_up_sensor(settings, partitions, PULL_JOB),
+            look_sensor(settings, partitions, PULL_JOB),
             push_sensor(settings, PUSH_JOB),
             dead_run_sensor({PULL_JOB, INVENTORY_JOB, PUSH_JOB, STAGE_JOB, PUBLISH_JOB, ASSET_JOB}),
             AutomationConditionSensorDefinition(

@@ -222,3 +222,17 @@ def plan_retries(failed: Mapping[str, tuple[Window, FailedWindow]], now: datetim
             waits.append(next_at)
     keys = tuple(key for _, key in sorted(due))
     return RetryPlan(keys, len(waits), min(waits, default=None), len(refused), min(refused, default=None), deleted)
+
+
+# --- what is landed, and may have changed at the portal since ----------------------------------------------------
+
+# A lead can be listed late, moved here from another branch, or corrected. The daily schedule looks at a day on the
+# three days after it; from then on it is looked at when so many days have passed since its end, the last time while
+# the portal still has all of it, with a day left for an outage.
+LOOKS_AFTER_DAYS = (7, 14, 21, 28)
+
+
+def last_look_due_at(window: Window, now: datetime) -> datetime | None:
+    """The newest moment by which the window was to be looked at again, None where there was none yet."""
+    due = (window.end + timedelta(days=days) for days in LOOKS_AFTER_DAYS)
+    return max((moment for moment in due if moment <= now), default=None)

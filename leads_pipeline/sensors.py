@@ -27,10 +27,18 @@ from dagster import (
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.partitions import Partitions, rectangles
-from leads_pipeline.retry import FailedWindow, RetryPlan, plan_retries
+from leads_pipeline.retry import LOOKS_AFTER_DAYS, FailedWindow, RetryPlan, plan_retries
 from leads_pipeline.settings import Settings
 from leads_pipeline.spool import Spool
-from leads_pipeline.status import KEYS_IN_CONFIG_TAG, LIVE, missing_windows, raw_key, verdicts, window_status
+from leads_pipeline.status import (
+    KEYS_IN_CONFIG_TAG,
+    LIVE,
+    missing_windows,
+    raw_key,
+    verdicts,
+    window_status,
+    windows_to_look_at,
+)
 from leads_pipeline.window import Window, today
 
 # Windows that fell due since the last look go out as one run, so that their days are staged once and not ten times.
@@ -138,18 +146,10 @@ def retry_sensor(
     )
     def retry_failed_windows(context: SensorEvaluationContext) -> SensorResult:
         now = clock()
-        memory = read_cursor(context.cursor)
-        asked_with = context.resources.leads.fingerprint()
+        memory = _recollect(context)
         plans: dict[LeadKind, RetryPlan] = {}
         for kind in LEAD_KINDS:
             known = memory[kind.name]
-            for event_id, verdict in verdicts(context.instance, kind, after_id=known.seen_id or None):
-                known.seen_id = event_id
-                # A run that was refused with other settings, in a shell of its own for example, says nothing of these.
-                is_refused = verdict.is_permanent and (asked_with is None or verdict.settings in (asked_with, None))
-                known.note(verdict.key, verdict.observed_at, is_permanent=is_refused)
-            if asked_with is not None:
-                known.note_settings(asked_with)
             status = window_status(context.instance, kind, partitions.windows)
             known.prune(status.failed, status.under_way, now)
             failed = {key: (Window.from_partition_key(key, settings.zone), known.windows[key]) for key in status.failed}
@@ -161,15 +161,31 @@ def retry_sensor(
         if not due:
             words = "; ".join(f"{kind.name} leads: {plan}" for kind, plan in plans.items())
             return SensorResult(skip_reason=f"Nothing is due. {words[0].upper()}{words[1:]}.", cursor=cursor)
-        return SensorResult(run_requests=[_retry(due, now)], cursor=cursor)
+        return SensorResult(run_requests=[_pull("retry", due, now)], cursor=cursor)
 
     return retry_failed_windows
 
 
-def _retry(due: Mapping[LeadKind, Sequence[str]], now: datetime) -> RunRequest:
+def _recollect(context: SensorEvaluationContext) -> dict[str, RetryMemory]:
+    """The sensor's memory, with what runs have said since and whether the settings are others."""
+    memory = read_cursor(context.cursor)
+    asked_with = context.resources.leads.fingerprint()
+    for kind in LEAD_KINDS:
+        known = memory[kind.name]
+        for event_id, verdict in verdicts(context.instance, kind, after_id=known.seen_id or None):
+            known.seen_id = event_id
+            # A run that was refused with other settings, in a shell of its own for example, says nothing of these.
+            is_refused = verdict.is_permanent and (asked_with is None or verdict.settings in (asked_with, None))
+            known.note(verdict.key, verdict.observed_at, is_permanent=is_refused)
+        if asked_with is not None:
+            known.note_settings(asked_with)
+    return memory
+
+
+def _pull(why: str, due: Mapping[LeadKind, Sequence[str]], now: datetime) -> RunRequest:
     return RunRequest(
         # Should the daemon die between launching and saving the cursor, the same minute's request isn't launched twice.
-        run_key=f"retry-{now:%Y-%m-%dT%H:%MZ}",
+        run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
         asset_selection=[raw_key(kind) for kind in due],
         run_config={
             "ops": {
@@ -179,6 +195,62 @@ def _retry(due: Mapping[LeadKind, Sequence[str]], now: datetime) -> RunRequest:
         },
         tags={KEYS_IN_CONFIG_TAG: "true"},
     )
+
+
+# A day's windows fall due together, once a day; and a tick goes through the files of 23 days.
+LOOK_INTERVAL_SECONDS = 1800
+
+# After an upgrade, an outage or a restored backup every landed window may be due at once; the soonest deleted go first.
+MOST_LOOKS_IN_A_RUN = 5000
+
+
+def look_sensor(
+    settings: Settings, partitions: Partitions, job_name: str, *, clock: Callable[[], datetime] = _utc_now
+) -> SensorDefinition:
+    """Asks once more for landed windows, for leads that came late, moved or were corrected.
+
+    A look that fails leaves its window landed, and due: it is repeated with the delays of a failed window.
+    """
+
+    @sensor(
+        name="look_again",
+        job_name=job_name,
+        minimum_interval_seconds=LOOK_INTERVAL_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=(
+            f"Pulls landed windows again {', '.join(map(str, LOOKS_AFTER_DAYS))} days after their end, all that are "
+            "due as one run: leads can be listed late, moved or corrected."
+        ),
+        required_resource_keys={"data", "leads"},
+    )
+    def look_again(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        if settings.base_url is None:
+            return SkipReason("LEADS_BASE_URL is not set: there is no service to pull from.")
+        now, lake = clock(), context.resources.data.lake
+        memory = _recollect(context)
+        due: dict[LeadKind, Sequence[str]] = {}
+        waiting = 0
+        for kind in LEAD_KINDS:
+            known = memory[kind.name]
+            status = window_status(context.instance, kind, partitions.windows)
+            windows = windows_to_look_at(kind, settings, partitions, lake, status.landed, now)
+            known.windows = {
+                key: known.windows.get(key, FailedWindow(0, _LONG_AGO))
+                for key in windows.keys() | (known.windows.keys() & status.under_way)
+            }
+            keys = plan_retries({key: (window, known.windows[key]) for key, window in windows.items()}, now).due
+            waiting += len(windows) - len(keys)
+            if keys:
+                due[kind] = keys[:MOST_LOOKS_IN_A_RUN]
+            for key in due.get(kind, ()):
+                known.request(key, now)
+        cursor = write_cursor(memory)
+        if not due:
+            said = f"{waiting} windows wait for their next attempt" if waiting else "Every landed window was looked at"
+            return SensorResult(skip_reason=f"{said}. No look is due.", cursor=cursor)
+        return SensorResult(run_requests=[_pull("look", due, now)], cursor=cursor)
+
+    return look_again
 
 
 # A day that closed is the daily schedule's for this long; whatever it didn't pull by then is missing.

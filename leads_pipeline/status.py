@@ -4,7 +4,7 @@ Belongs here: reading Dagster's event log and partition status. Doesn't: decidin
 anything (sensors.py).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -25,6 +25,7 @@ from dagster._core.storage.partition_status_cache import get_and_update_asset_st
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import Partitions
+from leads_pipeline.retry import LOOKS_AFTER_DAYS, last_look_due_at
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse import Failure
 from leads_pipeline.window import RETENTION, Window, day_interval, days, today
@@ -174,6 +175,28 @@ def missing_windows(
     return missing
 
 
+def windows_to_look_at(
+    kind: LeadKind, settings: Settings, partitions: Partitions, lake: Lake, landed: Set[str], now: datetime
+) -> dict[str, Window]:
+    """Of the landed windows (by partition key) those whose files hold no answer from after the newest look was due.
+
+    By the files, so that neither an outage nor a lost log costs a look. An answer from the future, by a clock that ran
+    ahead, is none.
+    """
+    found = {}
+    newest = today(settings.zone, now - timedelta(days=min(LOOKS_AFTER_DAYS))) - timedelta(days=1)
+    for day in days(max(today(settings.zone, now - RETENTION), partitions.first_day), newest):
+        looked_at = {file.scope: file.looked_at for file in lake.known_windows(kind, day)}
+        for scope in settings.scopes:
+            window = Window.of(day, scope, settings.zone)
+            due_at = last_look_due_at(window, now)
+            if window.partition_key not in landed or scope.key not in looked_at or window.is_deleted(now):
+                continue
+            if due_at is not None and not due_at <= looked_at[scope.key] <= now:
+                found[window.partition_key] = window
+    return found
+
+
 def failed_windows(instance: DagsterInstance, settings: Settings, partitions: Partitions) -> list[Failure]:
     """Every window that is still failed, with the runs that failed on it since it last landed, and the last reason."""
     found = []
@@ -209,12 +232,16 @@ class WindowState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WindowCoverage:
-    """What there is of a window now. `rows` is None where no file is; `failure` is there where it is still failed."""
+    """What there is of a window now.
+
+    `rows` and `looked_at` are None where no file is; `failure` is there where it is still failed.
+    """
 
     kind: LeadKind
     window: Window
     state: WindowState
     rows: int | None
+    looked_at: datetime | None
     failure: Failure | None
 
 
@@ -238,6 +265,7 @@ def coverage(
                     window,
                     _state(window, landed, failure, now, is_under_way=window.partition_key in under_way),
                     landed.leads if landed else None,
+                    landed.looked_at if landed else None,
                     failure,
                 )
 

@@ -29,7 +29,7 @@ from leads_pipeline import flatten
 from leads_pipeline.assets import published as published_module
 from leads_pipeline.assets import staged
 from leads_pipeline.assets.figures import mart_figures
-from leads_pipeline.assets.published import coverage_check, refused_check
+from leads_pipeline.assets.published import coverage_check, looks_check, refused_check
 from leads_pipeline.assets.raw import NAMED_FAILURES
 from leads_pipeline.contract import (
     APPLICANT,
@@ -507,6 +507,26 @@ def test_a_window_pulled_before_its_end_alone_is_not_landed_in_time(here: Instal
     result = coverage_check(store, later)
     assert result.description is not None
     assert f"- applicant {here.key(0)}: missing" in result.description
+
+
+def test_a_landed_window_that_nobody_looks_at_again_fails_a_check_a_day_after_its_look_was_due(
+    here: Installation,
+) -> None:
+    published(here)
+    store = Warehouse(here.lake)
+    _, rows = store.query("select distinct last_looked_at > landed_at - interval 1 minute from mart_coverage")
+    assert (True,) in rows
+    end = datetime.combine(here.day(2), datetime.min.time(), UTC)  # of day 3
+    second = timedelta(seconds=1)
+    assert looks_check(store, here.now).passed
+    assert looks_check(store, end + timedelta(days=8) - second).passed
+    late = looks_check(store, end + timedelta(days=8))
+    assert (late.passed, late.severity, late.metadata["windows"].value) == (False, AssetCheckSeverity.WARN, 6)
+    assert late.description is not None
+    assert f"- applicant {here.key(3, 101)}: last looked at " in late.description
+    assert f"leads-pipeline backfill --from {here.day(3)} --to {here.day(3)}" in late.description
+    assert not looks_check(store, end + timedelta(days=29, hours=23)).passed
+    assert looks_check(store, end + timedelta(days=40)).passed
 
 
 def states(here: Installation) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The command line: what it pulls, what it prints, and how it exits."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -154,6 +155,8 @@ def test_coverage_needs_no_published_warehouse_and_exits_with_0_when_all_is_land
     result = run("coverage", "--days", 2)
     assert result.exit_code == 0, result.output
     assert "not landed" not in result.output
+    [line, _] = [line for line in result.output.splitlines() if "landed" in line]
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d to \d{4}-", line), "when they were last looked at"
     assert not Warehouse(here.lake).path.exists()
 
 

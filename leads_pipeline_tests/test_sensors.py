@@ -1,5 +1,6 @@
 """The sensors over several ticks, with a clock of their own, on a real instance and a simulator."""
 
+import json
 import multiprocessing
 import os
 import shutil
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from dagster import (
     AssetKey,
@@ -31,7 +33,15 @@ from dagster._core.utils import make_new_run_id
 from leads_pipeline import retry
 from leads_pipeline.assets import connection
 from leads_pipeline.client import LeadsClient, Timing
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, LeadKind, PushedLead, read_delivery
+from leads_pipeline.contract import (
+    APPLICANT,
+    APPRAISAL,
+    LEAD_KINDS,
+    Answer,
+    LeadKind,
+    PushedLead,
+    read_delivery,
+)
 from leads_pipeline.definitions import PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.doctor import Finding, Light
 from leads_pipeline.lake import Lake
@@ -42,6 +52,7 @@ from leads_pipeline.sensors import (
     RetryMemory,
     catch_up_sensor,
     dead_run_sensor,
+    look_sensor,
     push_sensor,
     read_cursor,
     retry_sensor,
@@ -49,7 +60,7 @@ from leads_pipeline.sensors import (
 )
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.spool import Spool
-from leads_pipeline.status import raw_key, verdicts
+from leads_pipeline.status import failed_windows, raw_key, verdicts
 from leads_pipeline.window import Window
 from leads_pipeline_tests.installation import Installation, installation
 
@@ -492,6 +503,120 @@ def test_after_a_change_of_the_time_zone_each_window_is_pulled_once_more(tmp_pat
 def test_without_a_service_nothing_is_caught_up(here: Installation) -> None:
     del here.environment["LEADS_BASE_URL"]
     assert catch_up_tick(here).skip_message == "LEADS_BASE_URL is not set: there is no service to pull from."
+
+
+# --- further looks ---------------------------------------------------------------------------------------------------
+
+
+def look_tick(here: Installation, now: datetime, cursor: str | None = None) -> SensorExecutionData:
+    return here.tick(look_sensor(here.settings, here.partitions, PULL_JOB, clock=lambda: now), cursor)
+
+
+def last_looked_at(here: Installation, key: str, moment: datetime) -> None:
+    """Let the window's file hold an empty answer of that moment, and nothing else."""
+    window = Window.from_partition_key(key, here.settings.zone)
+    folder = here.lake.folder / "raw" / "applicant_leads" / f"day={window.day}" / f"scope={window.scope.key}"
+    shutil.rmtree(folder, ignore_errors=True)
+    here.lake.land(Answer(APPLICANT, window, (), moment, "/", "0" * 64, 2, 1, 0.1), "run")
+
+
+def test_a_lead_that_is_listed_on_the_fifth_day_is_seen_on_the_seventh(here: Installation) -> None:
+    wanted, key = here.keys([8]), here.key(8, 102)
+    here.pull(wanted)
+    listed_later = here.truth(APPLICANT, [8])
+    window = Window.from_partition_key(key, here.settings.zone)
+    for one in wanted:
+        last_looked_at(here, one, window.end + 2.05 * DAY)  # as the daily schedule does
+    assert look_tick(here, window.end + 7 * DAY - timedelta(seconds=1)).skip_message
+
+    tick = look_tick(here, window.end + 7 * DAY)
+    assert keys_in(the_request(tick)) == sorted(wanted), "all in one run"
+    here.simulator.reset_counters()
+    assert here.run_requested(the_request(tick)).success
+    assert here.asked() == dict.fromkeys(wanted, 1)
+    held = {
+        json.loads(str(payload))["id"]
+        for path in here.lake.raw_files(APPLICANT, here.day(8))
+        for payload in pq.read_table(path, columns=["payload"])["payload"].to_pylist()
+    }
+    assert listed_later
+    assert held == listed_later
+    assert look_tick(here, datetime.now(UTC), tick.cursor).skip_message == (
+        "Every landed window was looked at. No look is due."
+    )
+
+
+def test_a_landed_window_is_looked_at_after_7_14_21_and_28_days_however_long_nobody_ticked(here: Installation) -> None:
+    key = here.key(9)
+    here.pull({key})
+    window = Window.from_partition_key(key, here.settings.zone)
+    looks, moment, cursor = [], window.end, None
+    last_looked_at(here, key, moment)
+    while moment < window.end + 31 * DAY:
+        tick = look_tick(here, moment, cursor)
+        cursor = tick.cursor
+        if tick.run_requests:
+            looks.append((moment - window.end) / DAY)
+            last_looked_at(here, key, moment)
+        moment += DAY / 4
+    assert looks == [7, 14, 21, 28]
+
+    last_looked_at(here, key, window.end + DAY)
+    for days, is_due in ((6.9, False), (8, True), (13, True), (29.5, True), (30, False)):
+        assert bool(look_tick(here, window.end + days * DAY).run_requests) is is_due, days
+
+
+def test_an_answer_of_a_clock_that_ran_ahead_is_no_look(here: Installation) -> None:
+    key = here.key(9)
+    here.pull({key})
+    window = Window.from_partition_key(key, here.settings.zone)
+    last_looked_at(here, key, window.end + 100 * DAY)
+    assert keys_in(the_request(look_tick(here, window.end + 7 * DAY))) == [key]
+
+
+def test_a_look_that_fails_stays_due_with_growing_pauses_and_leaves_its_window_landed(here: Installation) -> None:
+    key = here.key(9)
+    here.pull({key})
+    window = Window.from_partition_key(key, here.settings.zone)
+    last_looked_at(here, key, window.end + DAY)
+    here.simulator.set_faults(here.rules({key}, BROKEN))
+    now = datetime.now(UTC)
+    tick = look_tick(here, now)
+    assert not here.run_requested(the_request(tick)).success
+    assert here.status().landed == {key}
+    assert failed_windows(here.instance, here.settings, here.partitions) == []
+    retried = retry_tick(here, now + DAY)
+    assert retried.skip_message, "it isn't the retry sensor's"
+
+    early = look_tick(here, now + timedelta(minutes=2), tick.cursor)
+    assert early.skip_message == "1 windows wait for their next attempt. No look is due."
+    again = look_tick(here, now + timedelta(minutes=30), early.cursor)
+    assert keys_in(the_request(again)) == [key]
+    assert read_cursor(again.cursor)["applicant"].windows[key].attempts == 2
+    here.simulator.set_faults([])
+    assert here.run_requested(the_request(again)).success
+    after = look_tick(here, datetime.now(UTC), again.cursor)
+    assert after.skip_message
+    assert read_cursor(after.cursor)["applicant"].windows == {}
+
+
+def test_what_is_failed_missing_or_under_way_is_not_looked_at_by_the_way(here: Installation) -> None:
+    landed, failed = here.key(9, 101), here.key(9, 102)
+    here.pull(here.keys([9]))
+    window = Window.from_partition_key(landed, here.settings.zone)
+    shutil.rmtree(here.lake.folder / "raw" / "applicant_leads" / f"day={here.day(9)}")
+    for key in (landed, failed):
+        last_looked_at(here, key, window.end + DAY)
+    fail(here, {failed}, BROKEN)
+    tick = look_tick(here, here.now)
+    assert keys_in(the_request(tick)) == [landed]
+    here.instance.create_run_for_job(
+        here.definitions.resolve_job_def(PULL_JOB),
+        run_config=dict(the_request(tick).run_config),
+        tags=the_request(tick).tags,
+        status=DagsterRunStatus.STARTED,
+    )
+    assert look_tick(here, here.now + DAY, tick.cursor).skip_message
 
 
 # --- both in the daemon ----------------------------------------------------------------------------------------------

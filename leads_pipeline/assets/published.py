@@ -37,9 +37,11 @@ from leads_pipeline.flatten import glob_literal, windows_table
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import DataFolder
+from leads_pipeline.retry import LOOKS_AFTER_DAYS
 from leads_pipeline.settings import Settings
 from leads_pipeline.status import failed_windows
 from leads_pipeline.warehouse import Grid, Mart, Publication, Table, Warehouse, marts, tables
+from leads_pipeline.window import RETENTION
 
 # How long before the portal begins to delete a window that isn't landed the coverage check warns, and fails.
 WARN_DAYS_BEFORE = 7
@@ -65,6 +67,22 @@ _REFUSED = """
 select kind, day, scope, state, failed_attempts, last_error, deleted_from_at
 from mart_coverage
 where is_refused and is_configured and deleted_from_at > $now - interval 1 day
+order by deleted_from_at, kind, scope
+"""
+
+# Landed windows whose last answer is from before a look that was due a day ago or more. A window's end is a day after
+# its start, give or take an hour where clocks change.
+_NOT_LOOKED_AT = """
+select kind, day, scope, last_looked_at, deleted_from_at
+from mart_coverage
+where state in ('landed', 'empty') and is_configured and deleted_from_at > $now - interval 1 day
+    and exists (
+        select due_at
+        from (
+            select deleted_from_at - $retention + to_days(1 + days) as due_at from unnest($looks::integer[]) as _(days)
+        )
+        where due_at <= $now - interval 1 day and last_looked_at < due_at - interval 2 hour
+    )
 order by deleted_from_at, kind, scope
 """
 
@@ -129,6 +147,14 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                 asset="mart_coverage",
                 description="No window waits for a change of settings or rights, or for a word with the portal",
             ),
+            AssetCheckSpec(
+                "windows_are_looked_at_again",
+                asset="mart_coverage",
+                description=(
+                    f"Landed windows were asked for again {', '.join(map(str, LOOKS_AFTER_DAYS))} days after their "
+                    "end, for leads that came late, moved or were corrected"
+                ),
+            ),
         ],
     )
     def warehouse(
@@ -147,6 +173,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             drift = drift_check(store)
             coverage = coverage_check(store, now)
             refused = refused_check(store, now)
+            looks = looks_check(store, now)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
         for name, rows in publication.rows.items():
@@ -157,6 +184,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         yield drift
         yield coverage
         yield refused
+        yield looks
 
     return warehouse
 
@@ -336,6 +364,31 @@ def refused_check(store: Warehouse, now: datetime) -> AssetCheckResult:
             else "No window is refused."
         ),
         metadata={"windows": len(refused)},
+    )
+
+
+def looks_check(store: Warehouse, now: datetime) -> AssetCheckResult:
+    """Whether any landed window waits for more than a day to be looked at again."""
+    _, late = store.query(_NOT_LOOKED_AT, {"now": now, "retention": RETENTION, "looks": list(LOOKS_AFTER_DAYS)})
+    named = "\n".join(
+        f"- {kind} {day}|{scope}: last looked at {looked_at:%Y-%m-%d %H:%M}, "
+        f"deleted from {deleted_from:%Y-%m-%d %H:%M} UTC"
+        for kind, day, scope, looked_at, deleted_from in late[:_NAMED_WINDOWS]
+    )
+    days = [row[1] for row in late]
+    return AssetCheckResult(
+        asset_key="mart_coverage",
+        check_name="windows_are_looked_at_again",
+        passed=not late,
+        severity=AssetCheckSeverity.WARN,
+        description=(
+            f"{len(late)} landed windows were due for another look more than a day ago; leads that came late to them "
+            f"would be deleted unseen. The sensor look_again asks for them; the runs that it started say what failed.\n"
+            f"{named}\nOr look now: leads-pipeline backfill --from {min(days)} --to {max(days)}"
+            if late
+            else "Every landed window was looked at when it was due."
+        ),
+        metadata={"windows": len(late)},
     )
 
 

@@ -5,6 +5,7 @@
 -- state: landed, empty (no leads), partial (some deleted unseen), open (not over yet), failed or missing (not pulled since it was over)
 -- rows: Leads landed for the window, before it was over too; NULL where nothing was
 -- landed_at: When the last answer that changed something was fetched, UTC
+-- last_looked_at: When the last answer was fetched, whether it changed anything or not, UTC
 -- failed_attempts: Runs that failed to pull it since it last landed
 -- last_error: Why the last of them failed
 -- is_refused: Whether that won't pass by itself: somebody has to change settings or rights
@@ -29,6 +30,7 @@ cleaned as (
         source.kind is not null as is_configured,
         landed.rows,
         landed.fetched_at,
+        landed.looked_at,
         -- After a change of the time zone the landed window is another one. Where the portal has deleted both, the days
         -- beside it hold the rest, and there is nothing left to do.
         (coalesce(source.is_deleted, true)
@@ -54,6 +56,7 @@ select
     end as state,
     cleaned.rows,
     cleaned.fetched_at as landed_at,
+    cleaned.looked_at as last_looked_at,
     coalesce(failures.attempts, 0) as failed_attempts,
     failures.last_error,
     coalesce(failures.is_refused, false) as is_refused,
