@@ -102,11 +102,15 @@ class UnbalancedError(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a staged table, which is also the warehouse's: DuckDB's type, and what an analyst reads."""
+    """A column of a staged table, which is also the warehouse's: DuckDB's type, and what an analyst reads.
+
+    `stand_in` is what it is, in SQL over the row as `staged`, in files that were staged before there was the column.
+    """
 
     name: str
     type: str
     description: str
+    stand_in: str | None = None
 
 
 def staged_columns(kind: LeadKind) -> dict[str, tuple[Column, ...]]:
@@ -213,6 +217,12 @@ _LEAD_COLUMNS: Final = (
         "Scope whose window held this version, e.g. branch-101; push for a delivery of no configured one",
     ),
     Column("fetched_at", "timestamptz", "When this version of the lead was first received, UTC"),
+    Column(
+        "sequence",
+        "bigint",
+        "Number of the last answer or delivery that held this version; of two versions the higher one is the newer",
+        stand_in="epoch_us(staged.fetched_at)",
+    ),
     Column("source", "varchar", "How this version was received: pull or push"),
     Column("window_day", "date", "Day of the window that held this version; lead_day may be the next at midnight"),
 )
@@ -230,7 +240,12 @@ _WINDOW_COLUMNS: Final = (
     Column("window_start", "timestamptz", "First moment of the window, UTC"),
     Column("window_end", "timestamptz", "First moment after the window, UTC"),
     Column("rows", "bigint", "Leads landed for the window; one that several windows hold counts in each"),
-    Column("looked_at", "timestamptz", "When the last answer was fetched, whether it changed anything or not, UTC"),
+    Column(
+        "looked_at",
+        "timestamptz",
+        "When the last answer was fetched, whether it changed anything or not, UTC",
+        stand_in="staged.fetched_at",
+    ),
     Column("fetched_at", "timestamptz", "When the last answer that changed something was fetched, UTC"),
     Column("run_id", "varchar", "Run that landed that answer"),
     Column("attempts", "integer", "Requests that the answer took, retries included"),
@@ -379,7 +394,7 @@ qualify row_number() over (partition by day, lead_id order by sequence desc, pos
 # `body` is what gets parsed: the payload itself, or for text that isn't JSON what can be mended of it.
 _LEADS: Final = f"""
 select
-    day, lead_id, scope, fetched_at, source, oddity,
+    day, lead_id, scope, fetched_at, sequence, source, oddity,
     case when oddity = '{_NOT_JSON}' then coalesce(mended(payload), payload) else payload end as body
 from raw
 anti join dropped using (day, scope, source, file_row_number)
@@ -505,6 +520,7 @@ select
     coalesce(timezone($zone, created_at)::date, day) as lead_day,
     scope,
     fetched_at,
+    sequence,
     source,
     day as window_day,
     {_stacked(quoted(field.column) for field in kind.fields)},

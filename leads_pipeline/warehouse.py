@@ -9,7 +9,7 @@ import logging
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -459,8 +459,8 @@ def _loaded(
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
     is_whole = state.marts != wanted.marts
     for kind in LEAD_KINDS:
-        if days_changed := sorted({day for table, day in changed if table in staged_columns(kind)}):
-            is_whole = _load_leads(db, lake, kind, days_changed, is_whole=is_whole)
+        if of_kind := {(table, day) for table, day in changed if table in staged_columns(kind)}:
+            is_whole = _load_leads(db, lake, kind, of_kind, is_whole=is_whole)
     if any(table == _INVENTORY for table, _ in changed):
         _load_inventory(db, lake)
     _set_grid(db, grid, now)
@@ -477,25 +477,29 @@ def _loaded(
 
 
 def _load_leads(
-    db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days_changed: Sequence[date], *, is_whole: bool
+    db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, changed: Set[tuple[str, date]], *, is_whole: bool
 ) -> bool:
-    """Replace what the changed days hold; afterwards each lead id is there once, in its newest version of all days.
+    """Replace what the changed files hold; afterwards each lead id is there once, in its newest version of all days.
 
     Return whether the marts are to be made anew as a whole: as they were to be, or as that many leads have changed.
     Where they aren't, note which of the values that they follow are touched.
     """
+    days_changed = {day for _, day in changed}
+    children_changed = {day for table, day in changed if table in kind.tables and table != kind.table}
     db.execute(
-        "create or replace temp table changed_days as select unnest($days::date[]) as day", {"days": days_changed}
+        "create or replace temp table changed_days as select unnest($days::date[]) as day", {"days": [*days_changed]}
     )
     with scratch_folder(lake, "warehouse-staged") as folder:
         files = _Files(db, lake, kind, folder)
         files.hold(days_changed)
         _find_winners(db, lake, kind, files)
+        _confirm(db, kind, files, days_changed - children_changed)
         db.execute(
             """
             create or replace temp table removed as
             from held
-            where window_day in (from changed_days) or lead_id in (select lead_id from winners)
+            where (window_day in (from changed_days) or lead_id in (select lead_id from winners))
+                and row_id not in (select row_id from confirmed)
             """
         )
         parts = _parts(db)
@@ -648,10 +652,10 @@ class _Files:
     def select(self, table: str, *more: str) -> str:
         """`select … from … as staged` over the held files of the table, with the day of each as `staged.day`.
 
-        A file from before a field was declared lacks its column, which is then NULL.
+        A file from before a field was declared lacks its column, which is then what stands in for it, mostly NULL.
         """
         paths = sorted((self._folder / table).glob("*/*.parquet"))
-        columns = {column.name: column.type for column in staged_columns(self._kind)[table]}
+        columns = staged_columns(self._kind)[table]
         if paths:
             self._db.execute(f"set variable {quoted(table)} = $files", {"files": list(map(glob_literal, paths))})
             source = (
@@ -660,25 +664,30 @@ class _Files:
             )
             described = self._db.execute(f"describe select * from {source}").fetchall()  # noqa: S608 - no values
             there = {name for name, *_ in described}
-            columns = {name: type_ for name, type_ in columns.items() if name in there}
         else:
-            nulls = ", ".join(f"null::{type_} as {quoted(name)}" for name, type_ in columns.items())
+            there = {column.name for column in columns}
+            nulls = ", ".join(f"null::{column.type} as {quoted(column.name)}" for column in columns)
             source = f"(select null::date as day, {nulls} where false)"
-        selected = ", ".join([*more, *(f"staged.{quoted(name)}" for name in columns)])
-        return f"select {selected} from {source} as staged"  # noqa: S608 - only the contract's own names
+        selected = list(more)
+        for column in columns:
+            values = [f"staged.{quoted(column.name)}"] if column.name in there else []
+            values += [column.stand_in] if column.stand_in else []
+            selected += [f"coalesce({', '.join(values)}) as {quoted(column.name)}"] if len(values) > 1 else []
+            selected += [f"{values[0]} as {quoted(column.name)}"] if len(values) == 1 else []
+        return f"select {', '.join(selected)} from {source} as staged"  # noqa: S608 - only our own names
 
 
 def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, files: _Files) -> None:
     """Make the tables `winners`, which leads are to be loaded from which day's file, and `held`, what they replace.
 
-    Newest `fetched_at` wins, then the later day. A lead that the changed days held and no longer hold, or only in an
+    The highest `sequence` wins, then the later day. A lead that the changed days held and no longer hold, or only in an
     older version, may still stand in other days' files: those are read for such leads alone, which is rare.
     """
     leads = quoted(kind.table)
     db.execute(
         f"""
         create or replace temp table versions as
-        select lead_id, day, fetched_at, true as is_staged
+        select lead_id, day, sequence, true as is_staged
         from ({files.select(kind.table, "staged.day")}) as staged
         """  # noqa: S608 - only the contract's own names, here and below
     )
@@ -686,7 +695,7 @@ def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, fil
     db.execute(
         f"""
         create or replace temp table held as
-        select rowid as row_id, lead_id, window_day, fetched_at, {", ".join(c for _, c in _followed_columns(kind)[1:])}
+        select rowid as row_id, lead_id, window_day, sequence, {", ".join(c for _, c in _followed_columns(kind)[1:])}
         from {leads}
         where window_day in (from changed_days) or lead_id in (select lead_id from versions)
         """  # noqa: S608
@@ -698,8 +707,7 @@ def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, fil
         where window_day in (from changed_days) and not exists (
             select 1 from versions
             where versions.lead_id = held.lead_id
-                and (versions.fetched_at > held.fetched_at
-                    or versions.fetched_at = held.fetched_at and versions.day >= held.window_day)
+                and (versions.sequence, versions.day) >= (held.sequence, held.window_day)
         )
         """
     )
@@ -708,7 +716,7 @@ def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, fil
         db.execute(
             f"""
             insert into versions
-            select lead_id, day, fetched_at, true
+            select lead_id, day, sequence, true
             from ({files.select(kind.table, "staged.day")}) as staged
             where lead_id in (from lost) and day not in (from changed_days)
             """  # noqa: S608
@@ -716,7 +724,7 @@ def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, fil
     db.execute(
         """
         insert into versions
-        select lead_id, window_day, fetched_at, false
+        select lead_id, window_day, sequence, false
         from held
         where window_day not in (from changed_days)
         """
@@ -727,11 +735,40 @@ def _find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, fil
         select lead_id, day
         from (
             select * from versions
-            qualify row_number() over (partition by lead_id order by fetched_at desc, day desc, is_staged) = 1
+            qualify row_number() over (partition by lead_id order by sequence desc, day desc, is_staged) = 1
         )
         where is_staged
         """
     )
+
+
+def _confirm(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: _Files, days: Set[date]) -> None:
+    """Give what the portal only confirmed its new `sequence` in place, and take it out of `winners`.
+
+    So a day that is pulled again costs little, and the marts of its leads nothing. Makes the table `confirmed` of these
+    rows. Only of days whose child tables are what they were.
+    """
+    leads = quoted(kind.table)
+    columns = [quoted(column.name) for column in staged_columns(kind)[kind.table] if column.name != _SEQUENCE]
+    staged, held = (", ".join(f"{table}.{column}" for column in columns) for table in ("staged", "held"))
+    db.execute(
+        f"""
+        create or replace temp table confirmed as
+        select held.rowid as row_id, held.lead_id, held.window_day as day, staged.sequence
+        from ({files.select(kind.table, "staged.day")}) as staged
+        semi join winners on winners.lead_id = staged.lead_id and winners.day = staged.day
+        join {leads} as held on held.lead_id = staged.lead_id and held.window_day = staged.day
+        where staged.day in (select unnest($days::date[])) and held.window_day in (select unnest($days::date[]))
+            and row({staged}) is not distinct from row({held})
+        """,  # noqa: S608 - only the contract's own names, here and below
+        {"days": [*days]},
+    )
+    sql = f"update {leads} set sequence = confirmed.sequence from confirmed where {leads}.rowid = row_id"  # noqa: S608
+    db.execute(sql)
+    db.execute("delete from winners where (lead_id, day) in (select lead_id, day from confirmed)")
+
+
+_SEQUENCE: Final = "sequence"
 
 
 # --- people ------------------------------------------------------------------------------------------------------

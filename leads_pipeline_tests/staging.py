@@ -27,8 +27,12 @@ def land(
     day: date = DAY,
     scope: str = "branch-101",
     fetched_at: datetime = FETCHED_AT,
+    sequence: int | None = None,
 ) -> None:
-    """Land the leads, given as JSON texts or as what becomes one, as if an answer had held them."""
+    """Land the leads, given as JSON texts or as what becomes one, as if an answer had held them.
+
+    They count by `fetched_at` where no `sequence` is given.
+    """
     texts = [lead if isinstance(lead, str) else json.dumps(lead) for lead in leads]
     body = f'{{"{kind.list_key}":[{",".join(texts)}]}}'.encode(errors="surrogateescape")
     answer = Answer(
@@ -41,6 +45,7 @@ def land(
         body_bytes=len(body),
         attempts=1,
         duration_seconds=0.1,
+        sequence=sequence,
     )
     lake.land(answer, "run-1")
 

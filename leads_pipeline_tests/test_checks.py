@@ -168,7 +168,7 @@ def test_each_staged_lead_is_published_or_an_older_version_of_one_that_is(staged
     [
         ("delete from applicant_leads where lead_id = 'b'", 1, []),
         ("delete from applicant_leads", 5, []),
-        ("update applicant_leads set fetched_at = '2026-11-01' where lead_id = 'midnight'", 1, []),
+        ("update applicant_leads set sequence = 0 where lead_id = 'midnight'", 1, []),
         ("update applicant_leads set window_day = '2026-11-18' where lead_id = 'b'", 1, ["2026-11-18"]),
         ("insert into applicant_leads by name select '2026-11-20'::date as window_day", 0, ["2026-11-20"]),
     ],

@@ -225,6 +225,75 @@ def test_a_lead_whose_winning_day_loses_it_is_taken_from_the_other_day(lake: Lak
     assert messages(lake) == [("a", "old", DAY, 2), ("b", None, DAY, 0)]
 
 
+@pytest.mark.parametrize("is_published_each_time", [True, False])
+@pytest.mark.parametrize("clock", [timedelta(hours=-1), timedelta(days=-365)], ids=["an hour", "a year"])
+def test_a_lead_that_goes_to_another_day_or_branch_and_back_is_where_it_is_now(
+    lake: Lake, clock: timedelta, is_published_each_time: bool
+) -> None:
+    """Though the clock was set back in between."""
+    places = [(DAY, "branch-101"), (NEXT_DAY, "branch-101"), (DAY, "branch-101"), (DAY, "branch-102")]
+    places += [(DAY, "branch-101"), (NEXT_DAY, "branch-102"), (DAY, "branch-101")]
+    for number, (day, scope) in enumerate(places):
+        at = FETCHED_AT + number * clock
+        there = {"id": "a", "message": f"{day} {scope}", "viewingTimes": [{}] * (day.day % 3)}
+        for one_day in (DAY, NEXT_DAY):  # all windows are asked each time
+            for one_scope in ("branch-101", "branch-102"):
+                leads = [there] if (one_day, one_scope) == (day, scope) else []
+                sequence = lake.next_sequence()
+                land(lake, APPLICANT, leads, day=one_day, scope=one_scope, fetched_at=at, sequence=sequence)
+            if is_published_each_time:
+                stage(lake, APPLICANT, one_day)
+        if is_published_each_time:
+            publish(lake)
+            assert messages(lake) == [("a", f"{day} {scope}", day, day.day % 3)]
+    stage(lake, APPLICANT, DAY)
+    stage(lake, APPLICANT, NEXT_DAY)
+    publish(lake)
+    assert messages(lake) == [("a", f"{DAY} branch-101", DAY, 1)]
+
+
+def test_a_day_pulled_again_unchanged_changes_when_it_was_seen_and_nothing_else(lake: Lake) -> None:
+    leads = [
+        {"id": str(number), "contact": {"email": f"{number}@x.example"}, "viewingTimes": [{}]} for number in range(5)
+    ]
+    land_and_stage(lake, APPLICANT, leads, sequence=1)
+    land_and_stage(lake, APPLICANT, [{"id": "of the next day"}], NEXT_DAY, sequence=2)
+    publish(lake)
+    seen = "select columns(* exclude (sequence)), rowid from applicant_leads order by all"
+    before = query(lake, seen)
+    path = Warehouse(lake).path
+    path.chmod(0o600)
+    with duckdb.connect(path) as db:
+        db.execute("update mart_people set leads = 99")  # stays, where the mart isn't made anew
+
+    looked_at = FETCHED_AT + timedelta(hours=1)
+    land_and_stage(lake, APPLICANT, leads, fetched_at=looked_at, sequence=3)
+    publication = publish(lake)
+
+    assert (publication.is_rebuilt, publication.days_changed) == (False, 1)
+    moments = query(lake, "select fetched_at, looked_at from landed_windows order by window_day")
+    assert moments == [(FETCHED_AT, looked_at), (FETCHED_AT, FETCHED_AT)]
+    assert query(lake, "select distinct leads from mart_people") == [(99,)]
+    assert query(lake, seen) == before
+    assert query(lake, "select sequence, count(*) from applicant_leads group by all order by all") == [(2, 1), (3, 5)]
+
+
+def test_files_staged_before_there_were_sequences_count_by_their_moment(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [version("old", 1), {"id": "b"}], DAY)
+    for table, column in (("applicant_leads", "sequence"), ("applicant_windows", "looked_at")):
+        with duckdb.connect() as db, lake.replacing_staged([table], DAY) as paths:
+            db.read_parquet(str(lake.staged_path(table, DAY))).create("staged")
+            db.execute(f"alter table staged drop column {column}")
+            db.table("staged").write_parquet(str(paths[table]))
+    land_and_stage(lake, APPLICANT, [version("new", 2)], NEXT_DAY, fetched_at=FETCHED_AT + timedelta(hours=1))
+
+    publish(lake)
+
+    assert messages(lake) == [("a", "new", NEXT_DAY, 2), ("b", None, DAY, 0)]
+    assert query(lake, "select count(*) from landed_windows where looked_at is null") == [(0,)]
+    assert query(lake, "select sequence = epoch_us(fetched_at) from applicant_leads where lead_id = 'b'") == [(True,)]
+
+
 def test_a_lead_is_gone_when_no_day_holds_it_any_more(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [version("only", 2)])
     publish(lake)
@@ -252,8 +321,9 @@ def test_loading_day_by_day_gives_what_building_anew_gives(
             {"id": f"lead-{rng.randrange(8)}", "message": str(rng.random()), "viewingTimes": [{}] * rng.randrange(3)}
             for _ in range(5)
         ]
-        land_and_stage(lake, APPLICANT, leads, day, fetched_at=fetched_at)
-        publish(lake)
+        for again in range(rng.randrange(1, 3)):  # the second time they are confirmed
+            land_and_stage(lake, APPLICANT, leads, day, fetched_at=fetched_at + timedelta(seconds=again))
+            publish(lake)
     names = [table.name for table in tables()] + [mart.name for mart in marts()]
     step_by_step = {name: query(lake, f"from {name} order by all") for name in names}
 

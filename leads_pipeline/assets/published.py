@@ -260,11 +260,16 @@ from staged full join held using (day)
 
 _NOT_HELD = """
 select count(*)
-from read_parquet($patterns, hive_partitioning = false) as staged
+from (
+    select null::bigint as sequence where false  -- for files that were staged before there was one
+    union all by name
+    select * from read_parquet($patterns, hive_partitioning = false, union_by_name = true)
+) as staged
 where not exists (
     select 1 from {table} as held
     where held.lead_id = staged.lead_id
-        and (held.fetched_at, held.window_day) >= (staged.fetched_at, staged.window_day)
+        and (held.sequence, held.window_day)
+            >= (coalesce(staged.sequence, epoch_us(staged.fetched_at)), staged.window_day)
 )
 """
 
