@@ -500,6 +500,19 @@ class Lake:
         with self.lock("pull", timeout_seconds=-1, is_reentrant=True):
             yield
 
+    @contextmanager
+    def reading(self, reader: str) -> Iterator[None]:
+        """Hold the lock that says that a reader of the warehouse is alive. It goes with the process, like a run's."""
+        with self.lock(reader):
+            try:
+                yield
+            finally:
+                (self._state / "locks" / f"{reader}.lock").unlink(missing_ok=True)
+
+    def is_reading(self, reader: str) -> bool:
+        """Whether a reader of that name is alive at this moment, in any process."""
+        return self._is_held(reader)
+
     def is_pulling(self) -> bool:
         """Whether a pull is under way at this moment, in any process."""
         return self._is_held("pull")

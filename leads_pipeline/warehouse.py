@@ -222,14 +222,24 @@ class Warehouse:
         """
         if not self.path.exists():
             raise StorageError(f"{self.path} is not there yet. Publish the warehouse first: `leads-pipeline backfill`.")
-        # Readers hold no lock, so each has folders of its own. The second name is for the moment in which the file is
+        # Readers wait for nobody, so each has its own folder. The second name is for the moment in which the file is
         # built anew: the headers and the blocks that DuckDB opens one after the other are then of one version.
+        self._sweep_readers()
         name = f"query-{secrets.token_hex(8)}"
-        with scratch_folder(self._lake, f"{name}-held") as folder:
+        with self._lake.reading(name), scratch_folder(self._lake, name) as folder:
             link_or_copy(self.path, folder / FILE_NAME)
-            with connection(self._lake, name, folder / FILE_NAME, read_only=True) as db:
+            with connection(self._lake, f"{name}/query", folder / FILE_NAME, read_only=True) as db:
                 result = db.execute(statement, dict(parameters or {}))
                 return [column[0] for column in result.description], result.fetchall()
+
+    def _sweep_readers(self) -> None:
+        """Remove what killed readers left: the second name of a version, which takes its space as long as it is there.
+
+        A reader's lock is held before its folder is made, and until that is gone.
+        """
+        for folder in (self._lake.folder / ".state" / "duckdb").glob("query-*"):
+            if not self._lake.is_reading(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _sweep(self) -> None:
         """Remove what killed publications left beside the file. The lock is held."""
@@ -237,6 +247,7 @@ class Warehouse:
             leftover.unlink(missing_ok=True)
         for leftover in (self._lake.folder / ".state" / "duckdb").glob("warehouse-*"):
             shutil.rmtree(leftover, ignore_errors=True)
+        self._sweep_readers()
 
     def _held(self) -> "_Held | None":
         """What the published file remembers; None where there is none that can be read.

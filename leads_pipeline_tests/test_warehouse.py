@@ -335,6 +335,53 @@ def test_loading_day_by_day_gives_what_building_anew_gives(
     assert len(step_by_step["applicant_leads"]) > 5
 
 
+def test_what_a_killed_reader_left_goes_and_a_living_one_keeps_its_version(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": "a"}])
+    publish(lake)
+    scratch = lake.folder / ".state" / "duckdb"
+    code = """
+        import sys, time
+        from pathlib import Path
+        from leads_pipeline.lake import Lake
+        from leads_pipeline.warehouse import Warehouse
+        import duckdb
+        connect = duckdb.connect
+        def slow(*arguments, **named):
+            print("reading", flush=True)
+            sys.stdin.readline()
+            return connect(*arguments, **named)
+        duckdb.connect = slow
+        print(Warehouse(Lake(Path(sys.argv[1]))).query("select lead_id from applicant_leads")[1], flush=True)
+    """
+    readers = [
+        subprocess.Popen(  # noqa: S603 - ours
+            [sys.executable, "-c", textwrap.dedent(code), str(lake.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    killed, living = readers
+    with killed, living:
+        assert killed.stdout is not None
+        assert living.stdout is not None
+        assert [reader.stdout.readline() for reader in readers if reader.stdout] == ["reading\n"] * 2
+        killed.kill()
+        killed.wait()
+        (scratch / "query-0123456789abcdef-held").mkdir()  # as an older version left it
+        assert len(list(scratch.glob("query-*/*.duckdb"))) == 2
+
+        land_and_stage(lake, APPLICANT, [{"id": "b"}], NEXT_DAY)
+        publish(lake)
+
+        assert len(list(scratch.glob("query-*/*.duckdb"))) == 1
+        assert len(list(scratch.glob("query-*"))) == 1
+        assert Warehouse(lake).query("select count(*) from applicant_leads")[1] == [(2,)]
+        assert living.communicate("go on\n", timeout=120)[0] == "[('a',)]\n"
+    assert leftovers(lake) == []
+
+
 # --- what is left as it is, and what is built anew ----------------------------------------------------------------
 
 

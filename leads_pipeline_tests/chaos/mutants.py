@@ -862,6 +862,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "before_there_were",
         ),
         _m(
+            "what a killed reader left stays",
+            "warehouse.py",
+            "            if not self._lake.is_reading(folder.name):\n",
+            "            if False:\n",
+            "test_warehouse.py",
+            "killed_reader",
+        ),
+        _m(
+            "sweep what a living reader reads",
+            "warehouse.py",
+            "            if not self._lake.is_reading(folder.name):\n",
+            "            if True:\n",
+            "test_warehouse.py",
+            "killed_reader",
+        ),
+        _m(
             "a restored folder counts from the clock",
             "lake.py",
             "            if _read_sequence(file) < held:\n",
