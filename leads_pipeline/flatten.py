@@ -28,6 +28,7 @@ from duckdb.func import FunctionNullHandling
 from leads_pipeline.contract import INVENTORY_FIELDS, UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.lake import Lake, LandedWindow
+from leads_pipeline.window import offsets
 
 # What DuckDB may hold before it spills to the data folder. All marts of 9 million leads can be made in 400 MB, and as
 # fast; but 3 million leads loaded anew, or a day of 100,000 flattened, take twice the time there (measured). Beside it
@@ -496,10 +497,20 @@ _MACROS: Final = (
 
 def _flatten(db: duckdb.DuckDBPyConnection, kind: LeadKind, zone: ZoneInfo) -> None:
     """Make a table of typed rows for each of the kind's tables. Only the contract's own names are in the statements."""
-    db.execute(f"create table {quoted(kind.table)} as {_lead_statement(kind)}", {"zone": zone.key})
+    define_local_time(db, zone)
+    db.execute(f"create table {quoted(kind.table)} as {_lead_statement(kind)}")
     db.unregister("leads")
     for child in kind.children:
         db.execute(f"create table {quoted(child.name)} as {_child_statement(kind, child)}")
+
+
+def define_local_time(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
+    """Make zone_offsets: since when the zone's clocks are ahead of UTC by how much, to be joined asof."""
+    db.execute(
+        "create temp table zone_offsets as "
+        "select unnest($since::timestamptz[]) as since, unnest($ahead_of_utc::interval[]) as ahead_of_utc",
+        {"since": [since for since, _ in offsets(zone)], "ahead_of_utc": [offset for _, offset in offsets(zone)]},
+    )
 
 
 def _lead_statement(kind: LeadKind) -> str:
@@ -517,7 +528,7 @@ def _lead_statement(kind: LeadKind) -> str:
 {ctes}
 select
     lead_id,
-    coalesce(timezone($zone, created_at)::date, day) as lead_day,
+    coalesce((timezone('UTC', created_at) + zone_offsets.ahead_of_utc)::date, day) as lead_day,
     scope,
     fetched_at,
     sequence,
@@ -528,6 +539,7 @@ select
     try_cast(extra as json) as _extra,
     body{lists}
 from typed
+asof left join zone_offsets on typed.created_at >= zone_offsets.since
 """  # noqa: S608 - put together from the contract's constants alone
 
 

@@ -32,6 +32,10 @@ EARLIEST_START_DATE = date(2000, 1, 1)
 DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a secret
 
 
+# What time zone databases hold beside zones: this machine's own, a rule for unknown ones, none.
+_NO_ZONES = {"localtime", "posixrules", "Factory"}
+
+
 class AuthMethod(StrEnum):
     """The two forms of the leads service's token request (specification, endpoint 1)."""
 
@@ -169,6 +173,8 @@ def _scopes(values: Mapping[str, str]) -> tuple[Scope, ...]:
 def _zone(values: Mapping[str, str]) -> ZoneInfo:
     name = values.get("LEADS_TIMEZONE", "UTC")
     try:
+        if name in _NO_ZONES or name.startswith(("posix/", "right/")):
+            raise ValueError
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise SettingsError(f"LEADS_TIMEZONE is {name!r}, no time zone's name. Write one like Europe/London.") from None

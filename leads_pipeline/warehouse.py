@@ -27,6 +27,7 @@ from leads_pipeline.flatten import (
     INVENTORY_COLUMNS,
     Column,
     connection,
+    define_local_time,
     glob_literal,
     insert_inventory,
     link_or_copy,
@@ -881,7 +882,7 @@ _MART_MACROS: Final = (
 
 
 def _set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
-    """Make what the marts read besides tables: grid_kinds, grid_days, grid_scopes, failures, retention, zone."""
+    """Make what the marts read besides tables: grid_…, failures, zone_offsets and the variable retention."""
     grid_days = [(day, *day_interval(day, grid.zone)) for day in days(grid.first_day, today(grid.zone, now))]
     db.execute("create temp table grid_kinds (kind varchar)")
     db.execute("create temp table grid_scopes (scope varchar)")
@@ -894,7 +895,7 @@ def _set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
         "(kind varchar, day date, scope varchar, attempts integer, last_error varchar, is_refused boolean)"
     )
     db.execute("set variable retention = $retention", {"retention": RETENTION})
-    db.execute("set variable zone = $zone", {"zone": grid.zone.key})
+    define_local_time(db, grid.zone)
     _fill(db, "grid_kinds", {"kind varchar": [kind.name for kind in LEAD_KINDS]})
     _fill(db, "grid_scopes", {"scope varchar": [scope.key for scope in grid.scopes]})
     _fill(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
+from functools import cache
 from typing import Self
 from zoneinfo import ZoneInfo
 
@@ -20,6 +21,10 @@ RETENTION = timedelta(days=30)
 # An id becomes a folder name and half of a partition key, so it is held to an allow-list: no separator of a path, of
 # Dagster's keys ("|", ",", "...") or of SQL gets in, so dots stand alone and never last. The portal's ids are digits.
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}", re.ASCII)
+
+# Portals and their leads are younger, and whoever runs this then has another tzdata.
+_OFFSETS_FROM = (2000, 1, 1)
+_OFFSETS_UNTIL_YEAR = 2100
 
 # Dagster joins the dimensions of a multi-partition key in the order of their names: "day" before "scope".
 _KEY_SEPARATOR = "|"
@@ -140,6 +145,31 @@ def days(first: date, last: date) -> Iterator[date]:
     """Every day from `first` to `last`, both included; none where `last` is earlier."""
     for offset in range((last - first).days + 1):
         yield first + timedelta(days=offset)
+
+
+@cache
+def offsets(zone: ZoneInfo) -> tuple[tuple[datetime, timedelta], ...]:
+    """Since when the zone's clocks are ahead of UTC by how much: the last entry for ever, the first one from ever.
+
+    For DuckDB, which has time zone data of its own. Governments change their clocks at short notice, so that either's
+    data can be the older, and a lead's day has to be the one whose window holds it.
+    """
+    moment = datetime(*_OFFSETS_FROM, tzinfo=UTC)
+    found = [(datetime.min.replace(tzinfo=UTC), _offset(moment, zone))]
+    while moment.year < _OFFSETS_UNTIL_YEAR:
+        before, moment = moment, moment + timedelta(days=1)
+        if (offset := _offset(moment, zone)) != found[-1][1]:
+            until = moment
+            while until - before > timedelta(seconds=1):
+                middle = before + (until - before) // 2
+                middle = middle.replace(microsecond=0)
+                before, until = (before, middle) if _offset(middle, zone) == offset else (middle, until)
+            found.append((until, offset))
+    return tuple(found)
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta()
 
 
 def _first_moment(day: date, zone: ZoneInfo) -> datetime:

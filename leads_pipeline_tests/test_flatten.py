@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import wraps
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
@@ -565,6 +567,15 @@ def test_a_leads_day_is_the_local_day_it_was_submitted_on_whichever_window_held_
             (DAY, NEXT_DAY)}  # fmt: skip
     known = {"midnight": "2026-11-20", "before": "2026-11-19", "summer": "2026-07-02"}
     assert days == {DAY: known | {"unknown": "2026-11-19"}, NEXT_DAY: known | {"unknown": "2026-11-20"}}
+
+
+def test_a_leads_day_is_that_of_its_window_where_duckdb_knows_another_time(lake: Lake) -> None:
+    """DuckDB knows this zone by its name and so for British; Python has newer data, by which it is 9 hours ahead."""
+    with (files("tzdata.zoneinfo") / "Asia" / "Tokyo").open("rb") as file:
+        zone = ZoneInfo.from_file(file, key="Europe/London")
+    land(lake, APPLICANT, [{"id": "a", "createdAt": f"{DAY}T14:59:59Z"}, {"id": "b", "createdAt": f"{DAY}T15:00:00Z"}])
+    flatten_day(lake, APPLICANT, DAY, zone)
+    assert {key: row["lead_day"] for key, row in staged_leads(lake, APPLICANT).items()} == {"a": DAY, "b": NEXT_DAY}
 
 
 def test_each_landed_window_has_a_row_that_says_what_was_landed(lake: Lake) -> None:

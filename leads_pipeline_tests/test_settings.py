@@ -149,8 +149,17 @@ def test_a_refused_address_is_not_quoted_because_it_can_hold_a_password(value: s
         *[("LEADS_AUTH_METHOD", value) for value in ("both", "BODY", "body,basic")],
         *[
             ("LEADS_TIMEZONE", value)
-            for value in ("Europe", "Mars/Olympus", "../etc/passwd", "/etc/localtime", "GMT+25")
+            for value in (
+                "Europe",
+                "Mars/Olympus",
+                "../etc/passwd",
+                "/etc/localtime",
+                "GMT+25",
+                "localtime",
+                "posixrules",
+            )
         ],
+        *[("LEADS_TIMEZONE", value) for value in ("Factory", "posix/Europe/London", "right/Europe/London")],
         *[
             ("LEADS_START_DATE", value)
             for value in ("19.11.2026", "20261119", "2026-11-31", "2026-W47-4", "２０２６-11-19")

@@ -21,8 +21,9 @@ cleaned as (
 ),
 
 quarters as (
-    select quarter, timezone(getvariable('zone'), to_timestamp(quarter * 900.0)) as local_at
+    select quarter, timezone('UTC', to_timestamp(quarter * 900.0)) + zone_offsets.ahead_of_utc as local_at
     from (select distinct quarter from cleaned)
+    asof inner join zone_offsets on to_timestamp(quarter * 900.0) >= zone_offsets.since
 ),
 
 local as (

@@ -405,6 +405,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_client.py",
         ),
         _m(
+            "have DuckDB say what a zone's day is",
+            "flatten.py",
+            "    define_local_time(db, zone)\n",
+            "    define_local_time(db, ZoneInfo(zone.key))\n",
+            "test_flatten.py",
+            "knows_another_time",
+        ),
+        _m(
             "let the first partition move with every day",
             "resources.py",
             "                self.lake.remember_start_date(date.fromisoformat(self.first_day))\n",
