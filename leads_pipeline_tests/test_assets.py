@@ -310,30 +310,38 @@ def test_a_day_that_does_not_add_up_is_no_staged_day_and_fails_the_check(
     assert not result.success
     assert materializations(here, "stg_applicant_leads").keys() == {str(here.day(2))}
     assert not checks(result)["stg_applicant_leads", "rows_add_up"]
+    assert not checks(stage(here, here.day(2), here.day(2)))["stg_applicant_leads", "rows_add_up"]
     assert f"The applicant leads of {here.day(3)} don't add up" in message(result, "stg_applicant_leads")
 
 
 @pytest.mark.parametrize(
-    ("change", "failing", "is_blocking"),
+    ("change", "failing", "severity"),
     [
-        (lambda day: replace(day, raw_rows=day.raw_rows + 1), "rows_add_up", True),
-        (lambda day: replace(day, lead_ids=day.lead_ids - 1), "lead_ids_are_unique", True),
-        (lambda day: replace(day, unexplained=1), "no_unexplained_problems", True),
-        (lambda day: replace(day, problems={"dateOfBirth": 2}), "no_values_with_problems", False),
+        (lambda day: replace(day, raw_rows=day.raw_rows + 1), "rows_add_up", AssetCheckSeverity.ERROR),
+        (lambda day: replace(day, lead_ids=day.lead_ids - 1), "lead_ids_are_unique", AssetCheckSeverity.ERROR),
+        (lambda day: replace(day, unexplained=1), "no_unexplained_problems", AssetCheckSeverity.ERROR),
+        (lambda day: replace(day, problems={"dateOfBirth": 2}), "no_values_with_problems", AssetCheckSeverity.WARN),
     ],
 )
 def test_each_check_of_staged_days_can_fail(
-    here: Installation, monkeypatch: pytest.MonkeyPatch, change: Any, failing: str, is_blocking: bool
+    here: Installation, monkeypatch: pytest.MonkeyPatch, change: Any, failing: str, severity: AssetCheckSeverity
 ) -> None:
     here.pull(here.keys([2, 3]))
-    monkeypatch.setattr(
-        staged, "flatten_days", lambda *given: ((day, change(one)) for day, one in flatten_days(*given))
-    )
-    result = stage(here, here.day(3), here.day(2))
-    assert [name for (asset, name), passed in checks(result).items() if not passed and "applicant" in asset] == [
-        failing
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            staged, "flatten_days", lambda *given: ((day, change(one)) for day, one in flatten_days(*given))
+        )
+        result = stage(here, here.day(3), here.day(2))
+    [red] = [
+        one for one in result.get_asset_check_evaluations() if not one.passed and "applicant" in str(one.asset_key)
     ]
-    assert result.success is not is_blocking
+    assert (red.check_name, red.severity) == (failing, severity)
+
+    # Green days hide no red ones: they stay red until each is staged again.
+    for day, left in ((here.day(2), [str(here.day(3))]), (here.day(3), [])):
+        again = checks(stage(here, day, day))
+        assert again["stg_applicant_leads", failing] is (not left)
+        assert all(passed for (_, name), passed in again.items() if name != failing)
 
 
 def test_a_day_that_cannot_be_staged_does_not_stop_the_others(
@@ -857,23 +865,24 @@ def test_nothing_follows_while_a_pull_is_under_way(here: Installation) -> None:
     assert found["stg_applicant_leads"] == {str(here.day(3))}
 
 
-def with_a_gap(*given: Any) -> Iterator[tuple[date, StagedDay | LeadsPipelineError]]:
-    for day, one in flatten_days(*given):
-        assert isinstance(one, StagedDay)
-        yield day, replace(one, raw_rows=10**6)
-
-
-def test_a_failed_blocking_check_holds_the_warehouse_back_until_it_passes(
+def test_a_day_that_does_not_add_up_holds_no_other_day_back(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, cursor = requested(here)
-    here.pull({here.key(3)})
+    here.pull(here.keys([2, 3]))
+    kept = f"{flatten._LEADS} where day <> '{here.day(3)}' or position > 0"  # noqa: SLF001 - broken on purpose
     with monkeypatch.context() as patched:
-        patched.setattr(staged, "flatten_days", with_a_gap)
-        assert not stage(here, here.day(3), here.day(3)).success
-    found, cursor = requested(here, cursor)
-    assert "applicant_leads" not in found
-    assert "landed_windows" not in found
-    stage(here, here.day(3), here.day(3))
+        patched.setattr(flatten, "_LEADS", kept)
+        assert not stage(here, here.day(3), here.day(2)).success
     found, _ = requested(here, cursor)
     assert found["applicant_leads"] == {None}
+
+
+def test_a_staging_that_stages_nothing_passes_no_check(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.pull(here.keys([2, 3]))
+
+    def never(*_: object) -> list[LandedWindow]:
+        raise StorageError("The disk is full.")
+
+    monkeypatch.setattr(Lake, "landed_windows", never)
+    assert checks(stage(here, here.day(3), here.day(2))) == {}

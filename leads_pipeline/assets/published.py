@@ -7,8 +7,6 @@ publication (warehouse.py), the marts' SQL (sql/).
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from dagster import (
@@ -85,18 +83,6 @@ where state in ('landed', 'empty') and is_configured and deleted_from_at > $now 
     )
 order by deleted_from_at, kind, scope
 """
-
-# All tables are published at once, so that a blocking check of either kind's staged days holds all of them back.
-_IS_BLOCKED = reduce(
-    or_,
-    (
-        AutomationCondition.asset_matches(
-            f"stg_{kind.table}",
-            AutomationCondition.any_checks_match(AutomationCondition.check_failed(), blocking_only=True),
-        )
-        for kind in LEAD_KINDS
-    ),
-)
 
 # While nothing lands, nothing is staged that a publication could follow; the checks on it have to ring all the same.
 _IS_DAILY = AutomationCondition.cron_tick_passed("30 2 * * *") & IS_FREE
@@ -210,7 +196,7 @@ def _table_spec(table: Table) -> AssetSpec:
         description=f"{table.description}. A table of leads.duckdb.",
         group_name="warehouse",
         kinds={"duckdb"},
-        automation_condition=(FOLLOWS_ITS_SOURCES | _IS_DAILY) & ~_IS_BLOCKED,
+        automation_condition=FOLLOWS_ITS_SOURCES | _IS_DAILY,
         metadata={
             "dagster/column_schema": TableSchema(
                 [TableColumn(column.name, column.type.upper(), column.description) for column in table.columns]

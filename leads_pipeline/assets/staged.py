@@ -5,26 +5,29 @@ flattening (flatten.py).
 """
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import date
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
 from typing import Any
 
 from dagster import (
+    AssetCheckKey,
     AssetCheckResult,
     AssetCheckSeverity,
     AssetCheckSpec,
     AssetExecutionContext,
+    AssetKey,
     AssetMaterialization,
     AssetsDefinition,
     AssetSpec,
     AutomationCondition,
     BackfillPolicy,
+    DagsterInstance,
     Failure,
     TableColumn,
     TableSchema,
     multi_asset,
 )
+from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.errors import LeadsPipelineError
@@ -77,20 +80,17 @@ def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partition
         partitions_def=partitions.days,
         backfill_policy=BackfillPolicy.single_run(),
         group_name="staged",
+        # None of them holds the warehouse back: a day that doesn't add up has its files of before, and is staged anew.
         check_specs=[
             AssetCheckSpec(
                 "rows_add_up",
                 asset=main,
-                blocking=True,
                 description="Every raw row is a staged row, or a repeat of a lead that is staged",
             ),
-            AssetCheckSpec(
-                "lead_ids_are_unique", asset=main, blocking=True, description="A day holds each lead id once"
-            ),
+            AssetCheckSpec("lead_ids_are_unique", asset=main, description="A day holds each lead id once"),
             AssetCheckSpec(
                 "no_unexplained_problems",
                 asset=main,
-                blocking=True,
                 description="No key field is empty that the payload has, unless the lead's _problems say why",
             ),
             AssetCheckSpec(
@@ -123,7 +123,7 @@ def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partition
                         **(_counts(result) if table == kind.table else {}),
                     },
                 )
-        yield from _checks(main, kind.table, staged)
+        yield from _checks(context.instance, main, kind.table, staged)
         if failures:
             first = min(failures)
             raise Failure(
@@ -153,6 +153,9 @@ def _spec(table: str, columns: Sequence[Column], kind: LeadKind, settings: Setti
     )
 
 
+# What a check's metadata has by day: how many rows or leads are wrong, or which fields.
+_WRONG_DAYS = "wrong_days"
+
 # Raised where files that an older version staged are to be staged again.
 _FILE_VERSION = 2
 
@@ -174,30 +177,48 @@ def _counts(staged: StagedDay) -> dict[str, int]:
     }
 
 
-def _checks(asset: str, table: str, staged: Sequence[StagedDay]) -> Iterator[AssetCheckResult]:
-    missing = {day.day.isoformat(): gap for day in staged if (gap := day.raw_rows - day.duplicates - day.rows[table])}
-    yield AssetCheckResult(
-        asset_key=asset,
-        check_name="rows_add_up",
-        passed=not missing,
-        metadata={"days": len(staged), "days_with_a_gap": missing},
-    )
-    twice = {day.day.isoformat(): more for day in staged if (more := day.rows[table] - day.lead_ids)}
-    yield AssetCheckResult(
-        asset_key=asset, check_name="lead_ids_are_unique", passed=not twice, metadata={"days_with_repeats": twice}
-    )
-    unexplained = {day.day.isoformat(): day.unexplained for day in staged if day.unexplained}
-    yield AssetCheckResult(
-        asset_key=asset,
-        check_name="no_unexplained_problems",
-        passed=not unexplained,
-        metadata={"leads_by_day": unexplained},
-    )
-    problems = sum((Counter(day.problems) for day in staged), Counter[str]())
-    yield AssetCheckResult(
-        asset_key=asset,
-        check_name="no_values_with_problems",
-        passed=not problems,
-        severity=AssetCheckSeverity.WARN,
-        metadata={"problems_by_field": dict(problems)},
-    )
+def _checks(
+    instance: DagsterInstance, asset: str, table: str, staged: Sequence[StagedDay]
+) -> Iterator[AssetCheckResult]:
+    """The checks' results over this run's days and those that are still wrong; none where there is nothing to judge.
+
+    A day that an earlier run found wrong stays named until it is staged again, so that no green day hides it.
+    """
+    found: dict[str, Callable[[StagedDay], object]] = {
+        "rows_add_up": lambda day: day.raw_rows - day.duplicates - day.rows[table],
+        "lead_ids_are_unique": lambda day: day.rows[table] - day.lead_ids,
+        "no_unexplained_problems": lambda day: day.unexplained,
+        "no_values_with_problems": lambda day: dict(day.problems),
+    }
+    again = {day.day.isoformat() for day in staged}
+    a_while_ago = (datetime.now(UTC) - RETENTION).date().isoformat()
+    for check, find in found.items():
+        is_of_values = check == "no_values_with_problems"  # which staging again doesn't mend
+        before = _wrong_before(instance, AssetCheckKey(AssetKey(asset), check))
+        wrong = {
+            day: what for day, what in before.items() if day not in again and not (is_of_values and day < a_while_ago)
+        }
+        wrong |= {day.day.isoformat(): what for day in staged if (what := find(day))}
+        if staged or wrong:
+            yield AssetCheckResult(
+                asset_key=asset,
+                check_name=check,
+                passed=not wrong,
+                severity=AssetCheckSeverity.WARN if is_of_values else AssetCheckSeverity.ERROR,
+                description=f"Each stays named until it is staged again: {', '.join(sorted(wrong))}."
+                if wrong
+                else None,
+                metadata={"days": len(staged), _WRONG_DAYS: wrong},
+            )
+
+
+def _wrong_before(instance: DagsterInstance, check: AssetCheckKey) -> Mapping[str, object]:
+    """The days that the check's last result named."""
+    for record in instance.event_log_storage.get_asset_check_execution_history(
+        check, limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+    ):
+        evaluation = record.event.asset_check_evaluation if record.event else None
+        named = evaluation.metadata.get(_WRONG_DAYS) if evaluation else None
+        if named is not None and isinstance(named.value, Mapping):
+            return named.value
+    return {}

@@ -741,6 +741,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "staging_that_failed",
         ),
         _m(
+            "a green day hides a red one",
+            "assets/staged.py",
+            "            day: what\n            for day, what in before.items()\n",
+            "            day: what\n            for day, what in ()\n",
+            "test_assets.py",
+            "each_check_of_staged_days",
+        ),
+        _m(
+            "a staging of no day passes its checks",
+            "assets/staged.py",
+            "        if staged or wrong:\n",
+            "        if True:\n",
+            "test_assets.py",
+            "stages_nothing",
+        ),
+        _m(
             "never look at a landed day again",
             "status.py",
             "            if due_at is not None and not due_at <= looked_at[scope.key] <= now:\n",
