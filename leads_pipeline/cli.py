@@ -45,8 +45,14 @@ from leads_pipeline.status import WindowCoverage, WindowState
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import RETENTION, Scope, Window, days, today
 
+# What else than leads a backfill can pull.
+INVENTORY = "inventory"
+
 DEMO_DAYS = 7
 DEMO_BRANCHES = 3
+
+# A century: no installation is older, and the calendar ends somewhere.
+MAX_COVERAGE_DAYS = 36_525
 
 # How many failed windows are listed with their reason; the rest are counted.
 LISTED_FAILURES = 20
@@ -83,7 +89,13 @@ class _Day(click.ParamType[date]):
 @click.option("--from", "first", type=_Day(), required=True, help="First day, as 2026-11-01.")
 @click.option("--to", "last", type=_Day(), required=True, help="Last day, included.")
 @click.option("--scope", "scope_keys", multiple=True, help="Only this scope, as branch-101; repeat for more.")
-@click.option("--kind", "kind_names", multiple=True, type=click.Choice([kind.name for kind in LEAD_KINDS]))
+@click.option(
+    "--kind",
+    "kind_names",
+    multiple=True,
+    type=click.Choice([*(kind.name for kind in LEAD_KINDS), INVENTORY]),
+    help="Only this kind; repeat for more. Else all that is configured, the inventory where today is among the days.",
+)
 def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Sequence[str]) -> None:
     """Pull days of leads, flatten them and publish the warehouse, without the Dagster UI.
 
@@ -99,11 +111,17 @@ def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Seq
                     f"{name} {day} is no partition: they go from {session.first_day} to {session.today}. "
                     "LEADS_START_DATE sets the first one."
                 )
+        if INVENTORY in kind_names and last < session.today:
+            raise click.UsageError(
+                f"--kind {INVENTORY}: the API knows the present only. Have --to name today, {session.today}."
+            )
         kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
         windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
-        report = session.pull(windows, kinds)
+        report = session.pull(windows if kinds else [], kinds)
         pushed, troubles = session.take_in()
-        troubles += session.refresh({window.day for window in windows} | pushed)
+        if INVENTORY in kind_names or (not kind_names and last == session.today and session.settings.has_inventory):
+            troubles += session.pull_inventory()
+        troubles += session.refresh({window.day for window in windows if kinds} | pushed)
         _show_report(report, troubles)
     sys.exit(0 if report.succeeded and not troubles else 1)
 
@@ -124,9 +142,7 @@ def demo() -> None:
         total = DEMO_DAYS * len(session.settings.scopes)
         out.print(f"{total - len(due)} of {total} windows are landed and closed; {len(due)} are pulled for each kind.")
         report = session.pull(due, LEAD_KINDS)
-        with err.status("Pulling the inventory"):
-            trouble = session.runner.pull_inventory(session.today)
-        troubles = ([trouble] if trouble else []) + session.refresh({window.day for window in due})
+        troubles = session.pull_inventory() + session.refresh({window.day for window in due})
         _show_report(report, troubles)
         _show_demo(session, first)
     sys.exit(0 if report.succeeded and not troubles else 1)
@@ -209,7 +225,12 @@ def _until_it_ends(process: "subprocess.Popen[bytes]") -> None:
 
 @main.command()
 @click.option(
-    "--days", "count", default=RETENTION.days, show_default=True, help="How many days back, today not counted."
+    "--days",
+    "count",
+    type=click.IntRange(0, MAX_COVERAGE_DAYS),
+    default=RETENTION.days,
+    show_default=True,
+    help="How many days back, today not counted.",
 )
 def coverage(count: int) -> None:
     """Say which windows are landed, empty, failed or missing, when they were looked at, and how long they can be had.
@@ -454,6 +475,15 @@ class _Session:
         with err.status("Taking in pushed leads"):
             touched, trouble = self.runner.take_in(self.today)
         return touched, [trouble] if trouble else []
+
+    def pull_inventory(self) -> list[str]:
+        """Pull today's inventory; what went wrong, if anything did."""
+        with err.status("Pulling the inventory"):
+            trouble = self.runner.pull_inventory(self.today)
+        if trouble:
+            return [trouble]
+        out.print(f"The inventory of {self.today} is landed.")
+        return []
 
     def refresh(self, touched: Set[date]) -> list[str]:
         """Flatten those days and publish the warehouse; what went wrong, if anything did."""

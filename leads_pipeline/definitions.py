@@ -287,7 +287,7 @@ def _schedules(settings: Settings, partitions: Partitions) -> list[ScheduleDefin
     def pull_inventory_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         if settings.inventory_base_url is None:
             return SkipReason("INVENTORY_BASE_URL is not set: there is no inventory to pull.")
-        if not settings.inventory_addresses and not settings.inventory_from_leads_days:
+        if not settings.has_inventory:
             return SkipReason("Neither INVENTORY_ADDRESSES nor INVENTORY_FROM_LEADS_DAYS says what to search for.")
         day = today(settings.zone, context.scheduled_execution_time).isoformat()
         return RunRequest(run_key=f"inventory-{day}", partition_key=day)

@@ -65,6 +65,11 @@ class Settings:
     inventory_addresses: tuple[str, ...]
     inventory_from_leads_days: int
 
+    @property
+    def has_inventory(self) -> bool:
+        """Whether there is an inventory to pull, and something to search it for."""
+        return self.inventory_base_url is not None and bool(self.inventory_addresses or self.inventory_from_leads_days)
+
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
         """Read and check. Raises SettingsError naming the variable at fault."""

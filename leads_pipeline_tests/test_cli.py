@@ -62,6 +62,26 @@ def test_backfill_in_a_process_of_its_own(here: Installation, tmp_path: Path) ->
     assert "Warning" not in done.stderr
 
 
+def inventory_requests(here: Installation) -> int:
+    return sum(count for path, count in here.simulator.counters().requests.items() if "/inventory" in path)
+
+
+def test_backfill_pulls_the_inventory_where_today_is_among_the_days(here: Installation) -> None:
+    assert run("backfill", "--from", here.day(1), "--to", here.day(1), "--kind", "applicant").exit_code == 0
+    assert run("backfill", "--from", here.day(1), "--to", here.day(1)).exit_code == 0
+    assert run("backfill", "--from", here.day(0), "--to", here.day(0), "--kind", "applicant").exit_code == 0
+    assert inventory_requests(here) == 0
+    before = here.asked()
+    result = run("backfill", "--from", here.day(0), "--to", here.day(0), "--kind", "inventory")
+    assert result.exit_code == 0, result.output
+    assert here.asked() == before
+    assert (alone := inventory_requests(here)) > 0
+    assert run("backfill", "--from", here.day(0), "--to", here.day(0)).exit_code == 0
+    assert inventory_requests(here) > alone
+    _, [(items,)] = Warehouse(here.lake).query("select count(*) from inventory")
+    assert items > 0
+
+
 def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation, tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
     command += ["--from", str(here.day(2)), "--to", str(here.day(2))]
@@ -122,6 +142,20 @@ def test_a_question_that_is_wrong_exits_with_2(here: Installation, arguments: li
     assert result.exit_code == 2
     assert said in result.output
     assert here.simulator.counters().requests == {}
+
+
+def test_an_inventory_of_days_gone_by_is_refused(here: Installation) -> None:
+    result = run("backfill", "--from", here.day(2), "--to", here.day(1), "--kind", "inventory")
+    assert result.exit_code == 2
+    assert f"Have --to name today, {here.day(0)}." in result.output
+    assert here.simulator.counters().requests == {}
+
+
+@pytest.mark.parametrize("days", [99999999, -1])
+def test_a_number_of_days_that_no_calendar_has_is_refused(days: int) -> None:
+    result = run("coverage", "--days", days)
+    assert result.exit_code == 2
+    assert f"{days} is not in the range" in result.output
 
 
 def test_a_scope_that_is_not_in_the_settings_is_refused(here: Installation) -> None:

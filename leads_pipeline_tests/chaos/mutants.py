@@ -405,6 +405,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_client.py",
         ),
         _m(
+            "a backfill of today leaves the inventory out",
+            "cli.py",
+            "last == session.today and session.settings.has_inventory):\n",
+            "False):\n",
+            "test_cli.py",
+            "pulls_the_inventory",
+        ),
+        _m(
             "have DuckDB say what a zone's day is",
             "flatten.py",
             "    define_local_time(db, zone)\n",
