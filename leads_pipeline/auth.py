@@ -274,13 +274,11 @@ class TokenEndpoint:
             what = f"it didn't answer within {TOKEN_DEADLINE_SECONDS:.0f} seconds"
         except httpx.ConnectError as error:  # its words come from this machine: a refused connection, a bad certificate
             what = f"there is no connection ({error})"
+        except UNUSABLE_ADDRESS:
+            raise SettingsError(f"{self._asked} it can't be sent. {ADDRESS_HINT}") from None
         except httpx.TransportError as error:
             what = f"the connection broke ({type(error).__name__})"
-        except UNUSABLE_ADDRESS:
-            what = None
         # Outside of the except blocks: their errors hold the request, and with it the secret.
-        if what is None:
-            raise SettingsError(f"{self._asked} it can't be sent. {ADDRESS_HINT}")
         raise UnreachableError(f"{self._asked} {what}. {_TRIED_AGAIN} {_CHECK_ADDRESS}", reason=_UNREACHABLE)
 
     def _make_client(self) -> httpx.AsyncClient:

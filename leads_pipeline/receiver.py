@@ -9,13 +9,15 @@ import hashlib
 import hmac
 import json
 import logging
+import math
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final
+from typing import ClassVar, Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,19 +25,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from leads_pipeline.contract import PushedLead, read_delivery
 from leads_pipeline.credentials import SecretSource
 from leads_pipeline.errors import CredentialsError, InvalidAnswerError, SettingsError, StorageError
 from leads_pipeline.spool import Spool
 
+if sys.platform != "win32":
+    import resource
+
 PATH: Final = "/leads"
 
 # 16 random characters can't be guessed at any rate that the receiver answers at.
 MIN_KEY_CHARACTERS: Final = 16
 
-# Beyond the deliveries under way, a connection may idle; further ones are answered 503 by the server itself.
-IDLE_CONNECTIONS_PER_DELIVERY: Final = 4
+# How many connections the system takes in at once: fewer than half of Limits.waiting, so that one whose request has
+# come is read before those behind it push it out.
+BACKLOG: Final = 128
 
 # How long deliveries under way may take to end once the receiver is told to stop.
 STOP_SECONDS: Final = 30
@@ -49,8 +56,13 @@ class Limits:
 
     A lead has 3 kB, so a megabyte holds a delivery of hundreds. `concurrent` of those are 64 MB. 100 a second is a
     thousand times the 10,000 a day of a large agency, and `burst` what a sender may have queued up while it couldn't.
+
+    `waiting` connections may be there without a request under way, each for `head_seconds`. Whoever they are, one more
+    pushes out the one that has waited longest: who sends a request as soon as it is connected always gets a turn.
     """
 
+    head_seconds: float = 10.0
+    waiting: int = 512
     body_bytes: int = 1024 * 1024
     body_seconds: float = 10.0
     concurrent: int = 64
@@ -186,23 +198,96 @@ def serve(receiver: Receiver, host: str, port: int, limits: Limits, on_listening
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=1024)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise SettingsError(f"{host}, port {port} can't be listened on: {error.strerror}. Name others.") from None
-    config = uvicorn.Config(
-        receiver.app(),
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        limit_concurrency=limits.concurrent * IDLE_CONNECTIONS_PER_DELIVERY,
-        timeout_graceful_shutdown=STOP_SECONDS,
-    )
     with listener:
         shown = f"[{host}]" if family == socket.AF_INET6 else host
         on_listening(f"http://{shown}:{listener.getsockname()[1]}{PATH}")
-        uvicorn.Server(config).run([listener])
+        server(receiver, limits).run([listener])
+
+
+def server(receiver: Receiver, limits: Limits) -> uvicorn.Server:
+    """What serves the receiver's app on the sockets that it is run with."""
+
+    class Connection(_Connection):
+        waiting = _Waiting(limits)
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            receiver.app(),
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=STOP_SECONDS,
+        )
+    )
+
+
+class _Waiting:
+    """The connections without a request under way, the one that waits longest first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._seconds = limits.head_seconds
+        # As many files as the process may open, but for half of them: those are for deliveries.
+        self._most = min(limits.waiting, _open_files() // 2)
+        self._timers: dict[H11Protocol, asyncio.TimerHandle] = {}
+
+    def begin(self, connection: H11Protocol) -> None:
+        """Give it its time from now on, unless it waits already."""
+        if connection in self._timers:
+            return
+        self._timers[connection] = connection.loop.call_later(self._seconds, connection.transport.abort)
+        if len(self._timers) > self._most:
+            longest = next(iter(self._timers))
+            self.end(longest)
+            longest.transport.abort()
+
+    def end(self, connection: H11Protocol) -> None:
+        """It waits no longer."""
+        if (timer := self._timers.pop(connection, None)) is not None:
+            timer.cancel()
+
+
+class _Connection(H11Protocol):
+    """A connection that may wait for a request as long as `waiting` lets it; uvicorn's own waits for ever."""
+
+    waiting: ClassVar[_Waiting]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._look()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.waiting.end(self)
+
+    def _look(self) -> None:
+        is_under_way = self.cycle is not None and not self.cycle.response_complete
+        if is_under_way or self.transport.is_closing():
+            self.waiting.end(self)
+        else:
+            self.waiting.begin(self)
+
+
+def _open_files() -> float:
+    """How many files and connections this process may have open at once."""
+    if sys.platform == "win32":
+        return math.inf
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if most == resource.RLIM_INFINITY else most
 
 
 class _Writer:

@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,17 +13,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-import uvicorn
 from click.testing import CliRunner
 
-from leads_pipeline import cli
+from leads_pipeline import cli, receiver
 from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead
 from leads_pipeline.credentials import FileSecret, SecretSource, StaticSecret
 from leads_pipeline.errors import SettingsError, StorageError
@@ -54,10 +54,10 @@ def receiving(
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[int]:
     """A receiver on a socket, in a thread; its port."""
-    app = Receiver(spool, key or StaticSecret(KEY), limits or Limits(), clock=clock).app()
-    config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=2)
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    limits = limits or Limits()
+    server = receiver.server(Receiver(spool, key or StaticSecret(KEY), limits, clock=clock), limits)
+    server.config.timeout_graceful_shutdown = 2
+    with socket.create_server(("127.0.0.1", 0), backlog=receiver.BACKLOG) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         try:
@@ -213,6 +213,107 @@ def test_a_body_that_drips_is_given_up(spool: Spool) -> None:
     ):
         connection.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
         assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
+
+
+HEAD = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
+UNFINISHED = {
+    "nothing": b"",
+    "half a head": HEAD,
+    "a head without a key": HEAD + b"Content-Length: 100\r\n\r\n",
+    "half a body without a key": HEAD + b"Content-Length: 100\r\n\r\n{",
+    "half a body with a wrong key": HEAD + b"X-API-Key: 0123456789abcdef\r\nContent-Length: 100\r\n\r\n{",
+    "half of a second head": HEAD + b"Content-Length: 1\r\n\r\n{" + HEAD,
+}
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[int, bytes], socket.socket]]:
+    """A connection to the port on which this much is sent; it stays open until the test is over."""
+    with ExitStack() as opened:
+
+        def connect(port: int, sent: bytes) -> socket.socket:
+            connection = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            connection.sendall(sent)
+            return connection
+
+        yield connect
+
+
+@pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
+def test_unfinished_requests_without_a_key_keep_no_delivery_out(
+    spool: Spool, sent: bytes, connect: Callable[[int, bytes], socket.socket]
+) -> None:
+    with receiving(spool, Limits(waiting=128)) as port:
+        for _ in range(3):
+            for _ in range(100):
+                connect(port, sent)
+            assert deliver(port)[0] == 200
+
+
+def test_a_few_open_files_are_enough_for_deliveries(
+    tmp_path: Path, connect: Callable[[int, bytes], socket.socket]
+) -> None:
+    with command(tmp_path, open_files=128, LEADS_RECEIVE_KEY=KEY) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().rpartition(":")[2].partition("/")[0])
+        for _ in range(300):
+            connect(port, HEAD)
+        assert deliver(port)[0] == 200
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+    assert "out of system resource" not in errors
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"Content-Length: 1\r\n\r\n{"], ids=["nothing", "half", "no more"])
+def test_a_request_that_does_not_come_is_not_waited_for(
+    spool: Spool, sent: bytes, connect: Callable[[int, bytes], socket.socket]
+) -> None:
+    with receiving(spool, Limits(head_seconds=0.2)) as port:
+        connection = connect(port, sent)
+        while _received(connection):
+            pass
+
+
+def test_a_head_that_drips_is_given_up(spool: Spool, connect: Callable[[int, bytes], socket.socket]) -> None:
+    with receiving(spool, Limits(head_seconds=0.3)) as port:
+        connection, began = connect(port, HEAD), time.monotonic()
+        with suppress(OSError):  # a reset: the receiver has hung up
+            while time.monotonic() - began < 10:
+                connection.sendall(b"X-Drop: 1\r\n")
+                time.sleep(0.02)
+        assert time.monotonic() - began < 10
+
+
+def test_a_delivery_under_way_may_take_longer_than_a_head(
+    spool: Spool, connect: Callable[[int, bytes], socket.socket]
+) -> None:
+    head = HEAD + f"X-API-Key: {KEY}\r\nContent-Length: {len(DELIVERY)}\r\n\r\n".encode()
+    with receiving(spool, Limits(head_seconds=0.2, waiting=1)) as port:
+        connection = connect(port, head)
+        time.sleep(0.5)
+        connect(port, b"")
+        connect(port, b"")
+        connection.sendall(DELIVERY)
+        assert _received(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_connection_serves_one_delivery_after_the_other(spool: Spool) -> None:
+    with receiving(spool, Limits(head_seconds=30)) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        with closing(connection):
+            statuses = []
+            for _ in range(5):
+                connection.request("POST", PATH, body=DELIVERY, headers=HEADERS)
+                answer = connection.getresponse()
+                answer.read()
+                statuses.append((answer.status, connection.sock is not None))
+    assert statuses == [(200, True)] * 5
+
+
+def _received(connection: socket.socket) -> bytes:
+    with suppress(ConnectionResetError):
+        return connection.recv(4096)
+    return b""
 
 
 def test_more_deliveries_at_once_than_allowed_are_told_to_come_back(spool: Spool) -> None:
@@ -457,17 +558,23 @@ def test_ten_thousand_deliveries_through_many_kills_are_in_the_warehouse_once(tm
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def command(folder: Path, **variables: str) -> "subprocess.Popen[str]":
+@contextmanager
+def command(folder: Path, *, open_files: int = 1024, **variables: str) -> "Iterator[subprocess.Popen[str]]":
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LEADS_")}
     environment |= {"LEADS_DATA_DIR": str(folder / "data"), **variables}
-    return subprocess.Popen(  # noqa: S603 - our own command
-        [Path(sys.executable).with_name("leads-pipeline"), "receive", "--port", "0"],
+    receive = f"{shlex.quote(str(Path(sys.executable).with_name('leads-pipeline')))} receive --port 0"
+    with subprocess.Popen(  # noqa: S603 - our own command
+        ["sh", "-c", f"ulimit -n {open_files}; exec {receive}"],  # noqa: S607
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # where the test hasn't ended it
 
 
 def test_the_command_receives_until_it_is_told_to_stop(tmp_path: Path) -> None:
