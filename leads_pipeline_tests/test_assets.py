@@ -49,7 +49,7 @@ from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline.spool import Spool
-from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.warehouse import Grid, Warehouse, marts, tables
 from leads_pipeline_tests.chaos.way import raw_rows
 from leads_pipeline_tests.installation import Installation, home, installation
 
@@ -437,6 +437,28 @@ def test_a_window_larger_than_an_answer_may_be_is_pulled_in_pieces(tmp_path: Pat
         [landed] = here.lake.landed_windows(APPLICANT, here.day(2))
         assert (landed.is_closed, landed.attempts) == (True, here.simulator.counters().requests[APPLICANT.path])
         assert landed.attempts > 2
+
+
+def test_a_check_that_breaks_is_told_as_such_and_leaves_the_publication_green(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intact = Warehouse.query
+
+    def sometimes(store: Warehouse, statement: str, parameters: Mapping[str, object] | None = None) -> Any:
+        if "distinct lead_id" in statement or "is_refused" in statement or "windows_landed" in statement:
+            raise StorageError("No space is left for it.")
+        return intact(store, statement, parameters)
+
+    monkeypatch.setattr(Warehouse, "query", sometimes)
+    result = published(here)
+    told = "The check itself broke, so nothing is known: No space is left for it. What it looks at was published whole."
+    broken = [one for one in result.get_asset_check_evaluations() if one.description == told]
+    assert {one.check_name for one in broken} == {"lead_ids_are_unique", "no_window_is_refused"}
+    assert not any(one.passed for one in broken)
+    for asset in (*(table.name for table in tables()), *(mart.name for mart in marts())):
+        assert materializations(here, asset), asset
+    _, [(leads,)] = Warehouse.query(Warehouse(here.lake), "select count(*) from applicant_leads")
+    assert leads
 
 
 def test_failed_windows_appear_in_the_coverage_with_attempts_and_last_error(here: Installation) -> None:

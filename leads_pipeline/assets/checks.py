@@ -4,12 +4,14 @@ Belongs here: what is usual, and how far from it is too far. Doesn't: whether la
 They warn and hold nothing back: a branch may have a quiet week, and the portal may drop a field.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten import quoted
 from leads_pipeline.warehouse import Warehouse
 
@@ -105,11 +107,24 @@ def habit_check_specs() -> list[AssetCheckSpec]:
 
 
 def habit_checks(store: Warehouse) -> Iterator[AssetCheckResult]:
-    """Judge the published file as it is. Raises StorageError."""
+    """Judge the published file as it is."""
     for kind in LEAD_KINDS:
-        yield _key_fields(store, kind)
-    yield _volumes(store)
-    yield _freshness(store)
+        yield attempted(kind.table, "key_fields_are_filled_as_usual", partial(_key_fields, store, kind))
+    yield attempted("mart_leads_daily", "volumes_are_as_usual", partial(_volumes, store))
+    yield attempted("mart_coverage", "every_branch_is_fresh", partial(_freshness, store))
+
+
+def attempted(asset: str, name: str, check: Callable[[], AssetCheckResult]) -> AssetCheckResult:
+    """The check's result; where it couldn't be made, a failed one that says so and leaves what it judges alone."""
+    try:
+        return check()
+    except LeadsPipelineError as error:
+        return AssetCheckResult(
+            asset_key=asset,
+            check_name=name,
+            passed=False,
+            description=f"The check itself broke, so nothing is known: {error} What it looks at was published whole.",
+        )
 
 
 def _key_fields(store: Warehouse, kind: LeadKind) -> AssetCheckResult:

@@ -7,6 +7,7 @@ publication (warehouse.py), the marts' SQL (sql/).
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from dagster import (
@@ -25,7 +26,7 @@ from dagster import (
     multi_asset,
 )
 
-from leads_pipeline.assets.checks import habit_check_specs, habit_checks
+from leads_pipeline.assets.checks import attempted, habit_check_specs, habit_checks
 from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.assets.raw import failure
 from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE
@@ -152,25 +153,25 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             failures = failed_windows(context.instance, settings, partitions)
             grid = Grid(settings.scopes, partitions.first_day, settings.zone, failures)
             publication = store.publish(grid, now)
-            unique = [_uniqueness(store, table) for table in lead_tables]
-            complete = [completeness_check(store, data.lake, kind) for kind in LEAD_KINDS]
-            figures = mart_figures(store)
-            habits = list(habit_checks(store))
-            drift = drift_check(store)
-            coverage = coverage_check(store, now)
-            refused = refused_check(store, now)
-            looks = looks_check(store, now)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
+        # Whatever breaks from here on, the file is published.
+        figures: Mapping[str, Mapping[str, int | float]] = {}
+        try:
+            figures = mart_figures(store)
+        except LeadsPipelineError as error:
+            context.log.warning("The figures of the marts, which the UI plots, are left out this time: %s", error)
         for name, rows in publication.rows.items():
             yield MaterializeResult(asset_key=name, metadata={**_said(publication, rows), **figures.get(name, {})})
-        yield from unique
-        yield from complete
-        yield from habits
-        yield drift
-        yield coverage
-        yield refused
-        yield looks
+        for table in lead_tables:
+            yield attempted(table, "lead_ids_are_unique", partial(_uniqueness, store, table))
+        for kind in LEAD_KINDS:
+            yield attempted(kind.table, "staged_rows_add_up", partial(completeness_check, store, data.lake, kind))
+        yield from habit_checks(store)
+        yield attempted("drift", "contract_knows_what_comes", partial(drift_check, store))
+        yield attempted("mart_coverage", "windows_are_landed_in_time", partial(coverage_check, store, now))
+        yield attempted("mart_coverage", "no_window_is_refused", partial(refused_check, store, now))
+        yield attempted("mart_coverage", "windows_are_looked_at_again", partial(looks_check, store, now))
 
     return warehouse
 
