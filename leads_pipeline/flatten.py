@@ -50,6 +50,10 @@ BATCH_DAYS: Final = 31
 # Contract's words for text that JSON's grammar refuses; _mended knows most such texts.
 _NOT_JSON: Final = "not valid JSON"
 _NOT_AN_OBJECT: Final = "not an object"
+_ODDITIES: Final = {_NOT_JSON, _NOT_AN_OBJECT, "not UTF-8, kept as ISO 8859-1", "no id", "_extra"}
+
+# Stands for what the portal or a lead wrote, wherever that may be personal.
+HIDDEN: Final = "…"
 
 DUCKDB_TYPES: Final = {
     FieldType.TEXT: "varchar",
@@ -72,8 +76,8 @@ class StagedDay:
     `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates` of them. `duplicates`
     are further rows of a lead id within the day: older versions, or held by several scopes. `lead_ids` counts
     the different ids in the kind's staged table, as written, `unexplained` the leads that lack a key field which the
-    payload has, without `_problems` saying so: a fault of flattening. `problems` counts
-    leads and child rows by what `_problems` says, `extra` by the path of a field that the contract doesn't know.
+    payload has, without `_problems` saying so: a fault of flattening. `problems` counts leads and child rows by what
+    `_problems` says, without names that the contract doesn't know; `extra` by such names, as received.
     """
 
     kind: str
@@ -966,19 +970,20 @@ group by window_day
 
 def _problem_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> defaultdict[date, Counter[str]]:
     counts: defaultdict[date, Counter[str]] = defaultdict(Counter)
+    trees = trees_of(kind)
     for table, prefix in _prefixes(kind).items():
         rows = db.execute(
             f"select window_day, problem, count(*) from (select window_day, unnest(_problems) as problem "  # noqa: S608
             f"from {quoted(table)}) group by all"
         ).fetchall()
         for day, problem, count in rows:
-            counts[day][prefix + problem] += count
+            counts[day][prefix + declared_part(trees[table], problem)] += count
     return counts
 
 
 def _extra_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> defaultdict[date, Counter[str]]:
     """How many rows have each member that the contract doesn't know. By DuckDB, as there may be thousands a lead."""
-    trees = {kind.table: _tree_of_lead(kind), **{c.name: _tree(c.fields) for c in kind.children}}
+    trees = trees_of(kind)
     counts: defaultdict[date, Counter[str]] = defaultdict(Counter)
     for table, prefix in _prefixes(kind).items():
         objects = _objects(trees[table])
@@ -1160,6 +1165,25 @@ def _tree(fields: Sequence[Field], lists: Sequence[ChildTable] = ()) -> _Tree:
     for path in (*(field.path for field in fields), *(child.path for child in lists)):
         _put(tree, path, None)
     return tree
+
+
+def trees_of(kind: LeadKind) -> dict[str, _Tree]:
+    """What the contract knows of a lead, and of an element of each of its lists, by table."""
+    return {kind.table: _tree_of_lead(kind), **{child.name: _tree(child.fields) for child in kind.children}}
+
+
+def declared_part(tree: _Tree, problem: str) -> str:
+    """What `_problems` says, up to a name that the contract doesn't know: a repeated key may be a person's name."""
+    if problem in _ODDITIES:
+        return problem
+    known: _Tree | None = tree
+    parts: list[str] = []
+    for step in problem.split("."):
+        if known is None or step not in known:
+            return ".".join([*parts, HIDDEN])
+        parts.append(step)
+        known = known[step]
+    return problem
 
 
 def _tree_of_lead(kind: LeadKind) -> _Tree:

@@ -5,6 +5,7 @@ columns (flatten.py), what a mart holds (sql/), when to publish (assets/).
 """
 
 import hashlib
+import hmac
 import logging
 import secrets
 import shutil
@@ -16,14 +17,16 @@ from datetime import date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind
-from leads_pipeline.drift import HIDDEN, NAME, find_drift
+from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind, known_members
+from leads_pipeline.drift import PEOPLE_MIN, Drift, Seen, find_drift
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten import (
+    HIDDEN,
     INVENTORY_COLUMNS,
     Column,
     connection,
@@ -35,6 +38,7 @@ from leads_pipeline.flatten import (
     quoted,
     scratch_folder,
     staged_columns,
+    trees_of,
     windows_table,
 )
 from leads_pipeline.lake import Lake, publish_file, syncing
@@ -45,7 +49,7 @@ logger = logging.getLogger(__name__)
 FILE_NAME: Final = "leads.duckdb"
 
 # Raised when a file of an older version can't be brought up to date by loading changed days: it is then built anew.
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 # What is loaded in one statement, at least a day. DuckDB holds the ids of all that the statement loads, and can't spill
 # them: of 3 million leads they don't fit into 400 MB.
@@ -428,10 +432,21 @@ _BOOKKEEPING: Final = (
             Column("kind", "varchar", "applicant or appraisal"),
             Column("day", "date", "Day of the staged file"),
             Column("change", "varchar", "new field, new value or changed type"),
+            Column("field", "varchar", "Path of the field, as far as the contract knows it"),
+            Column("value", "varchar", "Whether there is a new value: …"),
+            Column("type", "varchar", "Type of a new field, as contract.py calls it"),
+            Column("name", "uuid", "Keyed hash of what the contract doesn't know: the field's path, the new value"),
+            Column("leads", "bigint", "Rows that have it"),
+            Column("people", "uuid[]", f"Keyed hashes of the people that it came from, up to {PEOPLE_MIN} of them"),
+        ),
+    ),
+    Table(
+        "drift_names",
+        f"What came from {PEOPLE_MIN} different people or more, and is no person's name: the table drift may show it",
+        (
+            Column("name", "uuid", "Keyed hash of what follows"),
             Column("field", "varchar", "Path of the field"),
             Column("value", "varchar", "The new value"),
-            Column("type", "varchar", "Type of a new field, as contract.py calls it"),
-            Column("leads", "bigint", "Rows that have it"),
         ),
     ),
 )
@@ -557,8 +572,8 @@ def _load_leads(
             "semi join changed_days on staged.day = changed_days.day",
             {"kind": kind.name},
         )
-        _record_drift(db, kind, files)
-    return is_whole
+        # Marts show a new member once it may be shown.
+        return _record_drift(db, lake, kind, files) or is_whole
 
 
 def _parts(db: duckdb.DuckDBPyConnection) -> list[tuple[date, date]]:
@@ -613,31 +628,84 @@ _POSTCODES: Final = {
 }
 
 
-def _record_drift(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: "_Files") -> None:
-    """Replace what the changed days have that the contract doesn't know; the other days' counts stay as they are."""
+def _record_drift(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, files: "_Files") -> bool:
+    """Replace what the changed days have that the contract doesn't know; the other days' counts stay as they are.
+
+    Return whether other new members may be shown than before.
+    """
     db.execute(
         "delete from pipeline.drift_by_day where kind = $kind and day in (from changed_days)", {"kind": kind.name}
     )
+
+    def staged(table: str) -> str:
+        return f"{files.select(table, 'staged.day')} semi join changed_days on staged.day = changed_days.day"
+
+    contacts = (
+        "select day, lead_id, coalesce(email_of(contact_email), phone_of(contact_phone_number)) as contact "  # noqa: S608
+        f"from ({staged(kind.table)})"
+    )
+    trees = trees_of(kind)
     parts = [
         (kind.table, kind.fields, ""),
         *((child.name, child.fields, f"{child.path}[].") for child in kind.children),
     ]
+    found: dict[Drift, Seen] = {}
     for table, fields, prefix in parts:
-        staged = f"{files.select(table, 'staged.day')} semi join changed_days on staged.day = changed_days.day"
-        found = find_drift(db, staged, fields, prefix)
-        _fill(
-            db,
-            "pipeline.drift_by_day",
-            {
-                "kind varchar": [kind.name] * len(found),
-                "day date": [drift.day for drift in found],
-                "change varchar": [drift.change for drift in found],
-                "field varchar": [drift.field for drift in found],
-                "value varchar": [drift.value for drift in found],
-                "type varchar": [drift.type for drift in found],
-                "leads bigint": list(found.values()),
-            },
-        )
+        found |= find_drift(db, staged(table), contacts, fields, trees[table], prefix)
+    key = lake.person_key()
+    names = {drift: None if drift.name is None else _hashed(key, "\0".join(drift.name)) for drift in found}
+    _fill(
+        db,
+        "pipeline.drift_by_day",
+        {
+            "kind varchar": [kind.name] * len(found),
+            "day date": [drift.day for drift in found],
+            "change varchar": [drift.change for drift in found],
+            "field varchar": [drift.shown_field for drift in found],
+            "value varchar": [drift.value and HIDDEN for drift in found],
+            "type varchar": [drift.type for drift in found],
+            "name uuid": list(names.values()),
+            "leads bigint": [seen.rows for seen in found.values()],
+            "people uuid[]": [[_hashed(key, person) for person in seen.people] for seen in found.values()],
+        },
+    )
+    db.execute("create or replace temp table named (name uuid, field varchar, value varchar)")
+    named = [(name, drift) for drift, name in names.items() if name is not None]
+    _fill(
+        db,
+        "named",
+        {
+            "name uuid": [name for name, _ in named],
+            "field varchar": [drift.field for _, drift in named],
+            "value varchar": [drift.value for _, drift in named],
+        },
+    )
+    members = "select count(*), bit_xor(hash(name)) from pipeline.drift_names where value is not null"
+    before = db.execute(members).fetchall()
+    db.execute(
+        """
+        create or replace temp table shown as
+        select name
+        from (select name, unnest(people) as person from pipeline.drift_by_day where name is not null)
+        group by name
+        having count(distinct person) >= $people
+        """,
+        {"people": PEOPLE_MIN},
+    )
+    db.execute("delete from pipeline.drift_names where name not in (from shown)")
+    # Whose people have become enough came on one of the days at hand.
+    db.execute(
+        """
+        insert into pipeline.drift_names
+        select distinct * from named
+        where name in (from shown) and name not in (select name from pipeline.drift_names)
+        """
+    )
+    return db.execute(members).fetchall() != before
+
+
+def _hashed(key: bytes, text: str) -> UUID:
+    return UUID(bytes=hmac.digest(key, text.encode(), "sha256")[:16])
 
 
 class _Files:
@@ -862,9 +930,17 @@ def _bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str) 
             db.execute(f"drop view temp.main.{quoted(table)}")
 
 
+_MEMBERS: Final = ", ".join(sorted(literal(member) for path in ENUMERATIONS for member in known_members(path) or ()))
+
 # They stay in the file, for analysts to use as well.
 _MART_MACROS: Final = (
-    f"as_member(v) as case when regexp_full_match(v, '{NAME.pattern}') then v when v <> '' then '{HIDDEN}' end",
+    # Whatever else stands there may be a person's name.
+    f"""
+    as_member(v) as case
+        when v in ({_MEMBERS})
+            or v in (select value from pipeline.drift_names where value is not null) then v
+        when v <> '' then '{HIDDEN}'
+    end""",  # noqa: S608 - put together from constants alone
     # CONSUMER_SITUATION_PROPERTY_TO_SELL reads "property to sell"; what isn't known reads likewise, with its prefix.
     f"""
     readable(v) as

@@ -166,7 +166,9 @@ SECRET, TOKEN, PASSPHRASE = "canarySecret5e7d", "canaryToken9a21", "canaryPassph
 WRONG_SECRET, WRONG_PASSPHRASE = "canaryWrongSecret8c4b", "canaryWrongPassphrase71aa"
 EMAIL, PHONE, MESSAGE = "canaryemail77@person.example", "07700900077", "canaryMessage0b6e"
 CREDENTIALS = (SECRET, TOKEN, PASSPHRASE, WRONG_SECRET, WRONG_PASSPHRASE)
-PERSONAL = (EMAIL, PHONE, MESSAGE)
+# A name as a programmer might give one, for it to stand where a field's or a member's name is due.
+PERSON = "canaryPerson4d1c"
+PERSONAL = (EMAIL, PHONE, MESSAGE, PERSON)
 
 
 class CanaryAnswers:
@@ -200,8 +202,23 @@ class CanaryAnswers:
             },
             {"contact": contact, "propertyPreferences": said, "viewingTimes": said},
             said,
+            # A person's name and address as names of fields, once and twice, at every depth, and as members.
+            {
+                "id": f"{branch}-3",
+                PERSON: 1,
+                EMAIL: {PERSON: [{PERSON: 1}]},
+                "twice": 0,
+                "leadSource": PERSON,
+                "intent": EMAIL,
+                "urgency": PERSON,
+                "consumerSituation": PERSON,
+                "contact": {"email": EMAIL, PERSON: 1, "preferences": {EMAIL: 1, "method": PERSON, "twice": 0}},
+                "viewingTimes": [{PERSON: 1, EMAIL: {PERSON: 1}}, {"twice": 0}],
+                "listingDetails": {"propertyType": PERSON, "images": [{EMAIL: 1}, {PERSON: PERSON, "twice": 0}]},
+            },
         ]
-        return 200, json.dumps({path.strip("/").removesuffix("-leads") + "s": leads}).encode()
+        body = json.dumps({path.strip("/").removesuffix("-leads") + "s": leads})
+        return 200, body.replace('"twice": 0', f'"{PERSON}": 1, "{PERSON}": 2, "{EMAIL}": 1, "{EMAIL}": 2').encode()
 
 
 def holding(folder: Path, canary: str) -> set[str]:
@@ -271,6 +288,11 @@ def test_no_artefact_holds_a_secret_or_personal_data_where_it_does_not_belong(tm
             "select distinct contact_email from applicant_leads where contact_email is not null"
         ).fetchall() == [(EMAIL,)]
         assert db.sql("select count(*) from applicant_leads where len(_problems) > 0").fetchall() != [(0,)]
+        _, beside = of_leads_and_beside(db)
+        assert {"main.drift", "main.mart_leads_daily", "pipeline.drift_by_day"} <= beside.keys()
+        assert len(beside["main.drift"]) > 10
+        for table, rows in beside.items():
+            assert [canary for canary in PERSONAL if canary in str(rows)] == [], table
     assert len(list((tmp_path / "data" / ".dagster").rglob("*.db"))) > 2
     assert any((tmp_path / "data" / ".dagster").rglob("*.err"))
 
@@ -283,6 +305,14 @@ def test_no_artefact_holds_a_secret_or_personal_data_where_it_does_not_belong(tm
         found = holding(tmp_path, canary)
         places = ("data/raw/", "data/staged/", "data/leads.duckdb")
         assert {path for path in found if not path.startswith(places)} == set(), canary
+
+
+def of_leads_and_beside(db: duckdb.DuckDBPyConnection) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The rows of the tables that hold leads, and of all others."""
+    tables = db.sql("select schema_name || '.' || table_name from duckdb_tables()").fetchall()
+    rows = {name: db.sql(f"from {name}").fetchall() for (name,) in tables}
+    of_leads = {f"main.{table}" for kind in LEAD_KINDS for table in kind.tables}
+    return {name: rows[name] for name in of_leads}, {name: rows[name] for name in rows.keys() - of_leads}
 
 
 def open_to_others(folder: Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
 -- One row per kind and change that the contract doesn't know: what has the portal begun to send, and what takes it in?
 -- kind: applicant or appraisal
 -- change: new field, new value (of an enumerated field) or changed type (a value that doesn't fit its field)
--- field: Path of the field; what follows [] is in each element of a list
--- value: The new value; … where it may be something personal, which the leads' own table has
+-- field: Path of the field; what follows [] is in each element of a list. A new name that too few people sent is …, as it may be a person's: the leads' own _extra and _problems have it
+-- value: The new value; … likewise, the leads' own column has it
 -- first_seen_day: First window day on which it came
 -- last_seen_day: Last window day on which it came
 -- leads: Leads, or elements of their lists, that have it; one that two days hold counts in each
@@ -12,14 +12,15 @@ with source as (
     select
         kind,
         change,
-        field,
-        value,
+        coalesce(names.field, by_day.field) as field,
+        coalesce(names.value, by_day.value) as value,
         min(day) as first_seen_day,
         max(day) as last_seen_day,
         sum(leads)::bigint as leads,
         list_sort(list_distinct(list(type) filter (type <> ''))) as types
-    from pipeline.drift_by_day
-    group by kind, change, field, value
+    from pipeline.drift_by_day as by_day
+    left join pipeline.drift_names as names using (name)
+    group by all
 )
 
 select
