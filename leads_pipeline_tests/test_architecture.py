@@ -276,6 +276,7 @@ OTHER_TESTS = {
     "installed",
     "marts",
     "project",
+    "order_of_receipt",
     "pipeline",
     "readme",
     "secrets",

@@ -918,6 +918,24 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "killed_reader",
         ),
         _m(
+            "an answer counts from when it comes",
+            "client.py",
+            "            sequence = self._service.next_sequence() if self._service.next_sequence else None\n"
+            "            outcome = await self._ask_once(http, ask, request, read)\n",
+            "            outcome = await self._ask_once(http, ask, request, read)\n"
+            "            sequence = self._service.next_sequence() if self._service.next_sequence else None\n",
+            "test_order_of_receipt.py",
+            "slower",
+        ),
+        _m(
+            "the receiver forgets in which order deliveries came",
+            "receiver.py",
+            "            await self._writer.write([PushedLead(kind, lead, now, sequence) for kind, lead in leads])\n",
+            "            await self._writer.write([PushedLead(kind, lead, now, 0) for kind, lead in leads])\n",
+            "test_order_of_receipt.py",
+            "comes_back",
+        ),
+        _m(
             "a restored folder counts from the clock",
             "lake.py",
             "            if _read_sequence(file) < held:\n",
