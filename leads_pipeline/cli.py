@@ -64,10 +64,22 @@ err = Console(stderr=True)
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
-    variables()  # without the empty ones, whose place .env may take
-    load_dotenv(Path.cwd() / ".env", encoding="utf-8-sig")  # some editors put a byte order mark first
+    with _plain_errors():
+        _read_env_file(Path.cwd() / ".env")
     # Dagster then plans a run's partitions in one transaction; see event_log.py.
     variables().setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
+
+
+def _read_env_file(path: Path) -> None:
+    variables()  # leaves the empty ones out, whose place .env may take
+    try:
+        if path.exists() and not path.is_file() and not path.is_fifo():
+            raise SettingsError(f"{path} is not a file. Make it one (see .env.example), or remove it.")
+        load_dotenv(path, encoding="utf-8-sig")  # some editors put a byte order mark first
+    except OSError as error:
+        raise SettingsError(f"{path} can't be read ({error.strerror}). Let this user read it.") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
 
 
 # --- backfill ------------------------------------------------------------------------------------------------------

@@ -14,12 +14,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
-from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 import duckdb
 import httpx
 from dotenv import dotenv_values
+
+from leads_pipeline.window import day_interval
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
@@ -38,11 +41,11 @@ class Newcomer:
     folder: Path
     credentials: dict[str, str]
     programs: Path = BIN
-    shell: dict[str, str] = field(default_factory=dict)
+    exported: dict[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"HOME": str(self.folder), "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}", **self.shell}
+        return {"HOME": str(self.folder), "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}", **self.exported}
 
     def fill_in(self, **changes: str) -> None:
         """Copy .env.example to .env, as the README says, and write values behind the names."""
@@ -93,10 +96,15 @@ class Newcomer:
             finally:
                 _end_session(process.pid)
 
-    def asked(self, kind: str) -> set[str]:
-        """The ids of all leads that the portal has of its branches, as it tells over HTTP."""
-        question = urlencode({"kind": kind, "scope": "all"})
-        return set(httpx.get(f"{self.credentials['LEADS_BASE_URL']}/_simulator/truth?{question}").json()["ids"])
+    def asked(self, kind: str, first: date | None = None, last: date | None = None) -> set[str]:
+        """The ids of all leads that the portal has of its branches, of those days or of all, as it tells over HTTP."""
+        question = {"kind": kind, "scope": "all"}
+        if first and last:
+            zone = ZoneInfo(self.credentials["LEADS_TIMEZONE"])
+            ends = {"from-time": day_interval(first, zone)[0], "to-time": day_interval(last, zone)[1]}
+            question |= {name: f"{moment:%Y-%m-%dT%H:%M:%SZ}" for name, moment in ends.items()}
+        answer = httpx.get(f"{self.credentials['LEADS_BASE_URL']}/_simulator/truth", params=question)
+        return set(answer.json()["ids"])
 
     def published(self, kind: str, data: str = "data") -> set[str]:
         """The ids of all leads that an analyst finds; none where nothing was published."""
