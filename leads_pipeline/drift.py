@@ -174,8 +174,10 @@ def _type(value: bytes) -> str:
         case b'"':
             return "_M" if re.match(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d', value) else "_T"
         case b"[":
-            return "ChildTable"
-        case b"n" | b"{":
+            return "[]"
+        case b"{":
+            return "{}"
+        case b"n":
             return ""
         case _:
             return "_I" if re.fullmatch(rb"-?\d+", value) else "_N"

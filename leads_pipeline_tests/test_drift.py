@@ -53,8 +53,8 @@ def test_what_is_new_is_counted_with_its_days_and_the_line_that_takes_it_in(lake
     publish(lake)
 
     assert drift(lake) == [
-        ("changed type", "isOverseas", None, DAY, DAY, 3, 'Field("isOverseas", _T, "…")'),
-        ("changed type", "viewingTimes[].earliest", None, DAY, DAY, 3, 'Field("viewingTimes[].earliest", _T, "…")'),
+        ("changed type", "isOverseas", None, DAY, DAY, 3, None),
+        ("changed type", "viewingTimes[].earliest", None, DAY, DAY, 3, None),
         ("new field", "affordability.checkedAt", None, DAY, NEXT_DAY, 6, 'Field("affordability.checkedAt", _M, "…")'),
         ("new field", "affordability.isReady", None, DAY, NEXT_DAY, 9, 'Field("affordability.isReady", _B, "…")'),
         ("new field", "affordability.sum", None, DAY, NEXT_DAY, 9, 'Field("affordability.sum", _N, "…")'),
@@ -65,10 +65,10 @@ def test_what_is_new_is_counted_with_its_days_and_the_line_that_takes_it_in(lake
             DAY,
             NEXT_DAY,
             6,
-            'ChildTable("…", "affordability.tags", fields=(…), description="…")',
+            None,
         ),
         ("new field", "contact.age", None, DAY, DAY, 3, 'Field("contact.age", _T, "…")'),
-        ("new field", "viewingTimes[].note", None, DAY, DAY, 6, 'Field("viewingTimes[].note", _T, "…")'),
+        ("new field", "viewingTimes[].note", None, DAY, DAY, 6, 'Field("note", _T, "…")'),
         (
             "new value",
             "consumerSituation",
@@ -76,7 +76,7 @@ def test_what_is_new_is_counted_with_its_days_and_the_line_that_takes_it_in(lake
             DAY,
             DAY,
             3,
-            '"consumerSituation": {…, "CONSUMER_SITUATION_MOVING_ABROAD"}',
+            None,
         ),
     ]
     check = drift_check(Warehouse(lake))
@@ -198,7 +198,7 @@ def test_every_enumeration_is_of_a_declared_field() -> None:
         ("1e400", ("new", 'Field("new", _N, "…")')),
         ("-1.5E+9999999999", ("new", 'Field("new", _N, "…")')),
         ("9" * 5000, ("new", 'Field("new", _I, "…")')),
-        ('{"a":' * 490 + "1" + "}" * 490, (f"new.{'a.' * 30}a", f'Field("new.{"a." * 30}a", _T, "…")')),
+        ('{"a":' * 490 + "1" + "}" * 490, (f"new.{'a.' * 30}a", None)),
         ('{"a":' * 900 + "1" + "}" * 900, ("_extra", None)),
     ],
     ids=["1e400", "an endless exponent", "5,000 digits", "490 objects deep", "900 objects deep"],

@@ -314,7 +314,7 @@ def drift_check(store: Warehouse) -> AssetCheckResult:
         severity=AssetCheckSeverity.WARN,
         description=(
             f"{len(rows)} changes at the portal. All of it is kept, and `declaration` is the line for contract.py that "
-            "takes it in."
+            "takes it in, where one new line can."
             if rows
             else "The portal sends nothing that the contract doesn't know."
         ),

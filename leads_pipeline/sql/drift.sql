@@ -6,7 +6,7 @@
 -- first_seen_day: First window day on which it came
 -- last_seen_day: Last window day on which it came
 -- leads: Leads, or elements of their lists, that have it; one that two days hold counts in each
--- declaration: What to write into contract.py to take it in, where one line can; the raw files have it all meanwhile
+-- declaration: What to write into contract.py to take it in, where one new line can, among the fields of the lead or of the list before []; the raw files have it all meanwhile
 
 with source as (
     select
@@ -17,7 +17,8 @@ with source as (
         min(day) as first_seen_day,
         max(day) as last_seen_day,
         sum(leads)::bigint as leads,
-        list_sort(list_distinct(list(type) filter (type <> ''))) as types
+        list_sort(list_distinct(list(type) filter (type <> ''))) as types,
+        regexp_replace(coalesce(names.field, by_day.field), '^.*\[\]\.', '') as path
     from pipeline.drift_by_day as by_day
     left join pipeline.drift_names as names using (name)
     group by all
@@ -33,14 +34,13 @@ select
     leads,
     case
         when contains(field, '…') or value = '…' then null
-        when change = 'new value' then format('"{}": {{…, "{}"}}', field, value)
-        when change = 'changed type' and not regexp_full_match(field, '([A-Za-z0-9]+(\[\])?\.)*[A-Za-z0-9]+') then null
-        when change = 'changed type' or len(types) = 0 then format('Field("{}", _T, "…")', field)
-        when list_contains(types, 'ChildTable')
-            then format('ChildTable("…", "{}", fields=(…), description="…")', field)
-        when len(types) = 1 then format('Field("{}", {}, "…")', field, types[1])
-        when types = ['_I', '_N'] then format('Field("{}", _N, "…")', field)
-        else format('Field("{}", _T, "…")', field)
+        -- A new value goes into its field's entry in ENUMERATIONS; another type wouldn't fit the values that fit; no
+        -- column takes an object; a list needs a table.
+        when change <> 'new field' or list_has_any(types, ['{}', '[]']) then null
+        when len(types) = 0 then format('Field("{}", _T, "…")', path)
+        when len(types) = 1 then format('Field("{}", {}, "…")', path, types[1])
+        when types = ['_I', '_N'] then format('Field("{}", _N, "…")', path)
+        else format('Field("{}", _T, "…")', path)
     end as declaration
 from source
 order by kind, change, field, value
