@@ -11,7 +11,8 @@
         ├── CredentialsError    the secret can't be read, or the token server refuses it
         ├── RefusedError        the service refuses the request itself (400, 401, 403, 404, …)
         ├── RetentionError      the portal has already deleted what is asked for
-        └── StorageError        the data folder can't take or give what it should
+        ├── StorageError        the data folder can't take or give what it should
+        └── BugError            a statement of the pipeline's own is wrong: nothing that its user does helps
 
 Every message says what was tried, what came back and what to do now. None holds a secret, a token or a lead.
 """
@@ -117,3 +118,9 @@ class StorageError(PermanentError):
     """The data folder can't take or give what it should: full, read-only, or another service's."""
 
     default_reason = "storage"
+
+
+class BugError(PermanentError):
+    """The pipeline itself is wrong, as where DuckDB refuses one of its statements: neither the disk nor the data is."""
+
+    default_reason = "bug"

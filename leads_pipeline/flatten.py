@@ -26,7 +26,7 @@ import msgspec
 from duckdb.func import FunctionNullHandling
 
 from leads_pipeline.contract import INVENTORY_FIELDS, UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
-from leads_pipeline.errors import LeadsPipelineError, StorageError
+from leads_pipeline.errors import BugError, LeadsPipelineError, StorageError
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.window import offsets
 
@@ -273,7 +273,7 @@ def connection(
     """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own in the lake.
 
     In memory unless `database` names a file. `name` is the spill folder's, see scratch_folder. DuckDB's errors leave
-    it as StorageError, without their text where that may quote a lead.
+    it as StorageError, or as BugError where a statement is wrong, without their text where that may quote a lead.
     """
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
@@ -302,10 +302,25 @@ def connection(
                 "then run again. What was published before is untouched."
             ) from None
         except duckdb.Error as error:
-            raise StorageError(
-                f"DuckDB failed with {type(error).__name__} below {lake.folder} (its message may quote a lead and is "
-                "left out). What was published before is untouched. Running again doesn't help; please report it."
+            if _tells_of_damage(error):
+                raise StorageError(
+                    f"DuckDB found damage in a file below {lake.folder} ({type(error).__name__}; its message may quote "
+                    "a lead and is left out). What was published before is untouched."
+                ) from None
+            # What is found before anything is read is about the statement alone.
+            reads_nothing = isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException))
+            text = str(error).splitlines()[0] if reads_nothing else "its message may quote a lead and is left out"
+            raise BugError(
+                f"A statement of leads-pipeline fails in DuckDB with {type(error).__name__} ({text}). What was "
+                "published before is untouched. Running again doesn't help, nor does another disk: please report it."
             ) from None
+
+
+def _tells_of_damage(error: duckdb.Error) -> bool:
+    """Whether a file isn't what DuckDB wrote. A block with a wrong checksum is an error of the base class alone."""
+    return type(error) is duckdb.Error or isinstance(
+        error, (duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
+    )
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import logging
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -41,7 +42,7 @@ from leads_pipeline.flatten import (
     trees_of,
     windows_table,
 )
-from leads_pipeline.lake import Lake, publish_file, syncing
+from leads_pipeline.lake import Lake, publish_file, replace_file, syncing
 from leads_pipeline.window import RETENTION, Scope, day_interval, days, today
 
 logger = logging.getLogger(__name__)
@@ -192,14 +193,15 @@ class Warehouse:
         """Bring the file up to date with the staged files and the grid, and swap it in whole.
 
         Where nothing changed since the last publication, the file stays untouched. A missing or broken file, or one of
-        another schema, is built anew from the staged files. Raises StorageError; then the published file is as before.
+        another schema, is built anew from the staged files. Raises StorageError, and BugError where a statement is
+        wrong; then the published file is as before.
         """
         began = time.monotonic()
         try:
             with self._lake.lock("warehouse"):
                 self._sweep()
                 wanted = _wanted(self._lake, grid, now)
-                held = self._held()
+                held = self._held(wanted)
                 is_changed = held is None or held.state != wanted
                 if is_changed:
                     held = self._build(wanted, grid, now)
@@ -254,8 +256,10 @@ class Warehouse:
             shutil.rmtree(leftover, ignore_errors=True)
         self._sweep_readers()
 
-    def _held(self) -> "_Held | None":
+    def _held(self, wanted: "_State") -> "_Held | None":
         """What the published file remembers; None where there is none that can be read.
+
+        Its rows are counted where it is as wanted, and so has all tables.
 
         It is opened under a second name: beside its own, the write-ahead log of a killed reader would be in the way.
         """
@@ -266,7 +270,8 @@ class Warehouse:
             link_or_copy(self.path, link)
             try:
                 with connection(self._lake, "warehouse", link, read_only=True) as db:
-                    return _Held(_remembered(db), _counted(db))
+                    state = _remembered(db)
+                    return _Held(state, _counted(db) if state == wanted else {})
             except StorageError:
                 return None
 
@@ -274,8 +279,14 @@ class Warehouse:
         """Write the new version beside the published one, then swap it in."""
         draft = self.path.with_name(f".{FILE_NAME}.draft")
         try:
-            held = self._updated(draft, wanted, grid, now) or self._rebuilt(draft, wanted, grid, now)
+            checksum = self._copied(draft)
+            held = self._updated(draft, wanted, grid, now) if checksum else None
+            if held is None:
+                checksum, held = None, self._rebuilt(draft, wanted, grid, now)
             draft.chmod(_PUBLISHED_MODE)
+            # That of the old version too, as it stays where this process is killed now.
+            known = " ".join(filter(None, (checksum, _checksum(draft))))
+            replace_file(self._checksums, known.encode())
             # Beside the new version, a log of the old one would keep it from being opened.
             self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)
             publish_file(draft, self.path)
@@ -284,12 +295,31 @@ class Warehouse:
                 self._sweep()
         return held
 
-    def _updated(self, draft: Path, wanted: "_State", grid: Grid, now: datetime) -> "_Held | None":
-        """The published file's copy, brought up to date; None where it has to be built anew."""
+    @property
+    def _checksums(self) -> Path:
+        return self._lake.folder / ".state" / "warehouse-checksums"
+
+    def _copied(self, draft: Path) -> str | None:
+        """Copy the published file, and return its checksum; None where there is none, or not as it was published.
+
+        DuckDB notices damage only where it reads, and a publication leaves most of the file unread.
+        """
         if not self.path.exists():
             return None
         shutil.copyfile(self.path, draft)
         draft.chmod(0o600)
+        checksum = _checksum(draft)
+        try:
+            known = self._checksums.read_text(encoding="ascii").split()
+        except FileNotFoundError:  # an earlier version of the pipeline published it
+            return checksum
+        if checksum in known:
+            return checksum
+        logger.warning("%s is damaged: it isn't what was published. It is built anew from the staged files.", self.path)
+        return None
+
+    def _updated(self, draft: Path, wanted: "_State", grid: Grid, now: datetime) -> "_Held | None":
+        """The published file's copy, brought up to date; None where it has to be built anew."""
         try:
             # DuckDB's commit waits for the whole copy to be on the disk, which has begun by then.
             with syncing(draft), connection(self._lake, "warehouse", draft) as db:
@@ -332,18 +362,19 @@ class Warehouse:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a file was made from: fingerprints of the schema, of the marts, of the grid, and of each file loaded.
+    """What a file was made from: fingerprints of schema, marts, comments and grid, and of each file loaded.
 
     `files` is by table and day, the inventory's files under the table `inventory`.
     """
 
     schema: str
     marts: str
+    comments: str
     grid: str
     files: Mapping[tuple[str, date], str]
 
 
-_EMPTY: Final = _State("", "", "", {})
+_EMPTY: Final = _State("", "", "", "", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,8 +393,15 @@ def _wanted(lake: Lake, grid: Grid, now: datetime) -> _State:
         day = date.fromisoformat(path.parent.name.removeprefix("day="))
         files[_INVENTORY, day] = f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"
     return _State(
-        schema=_fingerprint(SCHEMA_VERSION, tables(), _PERSON_MACROS, ENUMERATIONS, lake.person_key()),
-        marts=_fingerprint(marts(), _MART_MACROS),
+        schema=_fingerprint(
+            SCHEMA_VERSION,
+            [(table.name, [(column.name, column.type) for column in table.columns]) for table in tables()],
+            _PERSON_MACROS,
+            ENUMERATIONS,
+            lake.person_key(),
+        ),
+        marts=_fingerprint([(mart.name, mart.statement, mart.follows) for mart in marts()], _MART_MACROS),
+        comments=_fingerprint(tables(), _BOOKKEEPING, marts()),
         grid=_fingerprint(grid, today(grid.zone, now)),
         files=files,
     )
@@ -373,12 +411,27 @@ def _fingerprint(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
+def _checksum(path: Path) -> str:
+    """Of all bytes, as quick as reading them."""
+    value = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            value = zlib.crc32(piece, value)
+    return f"{value:08x}"
+
+
 def _remembered(db: duckdb.DuckDBPyConnection) -> _State:
+    """What the file was made from; nothing where it isn't a file of the pipeline's."""
+    if not db.execute(
+        "select 1 from duckdb_tables() where schema_name = 'pipeline' and table_name = 'facts'"
+    ).fetchall():
+        return _EMPTY
     facts = dict(db.execute("select name, value from pipeline.facts").fetchall())
     files = db.execute("select table_name, day, fingerprint from pipeline.loaded_files").fetchall()
     return _State(
-        schema=facts["schema"],
-        marts=facts["marts"],
+        schema=facts.get("schema", ""),
+        marts=facts.get("marts", ""),
+        comments=facts.get("comments", ""),
         grid=facts.get("grid", ""),
         files={(table, day): fingerprint for table, day, fingerprint in files},
     )
@@ -387,8 +440,8 @@ def _remembered(db: duckdb.DuckDBPyConnection) -> _State:
 def _remember(db: duckdb.DuckDBPyConnection, state: _State) -> None:
     db.execute("delete from pipeline.facts")
     db.execute(
-        "insert into pipeline.facts values ('schema', ?), ('marts', ?), ('grid', ?)",
-        [state.schema, state.marts, state.grid],
+        "insert into pipeline.facts values ('schema', ?), ('marts', ?), ('comments', ?), ('grid', ?)",
+        [state.schema, state.marts, state.comments, state.grid],
     )
     db.execute("delete from pipeline.loaded_files")
     _fill(
@@ -454,11 +507,20 @@ _BOOKKEEPING: Final = (
 
 def _create_tables(db: duckdb.DuckDBPyConnection) -> None:
     db.execute("create schema pipeline")
+    for name, table in _named_tables():
+        db.execute(f"create table {name} ({', '.join(f'{quoted(c.name)} {c.type}' for c in table.columns)})")
+
+
+def _comment_tables(db: duckdb.DuckDBPyConnection) -> None:
+    for name, table in _named_tables():
+        _comment(db, name, table.description, {column.name: column.description for column in table.columns})
+
+
+def _named_tables() -> Iterator[tuple[str, Table]]:
+    """Every table but the marts, with its name in SQL."""
     for schema, loaded in (("main", tables()), ("pipeline", _BOOKKEEPING)):
         for table in loaded:
-            name = f"{schema}.{quoted(table.name)}"
-            db.execute(f"create table {name} ({', '.join(f'{quoted(c.name)} {c.type}' for c in table.columns)})")
-            _comment(db, name, table.description, {column.name: column.description for column in table.columns})
+            yield f"{schema}.{quoted(table.name)}", table
 
 
 def _comment(db: duckdb.DuckDBPyConnection, table: str, description: str, columns: Mapping[str, str]) -> None:
@@ -479,6 +541,8 @@ def _loaded(
 
     One transaction, as each would wait for the disk, and only the finished file has to be on it.
     """
+    if is_reworded := state.comments != wanted.comments:
+        _comment_tables(db)
     _set_person_key(db, lake.person_key())
     for macro in _MART_MACROS:
         db.execute(f"create or replace macro {macro}")
@@ -491,11 +555,14 @@ def _loaded(
     if any(table == _INVENTORY for table, _ in changed):
         _load_inventory(db, lake)
     _set_grid(db, grid, now)
+    _drop_former_marts(db)
     for mart in marts():
-        if is_whole or mart.follows is None:
+        is_anew = is_whole or mart.follows is None
+        if is_anew:
             db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
+        if is_anew or is_reworded:
             _comment(db, quoted(mart.name), mart.description, mart.columns)
-        else:
+        if not is_anew and mart.follows:
             _bring_up_to_date(db, mart, mart.follows)
     _remember(db, wanted)
     db.commit()
@@ -900,6 +967,18 @@ def _followed_columns(kind: LeadKind) -> list[tuple[str, str]]:
 
 
 _COLUMNS_OF_LEADS: Final = {"listing_id": "listing_details_id"}
+
+
+def _drop_former_marts(db: duckdb.DuckDBPyConnection) -> None:
+    """Drop the tables of marts that sql/ no longer has."""
+    known = [*(table.name for table in tables()), *(mart.name for mart in marts())]
+    former = db.execute(
+        "select table_name from duckdb_tables() where schema_name = 'main' and not temporary "
+        "and not list_contains($known, table_name)",
+        {"known": known},
+    ).fetchall()
+    for (name,) in former:
+        db.execute(f"drop table {quoted(name)}")
 
 
 def _is_touched(followed: str, column: str) -> str:

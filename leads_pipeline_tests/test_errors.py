@@ -4,6 +4,7 @@ import pytest
 
 from leads_pipeline import errors
 from leads_pipeline.errors import (
+    BugError,
     BusyError,
     CredentialsError,
     InvalidAnswerError,
@@ -20,7 +21,7 @@ from leads_pipeline.errors import (
 
 TREE: dict[type[LeadsPipelineError], list[type[LeadsPipelineError]]] = {
     TransientError: [BusyError, ServerError, UnreachableError, InvalidAnswerError],
-    PermanentError: [SettingsError, CredentialsError, RefusedError, RetentionError, StorageError],
+    PermanentError: [SettingsError, CredentialsError, RefusedError, RetentionError, StorageError, BugError],
 }
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from leads_pipeline import flatten
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, FieldType, LeadKind
-from leads_pipeline.errors import StorageError
+from leads_pipeline.errors import BugError
 from leads_pipeline.flatten import (
     StagedDay,
     UnbalancedError,
@@ -682,9 +682,9 @@ def test_an_error_of_duckdb_neither_quotes_a_lead_nor_replaces_anything(
 ) -> None:
     flattened(lake, {"message": "secret words"})
     before = lake.staged_path("applicant_leads", DAY).read_bytes()
-    monkeypatch.setattr(flatten, "_lead_statement", lambda _: "select body::integer from leads")
+    monkeypatch.setattr(flatten, "_lead_statement", lambda _: "select body::integer, $zone from leads")
 
-    with pytest.raises(StorageError) as caught:
+    with pytest.raises(BugError, match="ConversionException") as caught:
         stage(lake, APPLICANT)
 
     assert "secret words" not in str(caught.value)

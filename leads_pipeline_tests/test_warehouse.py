@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -24,6 +25,7 @@ import pytest
 from leads_pipeline import warehouse as warehouse_module
 from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
+from leads_pipeline.errors import BugError
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.simulator import Config, running
@@ -457,6 +459,178 @@ def test_a_vanished_or_broken_file_is_built_anew(lake: Lake, harm: Callable[[Pat
     assert messages(lake) == [("a", "x", DAY, 2)]
 
 
+def tables_in(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    with duckdb.connect(path, read_only=True) as db:
+        db.execute("set TimeZone = 'UTC'")
+        names = db.execute("select schema_name || '.' || table_name from duckdb_tables()").fetchall()
+        return {name: db.execute(f"from {name} order by all").fetchall() for (name,) in names}
+
+
+def damaged(content: bytes, rng: random.Random) -> bytes:
+    """A few bits flipped, a stretch of zeros, or cut off; in the headers more often than their size would give."""
+    harmed = bytearray(content)
+    start = rng.randrange(3 * 4096 if rng.random() < 0.3 else len(harmed))
+    harm = rng.choice(["flip", "zero", "cut"])
+    if harm == "cut":
+        del harmed[start:]
+    elif harm == "zero":
+        harmed[start : start + 4096] = bytes(len(harmed[start : start + 4096]))
+    else:
+        for at in {min(start + rng.randrange(500), len(harmed) - 1) for _ in range(rng.choice([1, 8]))}:
+            harmed[at] ^= 1 << rng.randrange(8)
+    return bytes(harmed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_file_damaged_anywhere_ends_in_a_right_publication(
+    lake: Lake, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = random.Random(seed)  # noqa: S311 - the same damage each time
+    add_leads(lake)
+    land_and_stage(lake, APPRAISAL, [{"id": str(number)} for number in range(20)], NEXT_DAY)
+    publish(lake)
+    path, tomorrow = Warehouse(lake).path, NOW + timedelta(days=1)
+    whole, checksums = path.read_bytes(), (lake.folder / ".state" / "warehouse-checksums").read_bytes()
+    assert not publish(lake, now=tomorrow).is_rebuilt
+    right = tables_in(path)
+    for number in range(12):
+        harmed = damaged(whole, rng)
+        path.chmod(0o600)
+        path.write_bytes(harmed)
+        (lake.folder / ".state" / "warehouse-checksums").write_bytes(checksums)
+        caplog.clear()
+
+        publication = publish(lake, now=tomorrow)
+
+        assert publication.is_rebuilt == (harmed != whole), number
+        assert publication.is_rebuilt == ("is damaged" in caplog.text)
+        assert tables_in(path) == right
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damage_that_duckdb_alone_can_notice_is_no_bug(lake: Lake, seed: int) -> None:
+    rng = random.Random(100 + seed)  # noqa: S311 - the same damage each time
+    add_leads(lake)
+    publish(lake)
+    path = Warehouse(lake).path
+    whole = path.read_bytes()
+    outcomes = Counter[str]()
+    for _ in range(12):
+        path.chmod(0o600)
+        path.write_bytes(damaged(whole, rng))
+        (lake.folder / ".state" / "warehouse-checksums").unlink()  # an earlier version of the pipeline published it
+        outcomes["rebuilt" if publish(lake, now=NOW + timedelta(days=1)).is_rebuilt else "unread"] += 1
+    assert outcomes["rebuilt"] > 3
+
+
+def test_a_publication_killed_before_the_swap_leaves_a_file_that_counts_as_whole(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(lake)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: Path) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(warehouse_module, "publish_file", killed)
+        for days in (1, 2):
+            with pytest.raises(Killed):
+                publish(lake, now=NOW + timedelta(days))
+
+    assert not publish(lake, now=NOW + timedelta(days=3)).is_rebuilt
+
+
+def with_mart(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> None:
+    changed = tuple(replace(mart, **changes) if mart.name == name else mart for mart in marts())
+    monkeypatch.setattr(warehouse_module, "marts", lambda: changed)
+
+
+@pytest.mark.parametrize(
+    ("condition", "error", "told"),
+    [
+        ("no_such_column", "BinderException", "no_such_column"),
+        ("no_such_function(person)", "CatalogException", "no_such_function"),
+        ("(", "ParserException", "syntax error"),
+        ("'secret words'::integer is null", "ConversionException", "left out"),
+    ],
+)
+def test_a_wrong_statement_is_told_and_neither_rebuilds_nor_replaces_the_file(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, condition: str, error: str, told: str
+) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": f"{n}"} for n in range(20)])
+    publish(lake)
+    before = Warehouse(lake).path.stat()
+    land_and_stage(lake, APPLICANT, [{"id": "new"}], NEXT_DAY)
+    is_touched = warehouse_module._is_touched  # noqa: SLF001 - which rows of a mart are made anew
+    monkeypatch.setattr(warehouse_module, "_is_touched", lambda *names: f"{is_touched(*names)} and {condition}")
+    monkeypatch.setattr(Warehouse, "_rebuilt", lambda *_: pytest.fail("built anew"))
+
+    with pytest.raises(BugError, match=f"{error}.*Running again doesn't help") as caught:
+        publish(lake)
+
+    assert told in str(caught.value)
+    assert "secret words" not in str(caught.value)
+    after = Warehouse(lake).path.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert leftovers(lake) == []
+
+
+def test_reworded_comments_are_set_and_nothing_is_loaded_or_made_anew(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_and_stage(lake, APPLICANT, [version("x", 2)])
+    publish(lake)
+    first, *rest = tables()
+    column = replace(first.columns[0], description="The id")
+    reworded = replace(first, description="All of them", columns=(column, *first.columns[1:]))
+    monkeypatch.setattr(warehouse_module, "tables", lambda: (reworded, *rest))
+    with_mart(monkeypatch, "mart_people", description="One row per human", columns={"person": "Who"})
+    monkeypatch.setattr(Warehouse, "_rebuilt", lambda *_: pytest.fail("built anew"))
+    monkeypatch.setattr(warehouse_module, "_load_leads", lambda *_, **__: pytest.fail("loaded"))
+
+    publication = publish(lake)
+
+    assert (publication.is_changed, publication.is_rebuilt, publication.days_changed) == (True, False, 0)
+    named = "table_name in ('applicant_leads', 'mart_people')"
+    assert query(lake, f"select comment from duckdb_tables() where {named} order by table_name") == [  # noqa: S608
+        ("All of them",),
+        ("One row per human",),
+    ]
+    first_columns = f"select comment from duckdb_columns() where column_index = 1 and {named} order by table_name"  # noqa: S608
+    assert query(lake, first_columns) == [("The id",), ("Who",)]
+    assert not publish(lake).is_changed
+
+
+def test_comments_are_reworded_while_leads_come_in(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": f"{n}", "contact": {"email": f"{n}@example.org"}} for n in range(20)])
+    publish(lake)
+    land_and_stage(lake, APPLICANT, [version("x", 2)], NEXT_DAY)
+    with_mart(monkeypatch, "mart_people", description="One row per human")
+
+    assert not publish(lake).is_rebuilt
+
+    assert query(lake, "select comment from duckdb_tables() where table_name = 'mart_people'") == [
+        ("One row per human",)
+    ]
+    assert query(lake, "select count(*) from applicant_leads") == [(21,)]
+
+
+def test_a_mart_that_is_no_longer_in_the_folder_is_dropped(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(lake)
+    rest = tuple(mart for mart in marts() if mart.name != "mart_hourly")
+    monkeypatch.setattr(warehouse_module, "marts", lambda: rest)
+
+    publication = publish(lake)
+
+    assert (publication.is_changed, publication.is_rebuilt) == (True, False)
+    there = {name.removeprefix("main.") for name in tables_in(Warehouse(lake).path) if name.startswith("main.")}
+    assert there == publication.rows.keys()
+    assert "mart_hourly" not in there
+
+
 def test_a_file_of_another_schema_version_is_built_anew(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land_and_stage(lake, APPLICANT, [version("x", 2)])
     publish(lake)
@@ -667,12 +841,6 @@ def publish_in_steps(lake: Lake, folder: Path, change: Callable[[Lake], None], n
     DuckDB opens a file by its name for its magic bytes, for its headers, and for all else: what such readers get to see
     is put together here.
     """
-
-    def tables_in(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-        with duckdb.connect(path, read_only=True) as db:
-            db.execute("set TimeZone = 'UTC'")
-            names = db.execute("select schema_name || '.' || table_name from duckdb_tables()").fetchall()
-            return {name: db.execute(f"from {name} order by all").fetchall() for (name,) in names}
 
     path, met = Warehouse(lake).path, folder / "met.duckdb"
     old, held = path.read_bytes(), tables_in(path)

@@ -180,6 +180,7 @@ def _said(publication: Publication, rows: int) -> Mapping[str, bool | int | floa
     return {
         "dagster/row_count": rows,
         "is_changed": publication.is_changed,
+        "is_rebuilt": publication.is_rebuilt,
         "days_changed": publication.days_changed,
         "file_bytes": publication.size_bytes,
         "duration_seconds": round(publication.seconds, 3),

@@ -1035,6 +1035,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     ),
     "readers see the old or the new, never half": (
         _m(
+            "build the file anew on a wrong statement",
+            "flatten.py",
+            "            if _tells_of_damage(error):\n",
+            "            if True:\n",
+            "test_warehouse.py",
+            "wrong_statement",
+        ),
+        _m(
+            "go on with a file that isn't as it was published",
+            "warehouse.py",
+            "        if checksum in known:\n",
+            "        if True:\n",
+            "test_warehouse.py",
+            "damaged_anywhere",
+        ),
+        _m(
             "publish in place instead of swapping",
             "warehouse.py",
             "            publish_file(draft, self.path)\n",
