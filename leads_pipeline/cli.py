@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -74,7 +75,9 @@ def _read_env_file(path: Path) -> None:
     variables()  # leaves the empty ones out, whose place .env may take
     try:
         if path.exists() and not path.is_file() and not path.is_fifo():
-            raise SettingsError(f"{path} is not a file. Make it one (see .env.example), or remove it.")
+            raise SettingsError(
+                f"{path} is not a file. Make it one, with lines like LEADS_BRANCH_IDS=101,102, or remove it."
+            )
         load_dotenv(path, encoding="utf-8-sig")  # some editors put a byte order mark first
     except OSError as error:
         raise SettingsError(f"{path} can't be read ({error.strerror}). Let this user read it.") from None
@@ -161,9 +164,22 @@ def demo() -> None:
 
 
 @main.command()
-@click.option("--port", default=3000, show_default=True, help="Port of the Dagster UI, on 127.0.0.1.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=3000,
+    show_default=True,
+    help="Port of the Dagster UI, on 127.0.0.1.",
+)
 def dev(port: int) -> None:
     """Start the Dagster UI with its daemon; with the simulator where LEADS_BASE_URL isn't set."""
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            pass
+    except OSError as error:
+        raise click.ClickException(
+            f"127.0.0.1, port {port} can't be listened on: {error.strerror}. Name another with --port."
+        ) from None
     with _plain_errors(), _simulator(DEMO_BRANCHES, unless_set=True):
         settings = Settings.from_variables(variables())
         home = dagster_home(variables(), settings.data_dir)
@@ -332,7 +348,13 @@ def _findings() -> Iterator[Finding]:
 
 @main.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8750, show_default=True, help="Port to listen on; 0 takes a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8750,
+    show_default=True,
+    help="Port to listen on; 0 takes a free one.",
+)
 def receive(host: str, port: int) -> None:
     """Take leads that the portal delivers by itself; the pipeline's next run takes them in.
 
@@ -424,7 +446,7 @@ class _Session:
         settings = Settings.from_variables(variables())
         if not settings.scopes:
             raise SettingsError(
-                "LEADS_BRANCH_IDS is not set: name the branches to pull, as 101,102 (see .env.example)."
+                "LEADS_BRANCH_IDS is not set: name the branches to pull, as 101,102, in .env or the environment."
             )
         variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
         lake, day = Lake(settings.data_dir), today(settings.zone, datetime.now(UTC))
@@ -564,11 +586,12 @@ def _show_demo(session: _Session, first: date) -> None:
     folder = _short(session.settings.data_dir)
     out.print(
         "\n[bold]What to do next[/bold]\n"
-        f'1. Ask your own question: `.venv/bin/python -c "import duckdb; '
+        f'1. Ask your own question: `{_short(Path(sys.executable))} -c "import duckdb; '
         f"duckdb.connect('{folder}/leads.duckdb', read_only=True).sql('from mart_coverage').show()\"`\n"
-        "2. See it all in the Dagster UI: `make dev`, then http://127.0.0.1:3000/asset-groups\n"
-        "3. Use your own credentials: copy .env.example to .env, fill in six variables, and set LEADS_DATA_DIR\n"
-        "   to another folder, since made-up and real leads don't mix.",
+        f"2. See it all in the Dagster UI: `{_short(Path(sys.executable).with_name('leads-pipeline'))} dev`, then "
+        "http://127.0.0.1:3000/asset-groups\n"
+        "3. Use your own credentials: the README says which six variables to write into .env, here. Set\n"
+        "   LEADS_DATA_DIR to another folder, since made-up and real leads don't mix.",
         highlight=False,
         soft_wrap=True,
     )

@@ -137,7 +137,7 @@ def _settings(settings: Settings) -> str:
         "LEADS_BRANCH_IDS": settings.scopes,
     }
     if missing := [variable for variable, value in required.items() if not value]:
-        raise SettingsError(f"{', '.join(missing)}: not set. Put them into .env (see .env.example).")
+        raise SettingsError(f"{', '.join(missing)}: not set. Put them into .env or the environment.")
     count = len(settings.scopes)
     return f"{count} {'scope' if count == 1 else 'scopes'} at {settings.base_url}, days in {settings.zone.key}."
 
@@ -272,5 +272,5 @@ def _warehouse(warehouse: Warehouse) -> str:
 def _versions() -> str:
     found = {name: version(name) for name in (*_DAGSTER_PACKAGES, "duckdb")}
     if len({found[name] for name in _DAGSTER_PACKAGES}) > 1:
-        raise SettingsError(f"Dagster's packages are of different versions: {found}. Install from requirements.lock.")
+        raise SettingsError(f"Dagster's packages are of different versions: {found}. Install one version of all three.")
     return f"Dagster {found['dagster']}, DuckDB {found['duckdb']}."

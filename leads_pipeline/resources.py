@@ -204,8 +204,8 @@ def origin(base_url: str) -> str:
 def _required(value: str | None, variable: str) -> str:
     if not value:
         raise SettingsError(
-            f"{variable} is not set. Put it into .env (see .env.example) or the environment and start again; "
-            "`make demo` shows everything without a real service."
+            f"{variable} is not set. Put it into .env or the environment and start again; `leads-pipeline demo` shows "
+            "everything without a real service."
         )
     return value
 

@@ -2,6 +2,11 @@
 
 import json
 import re
+import shlex
+import socket
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +17,7 @@ import pysequoia
 import pytest
 
 from leads_pipeline import pgp
-from leads_pipeline_tests.newcomer import Newcomer, free_port, newcomer, wait_for
+from leads_pipeline_tests.newcomer import ROOT, Newcomer, free_port, newcomer, wait_for
 
 KINDS = ("applicant", "appraisal")
 PASSPHRASE = 'a "passphrase" of #4 words'
@@ -124,6 +129,54 @@ def test_receive_takes_its_key_from_an_env_file(me: Newcomer) -> None:
         body = {"applicant": {"id": "pushed", "createdAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}}
         answers = [httpx.post(address, json=body, headers={"X-API-Key": given}) for given in (key, "another key")]
     assert [answer.status_code for answer in answers] == [200, 401]
+
+
+@pytest.mark.parametrize("command", ["dev", "receive", "simulate"])
+def test_a_port_that_is_taken_is_told_at_once(me: Newcomer, command: str) -> None:
+    me.fill_in(LEADS_RECEIVE_KEY="0123456789abcdef")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = me.run("leads-pipeline", command, "--port", str(taken.getsockname()[1]))
+    assert done.returncode in (1, 2)
+    assert "use" in done.stderr  # the system's words
+    assert me.run("leads-pipeline", command, "--port", "99999").returncode == 2
+
+
+# --- the wheel, outside of a checkout ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of an environment with the wheel in it; what the wheel needs is where these tests have it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for arguments in (["hatchling", "build", "-t", "wheel", "-d", folder], ["venv", "--without-pip", folder / "venv"]):
+        command = [sys.executable, "-m", *map(str, arguments)]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)  # noqa: S603 - fixed arguments
+    [wheel] = folder.glob("*.whl")
+    environment = folder / "venv"
+    [site] = environment.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    (site / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    script = "import sys\nfrom leads_pipeline.cli import main\nsys.exit(main())\n"
+    program = environment / "bin" / "leads-pipeline"
+    program.write_text(f"#!{environment / 'bin' / 'python'}\n{script}")
+    program.chmod(0o755)
+    return program.parent
+
+
+def test_the_wheel_works_outside_of_a_checkout_and_names_nothing_of_one(
+    me: Newcomer, programs: Path, tmp_path: Path
+) -> None:
+    installed = Newcomer(tmp_path, me.credentials, programs)
+    where = installed.run("python", "-c", "import leads_pipeline; print(leads_pipeline.__file__)").stdout
+    assert where.startswith(str(programs.parent)), where
+    shown = [installed.run("leads-pipeline", "demo"), installed.run("leads-pipeline", "doctor")]
+    assert shown[0].returncode == 0, shown[0].stderr
+    for done in shown:
+        assert re.findall(r"`make |\.env\.example|requirements\.lock|\.venv", done.stdout + done.stderr) == []
+    [question] = re.findall(r"Ask your own question: `(.*)`$", shown[0].stdout, re.MULTILINE)
+    asked = subprocess.run(shlex.split(question), cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603
+    assert "branch" in asked.stdout
 
 
 # --- the daemon -----------------------------------------------------------------------------------------------------
