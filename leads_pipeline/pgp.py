@@ -1,10 +1,17 @@
 """Opening OpenPGP messages with a private key, and making key pairs to receive them.
 
 Belongs here: bytes in, bytes out, and clear words for why a message doesn't open. Doesn't: files, caching
-(credentials.py), or what the message holds. The only user of pysequoia, whose errors carry backtraces.
+(credentials.py), or what the message holds. The only user of pysequoia, whose errors carry backtraces, and of gpg,
+which is given what pysequoia can't open.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeVar
 
 import pysequoia
@@ -18,6 +25,10 @@ RSA_4096 = pysequoia.CipherSuite.RSA4k
 _SUBKEYS = (Tag.SecretSubkey, Tag.PublicSubkey)
 _SAVE_AGAIN = "Save it again, whole, from BEGIN PGP MESSAGE to END PGP MESSAGE."
 _ASK_CONTACT = "ask the portal's technical contact for a new message"
+
+# What a message may hold: a secret has 128 characters. And how long gpg may take: it takes less than a second.
+MAX_CONTENT_BYTES = 65_536
+GPG_SECONDS = 30.0
 
 T = TypeVar("T")
 
@@ -43,7 +54,10 @@ def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes
     except _Refusal:
         content = None
     if content is None:
-        raise CredentialsError(f"The message was altered or damaged on its way. {_SAVE_AGAIN} Else {_ASK_CONTACT}.")
+        # GnuPG's own mode, or a subkey's message where the key itself can decrypt too and is the only one tried.
+        content = _decrypt_with_gpg(message, key, passphrase)
+    if content is None:
+        raise CredentialsError(_altered(message))
     return content
 
 
@@ -68,13 +82,7 @@ def _addressees(message: bytes) -> Iterator[str]:
         is_begun = b"-----BEGIN PGP MESSAGE-----" in message
         what = "is not whole, or is damaged" if is_begun else "is no PGP message"
         raise CredentialsError(f"The message {what}. {_SAVE_AGAIN}")
-    tags = [packet.tag for packet in packets]
-    if Tag.AED in tags:
-        raise CredentialsError(
-            "The message is encrypted in a mode that is GnuPG's own (OCB). Make a key with `leads-pipeline credentials "
-            "new-key`, or ask the portal's technical contact to encrypt with `gpg --rfc4880`."
-        )
-    if Tag.PKESK not in tags:
+    if all(packet.tag != Tag.PKESK for packet in packets):
         raise CredentialsError(
             "The message is not encrypted for a public key. Save the one that came for the public key you sent."
         )
@@ -131,6 +139,67 @@ def _for_addressees(packets: Iterable[Packet], addressees: set[str]) -> Iterator
             is_meant = packet.key_id in addressees or _ANONYMOUS in addressees
         if is_meant:
             yield packet
+
+
+def _altered(message: bytes) -> str:
+    """Why a message that is for this key doesn't open."""
+    is_gpgs_own = any(packet.tag == Tag.AED for packet in _packets(message))
+    if shutil.which("gpg") is not None:
+        what = "was altered or damaged on its way: gpg can't open it either"
+    elif is_gpgs_own:
+        what = "is in a mode that is GnuPG's own (OCB), which gpg opens, and gpg isn't installed here"
+    else:
+        what = "was altered or damaged on its way, or takes gpg to open, which isn't installed here"
+    return f"The message {what}. {_SAVE_AGAIN} Else install GnuPG, or {_ASK_CONTACT}, encrypted with `gpg --rfc4880`."
+
+
+def _decrypt_with_gpg(message: bytes, key: bytes, passphrase: str | None) -> bytes | None:
+    """What gpg makes of the message, None where it isn't installed or can't open it."""
+    gpg = shutil.which("gpg")
+    if gpg is None:
+        return None
+    # In memory where there is such a place, for this user alone (0700), and gone afterwards.
+    memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a folder of our own in it
+    where = memory if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="leads-pgp-", dir=where, ignore_cleanup_errors=True) as home:
+        command = [gpg, "--homedir", home, "--batch", "--quiet", "--no-tty", "--trust-model", "always"]
+        try:
+            _run([*command, "--import"], key)
+            with _piped(passphrase or "") as pipe:
+                words = ["--pinentry-mode", "loopback", "--passphrase-fd", str(pipe)]
+                limit = ["--max-output", str(MAX_CONTENT_BYTES)]
+                return _run([*command, *words, *limit, "--decrypt"], message, pipe)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        finally:
+            with suppress(OSError, subprocess.SubprocessError):  # gpg's agent, which goes by itself too, but later
+                _run([str(Path(gpg).with_name("gpgconf")), "--homedir", home, "--kill", "all"], b"")
+
+
+def _run(command: Sequence[str], given: bytes, *pipes: int) -> bytes:
+    """What gpg prints. Raises SubprocessError where it fails or takes too long; what it says isn't shown to anybody."""
+    return subprocess.run(  # noqa: S603 - gpg and its tools, without anything of the message in the command
+        command,
+        input=given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        pass_fds=pipes,
+        env={"PATH": os.defpath, "LC_ALL": "C"},  # and none of our secrets
+        timeout=GPG_SECONDS,
+        check=True,
+    ).stdout
+
+
+@contextmanager
+def _piped(text: str) -> Iterator[int]:
+    """The end to read from of a pipe that holds the text: other users see a command line, and nobody sees a pipe."""
+    read_end, write_end = os.pipe()
+    try:
+        with os.fdopen(write_end, "wb") as pipe:
+            pipe.write(text.encode())
+        yield read_end
+    finally:
+        os.close(read_end)
 
 
 _LOCKED = "The private key is locked, and no passphrase is set. Set LEADS_PGP_PASSPHRASE or its _FILE."

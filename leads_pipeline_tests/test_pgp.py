@@ -1,6 +1,11 @@
+import os
+import re
+import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from traceback import format_exception
 
@@ -134,12 +139,16 @@ def test_a_message_cut_short_anywhere_is_told(message: bytes, key: bytes) -> Non
 
 
 @needs_gpg
-def test_an_altered_message_never_opens(gpg: Gpg) -> None:
-    key = gpg.make_key("plain", passphrase="")  # without a passphrase, opening takes a millisecond
-    message = gpg.encrypt(CANARY, "plain")
+@pytest.mark.parametrize("with_gpg", [False, True])
+def test_an_altered_message_never_opens(gpg: Gpg, with_gpg: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not with_gpg:
+        monkeypatch.setattr("shutil.which", lambda _: None)
+    name = f"plain-{with_gpg}"
+    key = gpg.make_key(name, passphrase="")  # without a passphrase, opening takes a millisecond
+    message = gpg.encrypt(CANARY, name)
     *_, sealed = PacketPile.from_bytes(message)
     raw = dearmored(message)
-    for place in range(len(raw) - len(sealed.body) + 1, len(raw)):
+    for place in range(len(raw) - len(sealed.body) + 1, len(raw), 40 if with_gpg else 1):
         altered = raw[:place] + bytes([raw[place] ^ 0x20]) + raw[place + 1 :]
         assert "was altered or damaged" in refusal(altered, key)
     assert pgp.decrypt(raw, key, None) == CANARY
@@ -155,13 +164,117 @@ def test_what_is_not_encrypted_for_a_key_is_told(gpg: Gpg, key: bytes) -> None:
         assert "is not encrypted for a public key" in refusal(message, key)
 
 
+def in_gnupgs_own_mode(gpg: Gpg, message: bytes, passphrase: str = PASSPHRASE) -> bytes:
+    """The message's content as gpg 2.4 encrypts it between two of its own keys: gpg 2.2 can read that, not write it.
+
+    An OCB encrypted data packet (draft-koch-librepgp, section 5.16) with the session key of the message given.
+    """
+    command = ["gpg", "--homedir", str(gpg.home), "--batch", "--pinentry-mode", "loopback"]
+    command += ["--passphrase", passphrase, "--show-session-key", "--decrypt"]
+    said = subprocess.run(command, input=message, capture_output=True, check=True).stderr  # noqa: S603 - gpg alone
+    algorithm, key = re.findall(r"session key: '(\d+):([0-9A-F]+)'", said.decode())[0]
+    head = bytes([0xC0 | 20, 1, int(algorithm), 2, 10])  # version, cipher, OCB, chunks of 64 kB
+    literal = bytes([0xC0 | 11, 6 + len(CANARY)]) + b"b" + bytes(5) + CANARY
+    aead = pytest.importorskip("cryptography.hazmat.primitives.ciphers.aead")  # other packages bring it
+    nonce, cipher = os.urandom(15), aead.AESOCB3(bytes.fromhex(key))
+    last = nonce[:-1] + bytes([nonce[-1] ^ 1])
+    chunk = cipher.encrypt(nonce, literal, head + (0).to_bytes(8))
+    seal = cipher.encrypt(last, b"", head + (1).to_bytes(8) + len(literal).to_bytes(8))
+    body: bytes = head[1:] + nonce + chunk + seal
+    session_key, _ = PacketPile.from_bytes(message)
+    return bytes(session_key) + head[:1] + b"\xff" + len(body).to_bytes(4) + body
+
+
+def for_a_subkey_of_a_key_that_can_decrypt_too(gpg: Gpg, name: str) -> tuple[bytes, bytes]:
+    """The key, and a message for its subkey."""
+    gpg.run("--quick-generate-key", name, "rsa2048", "cert,sign,encr", "never")
+    fingerprint = next(
+        line.split(":")[9]
+        for line in gpg.run("--list-keys", "--with-colons", name).decode().splitlines()
+        if line.startswith("fpr")
+    )
+    gpg.run("--quick-add-key", fingerprint, "rsa2048", "encr", "never")
+    key, message = gpg.run("--armor", "--export-secret-keys", name), gpg.encrypt(CANARY, name)
+    meant = next(packet.body[1:9].hex() for packet in PacketPile.from_bytes(message))
+    assert not fingerprint.lower().endswith(meant)
+    return key, message
+
+
+@pytest.fixture
+def what_gpg_leaves(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The folders that gpg was given; none of them, and no agent for it, may be there afterwards."""
+    homes: list[str] = []
+    real = pgp._run  # noqa: SLF001 - to look on
+
+    def run(command: Sequence[str], given: bytes, *pipes: int) -> bytes:
+        home = command[command.index("--homedir") + 1]
+        assert stat.S_IMODE(Path(home).stat().st_mode) == 0o700
+        assert not any(PASSPHRASE in word or CANARY.decode() in word for word in command)
+        homes.append(home)
+        return real(command, given, *pipes)
+
+    monkeypatch.setattr(pgp, "_run", run)
+    yield homes
+    assert not any(Path(home).exists() for home in homes)
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended meanwhile
+            assert not any(home.encode() in process.read_bytes() for home in homes)
+
+
 @needs_gpg
-def test_gnupgs_own_mode_is_told(message: bytes, key: bytes) -> None:
-    session_key, sealed = PacketPile.from_bytes(message)
-    assert bytes(sealed)[0] == 0xC0 | 18
-    # Packet 20, as gpg 2.4 writes it between two of its own keys; gpg 2.2 can't.
-    ocb = bytes(session_key) + bytes([0xC0 | 20]) + bytes(sealed)[1:]
-    assert "gpg --rfc4880" in refusal(ocb, key)
+def test_a_message_in_gnupgs_own_mode_opens(
+    gpg: Gpg, message: bytes, key: bytes, other_key: bytes, what_gpg_leaves: list[str]
+) -> None:
+    ocb = in_gnupgs_own_mode(gpg, message)
+    assert pgp.decrypt(ocb, key, PASSPHRASE) == CANARY
+    assert what_gpg_leaves
+    assert "The passphrase doesn't open" in refusal(ocb, key, "wrong")
+    assert "is for another key" in refusal(ocb, other_key)
+    assert "gpg can't open it either" in refusal(ocb[:-1] + bytes([ocb[-1] ^ 1]), key)
+
+
+@needs_gpg
+def test_a_message_in_gnupgs_own_mode_opens_with_a_key_that_new_key_made(gpg: Gpg, what_gpg_leaves: list[str]) -> None:
+    private, public = pgp.new_key_pair("own-mode", PASSPHRASE, FAST)
+    gpg.run("--import", given=public.encode())
+    gpg.run("--import", given=gpg.run("--decrypt", given=private))
+    assert pgp.decrypt(in_gnupgs_own_mode(gpg, gpg.encrypt(CANARY, "own-mode")), private, PASSPHRASE) == CANARY
+    assert what_gpg_leaves
+
+
+@needs_gpg
+def test_a_message_for_a_subkey_opens_where_the_key_itself_can_decrypt_too(
+    gpg: Gpg, what_gpg_leaves: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, message = for_a_subkey_of_a_key_that_can_decrypt_too(gpg, "both")
+    assert pgp.decrypt(message, key, PASSPHRASE) == CANARY
+    assert what_gpg_leaves
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert "or takes gpg to open, which isn't installed here" in refusal(message, key)
+
+
+@needs_gpg
+def test_without_gpg_its_own_mode_is_told(
+    gpg: Gpg, message: bytes, key: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ocb = in_gnupgs_own_mode(gpg, message)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert "GnuPG's own (OCB), which gpg opens, and gpg isn't installed here" in refusal(ocb, key)
+
+
+@needs_gpg
+def test_a_gpg_that_hangs_is_not_waited_for(
+    gpg: Gpg, message: bytes, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ocb = in_gnupgs_own_mode(gpg, message)
+    for name in ("gpg", "gpgconf"):
+        (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
+        (tmp_path / name).chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(pgp, "GPG_SECONDS", 0.2)
+    began = time.monotonic()
+    assert "gpg can't open it either" in refusal(ocb, key)
+    assert time.monotonic() - began < 30
 
 
 @needs_gpg

@@ -1534,6 +1534,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "never_its_text",
         ),
         _m(
+            "the passphrase on gpg's command line",
+            "pgp.py",
+            '"--passphrase-fd", str(pipe)]',
+            '"--passphrase", passphrase or ""]',
+            "test_pgp.py",
+            "gnupgs_own_mode",
+        ),
+        _m(
             "the token in the chain of an error",
             "auth.py",
             "        # Outside of the except blocks: their errors hold the request, and with it the secret.\n"
