@@ -9,7 +9,7 @@ import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -73,7 +73,10 @@ LATEST_DEATH: Final = 24
 # More of what is ordinary, so that there is something to lose.
 WEIGHTS: Final = {
     "add": 22,
-    "change": 10,
+    "change": 8,
+    "move": 6,
+    "turn back": 8,
+    "set the clock back": 3,
     "forget": 8,
     "pull": 26,
     "push": 10,
@@ -96,8 +99,10 @@ class Step:
     dies: int | None = None
 
 
-# A lead's version, and when it was first received.
-Leads = dict[str, tuple[int, datetime]]
+# A lead's version, and the turn in which it was received last: no clock's moment.
+Leads = dict[str, tuple[int, int]]
+# Every version of each lead, likewise.
+Versions = dict[str, dict[int, int]]
 # Kind, day, scope, and whether it holds pushes.
 FileKey = tuple[str, date, str, bool]
 Windows = dict[tuple[str, date, str], int]
@@ -122,14 +127,26 @@ NOTHING = Content({}, {})
 
 @dataclass(slots=True)
 class Lead:
-    """A lead at the portal; `is_there` until the portal forgets it."""
+    """A lead at the portal; `is_there` until the portal forgets it.
+
+    Each version has its branch and its moment in `places`, and `version` says which of them the portal shows now.
+    """
 
     id: str
     kind: LeadKind
-    branch: str
-    created_at: datetime
+    places: list[tuple[str, datetime]]
     version: int = 0
     is_there: bool = True
+
+    @property
+    def branch(self) -> str:
+        """The branch that it belongs to now."""
+        return self.places[self.version][0]
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was submitted, as the portal says now."""
+        return self.places[self.version][1]
 
     @property
     def payload(self) -> str:
@@ -140,19 +157,30 @@ class Lead:
         return json.dumps({**members, "listingDetails": {"images": images}})
 
 
-def merged(held: Leads, received: Mapping[str, tuple[int, datetime]]) -> Leads:
-    """The union by id; a version that was held keeps its moment."""
-    changed = {id_: new for id_, new in received.items() if id_ not in held or held[id_][0] != new[0]}
-    return {**held, **changed}
+def merged(held: Versions, received: Leads) -> Versions:
+    """Every version of both, with its last turn."""
+    after = {id_: dict(versions) for id_, versions in held.items()}
+    for id_, (version, turn) in received.items():
+        versions = after.setdefault(id_, {})
+        versions[version] = max(turn, versions.get(version, turn))
+    return after
 
 
-def newest(parts: Sequence[Leads]) -> Leads:
+def newest(parts: Sequence[Versions]) -> Leads:
+    """Of each lead the version of the last turn; of one turn that of the last part."""
     found: Leads = {}
     for part in parts:
-        for id_, known in part.items():
-            if id_ not in found or known[1] >= found[id_][1]:
-                found[id_] = known
+        for id_, versions in part.items():
+            for known in versions.items():
+                if id_ not in found or known[1] >= found[id_][1]:
+                    found[id_] = known
     return found
+
+
+def moment(number: int, scope: Scope) -> datetime:
+    """A moment of one of the days; every third one is a midnight, which the windows of two days hold."""
+    start = Window.of(DAYS[number % len(DAYS)], scope, ZONE).start
+    return start + timedelta(hours=0 if number % 3 == 0 else number % 24)
 
 
 # --- what the pipeline does, in this process or in one that is killed ------------------------------------------------
@@ -173,7 +201,12 @@ def pull(
     )
     # One window after the other, so that a seed gives the same history each time.
     client = LeadsClient(
-        address, service.auth(), max_concurrency=1, policy=RetryPolicy(max_attempts=1), timing=Timing(now=lambda: now)
+        address,
+        service.auth(),
+        max_concurrency=1,
+        next_sequence=lake.next_sequence,
+        policy=RetryPolicy(max_attempts=1),
+        timing=Timing(now=lambda: now),
     )
     for kind in LEAD_KINDS:
         of_kind = [window for its_kind, window in windows if its_kind == kind]
@@ -233,10 +266,11 @@ class History:
     folder: Path
     simulator: RunningSimulator
     now: datetime = BEGIN
+    turn: int = 0
     scopes: tuple[Scope, ...] = tuple(Scope.parse(f"branch-{branch}") for branch in BRANCHES)
     portal: list[Lead] = field(default_factory=list)
-    raw: dict[FileKey, Leads] = field(default_factory=dict)
-    spooled: dict[Path, list[tuple[Lead, datetime]]] = field(default_factory=dict)
+    raw: dict[FileKey, Versions] = field(default_factory=dict)
+    spooled: dict[Path, list[tuple[Lead, int]]] = field(default_factory=dict)
     unstaged: set[tuple[LeadKind, date]] = field(default_factory=set)
     staged: dict[tuple[str, date], list[Content]] = field(default_factory=dict)
     published: list[Content | None] = field(default_factory=lambda: [None])
@@ -252,6 +286,7 @@ class History:
         whole = [Step("pull", which=99), Step("take in"), Step("stage"), Step("publish")]
         for number, step in enumerate([*steps, *whole], start=1):
             self.now += timedelta(minutes=1)
+            self.turn = number
             try:
                 getattr(self, f"do_{step.what.replace(' ', '_')}")(step)
                 self.check()
@@ -267,15 +302,36 @@ class History:
     # --- the portal --------------------------------------------------------------------------------------------------
 
     def do_add(self, step: Step) -> None:
-        start = Window.of(DAYS[step.which % len(DAYS)], self.scopes[0], ZONE).start
-        # Every third one at midnight: the windows of two days hold it.
-        created = start + timedelta(hours=0 if step.how % 3 == 0 else step.how % 24)
         kind, branch = LEAD_KINDS[step.which % 3 == 0], BRANCHES[step.which % len(BRANCHES)]
-        self.portal.append(Lead(f"lead-{len(self.portal):03}", kind, branch, created))
+        place = (branch, moment(step.which + step.how, self.scopes[0]))
+        self.portal.append(Lead(f"lead-{len(self.portal):03}", kind, [place]))
 
     def do_change(self, step: Step) -> None:
         if self.portal:
-            self.portal[step.which % len(self.portal)].version += 1
+            lead = self.portal[step.which % len(self.portal)]
+            lead.places.append(lead.places[lead.version])
+            lead.version = len(lead.places) - 1
+
+    def do_move(self, step: Step) -> None:
+        """To another branch, another day, or both."""
+        if self.portal:
+            lead = self.portal[step.which % len(self.portal)]
+            branch = BRANCHES[step.how % len(BRANCHES)]
+            lead.places.append((branch, moment(step.how, self.scopes[0]) if step.which % 2 else lead.created_at))
+            lead.version = len(lead.places) - 1
+
+    def do_turn_back(self, step: Step) -> None:
+        """To a version that it had before, with its branch and its day."""
+        if self.portal:
+            lead = self.portal[step.which % len(self.portal)]
+            lead.version = step.how % len(lead.places)
+
+    def do_set_the_clock_back(self, step: Step) -> None:
+        """By hours. Numbers are drawn by the machine's own clock, so instead of that their counter is set ahead."""
+        self.now = max(self.now - timedelta(hours=step.how % 24), BEGIN - timedelta(hours=24))
+        hours = timedelta(hours=step.how) // timedelta(microseconds=1)
+        ahead = self.lake.next_sequence() + hours
+        (self.folder / ".state" / "sequence").write_text(f"{ahead:018}\n")
 
     def do_forget(self, step: Step) -> None:
         if self.portal:
@@ -303,6 +359,8 @@ class History:
         rules += [_rule(one, fault) for one in bad if fault is not None]
         rules += [_rule(one, self._said(one[0], answer)) for one, answer in answers.items()]
         self.simulator.set_faults(rules)
+        keys = {(kind, window): (kind.name, window.day, window.scope.key, False) for kind, window in asked}
+        before = self._contents(keys.values())
         reported, killed = self._work(
             partial(pull, self.folder, self.simulator.environment(), asked, self.now), step.dies
         )
@@ -312,8 +370,8 @@ class History:
         assert set(reported) <= good.keys()
         assert killed or set(reported) == good.keys()
         for key, (kind, window) in good.items():
-            received = {lead.id: (lead.version, self.now) for lead in answers[kind, window]}
-            self._land((kind.name, window.day, window.scope.key, False), received, is_reported=key in reported)
+            received = {lead.id: (lead.version, self.turn) for lead in answers[kind, window]}
+            self._land(keys[kind, window], received, before, is_reported=key in reported)
 
     def _answer(self, kind: LeadKind, window: Window) -> list[Lead]:
         return [
@@ -328,13 +386,17 @@ class History:
         body = f'{{"{kind.list_key}":[{",".join(lead.payload for lead in answer)}]}}'
         return Then(status=200, body=body, headers={"Content-Type": "application/json"})
 
-    def _land(self, key: FileKey, received: Mapping[str, tuple[int, datetime]], *, is_reported: bool) -> None:
-        """What was reported must be in the file. What wasn't may be, all or nothing of it."""
-        before, after = self.raw.get(key), merged(self.raw.get(key, {}), received)
-        if not is_reported and self._rows([self._path(key)]).get(self._path(key)) != _versions(after):
-            after = before if before is not None else {}
-        if is_reported or (self._path(key).exists() and self._path(key) not in self._unnoticed()):
-            self.raw[key] = after
+    def _contents(self, keys: Iterable[FileKey]) -> dict[FileKey, bytes | None]:
+        paths = {key: self._path(key) for key in keys}
+        return {key: path.read_bytes() if path.exists() else None for key, path in paths.items()}
+
+    def _land(
+        self, key: FileKey, received: Leads, before: Mapping[FileKey, bytes | None], *, is_reported: bool
+    ) -> None:
+        """What was reported must be in the file. What wasn't may be, all or nothing of it: then the file is another."""
+        content = self._contents([key])[key]
+        if is_reported or content not in (None, before[key]):
+            self.raw[key] = merged(self.raw.get(key, {}), received)
             self.unstaged.add((_kind(key[0]), key[1]))
 
     # --- pushes ------------------------------------------------------------------------------------------------------
@@ -345,28 +407,29 @@ class History:
             return
         lead = replace(there[step.which % len(there)])
         body = f'{{"{lead.kind.name}": {lead.payload}}}'.encode()
-        pushed = [PushedLead(kind, received, self.now) for kind, received in read_delivery(body)]
+        sequence = self.lake.next_sequence()
+        pushed = [PushedLead(kind, received, self.now, sequence) for kind, received in read_delivery(body)]
         before = set(Spool(self.lake).waiting())
         reported, _ = self._work(partial(deliver, self.folder, pushed), step.dies)
         if not reported:  # nobody answered 200: the portal delivers again
             list(deliver(self.folder, pushed))
         new = set(Spool(self.lake).waiting()) - before
         assert 1 <= len(new) <= 2
-        self.spooled |= {path: [(lead, self.now)] for path in new}
+        self.spooled |= {path: [(lead, self.turn)] for path in new}
 
     def do_take_in(self, step: Step) -> None:
         configured = {scope.key for scope in self.scopes}
-        groups: dict[FileKey, dict[str, tuple[int, datetime]]] = {}
-        for lead, received_at in sorted(
-            (one for some in self.spooled.values() for one in some), key=lambda one: one[1]
-        ):
+        groups: dict[FileKey, list[Leads]] = {}
+        for lead, turn in (one for some in self.spooled.values() for one in some):
             scope = f"branch-{lead.branch}"
             day = lead.created_at.astimezone(ZONE).date()
             key = (lead.kind.name, day, scope if scope in configured else PUSH_SCOPE, True)
-            groups[key] = merged(groups.get(key, {}), {lead.id: (lead.version, received_at)})
+            groups.setdefault(key, []).append({lead.id: (lead.version, turn)})
+        before = self._contents(groups)
         reported, killed = self._work(partial(take_in, self.folder, self.scopes), step.dies)
-        for key, received in groups.items():
-            self._land(key, received, is_reported=bool(reported))
+        for key, deliveries in groups.items():
+            for received in deliveries:
+                self._land(key, received, before, is_reported=bool(reported))
         waiting = set(Spool(self.lake).waiting())
         assert waiting <= self.spooled.keys()
         assert not waiting if not killed else waiting or reported or not groups
@@ -393,7 +456,13 @@ class History:
         self._settle_staged()
         days_of = [self.staged[key][0] for key in sorted(self.staged)]
         leads = {
-            kind.name: newest([content.leads[kind.name] for content in days_of if kind.name in content.leads])
+            kind.name: newest(
+                [
+                    {id_: dict([known]) for id_, known in content.leads[kind.name].items()}
+                    for content in days_of
+                    if kind.name in content.leads
+                ]
+            )
             for kind in LEAD_KINDS
         }
         windows = {key: rows for content in days_of for key, rows in content.windows.items()}
@@ -469,7 +538,7 @@ class History:
         assert on_disk == {self._path(key) for key in self.raw}
         rows = self._rows(sorted(on_disk))
         assert {key: rows.get(self._path(key), {}) for key in self.raw} == {
-            key: _versions(leads) for key, leads in self.raw.items()
+            key: {id_: set(versions) for id_, versions in leads.items()} for key, leads in self.raw.items()
         }
         aside = sorted(path.read_bytes() for path in self.lake.quarantined())
         assert aside == sorted(self.set_aside)
@@ -487,21 +556,22 @@ class History:
                 self.set_aside.append(content)
         return set(self.damaged)
 
-    def _rows(self, paths: Sequence[Path]) -> dict[Path, dict[str, int]]:
+    def _rows(self, paths: Sequence[Path]) -> dict[Path, dict[str, set[int]]]:
         """Versions by file; a file without rows isn't in it."""
         there = [path for path in paths if path.exists() and path not in self._unnoticed()]
         if not there:
             return {}
-        found: dict[Path, dict[str, int]] = {}
+        found: dict[Path, dict[str, set[int]]] = {}
         with duckdb.connect() as db:
             for name, id_, payload in db.execute(
                 "select filename, lead_id, payload "
                 "from read_parquet($paths, filename = true, hive_partitioning = false)",
                 {"paths": [glob_literal(path) for path in there]},
             ).fetchall():
-                held = found.setdefault(Path(name), {})
-                assert id_ not in held
-                held[id_] = int(json.loads(payload)["message"])
+                versions = found.setdefault(Path(name), {}).setdefault(id_, set())
+                version = int(json.loads(payload)["message"])
+                assert version not in versions
+                versions.add(version)
         return found
 
     def _seen(self) -> tuple[dict[str, dict[str, int]], Windows] | None:
@@ -540,10 +610,6 @@ def _rule(asked: tuple[LeadKind, Window], then: Then) -> Rule:
 
 def _kind(name: str) -> LeadKind:
     return next(kind for kind in LEAD_KINDS if kind.name == name)
-
-
-def _versions(leads: Leads | None) -> dict[str, int]:
-    return {id_: known[0] for id_, known in (leads or {}).items()}
 
 
 def _parquet(path: Path) -> str:
