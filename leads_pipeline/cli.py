@@ -32,6 +32,7 @@ from rich.table import Table
 from leads_pipeline import status
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.credentials import FileSecret, StaticSecret, write_key_pair
+from leads_pipeline.damage import DAMAGE_ADVICE, damages, give_up
 from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, resources, variables, whole_paths
 from leads_pipeline.doctor import Finding, Light, examine
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
@@ -285,7 +286,7 @@ def coverage(count: int) -> None:
                 looked_at = f"{min(looks):%Y-%m-%d %H:%M} to {max(looks):%Y-%m-%d %H:%M}" if looks else "never"
                 rows.append((state, len(found), sum(one.rows or 0 for one in found), looked_at))
         out.print(_table(("state", "windows", "leads", "last looked at (UTC)"), rows, f"{kind.name} leads"))
-    lost = [one for one in windows if one.state in (WindowState.FAILED, WindowState.MISSING)]
+    lost = [one for one in windows if one.state in (WindowState.DAMAGED, WindowState.FAILED, WindowState.MISSING)]
     if lost:
         _show_lost(lost, now)
     sys.exit(1 if lost else 0)
@@ -306,6 +307,39 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime) -> None:
     wanted = [one.window.day for one in lost if not one.window.is_deleted(now)]
     if wanted:
         out.print(f"Take them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False)
+
+
+# --- damaged ---------------------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.option("--give-up", "keys", multiple=True, metavar="KEY", help="Give this one up for good; repeat for more.")
+@click.option("--yes", is_flag=True, help="Don't ask again before giving up.")
+def damaged(keys: Sequence[str], yes: bool) -> None:
+    """List what is damaged or gone in the data folder, and give up what can't be had again.
+
+    What a window held when it was last whole stays staged and published until it is whole again, or given up here: then
+    those leads are deleted, and what was set aside of the file. Exit code 1 if something is damaged.
+    """
+    with _plain_errors(), _Session.opened() as session:
+        found = {damage.key: damage for damage in damages(session.lake)}
+        if unknown := [key for key in keys if key not in found]:
+            raise click.UsageError(f"{', '.join(unknown)}: not damaged. `leads-pipeline damaged` lists what is.")
+        if found and not keys:
+            rows = [(one.key, one.leads, len(one.files)) for one in found.values()]
+            out.print(_table(("key", "leads still kept", "files in quarantine/"), rows, f"{len(found)} damaged"))
+            out.print(DAMAGE_ADVICE, highlight=False)
+        if keys and not yes:
+            leads = sum(found[key].leads or 0 for key in keys)
+            click.confirm(f"Delete what is kept of {len(keys)}, {leads} leads or fewer, for good?", abort=True)
+        for key in keys:
+            give_up(session.lake, found.pop(key), session.settings.zone)
+        trouble = session.runner.publish() if keys else None
+        if trouble:
+            err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
+        elif not found:
+            out.print("Nothing is damaged.")
+    sys.exit(1 if found or trouble else 0)
 
 
 # --- doctor ----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from pathlib import Path
 from leads_pipeline.auth import ClientCredentialsAuth
 from leads_pipeline.client import InventoryClient, LeadsClient, server_time
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService, origin
 from leads_pipeline.retry import RetryPolicy
@@ -199,6 +200,7 @@ def _data_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
     yield _look("free space", lambda: _space(folder, warehouse))
     yield _look("one file system", lambda: _one_file_system(folder))
     yield _look("file modes", lambda: _modes(folder))
+    yield _look("whole files", lambda: _whole(data))
     yield _look("portal of the data", lambda: _claim(settings, data))
     if warehouse.path.exists():
         yield _look("warehouse", lambda: _warehouse(warehouse))
@@ -250,6 +252,13 @@ def _modes(folder: Path) -> str:
             f"where leads are, which are personal data: chmod o= {folder}"
         )
     return "Tokens and leads are closed to other users."
+
+
+def _whole(data: DataFolder) -> str:
+    found = damages(data.lake)
+    if found:
+        raise StorageError(f"{len(found)} windows or files are damaged or gone. {DAMAGE_ADVICE}")
+    return "Nothing is damaged: quarantine/ holds nothing that is missed."
 
 
 def _claim(settings: Settings, data: DataFolder) -> str:

@@ -5,11 +5,13 @@ files lie (lake.py), each lead once over all days (warehouse.py).
 """
 
 import json
+import logging
 import os
 import re
+import secrets
 import shutil
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -47,6 +49,9 @@ FLATTENING_THREADS: Final = 2
 BATCH_LEADS: Final = 10_000
 BATCH_DAYS: Final = 31
 
+# Of the data folder: warehouse.py's, which staging reads where staged files are gone.
+WAREHOUSE_FILE: Final = "leads.duckdb"
+
 # Contract's words for text that JSON's grammar refuses; _mended knows most such texts.
 _NOT_JSON: Final = "not valid JSON"
 _NOT_AN_OBJECT: Final = "not an object"
@@ -64,6 +69,7 @@ DUCKDB_TYPES: Final = {
     FieldType.MOMENT: "timestamptz",
 }
 
+logger = logging.getLogger(__name__)
 
 # What the contract knows of an object: a dict for an object of its own, None for anything else.
 _Tree = dict[str, Any]
@@ -73,7 +79,8 @@ _Tree = dict[str, Any]
 class StagedDay:
     """What flattening a day did.
 
-    `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates` of them. `duplicates`
+    `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates + retained` of them.
+    `retained` are leads that the day's raw files have lost and that were staged or published before. `duplicates`
     are further rows of a lead id within the day: older versions, or held by several scopes. `lead_ids` counts
     the different ids in the kind's staged table, as written, `unexplained` the leads that lack a key field which the
     payload has, without `_problems` saying so: a fault of flattening. `problems` counts leads and child rows by what
@@ -84,6 +91,7 @@ class StagedDay:
     day: date
     raw_rows: int
     duplicates: int
+    retained: int
     lead_ids: int
     unexplained: int
     rows: Mapping[str, int]
@@ -97,9 +105,10 @@ class UnbalancedError(StorageError):
     def __init__(self, staged: StagedDay, rows: int) -> None:
         super().__init__(
             f"The {staged.kind} leads of {staged.day} don't add up once they are flattened: of {staged.raw_rows} raw "
-            f"rows {staged.duplicates} are repeats, {rows} were to be staged, with {staged.lead_ids} different ids; "
-            f"{staged.unexplained} lack a key field that their payload has. That day's staged files stay as they were, "
-            "raw has every lead, and the other days go on. It is a fault of leads-pipeline: please report it.",
+            f"rows {staged.duplicates} are repeats, {staged.retained} leads are retained, {rows} were to be staged, "
+            f"with {staged.lead_ids} different ids; {staged.unexplained} lack a key field that their payload has. "
+            "That day's staged files stay as they were, raw has every lead, and the other days go on. It is a fault of "
+            "leads-pipeline: please report it.",
             reason="flattening",
         )
         self.staged = staged
@@ -135,18 +144,53 @@ def staged_tables(kind: LeadKind) -> tuple[str, ...]:
     return (*kind.tables, windows_table(kind))
 
 
-def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> StagedDay:
+@dataclass(frozen=True, slots=True)
+class StagedWindow:
+    """A window as the staged files have it. `is_damaged`: its raw file was damaged or gone when its day was staged."""
+
+    day: date
+    scope: str
+    rows: int
+    is_damaged: bool
+
+
+def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:
+    """The windows of every staged day, by day and scope. Those of a damaged file aren't among them."""
+    table = windows_table(kind)
+    files = [file.path for file in lake.staged_files(table) if lake.whole_staged(table, file.day)]
+    if not files:
+        return []
+    with connection(lake, f"windows-{secrets.token_hex(8)}") as db:
+        rows = db.execute(
+            """
+            select window_day, scope, rows, coalesce(is_damaged, false)
+            from (
+                select null::boolean as is_damaged where false
+                union all by name
+                from read_parquet($files, hive_partitioning = false, union_by_name = true)
+            )
+            order by window_day, scope
+            """,
+            {"files": list(map(glob_literal, files))},
+        ).fetchall()
+    return [StagedWindow(*row) for row in rows]
+
+
+def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo, given_up: Set[str] = frozenset()) -> StagedDay:
     """Flatten one day, as flatten_days does. Raises StorageError."""
-    ((_, staged),) = flatten_days(lake, kind, [day], zone)
+    ((_, staged),) = flatten_days(lake, kind, [day], zone, given_up)
     if isinstance(staged, LeadsPipelineError):
         raise staged
     return staged
 
 
 def flatten_days(
-    lake: Lake, kind: LeadKind, days: Iterable[date], zone: ZoneInfo
+    lake: Lake, kind: LeadKind, days: Iterable[date], zone: ZoneInfo, given_up: Set[str] = frozenset()
 ) -> Iterator[tuple[date, StagedDay | LeadsPipelineError]]:
     """Write each day's staged files from its raw files. The same raw files always give the same bytes.
+
+    No lead ever leaves a day's raw files, so one that was staged and is in none of them any more was lost with a file:
+    it stays, and so does the window, marked as damaged. `given_up` are keys of scopes of which nothing stays.
 
     Each lead id once within the day: the highest `sequence` wins, then the highest position, then the first scope.
     `lead_day` is the local day of `created_at` in `zone`, so that a lead at exactly midnight, which the windows of two
@@ -158,30 +202,33 @@ def flatten_days(
     left = deque(sorted(set(days)))
     with ThreadPoolExecutor(FLATTENING_THREADS, "flattening") as pool:
         under_way = {
-            pool.submit(_flatten_next, lake, kind, left, zone) for _ in range(min(FLATTENING_THREADS, len(left)))
+            pool.submit(_flatten_next, lake, kind, left, zone, given_up)
+            for _ in range(min(FLATTENING_THREADS, len(left)))
         }
         while under_way:
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for future in done:
                 yield from future.result()
                 if left:
-                    under_way.add(pool.submit(_flatten_next, lake, kind, left, zone))
+                    under_way.add(pool.submit(_flatten_next, lake, kind, left, zone, given_up))
 
 
 def _flatten_next(
-    lake: Lake, kind: LeadKind, left: deque[date], zone: ZoneInfo
+    lake: Lake, kind: LeadKind, left: deque[date], zone: ZoneInfo, given_up: Set[str]
 ) -> list[tuple[date, StagedDay | LeadsPipelineError]]:
     """Flatten as many days from the left of the queue as make a batch."""
     taken: list[date] = []
     try:
-        return [(staged.day, staged) for staged in _flatten_batch(lake, kind, left, taken, zone)]
+        return [(staged.day, staged) for staged in _flatten_batch(lake, kind, left, taken, zone, given_up)]
     except LeadsPipelineError as error:
         if len(taken) == 1:
             return [(taken[0], error)]
-        return [one for day in taken for one in _flatten_next(lake, kind, deque([day]), zone)]
+        return [one for day in taken for one in _flatten_next(lake, kind, deque([day]), zone, given_up)]
 
 
-def _flatten_batch(lake: Lake, kind: LeadKind, left: deque[date], taken: list[date], zone: ZoneInfo) -> list[StagedDay]:
+def _flatten_batch(
+    lake: Lake, kind: LeadKind, left: deque[date], taken: list[date], zone: ZoneInfo, given_up: Set[str]
+) -> list[StagedDay]:
     with ExitStack() as stack:
         targets: dict[date, dict[str, Path]] = {}
         windows: list[LandedWindow] = []
@@ -208,6 +255,7 @@ def _flatten_batch(lake: Lake, kind: LeadKind, left: deque[date], taken: list[da
             _read_raw(db, frozen)
             _flatten(db, kind, zone)
             _fill_windows(db, kind, windows)
+            _retain(db, kind, _before(db, lake, kind, taken, name), given_up)
             for day, paths in targets.items():
                 _write(db, kind, day, paths)
             return [_balanced(kind, staged) for staged in _counted(db, kind, targets)]
@@ -256,6 +304,7 @@ _WINDOW_COLUMNS: Final = (
     Column("attempts", "integer", "Requests that the answer took, retries included"),
     Column("is_closed", "boolean", "Whether an answer from after the window's end was landed"),
     Column("is_partial", "boolean", "Whether the portal had begun to delete the window before it was pulled whole"),
+    Column("is_damaged", "boolean", "Whether its raw file is damaged or gone, and its leads are those held before"),
 )
 
 
@@ -867,6 +916,129 @@ def insert_inventory(db: duckdb.DuckDBPyConnection, files: Sequence[Path], table
     )
 
 
+# --- what raw has lost --------------------------------------------------------------------------------------------
+
+
+def _before(
+    db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days: Sequence[date], name: str
+) -> Mapping[str, str]:
+    """For each staged table a statement of what was staged of these days, whose locks are held.
+
+    Where a staged file is gone or damaged, it is what is published of its day.
+    """
+    found: dict[str, list[str]] = {}
+    unread: dict[str, list[date]] = {}
+    for table in staged_tables(kind):
+        paths = {day: lake.whole_staged(table, day) for day in days}
+        unread[table] = [day for day, path in paths.items() if path is None]
+        if files := [path for path in paths.values() if path is not None]:
+            variable = f"before {table}"
+            db.execute(f"set variable {quoted(variable)} = $files", {"files": list(map(glob_literal, files))})
+            source = (
+                f"read_parquet(getvariable({literal(variable)}), hive_partitioning = true, "
+                "hive_types = {'day': date}, union_by_name = true)"
+            )
+            found.setdefault(table, []).append(_as_declared(db, kind, table, source, "day"))
+    published = lake.folder / WAREHOUSE_FILE
+    if any(unread.values()) and published.exists():
+        with _frozen(lake, f"{name}-published", [published]) as [file]:
+            try:
+                db.execute(f"attach {literal(str(file))} as published (read_only)")
+                for table, missing in unread.items():
+                    if missing:
+                        found.setdefault(table, []).append(_published(db, kind, table, missing))
+                db.execute("detach published")
+            except duckdb.Error as error:
+                # It is built anew from what is staged, so it must keep no day from being staged.
+                logger.warning("%s can't be read (%s): nothing is retained from it.", published, type(error).__name__)
+    return {table: " union all by name ".join(selects) for table, selects in found.items()}
+
+
+def _published(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, days: Sequence[date]) -> str:
+    """What is published of those days of the table, as a copy, so that a damaged file is noticed now."""
+    is_windows = table == windows_table(kind)
+    day = "window_day" if is_windows or table == kind.table else "day"
+    db.execute(
+        f"create table {quoted(f'published {table}')} as "  # noqa: S608 - only our own names
+        f"select * from published.{quoted('landed_windows' if is_windows else table)} "
+        f"where {day} in (select unnest($days::date[])){f' and kind = {literal(kind.name)}' if is_windows else ''}",
+        {"days": list(days)},
+    )
+    return _as_declared(db, kind, table, quoted(f"published {table}"), day)
+
+
+def _as_declared(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, source: str, day: str) -> str:
+    """The columns of the table that the source has or that others stand in for, in today's types; its day as well."""
+    there = {name for name, *_ in db.execute(f"describe select * from {source}").fetchall()}  # noqa: S608
+    read = {
+        column.name: f"try_cast({quoted(column.name)} as {column.type})" if column.name in there else column.stand_in
+        for column in staged_columns(kind)[table]
+        if column.name != "window_day"
+    }
+    selected = ", ".join(f"{expression} as {quoted(name)}" for name, expression in read.items() if expression)
+    return f"select {selected}, {day} as window_day from {source} as staged"  # noqa: S608 - only our own names
+
+
+def _retain(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: Mapping[str, str], given_up: Set[str]) -> None:
+    """Add to the tables what raw has lost, and make the table `lost` of its leads.
+
+    Lost is a lead of which no raw file of its day has that version or a newer one any more. `is_held` says that raw
+    has an older one, which it replaces.
+    """
+    leads, windows = quoted(kind.table), quoted(windows_table(kind))
+    db.execute("create table lost (lead_id varchar, window_day date, is_held boolean)")
+    db.execute("set variable given_up = $given_up::varchar[]", {"given_up": sorted(given_up)})
+    if windows_table(kind) in before:
+        db.execute(
+            f"""
+            insert into {windows} by name
+            select held.*, true as is_damaged
+            from (select columns(lambda c: c <> 'is_damaged') from ({before[windows_table(kind)]})) as held
+            anti join {windows} as landed on landed.scope = held.scope and landed.window_day = held.window_day
+            where not list_contains(getvariable('given_up'), held.scope)
+            """  # noqa: S608 - only our own names, here and below
+        )
+    if kind.table not in before:
+        return
+    db.execute(
+        f"""
+        insert into lost
+        select held.lead_id, held.window_day, new.lead_id is not null
+        from ({before[kind.table]}) as held
+        left join {leads} as new on new.lead_id = held.lead_id and new.window_day = held.window_day
+        where (new.sequence is null or new.sequence < held.sequence)
+            and not list_contains(getvariable('given_up'), held.scope)
+        """  # noqa: S608
+    )
+    if not _is_any(db, "lost"):
+        return
+    is_lost = "(lead_id, window_day) in (select (lead_id, window_day) from lost)"
+    for table in kind.tables:
+        db.execute(f"delete from {quoted(table)} where {is_lost}")  # noqa: S608
+        if table in before:
+            db.execute(
+                f"insert into {quoted(table)} by name "  # noqa: S608
+                f"select * replace (coalesce(_problems, []) as _problems) from ({before[table]}) where {is_lost}"
+            )
+    # It may have been staged with another time zone.
+    db.execute(
+        f"""
+        update {leads} set lead_day = coalesce(
+            (
+                timezone('UTC', created_at)
+                + (select max_by(ahead_of_utc, since) from zone_offsets where since <= created_at)
+            )::date,
+            window_day
+        )
+        where {is_lost}
+        """  # noqa: S608
+    )
+
+
+def _is_any(db: duckdb.DuckDBPyConnection, table: str) -> bool:
+    return db.execute(f"select count(*) from {quoted(table)}").fetchall() != [(0,)]  # noqa: S608
+
+
 # --- writing and counting -----------------------------------------------------------------------------------------
 
 
@@ -875,7 +1047,9 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
 
     A push lands none. Rows are counted and not taken from the footers, so that they agree with the leads beside them.
     """
-    given = ", ".join(f"unnest(${c.name}::{c.type}[]) as {c.name}" for c in _WINDOW_COLUMNS if c.name != "rows")
+    given = ", ".join(
+        f"unnest(${c.name}::{c.type}[]) as {c.name}" for c in _WINDOW_COLUMNS if c.name not in ("rows", "is_damaged")
+    )
     db.execute(
         f"""
         create table {quoted(windows_table(kind))} as
@@ -886,7 +1060,7 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
             where source = 'pull'
             group by all
         )
-        select * replace (coalesce(rows, 0)::bigint as rows)
+        select * replace (coalesce(rows, 0)::bigint as rows), false as is_damaged
         from windows
         left join landed using (scope, window_day)
         """,  # noqa: S608 - put together from constants alone
@@ -926,6 +1100,8 @@ def _counted(
     """What was done, by day: rows and ids as the files have them, the rest as the tables they were written from."""
     raw_rows = _by_day(db, "select day, count(*) from raw group by day")
     duplicates = _by_day(db, "select day, count(*) from dropped group by day")
+    duplicates += _by_day(db, "select window_day, count(*) from lost where is_held group by window_day")
+    retained = _by_day(db, "select window_day, count(*) from lost group by window_day")
     unexplained = _by_day(db, _unexplained(kind))
     problems, extra = _problem_counts(db, kind), _extra_counts(db, kind)
     return [
@@ -934,6 +1110,7 @@ def _counted(
             day=day,
             raw_rows=raw_rows[day],
             duplicates=duplicates[day],
+            retained=retained[day],
             lead_ids=_read_count(db, "distinct lead_id", paths[kind.table]),
             unexplained=unexplained[day],
             rows={table: _read_count(db, "*", path) for table, path in paths.items()},
@@ -947,7 +1124,7 @@ def _counted(
 def _balanced(kind: LeadKind, staged: StagedDay) -> StagedDay:
     """The day, whose files are about to replace others. Raises UnbalancedError."""
     rows = staged.rows[kind.table]
-    if staged.raw_rows - staged.duplicates == rows == staged.lead_ids and not staged.unexplained:
+    if staged.raw_rows - staged.duplicates + staged.retained == rows == staged.lead_ids and not staged.unexplained:
         return staged
     raise UnbalancedError(staged, rows)
 

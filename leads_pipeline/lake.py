@@ -306,6 +306,10 @@ class Lake:
                 known += [landed.window] if landed else []
         return known
 
+    def is_landed(self, kind: LeadKind, day: date, scope: str) -> bool:
+        """Whether the window has a file, whatever is in it."""
+        return (self._raw_folder(kind, day, scope) / _LEADS_FILE).exists()
+
     def landed_days(self, kind: LeadKind) -> list[date]:
         """Days with at least one raw file, sorted."""
         return [day for day in _days_in(self._folder / _RAW / kind.table) if self._raw_paths(kind, day)]
@@ -358,7 +362,7 @@ class Lake:
         Holds the day's lock throughout, so that nobody stages the day from older raw files meanwhile. After an error
         nothing is replaced. Once all files are written and on the disk, a killed process can't leave a mix of old and
         new either: whoever comes next finishes the replacement. A file with the bytes of the published one isn't
-        touched. Each is sealed, for check_staged.
+        touched. Each is sealed, for whole_staged.
         """
         writing = self._folder / _STAGED / f".writing-{day.isoformat()}"
         with self.lock(_staged_lock(day)):
@@ -404,19 +408,17 @@ class Lake:
             self._finish_staged(day)
             yield
 
-    def check_staged(self, path: Path) -> None:
-        """Raise StorageError where a staged file isn't what was written there, to the last bit.
+    def whole_staged(self, table: str, day: date) -> Path | None:
+        """The day's staged file of a table; None where it is gone, or not what was written there to the last bit.
 
         DuckDB writes no checksums, and takes most flipped bits for content.
         """
+        path = self.staged_path(table, day)
         with _reading(path):
-            is_intact = _is_intact(path.read_bytes())
-        if not is_intact:
-            raise StorageError(
-                f"{path} is damaged, or no file of this version. Stage its day again from the raw files: materialize "
-                "it in the Dagster UI, or run `leads-pipeline backfill` for that day. What was published before is "
-                "untouched."
-            )
+            try:
+                return path if _is_intact(path.read_bytes()) else None
+            except FileNotFoundError:
+                return None
 
     def _ready_folder(self, day: date) -> Path:
         return self._folder / _STAGED / f".ready-{day.isoformat()}"

@@ -30,7 +30,7 @@ _CHANGES_SHOWN: Final = 20
 _COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#9aa3ad")
 _INK: Final = "#1f2933"
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_STATES: Final = ("landed", "empty", "open", "partial", "failed", "missing")
+_STATES: Final = ("landed", "empty", "open", "partial", "damaged", "failed", "missing")
 
 _HEADLINE: Final = """
 with last as (select max(day) as day from mart_coverage where is_configured),
@@ -44,7 +44,8 @@ select
         as returning_people,
     (select count(*) from mart_hidden_valuations, last where lead_day > last.day - $days::integer)
         as hidden_valuations,
-    (select count(*) from mart_coverage where is_configured and state in ('failed', 'missing')) as windows_not_landed,
+    (select count(*) from mart_coverage where is_configured and state in ('damaged', 'failed', 'missing'))
+        as windows_not_landed,
     (select count(*) from drift) as contract_changes
 """
 

@@ -23,6 +23,7 @@ from dagster import (
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.damage import damages
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.retry import LOOKS_AFTER_DAYS, last_look_due_at
@@ -225,6 +226,7 @@ class WindowState(StrEnum):
     EMPTY = "empty"
     PARTIAL = "partial"
     UNDER_WAY = "under way"
+    DAMAGED = "damaged"
     OPEN = "open"
     FAILED = "failed"
     MISSING = "missing"
@@ -234,7 +236,8 @@ class WindowState(StrEnum):
 class WindowCoverage:
     """What there is of a window now.
 
-    `rows` and `looked_at` are None where no file is; `failure` is there where it is still failed.
+    `rows` and `looked_at` are None where no file is; `failure` is there where it is still failed. Of a damaged one,
+    `rows` is what it held when it was last whole.
     """
 
     kind: LeadKind
@@ -253,18 +256,28 @@ def coverage(
         (failure.kind, failure.day, failure.scope): failure
         for failure in failed_windows(instance, settings, partitions)
     }
+    # A look at the raw files first, so that what is damaged there is known.
+    landed_on = {
+        (kind, day): {landed.scope: landed for landed in lake.landed_windows(kind, day)}
+        for kind in LEAD_KINDS
+        for day in days(max(first, partitions.first_day), today(settings.zone, now))
+    }
+    damaged = {damage.window: damage for damage in damages(lake)}
     for kind in LEAD_KINDS:
         under_way = window_status(instance, kind, partitions.windows).under_way
         for day in days(max(first, partitions.first_day), today(settings.zone, now)):
-            files = {landed.scope: landed for landed in lake.landed_windows(kind, day)}
             for scope in settings.scopes:
                 window = Window.of(day, scope, settings.zone)
-                landed, failure = files.get(scope.key), failures.get((kind.name, day, scope.key))
+                landed, failure = landed_on[kind, day].get(scope.key), failures.get((kind.name, day, scope.key))
+                damage = damaged.get((kind, day, scope.key)) if landed is None else None
+                is_under_way = window.partition_key in under_way
                 yield WindowCoverage(
                     kind,
                     window,
-                    _state(window, landed, failure, now, is_under_way=window.partition_key in under_way),
-                    landed.leads if landed else None,
+                    WindowState.DAMAGED
+                    if damage and not is_under_way
+                    else _state(window, landed, failure, now, is_under_way=is_under_way),
+                    landed.leads if landed else damage.leads if damage else None,
                     landed.looked_at if landed else None,
                     failure,
                 )

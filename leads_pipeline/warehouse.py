@@ -25,13 +25,15 @@ import duckdb
 
 from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind, known_members
 from leads_pipeline.drift import PEOPLE_MIN, Drift, Seen, find_drift
-from leads_pipeline.errors import StorageError
+from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten import (
     HIDDEN,
     INVENTORY_COLUMNS,
+    WAREHOUSE_FILE,
     Column,
     connection,
     define_local_time,
+    flatten_days,
     glob_literal,
     insert_inventory,
     link_or_copy,
@@ -47,7 +49,7 @@ from leads_pipeline.window import RETENTION, Scope, day_interval, days, today
 
 logger = logging.getLogger(__name__)
 
-FILE_NAME: Final = "leads.duckdb"
+FILE_NAME: Final = WAREHOUSE_FILE
 
 # Raised when a file of an older version can't be brought up to date by loading changed days: it is then built anew.
 SCHEMA_VERSION: Final = 4
@@ -92,7 +94,8 @@ class Publication:
     """What publishing did. `rows` counts each table's rows, whether or not anything changed.
 
     `days_changed` counts days of which at least one staged file was loaded or left out. `is_rebuilt`: everything was
-    loaded anew, as there was no file yet, or none that could be brought up to date.
+    loaded anew, as there was no file yet, or none that could be brought up to date. `not_staged`: days whose staged
+    files were damaged or gone and couldn't be made again, with the reason; they stay as they were published.
     """
 
     is_changed: bool
@@ -101,6 +104,7 @@ class Publication:
     rows: Mapping[str, int]
     seconds: float
     size_bytes: int
+    not_staged: Mapping[tuple[str, date], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,32 +197,47 @@ class Warehouse:
         """Bring the file up to date with the staged files and the grid, and swap it in whole.
 
         Where nothing changed since the last publication, the file stays untouched. A missing or broken file, or one of
-        another schema, is built anew from the staged files. Raises StorageError, and BugError where a statement is
-        wrong; then the published file is as before.
+        another schema, is built anew from the staged files. A day whose staged files are damaged or gone is staged anew
+        first, from raw and from what is published. Raises StorageError, and BugError where a statement is wrong; then
+        the published file is as before.
         """
         began = time.monotonic()
         try:
             with self._lake.lock("warehouse"):
                 self._sweep()
-                wanted = _wanted(self._lake, grid, now)
-                held = self._held(wanted)
-                is_changed = held is None or held.state != wanted
-                if is_changed:
-                    held = self._build(wanted, grid, now)
-                assert held is not None  # noqa: S101 - for mypy: where nothing changed, something was held
-                return Publication(
-                    is_changed=is_changed,
-                    is_rebuilt=held.is_rebuilt,
-                    days_changed=held.days_changed,
-                    rows=held.rows,
-                    seconds=time.monotonic() - began,
-                    size_bytes=self.path.stat().st_size,
-                )
+                try:
+                    return self._published(grid, now, began)
+                except _BrokenStagedError as error:
+                    logger.warning("%s", error)
+                    with self._lake.holding_staged(error.day):
+                        if self._lake.whole_staged(error.table, error.day) is None:
+                            self._lake.staged_path(error.table, error.day).unlink(missing_ok=True)
+                    return self._published(grid, now, began)
         except OSError as error:
             raise StorageError(
                 f"{self.path} can't be replaced: {error.strerror}. Check the disk and its rights, then run again. The "
                 "published file is as it was before."
             ) from error
+
+    def _published(self, grid: Grid, now: datetime, began: float) -> Publication:
+        found = _wanted(self._lake, grid, now)
+        held = self._held(found)
+        wanted, not_staged = self._mended(found, held.state if held else _EMPTY, grid, now)
+        if wanted != found:
+            held = self._held(wanted)  # which counts the rows of what is wanted alone
+        is_changed = held is None or held.state != wanted
+        if is_changed:
+            held = self._build(wanted, grid, now, not_staged)
+        assert held is not None  # noqa: S101 - for mypy: where nothing changed, something was held
+        return Publication(
+            is_changed=is_changed,
+            is_rebuilt=held.is_rebuilt,
+            days_changed=held.days_changed,
+            rows=held.rows,
+            seconds=time.monotonic() - began,
+            size_bytes=self.path.stat().st_size,
+            not_staged=not_staged,
+        )
 
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
@@ -275,12 +294,53 @@ class Warehouse:
             except StorageError:
                 return None
 
-    def _build(self, wanted: "_State", grid: Grid, now: datetime) -> "_Held":
+    def _mended(
+        self, wanted: "_State", before: "_State", grid: Grid, now: datetime
+    ) -> "tuple[_State, dict[tuple[str, date], str]]":
+        """Stage each day again whose staged files are damaged or gone; what is wanted then, and what went wrong by day.
+
+        Where that fails, the day stays as it is published, and the others go on. The warehouse's lock comes before the
+        days', here as in loading.
+        """
+        # One that was loaded as it is was whole then, and isn't read again.
+        known = before.files if before.schema == wanted.schema else {}
+        failed: dict[tuple[str, date], str] = {}
+        is_mended = False
+        for kind in LEAD_KINDS:
+            own = staged_columns(kind)
+            broken = {day for table, day in before.files.keys() - wanted.files.keys() if table in own}
+            broken |= {
+                day
+                for (table, day), fingerprint in wanted.files.items()
+                if table in own
+                and known.get((table, day)) != fingerprint
+                and self._lake.whole_staged(table, day) is None
+            }
+            for day, staged in flatten_days(self._lake, kind, broken, grid.zone):
+                is_mended = True
+                if isinstance(staged, LeadsPipelineError):
+                    logger.error("The %s leads of %s stay as they are published. %s", kind.name, day, staged)
+                    failed[kind.name, day] = str(staged)
+                else:
+                    logger.warning("Staged files of the %s leads of %s were broken: staged again.", kind.name, day)
+        if is_mended:
+            wanted = _wanted(self._lake, grid, now)
+        kept = {(table, day) for name, day in failed for table in _tables_of(name)}
+        files = {key: fingerprint for key, fingerprint in wanted.files.items() if key not in kept}
+        files |= {key: fingerprint for key, fingerprint in before.files.items() if key in kept}
+        return replace(wanted, files=files), failed
+
+    def _build(self, wanted: "_State", grid: Grid, now: datetime, not_staged: Mapping[Any, str]) -> "_Held":
         """Write the new version beside the published one, then swap it in."""
         draft = self.path.with_name(f".{FILE_NAME}.draft")
         try:
             checksum = self._copied(draft)
             held = self._updated(draft, wanted, grid, now) if checksum else None
+            if held is None and not_staged:
+                raise StorageError(
+                    f"{self.path} has to be built anew, but {len(not_staged)} days can't be staged and would miss. "
+                    f"{next(iter(not_staged.values()))}"
+                )
             if held is None:
                 checksum, held = None, self._rebuilt(draft, wanted, grid, now)
             draft.chmod(_PUBLISHED_MODE)
@@ -328,6 +388,8 @@ class Warehouse:
                     return None
                 db.begin()
                 held = _loaded(db, self._lake, state, wanted, grid, now)
+        except _BrokenStagedError:
+            raise
         except StorageError as error:
             # It may be broken, which building anew mends. Where the disk is at fault, that will say so.
             logger.warning("%s can't be brought up to date and is built anew. %s", self.path, error)
@@ -355,6 +417,15 @@ class Warehouse:
             db.begin()
             _create_tables(db)
             return replace(_loaded(db, self._lake, _EMPTY, wanted, grid, now), is_rebuilt=True)
+
+
+class _BrokenStagedError(StorageError):
+    """A staged file was damaged since it was loaded, and has to be read again for leads that another day lost."""
+
+    def __init__(self, table: str, day: date) -> None:
+        super().__init__(f"{table} of {day} is damaged in staged/. It is staged anew at the next publication.")
+        self.table = table
+        self.day = day
 
 
 # --- what a file remembers ---------------------------------------------------------------------------------------
@@ -405,6 +476,10 @@ def _wanted(lake: Lake, grid: Grid, now: datetime) -> _State:
         grid=_fingerprint(grid, today(grid.zone, now)),
         files=files,
     )
+
+
+def _tables_of(kind_name: str) -> Iterable[str]:
+    return next(staged_columns(kind) for kind in LEAD_KINDS if kind.name == kind_name)
 
 
 def _fingerprint(*parts: object) -> str:
@@ -792,7 +867,8 @@ class _Files:
                 for table in staged_columns(self._kind):
                     path = self._lake.staged_path(table, day)
                     if path.exists():
-                        self._lake.check_staged(path)
+                        if self._lake.whole_staged(table, day) is None:
+                            raise _BrokenStagedError(table, day)
                         link_or_copy(path, self._folder / table / f"day={day.isoformat()}" / path.name)
             self._held.add(day)
 

@@ -23,7 +23,7 @@ LAYERS = (
     # Dagster stops here
     ("report",),
     ("warehouse",),
-    ("drift",),
+    ("drift", "damage"),
     ("flatten",),
     ("receiver",),
     ("spool",),

@@ -585,8 +585,10 @@ def test_the_coverage_stays_true_when_the_log_or_the_files_are_lost(tmp_path: Pa
         else:
             shutil.rmtree(here.lake.folder / "raw")
             shutil.rmtree(here.lake.folder / "staged")
+            _, leads = Warehouse(here.lake).query("select lead_id, message from applicant_leads order by 1")
             here.execute(PUBLISH_JOB, tags={})
-            assert states(here) == {here.key(2, 102): "failed"}
+            assert states(here) == dict.fromkeys(landed, "damaged") | {here.key(2, 102): "failed"}
+            assert Warehouse(here.lake).query("select lead_id, message from applicant_leads order by 1")[1] == leads
 
 
 # --- inventory -------------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
         *("settings", "secret", "clock", "token", "applicant leads of branch-101", "appraisal leads of branch-101"),
         *("inventory token", "inventory", "data folder", "free space", "one file system", "file modes"),
-        *("portal of the data", "versions"),
+        *("whole files", "portal of the data", "versions"),
     ]
 
 

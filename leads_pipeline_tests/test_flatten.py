@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline import flatten
+from leads_pipeline import lake as lake_module
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, FieldType, LeadKind
 from leads_pipeline.errors import BugError
 from leads_pipeline.flatten import (
@@ -29,8 +30,10 @@ from leads_pipeline.flatten import (
     flatten_days,
     staged_columns,
     staged_tables,
+    windows_table,
 )
 from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import day_interval
 from leads_pipeline_tests.drifting import Received, drifting_leads, lost
 from leads_pipeline_tests.staging import (
@@ -806,8 +809,16 @@ def test_a_key_field_that_flattening_loses_is_counted(lake: Lake, monkeypatch: p
 @pytest.mark.parametrize(
     ("name", "broken", "said"),
     [
-        ("_LEADS", lambda sound: f"{sound} where lead_id <> 'b'", "1 are repeats, 2 were to be staged, with 2 diff"),
-        ("_DROPPED", lambda sound: sound.replace("> 1", "> 9"), "0 are repeats, 4 were to be staged, with 3 diff"),
+        (
+            "_LEADS",
+            lambda sound: f"{sound} where lead_id <> 'b'",
+            "1 are repeats, 0 leads are retained, 2 were to be staged, with 2 diff",
+        ),
+        (
+            "_DROPPED",
+            lambda sound: sound.replace("> 1", "> 9"),
+            "0 are repeats, 0 leads are retained, 4 were to be staged, with 3 diff",
+        ),
     ],
     ids=["a lead is lost", "a lead is there twice"],
 )
@@ -844,9 +855,132 @@ def test_a_staged_day_accounts_for_every_row(lake: Lake) -> None:
         day=DAY,
         raw_rows=3,
         duplicates=1,
+        retained=0,
         lead_ids=2,
         unexplained=0,
         rows={"appraisal_leads": 2, "appraisal_windows": 2},
         problems={},
         extra={},
     )
+
+
+# --- what raw has lost -----------------------------------------------------------------------------------------------
+
+
+def test_a_lead_whose_raw_file_is_damaged_or_gone_stays_with_its_children_and_its_window(lake: Lake) -> None:
+    land(lake, APPLICANT, [{"id": "a"}, {"id": "b"} | viewed()], scope="branch-101")
+    land(lake, APPLICANT, [{"id": "c"} | viewed()], scope="branch-102")
+    land(lake, APPLICANT, [{"id": "d"}], scope="branch-103")
+    before = stage(lake, APPLICANT)
+    held = {table: staged_rows(lake, table) for table in staged_tables(APPLICANT)}
+    damaged, gone, whole = lake.raw_files(APPLICANT, DAY)
+    damaged.write_bytes(b"rotten")
+    gone.unlink()
+    for _ in range(2):  # what was retained is retained again
+        staged = stage(lake, APPLICANT)
+        assert (staged.raw_rows, staged.retained, staged.duplicates) == (1, 3, 0)
+        assert staged.rows == before.rows
+        for table in APPLICANT.tables:
+            assert staged_rows(lake, table) == held[table]
+        windows = staged_rows(lake, windows_table(APPLICANT))
+        assert [(row["scope"], row["is_damaged"], row["rows"]) for row in windows] == [
+            ("branch-101", True, 2),
+            ("branch-102", True, 1),
+            ("branch-103", False, 1),
+        ]
+    land(lake, APPLICANT, [{"id": "a"}, {"id": "b"} | viewed()], scope="branch-101")
+    land(lake, APPLICANT, [], scope="branch-102")
+    healed = stage(lake, APPLICANT)
+    assert (healed.raw_rows, healed.retained) == (3, 1)  # c, which the portal no longer has
+    assert sorted(staged_leads(lake, APPLICANT)) == ["a", "b", "c", "d"]
+    assert not any(row["is_damaged"] for row in staged_rows(lake, windows_table(APPLICANT)))
+    assert whole.exists()
+
+
+def viewed() -> dict[str, Any]:
+    """Members that make a row in each of the child tables."""
+    made: dict[str, Any] = {}
+    for child in APPLICANT.children:
+        *objects, name = child.path.split(".")
+        inside = made
+        for step in objects:
+            inside = inside.setdefault(step, {})
+        inside[name] = [{}]
+    return made
+
+
+def test_a_newer_version_that_raw_has_lost_stays_and_one_that_raw_has_replaces_it(lake: Lake) -> None:
+    later = FETCHED_AT + timedelta(hours=1)
+    land(lake, APPLICANT, [{"id": "a", "message": "old"}], scope="branch-101")
+    land(lake, APPLICANT, [{"id": "a", "message": "new"} | viewed()], scope="branch-102", fetched_at=later)
+    assert stage(lake, APPLICANT).duplicates == 1
+    lake.raw_files(APPLICANT, DAY)[1].unlink()
+    staged = stage(lake, APPLICANT)
+    assert (staged.raw_rows, staged.duplicates, staged.retained) == (1, 1, 1)
+    assert [(row["message"], row["scope"]) for row in staged_rows(lake, "applicant_leads")] == [("new", "branch-102")]
+    assert staged.rows["applicant_listing_images"] == 1
+    newest = later + timedelta(hours=1)
+    land(lake, APPLICANT, [{"id": "a", "message": "newest"}], scope="branch-101", fetched_at=newest)
+    assert stage(lake, APPLICANT).retained == 0
+    assert [row["message"] for row in staged_rows(lake, "applicant_leads")] == ["newest"]
+    assert staged_rows(lake, "applicant_listing_images") == []
+
+
+def test_a_lead_that_went_back_to_what_it_was_is_not_kept_in_between(lake: Lake) -> None:
+    for hours, message in enumerate(("first", "second", "first")):
+        # The portal answers with what it answered before, word for word.
+        land(lake, APPLICANT, [{"id": "a", "message": message}], fetched_at=FETCHED_AT + timedelta(hours=hours))
+        assert stage(lake, APPLICANT).retained == 0
+        assert [row["message"] for row in staged_rows(lake, "applicant_leads")] == [message]
+
+
+@pytest.mark.parametrize("table", staged_tables(APPLICANT))
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_what_a_damaged_staged_file_held_is_taken_from_what_is_published(lake: Lake, table: str, is_gone: bool) -> None:
+    land(lake, APPLICANT, [{"id": "a"} | viewed()], scope="branch-101")
+    land(lake, APPLICANT, [{"id": "b"} | viewed()], scope="branch-102")
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(Grid((), DAY, LONDON), FETCHED_AT)
+    held = {table: staged_rows(lake, table) for table in APPLICANT.tables}
+    shutil.rmtree(lake.folder / "raw")
+    path = lake.staged_path(table, DAY)
+    path.unlink() if is_gone else path.write_bytes(path.read_bytes()[:-20])
+    assert stage(lake, APPLICANT).retained == 2
+    assert {table: staged_rows(lake, table) for table in APPLICANT.tables} == held
+    windows = staged_rows(lake, windows_table(APPLICANT))
+    assert [(row["scope"], row["is_damaged"]) for row in windows] == [("branch-101", True), ("branch-102", True)]
+
+
+def test_a_broken_warehouse_keeps_no_day_from_being_staged(lake: Lake) -> None:
+    land(lake, APPLICANT, [{"id": "a"}])
+    (lake.folder / "leads.duckdb").write_bytes(b"broken")
+    assert stage(lake, APPLICANT).rows["applicant_leads"] == 1
+
+
+def test_what_was_staged_with_other_columns_or_another_zone_is_retained_as_of_today(lake: Lake) -> None:
+    land(lake, APPLICANT, [{"id": "a", "createdAt": "2026-11-19T22:00Z"}])
+    stage(lake, APPLICANT)
+    path = lake.staged_path("applicant_leads", DAY)
+    with duckdb.connect() as db:
+        db.execute(
+            f"copy (select * exclude (source, message, sequence), 'x' as gone from '{path}') "  # noqa: S608
+            f"to '{path}.x' (format parquet)"
+        )
+    path.write_bytes(lake_module._seal(Path(f"{path}.x").read_bytes()))  # noqa: SLF001 - what an older version wrote
+    Path(f"{path}.x").unlink()
+    shutil.rmtree(lake.folder / "raw")
+    assert flatten_day(lake, APPLICANT, DAY, ZoneInfo("Asia/Tokyo")).retained == 1
+    [row] = staged_rows(lake, "applicant_leads")
+    assert (row["lead_id"], row["source"], row["lead_day"]) == ("a", None, NEXT_DAY)
+
+
+def test_what_is_given_up_is_staged_no_more(lake: Lake) -> None:
+    land(lake, APPLICANT, [{"id": "a"} | viewed()], scope="branch-101")
+    land(lake, APPLICANT, [{"id": "b"}], scope="branch-102")
+    stage(lake, APPLICANT)
+    shutil.rmtree(lake.folder / "raw")
+    assert flatten_day(lake, APPLICANT, DAY, LONDON, {"branch-101"}).retained == 1
+    assert list(staged_leads(lake, APPLICANT)) == ["b"]
+    assert staged_rows(lake, "applicant_listing_images") == []
+    assert [row["scope"] for row in staged_rows(lake, windows_table(APPLICANT))] == ["branch-102"]
+    assert stage(lake, APPLICANT).retained == 1

@@ -26,6 +26,7 @@ from leads_pipeline import warehouse as warehouse_module
 from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
 from leads_pipeline.errors import BugError
+from leads_pipeline.flatten import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.simulator import Config, running
@@ -213,13 +214,16 @@ def test_of_two_versions_fetched_at_once_the_later_days_counts(lake: Lake) -> No
     assert messages(lake) == [("a", str(NEXT_DAY), NEXT_DAY, 1)]
 
 
-def test_a_lead_whose_winning_day_loses_it_is_taken_from_the_other_day(lake: Lake) -> None:
+def test_a_lead_whose_winning_day_gives_it_up_is_taken_from_the_other_day(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [version("old", 2), {"id": "b"}], DAY)
     land_and_stage(lake, APPLICANT, [version("new", 3)], NEXT_DAY, fetched_at=FETCHED_AT + timedelta(hours=1))
     publish(lake)
     (raw,) = lake.raw_files(APPLICANT, NEXT_DAY)
     raw.write_bytes(b"broken")
     stage(lake, APPLICANT, NEXT_DAY)
+    publish(lake)
+    assert messages(lake) == [("a", "new", NEXT_DAY, 3), ("b", None, DAY, 0)]
+    flatten_day(lake, APPLICANT, NEXT_DAY, LONDON, {"branch-101"})
 
     publication = publish(lake)
 
@@ -296,11 +300,12 @@ def test_files_staged_before_there_were_sequences_count_by_their_moment(lake: La
     assert query(lake, "select sequence = epoch_us(fetched_at) from applicant_leads where lead_id = 'b'") == [(True,)]
 
 
-def test_a_lead_is_gone_when_no_day_holds_it_any_more(lake: Lake) -> None:
+def test_a_lead_that_is_given_up_is_gone_when_no_other_day_holds_it(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [version("only", 2)])
     publish(lake)
-    for table in ("applicant_leads", "applicant_viewing_times", "applicant_listing_images", "applicant_windows"):
-        lake.staged_path(table, DAY).unlink()
+    (raw,) = lake.raw_files(APPLICANT, DAY)
+    raw.unlink()
+    flatten_day(lake, APPLICANT, DAY, LONDON, {"branch-101"})
 
     publish(lake)
 

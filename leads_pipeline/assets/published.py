@@ -31,6 +31,7 @@ from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.assets.raw import failure
 from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten import glob_literal, windows_table
 from leads_pipeline.lake import Lake
@@ -56,7 +57,7 @@ _NAMED_CHANGES = 50
 _MISSED = """
 select kind, day, scope, state, failed_attempts, last_error, deleted_from_at
 from mart_coverage
-where state in ('missing', 'failed') and is_configured
+where state in ('missing', 'failed', 'damaged') and is_configured
     and deleted_from_at > $now - interval 1 day and deleted_from_at <= $soon
 order by deleted_from_at, kind, scope
 """
@@ -130,6 +131,11 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                 ),
             ),
             AssetCheckSpec(
+                "files_are_whole",
+                asset="landed_windows",
+                description="No raw or staged file is damaged or gone without another in its place",
+            ),
+            AssetCheckSpec(
                 "no_window_is_refused",
                 asset="mart_coverage",
                 description="No window waits for a change of settings or rights, or for a word with the portal",
@@ -172,6 +178,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         yield attempted("mart_coverage", "windows_are_landed_in_time", partial(coverage_check, store, now))
         yield attempted("mart_coverage", "no_window_is_refused", partial(refused_check, store, now))
         yield attempted("mart_coverage", "windows_are_looked_at_again", partial(looks_check, store, now))
+        yield attempted("landed_windows", "files_are_whole", partial(wholeness_check, data.lake, publication))
 
     return warehouse
 
@@ -301,6 +308,20 @@ def completeness_check(store: Warehouse, lake: Lake, kind: LeadKind) -> AssetChe
             "leads_missing": missing,
             "days_with_more_than_staged": [day.isoformat() for day in too_many],
         },
+    )
+
+
+def wholeness_check(lake: Lake, publication: Publication) -> AssetCheckResult:
+    """Whether anything is damaged or gone that nothing whole has replaced. Raises StorageError."""
+    found = damages(lake)
+    lines = [f"- {damage.key}: {damage.leads or 'an unknown number of'} leads" for damage in found[:_NAMED_WINDOWS]]
+    lines += [f"- {kind} {day} can't be staged: {why}" for (kind, day), why in publication.not_staged.items()]
+    return AssetCheckResult(
+        asset_key="landed_windows",
+        check_name="files_are_whole",
+        passed=not lines,
+        description="\n".join([f"{len(found)} are damaged or gone. {DAMAGE_ADVICE}", *lines]) if lines else "All are.",
+        metadata={"damaged": len(found), "days_not_staged": len(publication.not_staged)},
     )
 
 

@@ -2,7 +2,7 @@
 -- kind: applicant or appraisal
 -- day: Day of the window in the pipeline's time zone
 -- scope: Scope of the window, e.g. branch-101
--- state: landed, empty (no leads), partial (some deleted unseen), open (not over yet), failed or missing (not pulled since it was over)
+-- state: landed, empty (no leads), partial (some deleted unseen), damaged (its file is, or is gone), open (not over yet), failed or missing (not pulled since it was over)
 -- rows: Leads landed for the window, before it was over too; NULL where nothing was
 -- landed_at: When the last answer that changed something was fetched, UTC
 -- last_looked_at: When the last answer was fetched, whether it changed anything or not, UTC
@@ -35,6 +35,7 @@ cleaned as (
         -- beside it hold the rest, and there is nothing left to do.
         (coalesce(source.is_deleted, true)
             or (landed.window_start, landed.window_end) = (source.window_start, source.window_end)) as is_the_window,
+        landed.is_damaged,
         landed.is_closed and is_the_window as is_closed,
         landed.is_partial and is_the_window as is_partial
     from source
@@ -47,6 +48,7 @@ select
     cleaned.day,
     cleaned.scope,
     case
+        when cleaned.is_damaged then 'damaged'
         when cleaned.is_partial then 'partial'
         when cleaned.is_closed and cleaned.rows = 0 then 'empty'
         when cleaned.is_closed then 'landed'

@@ -183,6 +183,13 @@ def moment(number: int, scope: Scope) -> datetime:
     return start + timedelta(hours=0 if number % 3 == 0 else number % 24)
 
 
+def kept(kind: str, before: Content, new: Content) -> Content:
+    """A day that is staged anew: what raw has, and what only the staged day had."""
+    leads = before.leads.get(kind, {})
+    newer = {id_: known for id_, known in new.leads[kind].items() if id_ not in leads or known[1] >= leads[id_][1]}
+    return Content({kind: leads | newer}, {**before.windows, **new.windows})
+
+
 # --- what the pipeline does, in this process or in one that is killed ------------------------------------------------
 
 
@@ -231,7 +238,7 @@ def stage(folder: Path, wanted: Sequence[tuple[LeadKind, date]]) -> Iterator[tup
         of_kind = [day for its_kind, day in wanted if its_kind == kind]
         for day, staged in flatten_days(Lake(folder), kind, of_kind, ZONE):
             assert isinstance(staged, StagedDay)
-            assert staged.raw_rows == staged.duplicates + staged.rows[kind.table]
+            assert staged.raw_rows - staged.duplicates + staged.retained == staged.rows[kind.table]
             yield kind.name, day
 
 
@@ -445,11 +452,14 @@ class History:
             files = {key: leads for key, leads in self.raw.items() if key[:2] == (kind.name, day)}
             windows = {key[:3]: len(leads) for key, leads in files.items() if not key[3]}
             new = Content({kind.name: newest(list(files.values()))}, windows)
+            before = self.staged.get((kind.name, day), [NOTHING])
+            # What readers saw stays, whatever has become of raw.
+            after = [kept(kind.name, content, new) for content in before]
             if (kind.name, day) in reported:
-                self.staged[kind.name, day] = [new]
+                self.staged[kind.name, day] = after
                 self.unstaged.discard((kind, day))
             else:
-                self.staged[kind.name, day] = [*self.staged.get((kind.name, day), [NOTHING]), new]
+                self.staged[kind.name, day] = [*before, *after]
 
     def do_publish(self, step: Step) -> None:
         _, killed = self._work(partial(publish, self.folder, self.scopes, self.now), step.dies)
@@ -588,7 +598,8 @@ class History:
             in_marts = db.execute("select coalesce(sum(leads), 0) from mart_leads_daily").fetchall()
             windows = db.execute("select kind, window_day, scope, rows from landed_windows").fetchall()
             covered = db.execute(
-                "select kind, day, scope from mart_coverage where state in ('landed', 'empty', 'partial') order by all"
+                "select kind, day, scope from mart_coverage where state in ('landed', 'empty', 'partial', 'damaged') "
+                "order by all"
             ).fetchall()
         for rows in leads.values():
             assert len(rows) == len(dict(rows))
