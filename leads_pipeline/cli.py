@@ -36,6 +36,7 @@ from leads_pipeline.damage import DAMAGE_ADVICE, damages, give_up
 from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, resources, variables, whole_paths
 from leads_pipeline.doctor import Finding, Light, examine
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.flatten import unstaged_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions, consecutive, rectangles
 from leads_pipeline.receiver import Limits, Receiver, read_key, serve
@@ -278,6 +279,7 @@ def coverage(count: int) -> None:
                 now,
             )
         )
+        unstaged = session.unstaged()
     for kind in LEAD_KINDS:
         rows = []
         for state in WindowState:
@@ -289,7 +291,12 @@ def coverage(count: int) -> None:
     lost = [one for one in windows if one.state in (WindowState.DAMAGED, WindowState.FAILED, WindowState.MISSING)]
     if lost:
         _show_lost(lost, now)
-    sys.exit(1 if lost else 0)
+    if unstaged:
+        out.print(
+            f"Landed and not staged yet: {', '.join(map(str, sorted(unstaged)))}. The daemon does it within minutes, "
+            "and so does any `leads-pipeline backfill`."
+        )
+    sys.exit(1 if lost or unstaged else 0)
 
 
 def _show_lost(lost: Sequence[WindowCoverage], now: datetime) -> None:
@@ -553,9 +560,20 @@ class _Session:
         out.print(f"The inventory of {self.today} is landed.")
         return []
 
+    def unstaged(self) -> set[date]:
+        """Days that are landed and not staged."""
+        since = self.today - 2 * RETENTION
+        return {day for kind in LEAD_KINDS for day in unstaged_days(self.lake, kind, since) if day >= self.first_day}
+
     def refresh(self, touched: Set[date]) -> list[str]:
-        """Flatten those days and publish the warehouse; what went wrong, if anything did."""
+        """Flatten those days and publish the warehouse; what went wrong, if anything did.
+
+        Also what an earlier command landed and didn't come to flatten, as it was killed.
+        """
         troubles = []
+        if left := self.unstaged() - touched:
+            out.print(f"Landed earlier and not staged yet: {', '.join(map(str, sorted(left)))}. Staged now as well.")
+            touched = touched | left
         with err.status("Flattening"):
             for first, last in consecutive(touched):
                 troubles.append(self.runner.stage(first, last))

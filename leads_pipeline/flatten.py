@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 from itertools import accumulate
 from json.encoder import encode_basestring_ascii
@@ -151,7 +151,24 @@ class StagedWindow:
     day: date
     scope: str
     rows: int
+    looked_at: datetime
     is_damaged: bool
+
+
+def unstaged_days(lake: Lake, kind: LeadKind, since: date) -> list[date]:
+    """Landed days of which a window's last answer isn't staged: since that day, and before it those never staged.
+
+    Decided by what the files say, as a run may have been killed between landing and staging. Raises StorageError.
+    """
+    staged: defaultdict[date, set[tuple[str, datetime]]] = defaultdict(set)
+    for window in staged_windows(lake, kind):
+        staged[window.day].add((window.scope, window.looked_at))
+    return [
+        day
+        for day in lake.landed_days(kind)
+        if (day not in staged if day < since else True)
+        and not {(landed.scope, landed.looked_at) for landed in lake.known_windows(kind, day)} <= staged[day]
+    ]
 
 
 def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:
@@ -163,9 +180,9 @@ def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:
     with connection(lake, f"windows-{secrets.token_hex(8)}") as db:
         rows = db.execute(
             """
-            select window_day, scope, rows, coalesce(is_damaged, false)
+            select window_day, scope, rows, coalesce(looked_at, fetched_at), coalesce(is_damaged, false)
             from (
-                select null::boolean as is_damaged where false
+                select null::boolean as is_damaged, null::timestamptz as looked_at where false
                 union all by name
                 from read_parquet($files, hive_partitioning = false, union_by_name = true)
             )

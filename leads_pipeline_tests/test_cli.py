@@ -158,6 +158,19 @@ def test_a_number_of_days_that_no_calendar_has_is_refused(days: int) -> None:
     assert f"{days} is not in the range" in result.output
 
 
+def test_what_a_killed_backfill_landed_is_told_and_staged_by_the_next_one(here: Installation) -> None:
+    here.pull(here.keys([4]), [APPLICANT, APPRAISAL])  # and no more: the process is gone
+    told = run("coverage", "--days", 1)
+    assert told.exit_code == 1
+    assert f"Landed and not staged yet: {here.day(4)}" in told.output
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2))
+    assert result.exit_code == 0, result.output
+    assert f"Landed earlier and not staged yet: {here.day(4)}" in result.output
+    _, rows = Warehouse(here.lake).query("select distinct window_day from landed_windows order by 1")
+    assert rows == [(here.day(4),), (here.day(2),)]
+    assert "not staged" not in run("coverage", "--days", 1).output
+
+
 def test_a_scope_that_is_not_in_the_settings_is_refused(here: Installation) -> None:
     result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-999")
     assert result.exit_code == 2
@@ -186,6 +199,7 @@ def test_coverage_counts_the_states_and_names_what_is_not_landed(here: Installat
 
 def test_coverage_needs_no_published_warehouse_and_exits_with_0_when_all_is_landed(here: Installation) -> None:
     here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
+    here.runner.stage(here.day(2), here.day(1))
     result = run("coverage", "--days", 2)
     assert result.exit_code == 0, result.output
     assert "not landed" not in result.output
