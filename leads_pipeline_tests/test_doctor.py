@@ -18,6 +18,7 @@ from dagster import (
     AssetCheckEvaluation,
     AssetCheckSeverity,
     AssetSelection,
+    DagsterEventType,
     DagsterInstance,
     Definitions,
     define_asset_job,
@@ -26,12 +27,16 @@ from dagster import (
 from leads_pipeline import doctor, pgp
 from leads_pipeline.cli import main
 from leads_pipeline.client import server_time
+from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.credentials import write_key_pair
-from leads_pipeline.definitions import INVENTORY_JOB, PULL_JOB, build_definitions
+from leads_pipeline.definitions import PULL_JOB, build_definitions
 from leads_pipeline.lake import Lake
-from leads_pipeline.runs import dagster_home
+from leads_pipeline.partitions import rectangles
+from leads_pipeline.runs import PullReport, dagster_home
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.window import Window
+from leads_pipeline_tests.installation import installation
 from leads_pipeline_tests.small_portal import SmallPortal, served
 
 # Dagster calls what it has deprecated itself.
@@ -386,7 +391,17 @@ def test_a_connection_check_fails_where_the_doctor_sees_red_or_yellow(variables:
     assert "canary" not in str(red.description)
 
 
-def test_pulls_do_not_run_the_connection_checks(variables: dict[str, str]) -> None:
-    definitions = build_definitions(variables)
-    steps = {job: {node.name for node in definitions.resolve_job_def(job).nodes} for job in (PULL_JOB, INVENTORY_JOB)}
-    assert steps == {PULL_JOB: {"raw_applicant_leads", "raw_appraisal_leads"}, INVENTORY_JOB: {"raw_inventory"}}
+@pytest.mark.parametrize("launcher", ["a sensor", "the command line"])
+def test_a_pull_plans_no_connection_check(tmp_path: Path, launcher: str) -> None:
+    with installation(tmp_path, first=1) as here:
+        wanted = [Window.of(here.day(1), scope, here.settings.zone) for scope in here.settings.scopes]
+        if launcher == "a sensor":
+            with here.daemon() as daemon:
+                daemon.tick_sensors(here.now + timedelta(hours=12))
+        else:
+            for area in rectangles(wanted, here.settings.scopes):
+                here.runner.pull(LEAD_KINDS, area, PullReport(), lambda: None)
+        assert [here.status(kind).landed for kind in LEAD_KINDS] == [here.keys([1]), here.keys([1])]
+        kinds = (DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED, DagsterEventType.ASSET_CHECK_EVALUATION)
+        pulls = [run for run in here.runs() if run.job_name == PULL_JOB]
+        assert [here.instance.all_logs(run.run_id, of_type=kind) for run in pulls for kind in kinds] == [[], []]
