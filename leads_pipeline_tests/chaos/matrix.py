@@ -94,6 +94,7 @@ MATRIX: Final = {
         "locked sqlite",
         "code location that fails to load",
         "seeded history",
+        "mishap in sixty days",
     ),
     "hostile content": (
         "HTML, SQL or formula text in a field",
