@@ -214,7 +214,8 @@ def plan_retries(failed: Mapping[str, tuple[Window, FailedWindow]], now: datetim
     for key, (window, failure) in failed.items():
         if window.is_deleted(now):
             deleted += 1
-        elif (next_at := failure.next_attempt_at(key)) <= now:
+        # What failed in the future did so by a clock that ran ahead: it would wait until then.
+        elif (next_at := failure.next_attempt_at(key)) <= now or failure.failed_at > now:
             due.append((window, key))
         elif failure.is_permanent:
             refused.append(next_at)

@@ -257,6 +257,13 @@ def plan(failures: dict[Window, FailedWindow], now: datetime = NOW) -> RetryPlan
     return plan_retries({window.partition_key: (window, failure) for window, failure in failures.items()}, now)
 
 
+@pytest.mark.parametrize("is_permanent", [False, True])
+def test_a_window_that_failed_by_a_clock_that_ran_ahead_is_due(is_permanent: bool) -> None:
+    window = Window.of(date(2026, 11, 18), Scope.parse("branch-101"), ZoneInfo("UTC"))
+    failure = FailedWindow(1, NOW + timedelta(days=365), is_permanent)
+    assert plan({window: failure}).due == (window.partition_key,)
+
+
 @pytest.mark.parametrize("attempts", [*range(1, 24), 135])
 def test_each_attempt_waits_twice_as_long_within_its_jitter(attempts: int) -> None:
     longest = min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))

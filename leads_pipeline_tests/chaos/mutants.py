@@ -855,9 +855,17 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "never ask again for what was refused",
             "retry.py",
-            "        elif (next_at := failure.next_attempt_at(key)) <= now:\n",
+            "        elif (next_at := failure.next_attempt_at(key)) <= now or failure.failed_at > now:\n",
             "        elif (next_at := failure.next_attempt_at(key)) <= now and not failure.is_permanent:\n",
             "test_retry.py",
+        ),
+        _m(
+            "wait a year for what failed by a clock that ran ahead",
+            "retry.py",
+            "(key)) <= now or failure.failed_at > now:\n",
+            "(key)) <= now:\n",
+            "test_retry.py",
+            "ran_ahead",
         ),
         _m(
             "a corrected secret changes nothing",
