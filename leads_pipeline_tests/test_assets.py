@@ -163,7 +163,7 @@ def test_a_failure_names_the_first_few_windows_and_counts_the_rest(here: Install
     said = message(here.pull(here.keys([2, 3, 4])))
     assert said.count("|branch-") == NAMED_FAILURES + 1  # and the one whose message is quoted
     assert f" and {9 - NAMED_FAILURES} more). GET" in said
-    assert "retry sensor" not in said
+    assert "what was refused about daily" in said
 
 
 def test_a_window_past_retention_is_refused_without_a_request(tmp_path: Path) -> None:

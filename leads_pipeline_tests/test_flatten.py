@@ -685,7 +685,7 @@ def test_an_error_of_duckdb_neither_quotes_a_lead_nor_replaces_anything(
 ) -> None:
     flattened(lake, {"message": "secret words"})
     before = lake.staged_path("applicant_leads", DAY).read_bytes()
-    monkeypatch.setattr(flatten, "_lead_statement", lambda _: "select body::integer, $zone from leads")
+    monkeypatch.setattr(flatten, "_lead_statement", lambda _: "select body::integer from leads")
 
     with pytest.raises(BugError, match="ConversionException") as caught:
         stage(lake, APPLICANT)

@@ -17,7 +17,7 @@ import pytest
 from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.cli import FIRST_QUERY
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
-from leads_pipeline.flatten import flatten_day
+from leads_pipeline.flatten import HIDDEN, flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.simulator.book import LeadBook
 from leads_pipeline.simulator.leads import LeadFactory
@@ -266,14 +266,16 @@ def test_listing_demand(published: Published) -> None:
 
 def test_enquiry_mix(published: Published) -> None:
     def key(lead: Lead) -> tuple[Any, ...]:
-        return lead.day, lead.scope, lead.market, words(lead.text("consumerSituation"), "CONSUMER_SITUATION_")
+        situation = words(lead.text("consumerSituation"), "CONSUMER_SITUATION_")
+        # A member that the contract doesn't know, and that one person alone has sent, may be that person's words.
+        return lead.day, lead.scope, lead.market, HIDDEN if situation == "moving abroad" else situation
 
     truth = [
         (*group, len(leads), people(leads), sum(bool(lead.get("organiseViewing")) for lead in leads))
         for group, leads in groups(published.applicants, key)
     ]
     assert published.mart("mart_enquiry_mix") == sorted(truth)
-    assert "moving abroad" in {row[3] for row in truth}
+    assert HIDDEN in {row[3] for row in truth}
 
 
 def test_the_figures_of_each_mart_are_the_leads_own(published: Published) -> None:
