@@ -313,18 +313,26 @@ NAMES = {
 }
 
 
+def email_of(lead_id: str) -> str:
+    return f"{lead_id.replace(' ', '.')}@example.org"
+
+
 @pytest.mark.parametrize("fault", NAMES)
 def test_a_field_s_name_is_never_code_and_its_value_is_found_again(
     lake: Lake, injected: Injections, fault: str
 ) -> None:
-    """One lead has all of the names, and each name has a lead of its own; at the top, within an object and a list."""
-    every = {"every": NAMES[fault]} | {f"only {number}": [name] for number, name in enumerate(NAMES[fault])}
+    """Two leads have all of the names, and each name has a lead of its own; at the top, within an object and a list.
+
+    So three people have sent each name, and the drift may show it.
+    """
+    every = dict.fromkeys(("every", "every again"), NAMES[fault])
+    every |= {f"only {number}": [name] for number, name in enumerate(NAMES[fault])}
     leads = {
         id_: {
             "id": id_,
             "createdAt": f"{DAY}T10:00:00Z",
             "message": "m",
-            "contact": {"email": "a@example.org", **{name: f"{PERSONAL} inner {name}" for name in names}},
+            "contact": {"email": email_of(id_), **{name: f"{PERSONAL} inner {name}" for name in names}},
             "viewingTimes": [{"earliest": f"{DAY}T10:00Z", **{name: f"{PERSONAL} item {name}" for name in names}}],
             **{name: f"{PERSONAL} {name}" for name in names},
         }
@@ -340,7 +348,7 @@ def test_a_field_s_name_is_never_code_and_its_value_is_found_again(
         row, time = found[id_], times[id_]
         assert (row["message"], row["contact_email"], row["contact_first_name"], row["_problems"]) == (
             "m",
-            "a@example.org",
+            email_of(id_),
             None,
             [],
         )
@@ -372,5 +380,10 @@ def test_10_000_unknown_fields_in_one_lead_cost_nobody_anything(lake: Lake, inje
     assert [row["_problems"] for row in found.values()] == [[]] * 3
     [time] = rows(warehouse, "applicant_viewing_times")
     assert json.loads(time["_extra"]) == many
-    assert warehouse.query("select count(*) from drift where change = 'new field'")[1] == [(30_000,)]
+    # One person's lead shows no name, so it can't flood the drift either.
+    assert warehouse.query("select field from drift where change = 'new field' order by all")[1] == [
+        ("contact.…",),
+        ("viewingTimes[].…",),
+        ("…",),
+    ]
     assert len(page(warehouse, lake)) < 100_000
