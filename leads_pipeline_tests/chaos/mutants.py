@@ -685,14 +685,6 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "building_anew",
         ),
         _m(
-            "keep publishing days whose files are gone",
-            "warehouse.py",
-            "for key in state.files.keys() | wanted.files.keys() if",
-            "for key in wanted.files if",
-            "chaos/test_storage.py",
-            "every_change_between",
-        ),
-        _m(
             "drop unknown fields of lists",
             "flatten.py",
             '        extra=f"extra_of_{child.name}(body)",\n',
