@@ -10,7 +10,7 @@ WORKERS ?= 4
 # `make chaos MINUTES=10` and `make mutants MINUTES=10` take a turn: what the last day's commits touch, then the rest in
 # the order of a seed that they print, as far as they come.
 MINUTES ?=
-TURN = $(if $(MINUTES),--minutes $(MINUTES))
+TURN = $(if $(MINUTES),--minutes=$(MINUTES))
 # Only `make lock` uses it; pinned because its releases differ in how they write a lock file.
 UV_VERSION := 0.13.8
 # Only `make audit` uses it.

@@ -1,5 +1,7 @@
 """A turn at a suite that is too long: its order, and its end."""
 
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -41,24 +43,26 @@ def test_a_test_is_about_the_modules_that_it_imports() -> None:
     assert "leads_pipeline/auth.py" not in files
 
 
+def test_make_starts_a_turn_that_pytest_understands(tmp_path: Path) -> None:
+    """`--minutes 10` made pytest read 10 as a folder, leave out our tests, and then not know our options."""
+    dry = subprocess.run(
+        ["make", "--dry-run", "chaos", "MINUTES=10"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    command = dry.stdout.strip().splitlines()[-1]
+    assert "pytest -m chaos" in command
+    environment = {
+        **os.environ,
+        "PYTEST_ADDOPTS": f"-p no:cacheprovider --ignore-glob=*/test_*.py --basetemp={tmp_path}",
+    }
+    done = subprocess.run(shlex.split(command), cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stderr
+
+
 def test_a_turn_that_is_over_begins_no_further_test() -> None:
     """From outside, as `make chaos MINUTES=…` has it: of these, none is begun."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--minutes=0"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--minutes",
-            "0",
-            "leads_pipeline_tests/test_errors.py",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, "leads_pipeline_tests/test_errors.py"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0
     assert "not in this turn" in done.stdout
