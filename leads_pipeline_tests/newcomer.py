@@ -59,7 +59,7 @@ class Newcomer:
 
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """A command to its end; none may show a traceback."""
-        done = subprocess.run(  # noqa: S603 - ours
+        done = subprocess.run(
             [str(self.programs / command[0]), *command[1:]],
             cwd=self.folder,
             env=self.environment,
@@ -77,7 +77,7 @@ class Newcomer:
         """A command that runs until it is told to end; gives the file with what it says."""
         log = self.folder / f"{command[0]}.log"
         with log.open("wb") as file:
-            process = subprocess.Popen(  # noqa: S603 - ours
+            process = subprocess.Popen(
                 [str(self.programs / command[0]), *command[1:]],
                 cwd=folder or self.folder,
                 env=self.environment,
@@ -134,7 +134,7 @@ def newcomer(folder: Path, *options: str) -> Iterator[Newcomer]:
     elsewhere = folder / "portal"
     elsewhere.mkdir()
     bare = {"HOME": str(folder), "PATH": os.environ["PATH"]}
-    process = subprocess.Popen(command, cwd=elsewhere, env=bare, stdout=subprocess.DEVNULL)  # noqa: S603 - ours
+    process = subprocess.Popen(command, cwd=elsewhere, env=bare, stdout=subprocess.DEVNULL)
     try:
         wait_for(ready.exists, 30)
         given = {name: value or "" for name, value in dotenv_values(ready).items()}

@@ -20,6 +20,6 @@ def install_pinned_packages(npm: str, folder: Path) -> None:
         if done.exists() and done.read_text() == wanted:
             return
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)  # noqa: S603 - pinned above
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
         assert result.returncode == 0, f"npm ci failed:\n{result.stderr}"
         done.write_text(wanted)

@@ -203,7 +203,7 @@ def test_a_killed_run_keeps_what_it_landed_and_the_rest_shows_as_failed(tmp_path
         here.simulator.set_faults([Rule(Then(latency_ms=400))])
         command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
         command += ["--from", str(here.day(9)), "--to", str(here.day(1))]
-        process = subprocess.Popen(  # noqa: S603 - our own command
+        process = subprocess.Popen(
             command,
             env=os.environ | here.environment | {"LEADS_MAX_CONCURRENCY": "1"},
             cwd=tmp_path,

@@ -833,7 +833,7 @@ for process in processes:
 
 def test_sixteen_processes_that_start_cold_make_one_token_request(server: Server, store: TokenStore) -> None:
     command = [sys.executable, "-c", PROCESSES, server.url, str(store.folder)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)  # noqa: S603 - our own program
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.stderr == ""
     assert sorted(result.stdout.splitlines()) == ["200 0"] * 15 + ["200 1"]
     assert (server.token_requests, server.data_requests) == (1, 16)
@@ -1074,7 +1074,7 @@ def oauth_server() -> Iterator[OAuthServer]:
     if node is None or npm is None:
         pytest.skip("node and npm are not installed: no certified OAuth server to test against")
     install_pinned_packages(npm, OAUTH_FOLDER)
-    process = subprocess.Popen(  # noqa: S603 - our own program
+    process = subprocess.Popen(
         [node, "server.mjs"],
         cwd=OAUTH_FOLDER,
         stdin=subprocess.PIPE,

@@ -55,7 +55,7 @@ def test_backfill_in_a_process_of_its_own(here: Installation, tmp_path: Path) ->
     command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill"]
     command += ["--from", str(here.day(3)), "--to", str(here.day(2)), "--kind", "applicant"]
     command += ["--scope", "branch-103", "--scope", "branch-101"]
-    done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert here.asked() == dict.fromkeys(here.keys([2, 3], [101, 103]), 1)
     assert here.asked(APPRAISAL) == {}
@@ -88,7 +88,7 @@ def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation
     said = tmp_path / "said"
     with said.open("w") as file:
         with here.lake.pulling():
-            process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)  # noqa: S603
+            process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
             wait_for(lambda: any(run.status is DagsterRunStatus.STARTED for run in here.runs()), 60)
             wait_for(lambda: "Another pull is under way" in said.read_text(), 60)
             time.sleep(1)

@@ -197,7 +197,7 @@ def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
 def test_dagster_validates_it_without_a_warning(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("dagster")), "definitions", "validate"]
     environment = {**os.environ, **full(tmp_path), "DAGSTER_HOME": str(tmp_path)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Validation successful" in done.stdout + done.stderr
     warnings = [line for line in (done.stdout + done.stderr).splitlines() if "Warning" in line]

@@ -160,7 +160,7 @@ def test_the_commands_that_look_answer(command: str, installation: Installation)
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`make ([a-z]+)`", README)) | {"demo", "test", "dev"}))
 def test_every_make_target_exists(name: str) -> None:
-    done = subprocess.run(["make", "-n", name], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603, S607
+    done = subprocess.run(["make", "-n", name], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -222,7 +222,7 @@ def test_the_ui_starts_on_the_simulator_and_ends_when_it_is_told(tmp_path: Path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [str(BIN / "leads-pipeline"), "dev", "--port", str(port)]
-    process = subprocess.Popen(command, cwd=tmp_path, env=bare(tmp_path), stdout=subprocess.DEVNULL)  # noqa: S603 - ours
+    process = subprocess.Popen(command, cwd=tmp_path, env=bare(tmp_path), stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 120
         while True:
@@ -283,7 +283,7 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.parametrize("snippet", blocks("python"))
 def test_every_python_snippet_prints_what_python_works_out(snippet: str, installation: Installation) -> None:
-    done = subprocess.run(  # noqa: S603 - the README's own lines
+    done = subprocess.run(
         [sys.executable, "-W", "error", "-c", snippet],
         cwd=installation.folder,
         env=installation.environment,
@@ -373,7 +373,7 @@ def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: Insta
         script += "\n".join(ast.unparse(statement) for statement in statements) + f"\nprint({ast.unparse(shown)})\n"
     # What pandas 3 has deprecated is called by DuckDB's own df().
     warnings = ["-W", "error", "-W", "ignore:The inplace keyword"]
-    done = subprocess.run(  # noqa: S603 - the project's own notebook
+    done = subprocess.run(
         [sys.executable, *warnings, "-c", script], cwd=installation.folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

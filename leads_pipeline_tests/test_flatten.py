@@ -708,7 +708,7 @@ def test_a_process_that_flattens_ends_without_a_word(lake: Lake) -> None:
                     ZoneInfo("Europe/London"))
     """
 
-    done = subprocess.run(  # noqa: S603 - our own interpreter and script
+    done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT, capture_output=True, text=True, check=False
     )
 

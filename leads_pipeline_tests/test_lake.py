@@ -795,7 +795,7 @@ CHILD = textwrap.dedent(
 
 def start(code: str, lake: Lake, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CHILD + textwrap.dedent(code), str(lake.folder), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)  # noqa: S603 - ours
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 def finish(process: subprocess.Popen[str]) -> str:

@@ -461,7 +461,7 @@ class KilledReceiver:
 
     def _run(self) -> None:
         while not self._is_over.is_set():
-            process = subprocess.Popen(self._command, stdout=subprocess.PIPE)  # noqa: S603 - our own
+            process = subprocess.Popen(self._command, stdout=subprocess.PIPE)
             assert process.stdout is not None
             process.stdout.readline()  # it listens
             self._is_over.wait(self._rng.uniform(0.05, 1.0))
@@ -563,8 +563,8 @@ def command(folder: Path, *, open_files: int = 1024, **variables: str) -> "Itera
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LEADS_")}
     environment |= {"LEADS_DATA_DIR": str(folder / "data"), **variables}
     receive = f"{shlex.quote(str(Path(sys.executable).with_name('leads-pipeline')))} receive --port 0"
-    with subprocess.Popen(  # noqa: S603 - our own command
-        ["sh", "-c", f"ulimit -n {open_files}; exec {receive}"],  # noqa: S607
+    with subprocess.Popen(
+        ["sh", "-c", f"ulimit -n {open_files}; exec {receive}"],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,

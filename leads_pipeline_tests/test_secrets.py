@@ -273,9 +273,7 @@ def test_no_artefact_holds_a_secret_or_personal_data_where_it_does_not_belong(tm
                 "TMPDIR": str(tmp_path / "tmp"),
             }
             command = [str(Path(sys.executable).with_name("leads-pipeline")), *arguments]
-            ended = subprocess.run(  # noqa: S603 - our own command
-                command, env=environment, cwd=tmp_path / "work", capture_output=True, check=False
-            )
+            ended = subprocess.run(command, env=environment, cwd=tmp_path / "work", capture_output=True, check=False)
             (tmp_path / "output" / f"{number}-stdout").write_bytes(ended.stdout)
             (tmp_path / "output" / f"{number}-stderr").write_bytes(ended.stderr)
             assert ended.returncode == exit_code, (arguments, ended.stdout, ended.stderr)

@@ -958,7 +958,7 @@ def test_counters_tell_what_was_asked_and_answered(client: httpx.Client, portal:
 
 
 def simulate(*arguments: str | Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(  # noqa: S603 - our own interpreter and options
+    return subprocess.Popen(
         [sys.executable, "-m", "leads_pipeline.simulator", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

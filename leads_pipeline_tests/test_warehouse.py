@@ -362,7 +362,7 @@ def test_what_a_killed_reader_left_goes_and_a_living_one_keeps_its_version(lake:
         print(Warehouse(Lake(Path(sys.argv[1]))).query("select lead_id from applicant_leads")[1], flush=True)
     """
     readers = [
-        subprocess.Popen(  # noqa: S603 - ours
+        subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(code), str(lake.folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -794,7 +794,7 @@ def test_a_reader_keeps_the_version_that_it_opened(lake: Lake) -> None:
         content = version.read()
         assert reader.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
         land_and_stage(lake, APPLICANT, [{"id": "b"}], NEXT_DAY)
-        done = subprocess.run(PUBLISHING(lake), cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocess.run(PUBLISHING(lake), cwd=ROOT, capture_output=True, text=True, check=False)
 
         assert (done.returncode, done.stderr) == (0, "")
         assert reader.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
@@ -989,7 +989,7 @@ def check_reads(lake: Lake, publications: int, readers: int, reads: int) -> None
     stop = lake.folder / "stop"
     arguments = [str(Warehouse(lake).path), str(reads), str(stop), json.dumps(AGREEING)]
     reading = [
-        subprocess.Popen(  # noqa: S603 - our own interpreter and script
+        subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(READING), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -1020,7 +1020,7 @@ def test_200_reads_of_other_processes_during_50_publications_see_no_half_state(l
 
 def kill_while_publishing(lake: Lake, after_seconds: float) -> bool:
     """Kill a publishing process after that time; whether it was still at it."""
-    process = subprocess.Popen(PUBLISHING(lake), cwd=ROOT, stderr=subprocess.PIPE)  # noqa: S603 - our own script
+    process = subprocess.Popen(PUBLISHING(lake), cwd=ROOT, stderr=subprocess.PIPE)
     timer = threading.Timer(after_seconds, process.kill)
     timer.start()
     process.communicate()
@@ -1033,7 +1033,7 @@ def check_kills(lake: Lake, kills: int) -> int:
     land_and_stage(lake, APPLICANT, [{"id": f"{n}", "message": "0", "viewingTimes": [{}, {}]} for n in range(200)])
     publish(lake)
     began = time.monotonic()
-    subprocess.run(PUBLISHING(lake), cwd=ROOT, check=True)  # noqa: S603 - our own script
+    subprocess.run(PUBLISHING(lake), cwd=ROOT, check=True)
     length = time.monotonic() - began
     killed = 0
     for number in range(kills):
@@ -1069,9 +1069,7 @@ def test_a_disk_that_takes_no_more_leaves_the_old_file_and_says_so(lake: Lake, l
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit_bytes}, {limit_bytes}))\n"
     python, option, script = PUBLISHING(lake)
 
-    done = subprocess.run(  # noqa: S603 - our own interpreter and script
-        [python, option, limit + script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([python, option, limit + script], cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert done.returncode == 1
     assert "StorageError: " in done.stderr.splitlines()[-1]
@@ -1084,8 +1082,7 @@ def test_a_disk_that_takes_no_more_leaves_the_old_file_and_says_so(lake: Lake, l
 def test_two_processes_that_publish_at_once_take_turns(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [{"id": "a"}])
     processes = [
-        subprocess.Popen(PUBLISHING(lake, times=2), cwd=ROOT, stderr=subprocess.PIPE, text=True)  # noqa: S603
-        for _ in range(2)
+        subprocess.Popen(PUBLISHING(lake, times=2), cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]
 
     errors = [process.communicate()[1] for process in processes]

@@ -150,7 +150,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     for arguments in (["hatchling", "build", "-t", "wheel", "-d", folder], ["venv", "--without-pip", folder / "venv"]):
         command = [sys.executable, "-m", *map(str, arguments)]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)  # noqa: S603 - fixed arguments
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     [wheel] = folder.glob("*.whl")
     environment = folder / "venv"
     [site] = environment.glob("lib/python*/site-packages")
@@ -175,7 +175,7 @@ def test_the_wheel_works_outside_of_a_checkout_and_names_nothing_of_one(
     for done in shown:
         assert re.findall(r"`make |\.env\.example|requirements\.lock|\.venv", done.stdout + done.stderr) == []
     [question] = re.findall(r"Ask your own question: `(.*)`$", shown[0].stdout, re.MULTILINE)
-    asked = subprocess.run(shlex.split(question), cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603
+    asked = subprocess.run(shlex.split(question), cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "branch" in asked.stdout
 
 

@@ -1848,7 +1848,7 @@ def _pytest(root: Path, tests: Sequence[str]) -> tuple[int | None, str]:
     command += [f"leads_pipeline_tests/{file}", *(only or ["-m", "not chaos"])]
     # The copy comes before the installed package, for the processes that tests start as well.
     environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
-    with subprocess.Popen(  # noqa: S603 - our own command
+    with subprocess.Popen(
         command,
         cwd=root,
         env=environment,

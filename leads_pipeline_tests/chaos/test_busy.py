@@ -151,7 +151,7 @@ def nginx(folder: Path, upstream: str, *, rate: int, burst: int) -> Iterator[str
     config = folder / "nginx.conf"
     config.write_text(NGINX.format(folder=folder, port=port, upstream=upstream, rate=rate, burst=burst))
     command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(config)]
-    process = subprocess.Popen(command)  # noqa: S603 - found above
+    process = subprocess.Popen(command)
     try:
         for _ in range(200):
             try:

@@ -67,7 +67,7 @@ def daemon(here: Installation, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Dagster's daemon in a process of its own, with the code server and the runs that it starts."""
     command = [str(BIN / "dagster-daemon"), "run", "-m", "leads_pipeline.definitions"]
     with log.open("wb") as output:
-        process = subprocess.Popen(  # noqa: S603 - our own command
+        process = subprocess.Popen(
             command,
             env=os.environ | here.environment,
             cwd=log.parent,
@@ -195,7 +195,7 @@ def backfill(here: Installation, first: int) -> Iterator[subprocess.Popen[bytes]
     """A run in a process of its own, slow enough to be met in the middle of its windows."""
     here.simulator.set_faults([Rule(Then(latency_ms=150))])
     command = [str(BIN / "leads-pipeline"), "backfill", "--from", str(here.day(first)), "--to", str(here.day(1))]
-    with subprocess.Popen(  # noqa: S603 - our own command
+    with subprocess.Popen(
         command,
         env=os.environ | here.environment | {"LEADS_MAX_CONCURRENCY": "1"},
         cwd=here.lake.folder.parent,
@@ -305,7 +305,7 @@ def test_a_database_that_another_process_locks_costs_no_window(
         path = Path(here.environment["DAGSTER_HOME"]) / database
         with backfill(here, first) as process:
             wait_for("some windows are landed", lambda: len(landed(here)) >= 3)
-            locker = subprocess.Popen(  # noqa: S603 - our own interpreter and script
+            locker = subprocess.Popen(
                 [sys.executable, "-c", _LOCKING, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
             )
             assert locker.communicate()[0] == "locked\n"

@@ -327,7 +327,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
     def mount(options: str) -> Path:
         command = ["mount", "-t", "tmpfs", "-o", options, "leads-test", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
         mounted.append(folder)
@@ -335,7 +335,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
     yield mount
     if mounted:
-        subprocess.run(["umount", str(folder)], check=True)  # noqa: S603, S607 - ours
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 WHOLE = [landing(land_window, "older leads"), staging(is_first=False), publishing(is_first=False)]
@@ -525,7 +525,7 @@ def test_processes_that_hold_the_file_open_keep_their_version_and_hold_up_nobody
             stage_day(folder)
             publish(folder)
             command = [sys.executable, "-c", textwrap.dedent(READER), str(Warehouse(Lake(folder)).path)]
-            reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+            reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             readers.append(reader)
             assert reader.stdout is not None
             assert reader.stdout.readline() == "open\n"
@@ -565,7 +565,7 @@ def test_a_log_that_somebody_left_beside_the_file_is_neither_applied_nor_in_the_
     if log == "of a killed writer":
         path.chmod(0o600)
         command = [sys.executable, "-c", textwrap.dedent(WRITER), str(path)]
-        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL  # noqa: S603 - ours
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
         assert wal.stat().st_size > 0
     else:
         wal.write_bytes(b"left behind by somebody" if log == "garbage" else b"")

@@ -161,7 +161,7 @@ def odd_input(expression: str) -> Any:
         process.stdout.write(JSON.stringify({expression}))
     """
     command = [node, "--input-type=module", "--eval", script]
-    done = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60)  # noqa: S603 - ours
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60)
     return json.loads(done.stdout)
 
 
@@ -169,7 +169,7 @@ def child(script: str, *arguments: str, **options: Any) -> subprocess.Popen[str]
     """A Python process of its own that runs the script; os.environ is its own but for what `env` adds."""
     options["env"] = {**os.environ, **options.pop("env", {})}
     root = Path(__file__).parents[2]
-    return subprocess.Popen(  # noqa: S603 - our own interpreter and script
+    return subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
         cwd=root,
         stdin=subprocess.PIPE,
