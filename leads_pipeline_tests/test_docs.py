@@ -1,4 +1,4 @@
-"""The README keeps its word: each command, table, variable and snippet in it is there and runs."""
+"""The README and its guides keep their word: each command, table, variable and snippet in them is there and runs."""
 
 import ast
 import json
@@ -30,11 +30,14 @@ from leads_pipeline_tests.test_architecture import LAYERS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OPERATE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+ANALYSE = (ROOT / "docs" / "analyse.md").read_text(encoding="utf-8")
+GUIDES = "\n".join((README, OPERATE, ANALYSE))
 BIN = Path(sys.executable).parent
 
 
 def blocks(language: str) -> list[str]:
-    return [dedent(block) for block in re.findall(rf"^ *```{language}\n(.*?)^ *```", README, re.MULTILINE | re.DOTALL)]
+    return [dedent(block) for block in re.findall(rf"^ *```{language}\n(.*?)^ *```", GUIDES, re.MULTILINE | re.DOTALL)]
 
 
 def commands() -> list[str]:
@@ -158,17 +161,17 @@ def test_the_commands_that_look_answer(command: str, installation: Installation)
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`make ([a-z]+)`", README)) | {"demo", "test", "dev"}))
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`make ([a-z]+)`", GUIDES)) | {"demo", "test", "dev"}))
 def test_every_make_target_exists(name: str) -> None:
     done = subprocess.run(["make", "-n", name], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`leads-pipeline ([a-z]+)", README))))
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`leads-pipeline ([a-z]+)", GUIDES))))
 def test_every_subcommand_exists(name: str) -> None:
     done = run(f"leads-pipeline {name} --help", ROOT, {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"})
     assert done.returncode == 0
-    for option in re.findall(rf"`leads-pipeline {name}[^`]*?(--[a-z]+)", README):
+    for option in re.findall(rf"`leads-pipeline {name}[^`]*?(--[a-z]+)", GUIDES):
         assert option in done.stdout
 
 
@@ -346,7 +349,7 @@ def test_the_query_of_what_is_missing_names_each_window_that_can_be_had(installa
 
 
 def test_the_tables_are_those_of_the_file(installation: Installation) -> None:
-    section = README.split("## Ask the data")[1].split("\n## ")[0]
+    section = ANALYSE.split("## The tables")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     with duckdb.connect(installation.file, read_only=True) as db:
@@ -358,7 +361,7 @@ def test_the_tables_are_those_of_the_file(installation: Installation) -> None:
 
 def test_the_settings_are_those_of_env_example() -> None:
     example = set(re.findall(r"^#? ?([A-Z_]+)=", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE))
-    section = README.split("## All settings")[1].split("\n## ")[0]
+    section = OPERATE.split("## All settings")[1].split("\n## ")[0]
     assert set(re.findall(r"`((?:LEADS|INVENTORY|DAGSTER)_[A-Z_]+)`", section)) == example
 
 
@@ -384,11 +387,6 @@ def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: Insta
     assert {comparable(row) for row in truth} <= set(printed(done.stdout))
 
 
-def test_every_picture_and_file_named_is_there() -> None:
-    for path in [*re.findall(r"\]\((?!http)([^)#]+)\)", README), "data/README.md", ".env.example"]:
-        assert (ROOT / path).is_file(), path
-
-
 def test_the_architecture_names_the_layers_that_the_code_is_held_to() -> None:
     section = (
         (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("## The layers")[1].split("\n## ")[0]
@@ -397,7 +395,19 @@ def test_the_architecture_names_the_layers_that_the_code_is_held_to() -> None:
     assert [row for row in rows if row] == list(LAYERS)
 
 
-@pytest.mark.parametrize("document", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
-def test_every_file_that_a_document_links_to_is_there(document: Path) -> None:
-    for target in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", document.read_text(encoding="utf-8")):
-        assert (document.parent / target).exists(), target
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("[a-z]*/**/*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_and_heading_that_a_document_links_to_is_there(document: Path) -> None:
+    for path, heading in re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]+))?\)", document.read_text(encoding="utf-8")):
+        target = document.parent / path if path else document
+        assert target.exists(), path
+        if heading:
+            titles = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+def test_the_readme_leads_to_every_guide() -> None:
+    guides = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert guides <= set(re.findall(r"\(docs/([\w.-]+)", README))
