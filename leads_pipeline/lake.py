@@ -1,10 +1,9 @@
 """The Parquet files of the data folder, and what else has to survive a crash there.
 
-Belongs here: landing, reading, quarantine, staged replacement, locks, durable files, whose data the folder holds.
-Doesn't: HTTP (client.py), what a lead's fields mean (flatten.py), the DuckDB file (warehouse.py).
+Belongs here: landing, reading, quarantine, staged replacement, locks, whose data the folder holds. Doesn't: HTTP
+(client.py), what a lead's fields mean (flatten.py), the DuckDB file (warehouse.py), durable writing (durable.py).
 """
 
-import errno
 import fcntl
 import hashlib
 import logging
@@ -16,7 +15,6 @@ import time
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -29,6 +27,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import Answer, InventoryItem, LeadKind, PushedLead
+from leads_pipeline.durable import (
+    PRIVATE_FILE_MODE,
+    PRIVATE_FOLDER_MODE,
+    make_folder,
+    not_read,
+    publish_file,
+    reading,
+    replace_file,
+    storing,
+    sweep,
+    sync,
+)
 from leads_pipeline.errors import StorageError
 from leads_pipeline.window import Scope, Window
 
@@ -50,9 +60,6 @@ SCHEMA_VERSION: Final = "2"
 
 # How far the counter of sequences may get ahead of what of it is on the disk, in microseconds.
 SEQUENCE_STEP: Final = 60_000_000
-
-_PRIVATE_FOLDER_MODE: Final = 0o700
-_PRIVATE_FILE_MODE: Final = 0o600
 
 _RAW_COLUMNS: Final[dict[str, pa.DataType]] = {
     "kind": pa.string(),
@@ -191,7 +198,7 @@ class Lake:
         sequence = _sequence(answer.sequence, answer.fetched_at)
         path = self._raw_path(answer.kind, window)
         with self.lock(_raw_lock(path)):
-            _sweep(path)
+            sweep(path)
             held = self._read_or_quarantine(path, self._read_landed)
             merge = _merge(_rows(held.file) if held else [], _lead_rows(answer, run_id), "lead_id")
             # After a change of the time zone the file's window is another one, and says nothing about this one.
@@ -249,10 +256,10 @@ class Lake:
         for day, folders in by_day.items():
             with suppress(OSError):
                 if missing := [folder for folder in folders if not folder.is_dir()]:
-                    _make_folder(day)
+                    make_folder(day)
                     for folder in missing:
-                        folder.mkdir(_PRIVATE_FOLDER_MODE, exist_ok=True)
-                    _sync(day)
+                        folder.mkdir(PRIVATE_FOLDER_MODE, exist_ok=True)
+                    sync(day)
 
     def land_pushed(
         self, kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedLead], run_id: str
@@ -264,7 +271,7 @@ class Lake:
         """
         path = self._raw_folder(kind, day, scope) / _PUSHED_FILE
         with self.lock(_raw_lock(path)):
-            _sweep(path)
+            sweep(path)
             held = self._read_or_quarantine(path, self._read_pushed)
             merge = _merge(_rows(held) if held else [], _pushed_rows(kind, day, scope, pushed, run_id), "lead_id")
             replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, {"path": self._relative(path)}))
@@ -317,7 +324,7 @@ class Lake:
     def quarantined(self) -> list[Path]:
         """Every file that was set aside because it couldn't be read, sorted; each name ends with the moment, UTC."""
         folder = self._folder / _QUARANTINE
-        with _reading(folder):
+        with reading(folder):
             return sorted(path for path in folder.rglob("*") if path.is_file())
 
     # --- inventory ------------------------------------------------------------------------------------------------
@@ -336,7 +343,7 @@ class Lake:
         """
         path = self._inventory_path(day)
         with self.lock(_raw_lock(path)):
-            _sweep(path)
+            sweep(path)
             held = self._read_or_quarantine(path, self._read_inventory)
             rows = _inventory_rows(day, found, _sequence(sequence, fetched_at), fetched_at, run_id)
             merge = _merge(_rows(held) if held else [], rows, "item_id")
@@ -367,21 +374,21 @@ class Lake:
         writing = self._folder / _STAGED / f".writing-{day.isoformat()}"
         with self.lock(_staged_lock(day)):
             self._finish_staged(day)
-            with _storing(writing):
+            with storing(writing):
                 shutil.rmtree(writing, ignore_errors=True)
-                _make_folder(writing)
+                make_folder(writing)
             try:
                 paths = {table: writing / f"{table}.tmp" for table in tables}
                 yield paths
                 for path in paths.values():
-                    with _storing(path):
+                    with storing(path):
                         path.write_bytes(_seal(path.read_bytes()))
-                        path.chmod(_PRIVATE_FILE_MODE)
-                        _sync(path)
-                with _storing(writing):
-                    _sync(writing)
+                        path.chmod(PRIVATE_FILE_MODE)
+                        sync(path)
+                with storing(writing):
+                    sync(writing)
                     writing.replace(self._ready_folder(day))
-                    _sync(self._folder / _STAGED)
+                    sync(self._folder / _STAGED)
                 self._finish_staged(day)
             finally:
                 with suppress(OSError):  # rmtree doesn't ignore each of them
@@ -396,7 +403,7 @@ class Lake:
         files = []
         for day in _days_in(self._folder / _STAGED / table):
             path = self.staged_path(table, day)
-            with _reading(path), suppress(FileNotFoundError):
+            with reading(path), suppress(FileNotFoundError):
                 stat = path.stat()
                 files.append(StagedFile(table, day, path, f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"))
         return files
@@ -414,7 +421,7 @@ class Lake:
         DuckDB writes no checksums, and takes most flipped bits for content.
         """
         path = self.staged_path(table, day)
-        with _reading(path):
+        with reading(path):
             try:
                 return path if _is_intact(path.read_bytes()) else None
             except FileNotFoundError:
@@ -426,12 +433,12 @@ class Lake:
     def _finish_staged(self, day: date) -> None:
         """Publish what lies complete in the day's ready folder. The day's lock is held."""
         ready = self._ready_folder(day)
-        with _storing(ready):
+        with storing(ready):
             if not ready.is_dir():
                 return
             for source in sorted(ready.glob("*.tmp")):
                 target = self.staged_path(source.stem, day)
-                _make_folder(target.parent)
+                make_folder(target.parent)
                 if _is_same(source, target):
                     source.unlink()
                 else:
@@ -451,13 +458,13 @@ class Lake:
         path = self._state / "locks" / f"{name}.lock"
         lock = filelock.FileLock(
             path,
-            mode=_PRIVATE_FILE_MODE,
+            mode=PRIVATE_FILE_MODE,
             poll_interval=LOCK_POLL_SECONDS,
             is_singleton=is_reentrant,
             thread_local=not is_reentrant,
         )
-        with _storing(path):
-            _make_folder(path.parent)
+        with storing(path):
+            make_folder(path.parent)
             try:
                 lock.acquire(timeout=timeout_seconds)
             except filelock.Timeout:
@@ -521,7 +528,7 @@ class Lake:
 
     def _is_held(self, name: str) -> bool:
         path = self._state / "locks" / f"{name}.lock"
-        with _reading(path):
+        with reading(path):
             if not path.exists():
                 return False
         try:
@@ -561,10 +568,10 @@ class Lake:
     def _sequence_file(self) -> Iterator[int]:
         """The counter's descriptor, held against all others for microseconds. A FileLock takes ten times as long."""
         path = self._state / "sequence"
-        with _storing(path):
+        with storing(path):
             if not self._state.is_dir():
-                _make_folder(self._state)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE_MODE)
+                make_folder(self._state)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE_MODE)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 yield descriptor
@@ -597,7 +604,7 @@ class Lake:
     def start_date(self) -> date | None:
         """The first partition's day as it was remembered, None before that."""
         path = self._state / "start_date"
-        with _reading(path):
+        with reading(path):
             remembered = path.read_text(errors="replace").strip() if path.exists() else ""
         return self._start_date(remembered) if remembered else None
 
@@ -637,7 +644,7 @@ class Lake:
     def _remember(self, name: str, value: str) -> str:
         path = self._state / name
         with self.lock("state"):
-            with _storing(path):
+            with storing(path):
                 remembered = path.read_text(errors="replace").strip() if path.exists() else ""
             if not remembered:
                 replace_file(path, f"{value}\n".encode())
@@ -701,11 +708,11 @@ class Lake:
         # The moment comes last, so that no glob for *.parquet finds the file any more.
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         aside = self._folder / _QUARANTINE / f"{self._relative(path)}.{moment}"
-        with _storing(aside):
-            _make_folder(aside.parent)
+        with storing(aside):
+            make_folder(aside.parent)
             path.replace(aside)
-            _sync(aside.parent)
-            _sync(path.parent)
+            sync(aside.parent)
+            sync(path.parent)
         logger.warning(
             "%s can't be used: %s. It was moved to %s and counts as never fetched: pull its partition again while "
             "the portal still has it. The other files are untouched.",
@@ -727,7 +734,7 @@ def _identities(day_folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
     A copy that keeps sizes and times has other inodes and ctimes. Each file has a moment of the day of its own at which
     it is to be read again, so that not all of them are at once.
     """
-    with _reading(day_folder):
+    with reading(day_folder):
         try:
             folders = sorted(entry.path for entry in os.scandir(day_folder) if entry.name.startswith("scope="))
         except FileNotFoundError:
@@ -976,7 +983,7 @@ def _open(path: Path, schema: pa.Schema, relative: str) -> tuple[pq.ParquetFile,
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _not_read(path, error) from error
+        raise not_read(path, error) from error
     if not _is_intact(content):
         raise _UnreadableError("it is damaged, or no file of this pipeline")
     file = pq.ParquetFile(pa.BufferReader(content))
@@ -1029,72 +1036,6 @@ def _landed_window(path: Path, facts: Mapping[str, str], file: pq.ParquetFile) -
 # --- folders and files --------------------------------------------------------------------------------------------
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write the file so that at every moment, power cuts included, it is whole: as before, or with this content.
-
-    Missing folders are made private (0700), the file too (0600). Raises StorageError; then the old file is untouched.
-    """
-    with _storing(path):
-        _make_folder(path.parent)
-        # A leading dot and no .parquet at the end: no glob and no Hive reader takes it for data.
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-        try:
-            # Not tempfile's: a fifth of the time that a landing takes beside waiting for the disk (measured).
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE_MODE), "wb") as file:
-                file.write(content)
-            publish_file(draft, path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-
-
-def publish_file(source: Path, path: Path) -> None:
-    """Move a finished file of the same file system to its place, replacing what is there: on the disk, or not at all.
-
-    Raises StorageError; then the old file is untouched, and the source is the caller's to remove.
-    """
-    with _storing(path):
-        _sync(source)
-        source.replace(path)
-        _sync(path.parent)
-
-
-@contextmanager
-def syncing(path: Path) -> Iterator[None]:
-    """Have what is in the file so far written to the disk meanwhile, and wait for that in the end.
-
-    Where something is still to be added, this leaves less to wait for then. Raises OSError.
-    """
-    with ThreadPoolExecutor(1, "syncing") as pool:
-        synced = pool.submit(_sync, path)
-        yield
-    synced.result()
-
-
-def _sync(path: Path) -> None:
-    """Have the file's content, or the folder's entries, on the disk before going on."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _make_folder(folder: Path) -> None:
-    """Make the folder and what is missing above it, for this user alone, each on the disk before the next."""
-    if not folder.is_dir():
-        _make_folder(folder.parent)
-        folder.mkdir(_PRIVATE_FOLDER_MODE, exist_ok=True)
-        _sync(folder.parent)
-
-
-def _sweep(path: Path) -> None:
-    """Remove what killed writers of this file left beside it. The file's lock is held."""
-    with _storing(path):
-        for leftover in path.parent.glob(f".{path.name}.*.tmp"):
-            leftover.unlink()
-
-
 def _is_same(one: Path, other: Path) -> bool:
     if not other.exists() or one.stat().st_size != other.stat().st_size:
         return False
@@ -1104,7 +1045,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 def _found(folder: Path, pattern: str) -> list[Path]:
     """What is in the folder by that name, sorted; nothing where there is no folder."""
-    with _reading(folder):
+    with reading(folder):
         return sorted(folder.glob(pattern))
 
 
@@ -1127,43 +1068,3 @@ def _raw_lock(path: Path) -> str:
 
 def _staged_lock(day: date) -> str:
     return f"staged-{day.isoformat()}"
-
-
-_FULL: Final = "Free some space, then run again."
-_FORBIDDEN: Final = "Give this user the right to read and write there, or set LEADS_DATA_DIR to another folder."
-_ADVICE: Final = {
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
-    errno.EFBIG: "Raise the limit on file sizes (ulimit -f), then run again.",
-    errno.EACCES: _FORBIDDEN,
-    errno.EPERM: _FORBIDDEN,
-    errno.EROFS: "Mount it for writing, or set LEADS_DATA_DIR to another folder.",
-}
-
-
-def _advice(error: OSError) -> str:
-    return _ADVICE.get(error.errno or 0, "Check the disk and its file system, then run again.")
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn an operating system's error into a StorageError that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise _not_read(path, error) from error
-
-
-def _not_read(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"{path} can't be read: {error.strerror}. {_advice(error)}")
-
-
-@contextmanager
-def _storing(path: Path) -> Iterator[None]:
-    """The same for writing."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"{path} can't be written: {error.strerror}. {_advice(error)} What was landed before is untouched."
-        ) from error

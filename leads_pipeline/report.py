@@ -15,7 +15,8 @@ from plotly import graph_objects as go
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from leads_pipeline.lake import Lake, replace_file
+from leads_pipeline.durable import replace_file
+from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Warehouse
 
 REPORT_DAYS: Final = 30

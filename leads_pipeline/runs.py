@@ -15,7 +15,7 @@ from dagster._core.utils import make_new_run_id
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
-from leads_pipeline.lake import replace_file
+from leads_pipeline.durable import replace_file
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
 
 _DAGSTER_YAML = """\

@@ -20,8 +20,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, ReceivedLead, read_texts
+from leads_pipeline.durable import replace_file
 from leads_pipeline.errors import StorageError
-from leads_pipeline.lake import PUSH_SCOPE, Lake, replace_file
+from leads_pipeline.lake import PUSH_SCOPE, Lake
 from leads_pipeline.window import Scope, ScopeKind, today
 
 # What is taken in at once and so held in memory: some 10,000 leads, an ordinary day's.

@@ -25,6 +25,7 @@ import duckdb
 
 from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind, known_members
 from leads_pipeline.drift import PEOPLE_MIN, Drift, Seen, find_drift
+from leads_pipeline.durable import publish_file, replace_file, syncing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten import (
     HIDDEN,
@@ -44,7 +45,7 @@ from leads_pipeline.flatten import (
     trees_of,
     windows_table,
 )
-from leads_pipeline.lake import Lake, publish_file, replace_file, syncing
+from leads_pipeline.lake import Lake
 from leads_pipeline.window import RETENTION, Scope, day_interval, days, today
 
 logger = logging.getLogger(__name__)

@@ -31,6 +31,7 @@ LAYERS = (
     ("client",),
     ("auth",),
     ("credentials",),
+    ("durable",),
     # I/O stops here
     ("pgp",),
     ("settings", "contract"),

@@ -28,10 +28,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leads_pipeline import durable
 from leads_pipeline import lake as lake_module
 from leads_pipeline.contract import APPLICANT, APPRAISAL, InventoryItem, PushedLead, ReceivedLead
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.lake import SEQUENCE_STEP, Lake, publish_file, replace_file, syncing
+from leads_pipeline.lake import SEQUENCE_STEP, Lake
 from leads_pipeline.window import RETENTION, Scope, ScopeKind, Window
 from leads_pipeline_tests.sample_answers import CLOSED_AT, DAY, LATER, TWENTY, UTC_ZONE, WINDOW, answer, lead
 
@@ -535,13 +536,14 @@ def test_days_scopes_and_kinds_are_told_apart(lake: Lake) -> None:
 
 def test_folders_made_beforehand_wait_for_the_disk_once_a_day(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    sync = lake_module._sync  # noqa: SLF001 - counted, and done
+    sync = durable.sync
 
     def counting(path: Path) -> None:
         synced.append(path)
         sync(path)
 
-    monkeypatch.setattr(lake_module, "_sync", counting)
+    for module in (durable, lake_module):
+        monkeypatch.setattr(module, "sync", counting)
     windows = [WINDOW, NEIGHBOUR]
     day = lake.folder / "raw" / "applicant_leads" / f"day={DAY}"
 
@@ -920,33 +922,6 @@ def test_a_killed_replacement_of_staged_files_is_either_finished_or_undone(lake:
     assert {tuple(texts) for texts in seen} == {("old", "old"), ("new", "new")}
 
 
-def test_what_is_synced_meanwhile_is_on_the_disk_in_the_end_or_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "draft"
-    path.write_text("copied")
-    synced = []
-    is_begun = threading.Event()
-    may_end = threading.Event()
-
-    def fsync(descriptor: int) -> None:
-        is_begun.set()
-        assert may_end.wait(10)
-        synced.append(os.pread(descriptor, 6, 0))
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    def work_meanwhile() -> None:
-        with syncing(path):
-            assert is_begun.wait(10)
-            assert synced == []
-            may_end.set()
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        work_meanwhile()
-    assert synced == [b"copied"]
-
-
 # --- full and forbidden -------------------------------------------------------------------------------------------
 
 
@@ -977,10 +952,6 @@ def test_a_folder_that_may_not_be_written_is_a_storage_error_that_says_what_to_d
 
     with pytest.raises(StorageError, match="can't be written"):
         Lake(blocked).land(answer(TWENTY), "run-1")
-    with pytest.raises(StorageError, match="can't be written"):
-        replace_file(blocked / "x", b"")
-    with pytest.raises(StorageError, match="can't be written"):
-        publish_file(tmp_path / "missing", tmp_path / "target")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

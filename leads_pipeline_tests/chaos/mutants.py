@@ -86,31 +86,31 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     "success is reported after a durable landing": (
         _m(
             "skip the fsync of a file",
-            "lake.py",
-            "        _sync(source)\n        source.replace(path)\n",
+            "durable.py",
+            "        sync(source)\n        source.replace(path)\n",
             "        source.replace(path)\n",
             "chaos/test_storage.py",
             "syncs_the_file",
         ),
         _m(
             "skip the fsync of a folder",
-            "lake.py",
-            "        source.replace(path)\n        _sync(path.parent)\n",
+            "durable.py",
+            "        source.replace(path)\n        sync(path.parent)\n",
             "        source.replace(path)\n",
             "chaos/test_storage.py",
             "syncs_the_file",
         ),
         _m(
             "skip the fsync of a new folder's entry",
-            "lake.py",
-            "        folder.mkdir(_PRIVATE_FOLDER_MODE, exist_ok=True)\n        _sync(folder.parent)\n",
-            "        folder.mkdir(_PRIVATE_FOLDER_MODE, exist_ok=True)\n",
+            "durable.py",
+            "        folder.mkdir(PRIVATE_FOLDER_MODE, exist_ok=True)\n        sync(folder.parent)\n",
+            "        folder.mkdir(PRIVATE_FOLDER_MODE, exist_ok=True)\n",
             "chaos/test_storage.py",
             "syncs_the_file",
         ),
         _m(
             "write a file in its place instead of beside it",
-            "lake.py",
+            "durable.py",
             "            publish_file(draft, path)\n",
             "            path.write_bytes(content)\n            draft.unlink()\n",
             "test_lake.py",
@@ -168,23 +168,23 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "take a disk that fails to sync for one that did",
-            "lake.py",
+            "durable.py",
             "        os.fsync(descriptor)\n",
-            "        with suppress(OSError):\n            os.fsync(descriptor)\n",
+            "        try:\n            os.fsync(descriptor)\n        except OSError:\n            pass\n",
             "chaos/test_storage.py",
             "any_system_call and older and EIO",
         ),
         _m(
             "take a copy that can't be synced for one that is",
-            "lake.py",
+            "durable.py",
             "        yield\n    synced.result()\n",
             "        yield\n",
-            "test_lake.py",
+            "test_durable.py",
             "synced_meanwhile",
         ),
         _m(
             "an error of the disk as a bare OSError",
-            "lake.py",
+            "durable.py",
             "        raise StorageError(\n            f\"{path} can't be written: {error.strerror}.",
             "        raise\n        raise StorageError(\n            f\"{path} can't be written: {error.strerror}.",
             "chaos/test_storage.py",
@@ -202,7 +202,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "drop the landing lock",
             "lake.py",
-            "        with self.lock(_raw_lock(path)):\n            _sweep(path)\n"
+            "        with self.lock(_raw_lock(path)):\n            sweep(path)\n"
             "            held = self._read_or_quarantine(path, self._read_landed)\n",
             "        with suppress():\n            held = self._read_or_quarantine(path, self._read_landed)\n",
             "test_lake.py",
@@ -211,7 +211,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "drop the lock of pushed leads",
             "lake.py",
-            "        with self.lock(_raw_lock(path)):\n            _sweep(path)\n"
+            "        with self.lock(_raw_lock(path)):\n            sweep(path)\n"
             "            held = self._read_or_quarantine(path, self._read_pushed)\n",
             "        with suppress():\n            held = self._read_or_quarantine(path, self._read_pushed)\n",
             "test_lake.py",
@@ -248,8 +248,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "delete a bad file instead of setting it aside",
             "lake.py",
-            "            path.replace(aside)\n            _sync(aside.parent)\n",
-            "            path.unlink()\n            _sync(aside.parent)\n",
+            "            path.replace(aside)\n            sync(aside.parent)\n",
+            "            path.unlink()\n            sync(aside.parent)\n",
             "test_lake.py",
         ),
         _m(
@@ -315,7 +315,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "fill a full disk with half of a file in its place",
-            "lake.py",
+            "durable.py",
             "            publish_file(draft, path)\n",
             "            path.write_bytes(content)\n            draft.unlink()\n",
             "chaos/test_storage.py",
@@ -323,7 +323,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a kill leaves half of a file in its place",
-            "lake.py",
+            "durable.py",
             "            publish_file(draft, path)\n",
             "            path.write_bytes(content)\n            draft.unlink()\n",
             "chaos/test_storage.py",
@@ -332,7 +332,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "take a disk that can't be read for a damaged file",
             "lake.py",
-            "    except OSError as error:\n        raise _not_read(path, error) from error\n    if not",
+            "    except OSError as error:\n        raise not_read(path, error) from error\n    if not",
             "    except OSError as error:\n        raise _UnreadableError from error\n    if not",
             "chaos/test_storage.py",
             "any_system_call and older and EIO",
@@ -340,7 +340,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "drop the landing lock between processes",
             "lake.py",
-            "        with self.lock(_raw_lock(path)):\n            _sweep(path)\n"
+            "        with self.lock(_raw_lock(path)):\n            sweep(path)\n"
             "            held = self._read_or_quarantine(path, self._read_landed)\n",
             "        with suppress():\n            held = self._read_or_quarantine(path, self._read_landed)\n",
             "chaos/test_storage.py",
@@ -1202,7 +1202,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             '                paths = {table: writing / f"{table}.tmp" for table in tables}\n',
             "                paths = {table: self.staged_path(table, day) for table in tables}\n"
             "                for path in paths.values():\n"
-            "                    _make_folder(path.parent)\n",
+            "                    make_folder(path.parent)\n",
             "chaos/test_storage.py",
             "disk_that_is_full and staging",
         ),
@@ -1629,22 +1629,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "raw files of mode 0644",
-            "lake.py",
-            '_PRIVATE_FILE_MODE), "wb") as file:\n',
-            '_PRIVATE_FILE_MODE), "wb") as file:\n                os.fchmod(file.fileno(), 0o644)\n',
+            "durable.py",
+            'PRIVATE_FILE_MODE), "wb") as file:\n',
+            'PRIVATE_FILE_MODE), "wb") as file:\n                os.fchmod(file.fileno(), 0o644)\n',
             "test_lake.py",
         ),
         _m(
             "folders of mode 0755",
-            "lake.py",
-            "_PRIVATE_FOLDER_MODE: Final = 0o700\n",
-            "_PRIVATE_FOLDER_MODE: Final = 0o755\n",
+            "durable.py",
+            "PRIVATE_FOLDER_MODE: Final = 0o700\n",
+            "PRIVATE_FOLDER_MODE: Final = 0o755\n",
             "test_lake.py",
         ),
         _m(
             "staged files of mode 0644",
             "lake.py",
-            "                        path.chmod(_PRIVATE_FILE_MODE)\n",
+            "                        path.chmod(PRIVATE_FILE_MODE)\n",
             "                        path.chmod(0o644)\n",
             "test_lake.py",
         ),
@@ -1744,9 +1744,9 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a report or a push that everybody can read",
-            "lake.py",
-            "_PRIVATE_FILE_MODE: Final = 0o600\n",
-            "_PRIVATE_FILE_MODE: Final = 0o644\n",
+            "durable.py",
+            "PRIVATE_FILE_MODE: Final = 0o600\n",
+            "PRIVATE_FILE_MODE: Final = 0o644\n",
             "test_secrets.py",
             "owner_alone",
         ),
