@@ -6,14 +6,12 @@ files lie (lake.py), each lead once over all days (warehouse.py).
 
 import json
 import logging
-import os
 import re
 import secrets
-import shutil
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
@@ -28,18 +26,19 @@ import msgspec
 from duckdb.func import FunctionNullHandling
 
 from leads_pipeline.contract import INVENTORY_FIELDS, UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
-from leads_pipeline.errors import BugError, LeadsPipelineError, StorageError
+from leads_pipeline.duck import (
+    DUCKDB_TYPES,
+    Column,
+    connection,
+    glob_literal,
+    link_or_copy,
+    literal,
+    quoted,
+    scratch_folder,
+)
+from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.window import offsets
-
-# What DuckDB may hold before it spills to the data folder. All marts of 9 million leads can be made in 400 MB, and as
-# fast; but 3 million leads loaded anew, or a day of 100,000 flattened, take twice the time there (measured). Beside it
-# lie a batch's payloads as Arrow, 2.6 kB a lead, and what its statement holds. A large day is one batch: two days of
-# 107,000 leads side by side make a process of 2.1 GB (measured).
-MEMORY_LIMIT: Final = "1GB"
-
-# Beyond a few threads, publishing gains nothing and takes from the runs beside it.
-THREADS_MAX: Final = 4
 
 # Two batches side by side keep two cores busier than two threads at one, whose planning and writing they can't share.
 FLATTENING_THREADS: Final = 2
@@ -59,15 +58,6 @@ _ODDITIES: Final = {_NOT_JSON, _NOT_AN_OBJECT, "not UTF-8, kept as ISO 8859-1", 
 
 # Stands for what the portal or a lead wrote, wherever that may be personal.
 HIDDEN: Final = "…"
-
-DUCKDB_TYPES: Final = {
-    FieldType.TEXT: "varchar",
-    FieldType.BOOLEAN: "boolean",
-    FieldType.INTEGER: "bigint",
-    FieldType.NUMBER: "double",
-    FieldType.AMOUNT: "decimal(18,2)",
-    FieldType.MOMENT: "timestamptz",
-}
 
 logger = logging.getLogger(__name__)
 
@@ -112,19 +102,6 @@ class UnbalancedError(StorageError):
             reason="flattening",
         )
         self.staged = staged
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a staged table, which is also the warehouse's: DuckDB's type, and what an analyst reads.
-
-    `stand_in` is what it is, in SQL over the row as `staged`, in files that were staged before there was the column.
-    """
-
-    name: str
-    type: str
-    description: str
-    stand_in: str | None = None
 
 
 def staged_columns(kind: LeadKind) -> dict[str, tuple[Column, ...]]:
@@ -329,104 +306,7 @@ def _declared(fields: Sequence[Field]) -> tuple[Column, ...]:
     return tuple(Column(field.column, DUCKDB_TYPES[field.type], field.description) for field in fields)
 
 
-# --- the connection (warehouse.py's as well) ---------------------------------------------------------------------
-
-
-@contextmanager
-def connection(
-    lake: Lake, name: str, database: Path | None = None, *, read_only: bool = False, threads: int = THREADS_MAX
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own in the lake.
-
-    In memory unless `database` names a file. `name` is the spill folder's, see scratch_folder. DuckDB's errors leave
-    it as StorageError, or as BugError where a statement is wrong, without their text where that may quote a lead.
-    """
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": MEMORY_LIMIT,
-        "threads": str(min(threads, os.cpu_count() or 1)),
-        # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        # DuckDB 1.5 can't open a file with 2.0's default, nor can what many analysts have installed.
-        "storage_compatibility_version": "v1.0.0",
-    }
-    with scratch_folder(lake, f"{name}-spill") as spill:
-        config["temp_directory"] = str(spill)
-        try:
-            with duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db:
-                db.execute("set TimeZone = 'UTC'")
-                db.execute("set enable_progress_bar = false")
-                yield db
-        except (duckdb.IOException, duckdb.TransactionException) as error:
-            # These speak of files and the disk, never of content: a commit fails where a write does.
-            raise StorageError(
-                f"DuckDB can't read or write below {lake.folder}: {error} What was published before is untouched."
-            ) from None
-        except duckdb.OutOfMemoryException:
-            raise StorageError(
-                f"DuckDB ran out of its {MEMORY_LIMIT} of memory and of space to spill to in {spill}. Free some space, "
-                "then run again. What was published before is untouched."
-            ) from None
-        except duckdb.Error as error:
-            if _tells_of_damage(error):
-                raise StorageError(
-                    f"DuckDB found damage in a file below {lake.folder} ({type(error).__name__}; its message may quote "
-                    "a lead and is left out). What was published before is untouched."
-                ) from None
-            # What is found before anything is read is about the statement alone.
-            reads_nothing = isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException))
-            text = str(error).splitlines()[0] if reads_nothing else "its message may quote a lead and is left out"
-            raise BugError(
-                f"A statement of leads-pipeline fails in DuckDB with {type(error).__name__} ({text}). What was "
-                "published before is untouched. Running again doesn't help, nor does another disk: please report it."
-            ) from None
-
-
-def _tells_of_damage(error: duckdb.Error) -> bool:
-    """Whether a file isn't what DuckDB wrote. A block with a wrong checksum is an error of the base class alone."""
-    return type(error) is duckdb.Error or isinstance(
-        error, (duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
-    )
-
-
-@contextmanager
-def scratch_folder(lake: Lake, name: str) -> Iterator[Path]:
-    """A private folder of that name on the lake's own file system, empty at first and gone afterwards.
-
-    The caller holds a lock that goes with the name, so what a killed process left there can be removed.
-    """
-    folder = lake.folder / ".state" / "duckdb" / name
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700, parents=True)
-    except OSError as error:
-        raise StorageError(
-            f"{folder} can't be written: {error.strerror}. Free some space or give this user the right to write there."
-        ) from error
-    try:
-        yield folder
-    finally:
-        with suppress(OSError):  # rmtree doesn't ignore each of them
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def link_or_copy(path: Path, target: Path) -> None:
-    """Give the file as it is now a second name, which stays when the first is replaced.
-
-    The pipeline replaces files and never writes into them, so a hard link holds the version; where the file system has
-    no links it is a copy.
-    """
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(path, target)
-        except OSError:
-            shutil.copyfile(path, target)
-    except OSError as error:
-        raise StorageError(
-            f"{path} can't be linked or copied to {target}: {error.strerror}. Check the disk and its rights, then run "
-            "again. Nothing was changed."
-        ) from error
+# --- reading raw -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -438,8 +318,6 @@ def _frozen(lake: Lake, name: str, paths: Sequence[Path]) -> Iterator[list[Path]
             link_or_copy(path, link)
         yield frozen
 
-
-# --- reading raw -------------------------------------------------------------------------------------------------
 
 # Parquet's statistics hold values, and zstd's level 3 is raw's; neither costs speed.
 _PARQUET: Final = "(format parquet, compression zstd, compression_level 3)"
@@ -485,11 +363,6 @@ select
 from raw
 anti join dropped using (day, scope, source, file_row_number)
 """  # noqa: S608 - put together from constants alone
-
-
-def glob_literal(path: Path) -> str:
-    """The path as read_parquet takes it, which reads any path as a pattern."""
-    return re.sub(r"([\[*?])", r"[\1]", str(path))
 
 
 def _read_raw(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
@@ -861,16 +734,6 @@ def _text(field: Field) -> str:
 
 def _list(child: ChildTable) -> str:
     return quoted(f"list of {child.name}")
-
-
-def quoted(name: str) -> str:
-    """The name as an identifier in SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """The text as a constant in SQL, for the few places where DuckDB takes no parameter. Never for a received value."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _stacked(parts: Iterable[str]) -> str:

@@ -25,22 +25,16 @@ import duckdb
 
 from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind, known_members
 from leads_pipeline.drift import PEOPLE_MIN, Drift, Seen, find_drift
+from leads_pipeline.duck import Column, connection, glob_literal, link_or_copy, literal, quoted, scratch_folder
 from leads_pipeline.durable import publish_file, replace_file, syncing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten import (
     HIDDEN,
     INVENTORY_COLUMNS,
     WAREHOUSE_FILE,
-    Column,
-    connection,
     define_local_time,
     flatten_days,
-    glob_literal,
     insert_inventory,
-    link_or_copy,
-    literal,
-    quoted,
-    scratch_folder,
     staged_columns,
     trees_of,
     windows_table,

@@ -25,6 +25,7 @@ LAYERS = (
     ("warehouse",),
     ("drift", "damage"),
     ("flatten",),
+    ("duck",),
     ("receiver",),
     ("spool",),
     ("lake",),
@@ -59,7 +60,7 @@ VENDOR_HOMES = {
     "pyarrow": {"lake", "flatten"},
     "plotly": {"report"},
     "jinja2": {"report"},
-    "duckdb": {"flatten", "drift", "warehouse"},
+    "duckdb": {"duck", "flatten", "drift", "warehouse"},
     "pysequoia": {"pgp"},
     "dagster": ABOVE_THE_DAGSTER_LINE,
     # It turns 64-bit ids into floats, so it stays out of everything that moves leads.

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from leads_pipeline import flatten
 from leads_pipeline import lake as lake_module
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, FieldType, LeadKind
-from leads_pipeline.errors import BugError
 from leads_pipeline.flatten import (
     StagedDay,
     UnbalancedError,
@@ -661,38 +660,10 @@ def test_a_landing_during_the_flattening_changes_nothing_of_it(lake: Lake, monke
     assert [row["rows"] for row in staged_rows(lake, "applicant_windows")] == [1]
 
 
-def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) -> None:
-    lake, decoy = Lake(tmp_path / "da[t]a * 'of' ünï=x"), Lake(tmp_path / "data z 'of' ünï=x")
-    land(decoy, APPLICANT, [{"id": "of another folder"}])
-    (foreign,) = decoy.raw_files(APPLICANT, DAY)
-    where_links_go = decoy.folder / ".state" / "duckdb" / f"staged-{DAY}-raw"
-    where_links_go.mkdir(parents=True)
-    shutil.copyfile(foreign, where_links_go / "0.parquet")
-
-    (row,) = flattened(lake, {"message": "x"})
-
-    assert (row["lead_id"], row["message"]) == ("lead-0000", "x")
-
-
 def test_nothing_is_left_behind_in_the_state_folder(lake: Lake) -> None:
     flattened(lake, {"message": "x"})
 
     assert list((lake.folder / ".state" / "duckdb").iterdir()) == []
-
-
-def test_an_error_of_duckdb_neither_quotes_a_lead_nor_replaces_anything(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flattened(lake, {"message": "secret words"})
-    before = lake.staged_path("applicant_leads", DAY).read_bytes()
-    monkeypatch.setattr(flatten, "_lead_statement", lambda _: "select body::integer from leads")
-
-    with pytest.raises(BugError, match="ConversionException") as caught:
-        stage(lake, APPLICANT)
-
-    assert "secret words" not in str(caught.value)
-    assert caught.value.__cause__ is None
-    assert lake.staged_path("applicant_leads", DAY).read_bytes() == before
 
 
 def test_a_process_that_flattens_ends_without_a_word(lake: Lake) -> None:

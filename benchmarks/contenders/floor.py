@@ -16,7 +16,7 @@ import duckdb
 import httpx
 
 from leads_pipeline.contract import APPLICANT
-from leads_pipeline.flatten import DUCKDB_TYPES
+from leads_pipeline.duck import DUCKDB_TYPES
 
 FOLDER = Path(os.environ["LEADS_DATA_DIR"])
 BASE_URL = os.environ["LEADS_BASE_URL"]

@@ -11,8 +11,8 @@ from typing import Any
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.duck import quoted
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import quoted
 from leads_pipeline.warehouse import Warehouse
 
 # Without these a lead can't be answered, or isn't counted where it belongs.

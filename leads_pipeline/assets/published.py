@@ -32,8 +32,9 @@ from leads_pipeline.assets.raw import failure
 from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
+from leads_pipeline.duck import glob_literal
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import glob_literal, windows_table
+from leads_pipeline.flatten import windows_table
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import DataFolder

@@ -30,8 +30,9 @@ from dagster import (
 from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 
 from leads_pipeline.contract import LeadKind
+from leads_pipeline.duck import Column
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import Column, StagedDay, UnbalancedError, flatten_days, staged_columns, windows_table
+from leads_pipeline.flatten import StagedDay, UnbalancedError, flatten_days, staged_columns, windows_table
 from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings

@@ -1092,7 +1092,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     "readers see the old or the new, never half": (
         _m(
             "build the file anew on a wrong statement",
-            "flatten.py",
+            "duck.py",
             "            if _tells_of_damage(error):\n",
             "            if True:\n",
             "test_warehouse.py",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, Field, FieldType, LeadKind
-from leads_pipeline.flatten import quoted
+from leads_pipeline.duck import quoted
 from leads_pipeline.lake import Lake
 from leads_pipeline.report import write_report
 from leads_pipeline.warehouse import Warehouse, marts
