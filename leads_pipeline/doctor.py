@@ -1,7 +1,7 @@
 """What a person with fresh credentials asks first: does it work, and if not, what is to be done?
 
 Belongs here: looking at settings, secret, clocks, tokens, services and data folder, one finding each. Doesn't: showing
-the findings (cli.py, assets/), or changing anything but the token store.
+the findings (cli/, assets/), or changing anything but the token store.
 """
 
 import shutil

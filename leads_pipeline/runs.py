@@ -1,7 +1,7 @@
 """Headless runs: the same assets and the same Dagster instance as the UI's, without the UI.
 
 Belongs here: Dagster's home, launching a pull, a staging, a publication in this process, and telling how they went.
-Doesn't: what the assets do, or how a result is shown (cli.py).
+Doesn't: what the assets do, or how a result is shown (cli/).
 """
 
 from collections.abc import Callable, Mapping, Sequence

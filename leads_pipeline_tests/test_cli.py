@@ -10,16 +10,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from dagster import DagsterRunStatus
-from rich.console import Console
 
-from leads_pipeline import cli
 from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead, read_delivery
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import Window
+from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.installation import Installation, installation
 from leads_pipeline_tests.newcomer import wait_for
 
@@ -31,15 +29,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
     monkeypatch.setenv("COLUMNS", "250")
     with installation(tmp_path, first=6) as started:
         yield started
-
-
-def run(*arguments: object) -> Result:
-    """The command in this process. rich's consoles are bound to the real output, so they are made anew."""
-    with pytest.MonkeyPatch.context() as patched:
-        runner = CliRunner()
-        patched.setattr(cli, "out", Console(width=250))
-        patched.setattr(cli, "err", Console(stderr=True, width=250))
-        return runner.invoke(cli.main, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
 def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation) -> None:

@@ -7,11 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from dagster import AssetKey
-from rich.console import Console
 
-from leads_pipeline import cli
 from leads_pipeline.assets.published import wholeness_check
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.damage import Damage, damages, give_up
@@ -22,6 +19,7 @@ from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.sensors import catch_up_sensor
 from leads_pipeline.warehouse import Grid, Publication, Warehouse
 from leads_pipeline.window import Scope
+from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.installation import Installation, installation
 from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage, staged_leads
 
@@ -176,13 +174,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
     monkeypatch.setenv("COLUMNS", "250")
     with installation(tmp_path, first=3) as started:
         yield started
-
-
-def run(*arguments: object) -> Result:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cli, "out", Console(width=250))
-        patched.setattr(cli, "err", Console(stderr=True, width=250))
-        return CliRunner().invoke(cli.main, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
 def test_damage_shows_everywhere_and_heals_or_is_given_up(here: Installation) -> None:

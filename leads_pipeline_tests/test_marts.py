@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from leads_pipeline.assets.figures import mart_figures
-from leads_pipeline.cli import FIRST_QUERY
+from leads_pipeline.cli.demo import FIRST_QUERY
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.flatten import HIDDEN, flatten_day
 from leads_pipeline.lake import Lake

@@ -406,7 +406,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a backfill of today leaves the inventory out",
-            "cli.py",
+            "cli/windows.py",
             "last == session.today and session.settings.has_inventory):\n",
             "False):\n",
             "test_cli.py",
@@ -590,7 +590,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a backfill takes pushed leads in and leaves their days as they were",
-            "cli.py",
+            "cli/windows.py",
             "{window.day for window in windows if kinds} | pushed)",
             "{window.day for window in windows if kinds})",
             "test_cli.py",
@@ -1066,7 +1066,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     "an analyst's figures are right": (
         _m(
             "people counted twice in the demo's answer",
-            "cli.py",
+            "cli/demo.py",
             "count(distinct person) as people",
             "count(person) as people",
             "test_marts.py",

@@ -1,0 +1,44 @@
+"""The `leads-pipeline` command.
+
+Belongs here: arguments, progress, tables, exit codes. Doesn't: launching runs (runs.py), or anything about leads.
+Exit code 0 means that all that was asked for was done, 1 that some of it wasn't, 2 that the question was wrong.
+"""
+
+from pathlib import Path
+
+import click
+from dotenv import load_dotenv
+
+from leads_pipeline.cli.demo import demo, dev, simulate
+from leads_pipeline.cli.services import credentials, doctor, receive
+from leads_pipeline.cli.session import plain_errors
+from leads_pipeline.cli.windows import backfill, coverage, damaged
+from leads_pipeline.definitions import variables
+from leads_pipeline.errors import SettingsError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Pull the leads of a property portal into Parquet and DuckDB."""
+    with plain_errors():
+        _read_env_file(Path.cwd() / ".env")
+    # Dagster then plans a run's partitions in one transaction; see event_log.py.
+    variables().setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
+
+
+def _read_env_file(path: Path) -> None:
+    variables()  # leaves the empty ones out, whose place .env may take
+    try:
+        if path.exists() and not path.is_file() and not path.is_fifo():
+            raise SettingsError(
+                f"{path} is not a file. Make it one, with lines like LEADS_BRANCH_IDS=101,102, or remove it."
+            )
+        load_dotenv(path, encoding="utf-8-sig")  # some editors put a byte order mark first
+    except OSError as error:
+        raise SettingsError(f"{path} can't be read ({error.strerror}). Let this user read it.") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
+
+
+for command in (backfill, coverage, credentials, damaged, demo, dev, doctor, receive, simulate):
+    main.add_command(command)

@@ -1,0 +1,174 @@
+"""The portal's simulator behind the pipeline: `demo`, `dev` without a service, `simulate`."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NoReturn
+
+import click
+from dotenv import load_dotenv
+from rich.syntax import Syntax
+
+from leads_pipeline.cli.session import Session, out, plain_errors, show_report, table
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.definitions import variables, whole_paths
+from leads_pipeline.runs import dagster_home
+from leads_pipeline.settings import Settings
+from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.window import days
+
+DEMO_DAYS = 7
+DEMO_BRANCHES = 3
+
+
+@click.command()
+def demo() -> None:
+    """Run the main job on the portal's simulator: the last 7 days of 3 branches, raw to a first query."""
+    with plain_errors(), _simulator(DEMO_BRANCHES), Session.opened(DEMO_DAYS) as session:
+        first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
+        out.print(
+            f"[bold]leads_pipeline demo[/bold]: a made-up portal runs at {session.settings.base_url}. "
+            f"{len(session.settings.scopes)} branches, {DEMO_DAYS} days ({first} to {last}), both kinds of leads.\n"
+        )
+        due = session.due(days(first, last))
+        total = DEMO_DAYS * len(session.settings.scopes)
+        out.print(f"{total - len(due)} of {total} windows are landed and closed; {len(due)} are pulled for each kind.")
+        report = session.pull(due, LEAD_KINDS)
+        troubles = session.pull_inventory() + session.refresh({window.day for window in due})
+        show_report(report, troubles)
+        _show_demo(session, first)
+    sys.exit(0 if report.succeeded and not troubles else 1)
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=3000,
+    show_default=True,
+    help="Port of the Dagster UI, on 127.0.0.1.",
+)
+def dev(port: int) -> None:
+    """Start the Dagster UI with its daemon; with the simulator where LEADS_BASE_URL isn't set."""
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            pass
+    except OSError as error:
+        raise click.ClickException(
+            f"127.0.0.1, port {port} can't be listened on: {error.strerror}. Name another with --port."
+        ) from None
+    with plain_errors(), _simulator(DEMO_BRANCHES, unless_set=True):
+        settings = Settings.from_variables(variables())
+        home = dagster_home(variables(), settings.data_dir)
+        # Dagster gives an .env in its working directory precedence over the environment, even its empty lines: it
+        # would take the simulator's place. So Dagster works in its home, and gets what we have read, in full.
+        variables().update({"DAGSTER_HOME": str(home), "LEADS_DATA_DIR": str(settings.data_dir)})
+        variables().update(whole_paths(variables()))
+        out.print(f"Dagster UI: http://127.0.0.1:{port} (ctrl-C stops it). Leads come from {settings.base_url}.")
+        dagster = [sys.executable, "-W", "ignore::FutureWarning", "-m", "dagster"]  # dg works in checkouts alone
+        command = [*dagster, "dev", "-m", "leads_pipeline.definitions", "-h", "127.0.0.1", "-p", str(port)]
+        # A shell that starts us in the background has us ignore ctrl-C, and with us Dagster, which knows no other end.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        process = subprocess.Popen(command, cwd=home)  # noqa: S603 - our own command
+        _until_it_ends(process)
+    sys.exit(0 if process.returncode in (0, -signal.SIGINT) else 1)
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def simulate(arguments: Sequence[str]) -> NoReturn:
+    """Start the portal's stand-in alone; `leads-pipeline simulate --help` lists its options."""
+    os.execv(sys.executable, [sys.executable, "-m", "leads_pipeline.simulator", *arguments])  # noqa: S606 - no shell
+
+
+# How long the simulator may take to listen; it needs about a second.
+_SIMULATOR_START_SECONDS = 30
+
+
+@contextmanager
+def _simulator(branches: int, *, unless_set: bool = False) -> Iterator[None]:
+    """A simulator in a process of its own, and the environment variables that point at it."""
+    if unless_set and variables().get("LEADS_BASE_URL"):
+        yield
+        return
+    with TemporaryDirectory() as folder:
+        ready = Path(folder) / "simulator.env"
+        command = [sys.executable, "-m", "leads_pipeline.simulator", "--port", "0", "--branches", str(branches)]
+        command += ["--ready-file", str(ready)]
+        # A session of its own, so that ctrl-C ends Dagster first and the simulator after it.
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - our own
+        try:
+            deadline = time.monotonic() + _SIMULATOR_START_SECONDS
+            while not ready.exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise click.ClickException("The simulator doesn't start; `leads-pipeline simulate` shows why.")
+                time.sleep(0.05)
+            # Settings of a real service must not mix with the simulator's.
+            for name in [name for name in variables() if name.startswith(("LEADS_", "INVENTORY_"))]:
+                if name not in ("LEADS_DATA_DIR", "LEADS_MAX_CONCURRENCY", "LEADS_START_DATE"):
+                    del variables()[name]
+            variables()["LEADS_TIMEZONE"] = "Europe/London"
+            load_dotenv(ready)
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _until_it_ends(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for a child that shares our terminal; whatever asks us to end, ends it by ctrl-C and waits for it."""
+    signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT))
+    while process.returncode is None:
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            continue  # the child has had the ctrl-C too, and is closing down
+
+
+# What an analyst would ask first, and the answer that `make demo` ends with.
+FIRST_QUERY = """\
+select scope,
+       sum(leads) filter (kind = 'applicant') as applicants,
+       sum(leads) filter (kind = 'appraisal') as appraisals,
+       count(distinct person) as people
+from mart_people_daily
+group by scope
+order by scope"""
+
+
+def _show_demo(session: Session, first: date) -> None:
+    """What there is now, a first query with its answer, and where to go from here."""
+    warehouse = Warehouse(session.lake)
+    names, rows = warehouse.query(
+        "select kind, state, count(*) as windows, sum(rows) as leads from mart_coverage "
+        "where day >= $first group by all order by kind, state",
+        {"first": first},
+    )
+    out.print(table(names, rows, f"Windows since {first}"))
+    out.print("\nA first analyst's query:\n")
+    out.print(Syntax(FIRST_QUERY, "sql", theme="ansi_dark", background_color="default"))
+    out.print(table(*warehouse.query(FIRST_QUERY)))
+    folder = _short(session.settings.data_dir)
+    out.print(
+        "\n[bold]What to do next[/bold]\n"
+        f'1. Ask your own question: `{_short(Path(sys.executable))} -c "import duckdb; '
+        f"duckdb.connect('{folder}/leads.duckdb', read_only=True).sql('from mart_coverage').show()\"`\n"
+        f"2. See it all in the Dagster UI: `{_short(Path(sys.executable).with_name('leads-pipeline'))} dev`, then "
+        "http://127.0.0.1:3000/asset-groups\n"
+        "3. Use your own credentials: the README says which six variables to write into .env, here. Set\n"
+        "   LEADS_DATA_DIR to another folder, since made-up and real leads don't mix.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

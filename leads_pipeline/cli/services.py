@@ -1,0 +1,130 @@
+"""What pulls depend on: `doctor` tells whether it works, `receive` takes pushed leads, `credentials` makes keys."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from dagster import build_resources
+
+from leads_pipeline.cli.session import err, plain_errors
+from leads_pipeline.credentials import FileSecret, StaticSecret, write_key_pair
+from leads_pipeline.definitions import resources, variables
+from leads_pipeline.doctor import Finding, Light, examine
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.lake import Lake
+from leads_pipeline.receiver import Limits, Receiver, read_key, serve
+from leads_pipeline.resources import origin
+from leads_pipeline.settings import Settings, path_of
+from leads_pipeline.spool import Spool
+
+_COLOURS = {Light.GREEN: "green", Light.YELLOW: "yellow", Light.RED: "red"}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
+def doctor(as_json: bool) -> None:
+    """Say whether settings, secret, token, services and data folder work, and what to do where they don't.
+
+    Exit code 1 if anything is red.
+    """
+    findings = []
+    for finding in _findings():
+        findings.append(finding)
+        if not as_json:
+            click.echo(f"{click.style(f'{finding.light:<6}', _COLOURS[finding.light])} {finding.check}: {finding.said}")
+    is_well = all(finding.light is not Light.RED for finding in findings)
+    if as_json:
+        click.echo(json.dumps({"is_well": is_well, "findings": [asdict(finding) for finding in findings]}, indent=2))
+    sys.exit(0 if is_well else 1)
+
+
+def _findings() -> Iterator[Finding]:
+    try:
+        settings = Settings.from_variables(variables())
+    except SettingsError as error:
+        yield Finding("settings", Light.RED, str(error))
+        return
+    data, leads, inventory = resources(settings, variables())
+    # Dagster reads the secrets' variables, as it does in a run.
+    with build_resources({"data": data, "leads": leads, "inventory": inventory}) as opened:
+        yield from examine(settings, opened.data, opened.leads, opened.inventory)
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8750,
+    show_default=True,
+    help="Port to listen on; 0 takes a free one.",
+)
+def receive(host: str, port: int) -> None:
+    """Take leads that the portal delivers by itself; the pipeline's next run takes them in.
+
+    Deliveries carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: a proxy with TLS belongs in front of it.
+    """
+    with plain_errors():
+        settings = Settings.from_variables(variables())
+        file, value = (variables().get(name) for name in ("LEADS_RECEIVE_KEY_FILE", "LEADS_RECEIVE_KEY"))
+        if bool(file) == bool(value):
+            raise SettingsError(
+                "Set either LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE: what the portal's deliveries carry. "
+                "`openssl rand -hex 32` makes one."
+            )
+        key = FileSecret(path_of(file)) if file else StaticSecret(value or "")
+        read_key(key)
+        lake = Lake(settings.data_dir)
+        if settings.base_url:
+            lake.claim(origin(settings.base_url))
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+        limits = Limits()
+        serve(
+            Receiver(Spool(lake), key, limits),
+            host,
+            port,
+            limits,
+            lambda address: click.echo(f"Deliveries are taken at {address} (ctrl-C stops it)."),
+        )
+
+
+credentials = click.Group("credentials", help="Make what the portal needs to send you a client secret.")
+
+
+@credentials.command("new-key")
+@click.option("--user-id", default="leads-pipeline", show_default=True, help='Whose key it is, as "Agency <it@…>".')
+@click.option(
+    "--private-key",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="LEADS_PGP_PRIVATE_KEY_FILE",
+    default="leads-private-key.asc",
+    show_default=True,
+    help="Where the private key goes. An existing file is never overwritten.",
+)
+def new_key(user_id: str, private_key: Path) -> None:
+    """Make an RSA key pair with 4096 bits: the private key into a file, the public one printed, to be sent.
+
+    The passphrase is LEADS_PGP_PASSPHRASE, or what LEADS_PGP_PASSPHRASE_FILE holds, or asked for.
+    """
+    with plain_errors():
+        value, file = (variables().get(name) for name in ("LEADS_PGP_PASSPHRASE", "LEADS_PGP_PASSPHRASE_FILE"))
+        passphrase = (
+            FileSecret(path_of(file)).read()
+            if file and not value
+            else value or click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
+        )
+        with err.status("Making a key of 4096 bits; this can take a minute"):
+            public = write_key_pair(user_id, passphrase, private_key)
+    click.echo(public, nl=False)
+    click.echo(
+        f"\nThe private key is in {private_key}, locked with the passphrase. Keep both: neither can be recovered.\n"
+        "1. Send the public key above to the portal's technical contact.\n"
+        "2. Save the message that comes back, from BEGIN PGP MESSAGE to END PGP MESSAGE, in a file.\n"
+        f"3. Set LEADS_CLIENT_SECRET_PGP_FILE to it, LEADS_PGP_PRIVATE_KEY_FILE={private_key}, and the passphrase.\n"
+        "4. `leads-pipeline doctor` says whether it works.",
+        err=True,
+    )

@@ -1,0 +1,179 @@
+"""What the commands share: an installation, opened, and how its errors and results are shown."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Self
+
+from dagster import DagsterInstance
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.flatten import unstaged_days
+from leads_pipeline.lake import Lake
+from leads_pipeline.partitions import consecutive, rectangles
+from leads_pipeline.runs import PullReport, Runner, dagster_home
+from leads_pipeline.settings import Settings
+from leads_pipeline.spool import Spool
+from leads_pipeline.window import RETENTION, Scope, Window, today
+
+# How many failed windows are listed with their reason; the rest are counted.
+LISTED_FAILURES = 20
+
+out = Console()
+err = Console(stderr=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An installation, opened: its settings, its data folder, its Dagster instance."""
+
+    settings: Settings
+    lake: Lake
+    runner: Runner
+    first_day: date
+    today: date
+
+    @classmethod
+    @contextmanager
+    def opened(cls, days_at_first: int = RETENTION.days) -> Iterator[Self]:
+        """`days_at_first` is how far back the partitions of a new data folder go."""
+        settings = Settings.from_variables(variables())
+        if not settings.scopes:
+            raise SettingsError(
+                "LEADS_BRANCH_IDS is not set: name the branches to pull, as 101,102, in .env or the environment."
+            )
+        variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
+        lake, day = Lake(settings.data_dir), today(settings.zone, datetime.now(UTC))
+        if settings.start_date is None:
+            lake.remember_start_date(day - timedelta(days=days_at_first))
+        with DagsterInstance.get() as instance:
+            runner = Runner(build_definitions(variables()), instance)
+            yield cls(settings, lake, runner, first_day(settings), day)
+
+    def chosen_scopes(self, keys: Sequence[str]) -> list[Scope]:
+        """The scopes named, or all; in the order of the settings. A scope that isn't in the settings is refused."""
+        chosen = {Scope.parse(key) for key in keys} or set(self.settings.scopes)
+        if unknown := chosen - set(self.settings.scopes):
+            names = ", ".join(sorted(scope.key for scope in unknown))
+            raise SettingsError(f"{names}: not among LEADS_BRANCH_IDS or LEADS_SCOPES. Add it there first.")
+        return [scope for scope in self.settings.scopes if scope in chosen]
+
+    def due(self, wanted: Iterable[date]) -> list[Window]:
+        """What a routine pull of those days would take up: what isn't landed since it closed, and the last days."""
+        due = []
+        for day in wanted:
+            landed = [{w.scope for w in self.lake.landed_windows(kind, day) if w.is_closed} for kind in LEAD_KINDS]
+            is_recent = day >= self.today - timedelta(days=LATE_DAYS)
+            due += [
+                Window.of(day, scope, self.settings.zone)
+                for scope in self.settings.scopes
+                if is_recent or not all(scope.key in scopes for scopes in landed)
+            ]
+        return due
+
+    def pull(self, windows: Sequence[Window], kinds: Sequence[LeadKind]) -> PullReport:
+        """Pull those windows of those kinds, with a progress bar."""
+        report = PullReport()
+        if self.lake.is_pulling():
+            err.print("Another pull is under way, perhaps of the daemon. This one begins when it has ended.")
+        bar = Progress(
+            TextColumn("[bold]Pulling"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("windows,"),
+            TextColumn("{task.fields[leads]} leads, {task.fields[failed]} failed"),
+            TimeElapsedColumn(),
+            console=err,
+        )
+        with bar:
+            task = bar.add_task("pull", total=len(windows) * len(kinds), leads=0, failed=0)
+
+            def advance() -> None:
+                done = sum(report.landed.values()) + len(report.failed)
+                bar.update(task, completed=done, leads=report.leads, failed=len(report.failed))
+
+            for area in rectangles(windows, self.settings.scopes):
+                self.runner.pull(kinds, area, report, advance)
+        return report
+
+    def take_in(self) -> tuple[Set[date], list[str]]:
+        """Take in what waits in the receiver's spool: the days that it belongs to; what went wrong, if anything did."""
+        if not Spool(self.lake).waiting():
+            return set(), []
+        with err.status("Taking in pushed leads"):
+            touched, trouble = self.runner.take_in(self.today)
+        return touched, [trouble] if trouble else []
+
+    def pull_inventory(self) -> list[str]:
+        """Pull today's inventory; what went wrong, if anything did."""
+        with err.status("Pulling the inventory"):
+            trouble = self.runner.pull_inventory(self.today)
+        if trouble:
+            return [trouble]
+        out.print(f"The inventory of {self.today} is landed.")
+        return []
+
+    def unstaged(self) -> set[date]:
+        """Days that are landed and not staged."""
+        since = self.today - 2 * RETENTION
+        return {day for kind in LEAD_KINDS for day in unstaged_days(self.lake, kind, since) if day >= self.first_day}
+
+    def refresh(self, touched: Set[date]) -> list[str]:
+        """Flatten those days and publish the warehouse; what went wrong, if anything did.
+
+        Also what an earlier command landed and didn't come to flatten, as it was killed.
+        """
+        troubles = []
+        if left := self.unstaged() - touched:
+            out.print(f"Landed earlier and not staged yet: {', '.join(map(str, sorted(left)))}. Staged now as well.")
+            touched = touched | left
+        with err.status("Flattening"):
+            for first, last in consecutive(touched):
+                troubles.append(self.runner.stage(first, last))
+        with err.status("Publishing leads.duckdb"):
+            troubles.append(self.runner.publish())
+        return [trouble for trouble in troubles if trouble]
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Show the pipeline's own errors as a sentence, and exit 2: they are about settings, not about the program."""
+    try:
+        yield
+    except LeadsPipelineError as error:
+        err.print(f"[bold red]{error.reason}:[/bold red] {escape(str(error))}", highlight=False)
+        sys.exit(2)
+
+
+def show_report(report: PullReport, troubles: Sequence[str]) -> None:
+    """Print what landed, and what failed: windows by reason, then what went wrong after the pull."""
+    landed = ", ".join(f"{count} of {kind.replace('_', ' ')}" for kind, count in sorted(report.landed.items()))
+    out.print(f"Landed windows: {landed or 'none'}; {report.leads} leads in them, {report.new} of them new.")
+    by_reason: dict[str, list[tuple[str, str, str]]] = {}
+    for (kind, key), (reason, message) in sorted(report.failed.items()):
+        by_reason.setdefault(reason, []).append((kind, key, message))
+    for reason, windows in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        named = ", ".join(f"{kind} {key}" for kind, key, _ in windows[:LISTED_FAILURES])
+        more = f" and {len(windows) - LISTED_FAILURES} more" if len(windows) > LISTED_FAILURES else ""
+        out.print(
+            f"\n[bold red]Failed, {reason}: {len(windows)}[/bold red] ({named}{more})", soft_wrap=True, highlight=False
+        )
+        out.print(f"  {escape(windows[0][2])}", soft_wrap=True, highlight=False)
+    for trouble in (*report.broken, *troubles):
+        err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
+
+
+def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
+    """Rows as rich prints them; None as nothing."""
+    shown = Table(*names, title=title, title_justify="left")
+    for row in rows:
+        shown.add_row(*("" if value is None else str(value) for value in row))
+    return shown
