@@ -4,8 +4,10 @@ import ast
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.chaos.mutants import PROMISES
+from leads_pipeline_tests.test_architecture import imports
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -53,6 +56,18 @@ def test_every_requirement_is_met_by_the_locked_version(lock: str, groups: list[
         if not wanted.specifier.contains(pins.get(canonicalize_name(wanted.name), "0"))
     ]
     assert unmet == [], "run `make lock`"
+
+
+def test_every_package_that_the_pipeline_imports_is_declared() -> None:
+    imported = {
+        name.partition(".")[0]
+        for path in (ROOT / "leads_pipeline").rglob("*.py")
+        for name in imports(ast.parse(path.read_text()), path.relative_to(ROOT).with_suffix("").parts)
+    }
+    packages = packages_distributions()
+    declared = {canonicalize_name(wanted.name) for wanted in requirements()}
+    foreign = imported - sys.stdlib_module_names - {"leads_pipeline"}
+    assert {name for name in foreign if not declared & set(map(canonicalize_name, packages[name]))} == set()
 
 
 def test_the_dev_lock_only_adds_to_the_runtime_lock() -> None:
