@@ -133,19 +133,50 @@ class StagedWindow:
 
 
 def unstaged_days(lake: Lake, kind: LeadKind, since: date) -> list[date]:
-    """Landed days of which a window's last answer isn't staged: since that day, and before it those never staged.
+    """Landed days of which a window's last answer, or a pushed lead, isn't staged.
 
-    Decided by what the files say, as a run may have been killed between landing and staging. Raises StorageError.
+    Before `since` only those of which no window ever was. Decided by what the files say, as a run may have been
+    killed between landing and staging. Raises StorageError.
     """
     staged: defaultdict[date, set[tuple[str, datetime]]] = defaultdict(set)
     for window in staged_windows(lake, kind):
         staged[window.day].add((window.scope, window.looked_at))
-    return [
+    asked = [day for day in lake.landed_days(kind) if day >= since or day not in staged]
+    unstaged = _days_with_unstaged_pushes(lake, kind, asked)
+    for day in asked:
+        if not {(landed.scope, landed.looked_at) for landed in lake.known_windows(kind, day)} <= staged[day]:
+            unstaged.add(day)
+    return sorted(unstaged)
+
+
+def _days_with_unstaged_pushes(lake: Lake, kind: LeadKind, days: Iterable[date]) -> set[date]:
+    """Those of the days that have a pushed lead of which neither that version is staged nor a newer one."""
+    pushed = {day: leads for day in days if (leads := lake.pushed_leads(kind, day))}
+    paths = [path for day in pushed if (path := lake.whole_staged(kind.table, day)) is not None]
+    staged: dict[tuple[date, str], int] = {}
+    if paths:
+        with connection(lake, f"pushed-{secrets.token_hex(8)}") as db:
+            rows = db.execute(
+                """
+                select window_day, lead_id, coalesce(sequence, epoch_us(fetched_at))
+                from (
+                    select null::bigint as sequence where false
+                    union all by name
+                    from read_parquet($files, hive_partitioning = false, union_by_name = true)
+                )
+                where lead_id in (select unnest($ids::varchar[]))
+                """,
+                {
+                    "files": list(map(glob_literal, paths)),
+                    "ids": [lead_id for leads in pushed.values() for lead_id in leads],
+                },
+            ).fetchall()
+        staged = {(day, lead_id): sequence for day, lead_id, sequence in rows}
+    return {
         day
-        for day in lake.landed_days(kind)
-        if (day not in staged if day < since else True)
-        and not {(landed.scope, landed.looked_at) for landed in lake.known_windows(kind, day)} <= staged[day]
-    ]
+        for day, leads in pushed.items()
+        if any(staged.get((day, lead_id), -1) < sequence for lead_id, sequence in leads.items())
+    }
 
 
 def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:

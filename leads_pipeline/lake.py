@@ -283,6 +283,15 @@ class Lake:
         paths = _found(self._day_folder(kind, day), f"scope=*/{_PUSHED_FILE}")
         return [path for path in paths if self._inspect(path, self._read_pushed) is not None]
 
+    def pushed_leads(self, kind: LeadKind, day: date) -> dict[str, int]:
+        """The highest `sequence` of each lead that the day's files of pushed leads hold."""
+        highest: dict[str, int] = {}
+        for path in _found(self._day_folder(kind, day), f"scope=*/{_PUSHED_FILE}"):
+            if file := self._inspect(path, self._read_pushed):
+                for row in _rows(file, ["lead_id", "sequence", "fetched_at"]):
+                    highest[row["lead_id"]] = max(row["sequence"], highest.get(row["lead_id"], 0))
+        return highest
+
     def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
         """The day's readable files of pulled leads, one per scope, sorted.
 
@@ -318,8 +327,9 @@ class Lake:
         return (self._raw_folder(kind, day, scope) / _LEADS_FILE).exists()
 
     def landed_days(self, kind: LeadKind) -> list[date]:
-        """Days with at least one raw file, sorted."""
-        return [day for day in _days_in(self._folder / _RAW / kind.table) if self._raw_paths(kind, day)]
+        """Days with at least one raw file, pulled or pushed, sorted."""
+        days = _days_in(self._folder / _RAW / kind.table)
+        return [day for day in days if _found(self._day_folder(kind, day), "scope=*/*.parquet")]
 
     def quarantined(self) -> list[Path]:
         """Every file that was set aside because it couldn't be read, sorted; each name ends with the moment, UTC."""
@@ -1001,10 +1011,10 @@ def _open(path: Path, schema: pa.Schema, relative: str) -> tuple[pq.ParquetFile,
     return file, facts
 
 
-def _rows(file: pq.ParquetFile) -> list[_Row]:
+def _rows(file: pq.ParquetFile, columns: list[str] | None = None) -> list[_Row]:
     return [
         row if "sequence" in row else row | {"sequence": _sequence(None, row["fetched_at"])}
-        for row in file.read(use_threads=False).to_pylist()
+        for row in file.read(columns, use_threads=False).to_pylist()
     ]
 
 

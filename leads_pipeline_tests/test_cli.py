@@ -86,13 +86,20 @@ def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation
     assert here.asked() == dict.fromkeys(here.keys([2]), 1)
 
 
+def push(here: Installation, lead_id: str, days_ago: int, status: str = "") -> None:
+    body = f'{{"applicant": {{"id": "{lead_id}", "createdAt": "{here.day(days_ago)}T12:00Z", "x": "{status}"}}}}'
+    spool = Spool(here.lake)
+    sequence = spool.next_sequence()
+    spool.add([PushedLead(kind, lead, here.now, sequence) for kind, lead in read_delivery(body.encode())])
+
+
 def test_backfill_takes_in_what_was_pushed_and_publishes_the_days_that_it_belongs_to(here: Installation) -> None:
     for number, ago in enumerate((2, 5)):
-        body = f'{{"applicant": {{"id": "pushed {number}", "createdAt": "{here.day(ago)}T12:00Z"}}}}'.encode()
-        Spool(here.lake).add([PushedLead(kind, lead, here.now) for kind, lead in read_delivery(body)])
+        push(here, f"pushed {number}", ago)
     result = run("backfill", "--from", here.day(2), "--to", here.day(2))
     assert result.exit_code == 0, result.output
     assert Spool(here.lake).waiting() == []
+    assert "Landed earlier" not in result.output
     _, rows = Warehouse(here.lake).query(
         "select lead_id, lead_day from applicant_leads where source = 'push' order by 1"
     )
@@ -158,6 +165,21 @@ def test_what_a_killed_backfill_landed_is_told_and_staged_by_the_next_one(here: 
     _, rows = Warehouse(here.lake).query("select distinct window_day from landed_windows order by 1")
     assert rows == [(here.day(4),), (here.day(2),)]
     assert "not staged" not in run("coverage", "--days", 1).output
+
+
+def test_what_a_killed_command_took_in_is_told_and_staged_by_the_next_one(here: Installation) -> None:
+    for status in ("new", "corrected"):  # of a day of which nothing is staged, then of one that is
+        push(here, "pushed", 4, status)
+        here.runner.take_in(here.day(0))  # and no more: the process is gone
+        told = run("coverage", "--days", 1)
+        assert told.exit_code == 1
+        assert f"Landed and not staged yet: {here.day(4)}" in told.output
+        result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101")
+        assert result.exit_code == 0, result.output
+        assert f"Landed earlier and not staged yet: {here.day(4)}" in result.output
+        _, rows = Warehouse(here.lake).query("select _extra->>'x' from applicant_leads where lead_id = 'pushed'")
+        assert rows == [(status,)]
+        assert "not staged" not in run("coverage", "--days", 1).output
 
 
 def test_a_scope_that_is_not_in_the_settings_is_refused(here: Installation) -> None:
