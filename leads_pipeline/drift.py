@@ -12,7 +12,6 @@ from datetime import date
 from typing import Any, Final, NamedTuple
 
 import duckdb
-import msgspec
 
 from leads_pipeline.contract import Field, known_members
 from leads_pipeline.duck import literal, quoted
@@ -24,12 +23,8 @@ from leads_pipeline.flatten import HIDDEN, declared_part
 PEOPLE_MIN: Final = 3
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
-_BATCH: Final = 1000
-
-# Objects nested deeper than that are no fields that anybody would declare, and Python's stack has an end.
+# Objects nested deeper than that are no fields that anybody would declare.
 _MAX_DEPTH: Final = 32
-
-_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Drift(NamedTuple):
@@ -93,29 +88,13 @@ def find_drift(
         shown = prefix + declared_part(tree, path)
         found[Drift(day, "changed type", f"{prefix}{path}", shown, None, None)].add(count, people)
     _add_new_members(found, db, staged, contacts, fields, prefix)
-    cursor = db.execute(
-        f"""
-        select day, contact, _extra::varchar
-        from (select day, lead_id, _extra from ({staged}) where _extra is not null)
-        left join ({contacts}) using (day, lead_id)
-        """  # noqa: S608
-    )
-    while rows := cursor.fetchmany(_BATCH):
-        for day, contact, extra in rows:
-            people = [contact] if contact else []
-            # A set, as a list within one lead may hold the same field many times.
-            for path, shown, kind in set(_leaves(extra.encode(), tree, prefix, prefix)):
-                seen = found[Drift(day, "new field", path, shown, None, kind)]
-                seen.rows += 1
-                if len(seen.people) < PEOPLE_MIN:
-                    seen.people.update(people)
+    _add_new_fields(found, db, staged, contacts, tree, prefix)
     return found
 
 
 # No more people than are asked for: those first by the alphabet, so that days together tell as much as each alone.
-_COUNTED: Final = (
-    f"count(*), coalesce(list_sort(list(distinct contact) filter (contact is not null))[:{PEOPLE_MIN}], [])"
-)
+_PEOPLE: Final = f"coalesce(min(distinct contact, {PEOPLE_MIN}), [])"
+_COUNTED: Final = f"count(*), {_PEOPLE}"
 
 
 def _add_new_members(
@@ -151,34 +130,86 @@ def _add_new_members(
         found[Drift(day, "new value", path, path, member, None)].add(count, people)
 
 
-def _leaves(
-    text: bytes, tree: dict[str, Any] | None, path: str, shown: str, depth: int = 1
-) -> Iterator[tuple[str, str, str]]:
-    """Path, as much of it as the contract knows, and type of everything in an object that isn't an object itself.
-
-    No value is decoded: one number that no float holds must not cost everybody the publication.
-    """
-    for key, raw in _MEMBERS.decode(text).items():
-        name, value = key if NAME.fullmatch(key) else HIDDEN, bytes(raw)
-        known = tree.get(key) if tree else None
-        if value.startswith(b"{") and value[1:].strip() != b"}" and depth < _MAX_DEPTH:
-            inner = shown if shown.endswith(HIDDEN) else f"{shown}{HIDDEN if known is None else f'{key}.'}"
-            yield from _leaves(value, known, f"{path}{name}.", inner, depth + 1)
-        else:
-            yield f"{path}{name}", shown if shown.endswith(HIDDEN) else f"{shown}{HIDDEN}", _type(value)
+# What contract.py calls the type of a value, by its JSON text. No value is decoded: one number that no float holds must
+# not cost everybody the publication.
+_TYPE: Final = r"""
+case value[1]
+    when '"' then if(regexp_matches(value, '^"\d{4}-\d\d-\d\dT\d\d:\d\d'), '_M', '_T')
+    when '[' then '[]'
+    when '{' then '{}'
+    when 't' then '_B'
+    when 'f' then '_B'
+    when 'n' then ''
+    else if(regexp_full_match(value, '-?\d+'), '_I', '_N')
+end"""
 
 
-def _type(value: bytes) -> str:
-    match value[:1]:
-        case b"t" | b"f":
-            return "_B"
-        case b'"':
-            return "_M" if re.match(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d', value) else "_T"
-        case b"[":
-            return "[]"
-        case b"{":
-            return "{}"
-        case b"n":
-            return ""
-        case _:
-            return "_I" if re.fullmatch(rb"-?\d+", value) else "_N"
+def _add_new_fields(
+    found: defaultdict[Drift, Seen],
+    db: duckdb.DuckDBPyConnection,
+    staged: str,
+    contacts: str,
+    tree: dict[str, Any],
+    prefix: str,
+) -> None:
+    """Count everything in `_extra` that isn't an object itself, level by level: by DuckDB, as there may be millions."""
+    declared = {f"{prefix}{path}." for path in _objects(tree)}
+    row = "(lead_id, position)" if prefix else "lead_id"
+    level = f"""
+        select day, {row} as row, contact, {literal(prefix)} as path, {literal(prefix)} as shown, _extra as object
+        from (select * from ({staged}) where _extra is not null)
+        left join ({contacts}) using (day, lead_id)
+    """  # noqa: S608
+    for depth in range(1, _MAX_DEPTH + 1):
+        members = f"""
+            select day, row, contact, path, shown, value, if(regexp_full_match(key, $name), key, '{HIDDEN}') as name
+            from (
+                select * exclude (object),
+                    unnest(json_keys(object)) as key, unnest(json_extract(object, '$.*')::varchar[]) as value
+                from ({level})
+            )
+        """  # noqa: S608
+        # Keys of one object differ in the first level, so that only hidden names can come twice in a row.
+        rows = f"count(*) filter (name <> '{HIDDEN}') + count(distinct row) filter (name = '{HIDDEN}')"
+        is_object = f"starts_with(value, '{{') and value <> '{{}}' and {depth < _MAX_DEPTH}"
+        is_any_deeper = False
+        for day, path, shown, name, kind, is_deeper, count, people in db.execute(
+            f"""
+            select
+                day, path, shown, name, {_TYPE} as type, {is_object} as is_deeper,
+                {rows if depth == 1 else "count(distinct row)"}, {_PEOPLE}
+            from ({members})
+            group by all
+            """,  # noqa: S608
+            {"name": NAME.pattern},
+        ).fetchall():
+            if is_deeper:
+                is_any_deeper = True
+            else:
+                shown_name = shown if shown.endswith(HIDDEN) else f"{shown}{HIDDEN}"
+                found[Drift(day, "new field", f"{path}{name}", shown_name, None, kind)].add(count, people)
+        if not is_any_deeper:
+            return
+        db.execute(
+            f"""
+            create or replace temp table deeper as
+            select day, row, contact, concat(path, name, '.') as path, value as object,
+                case
+                    when ends_with(shown, '{HIDDEN}') then shown
+                    when list_contains($declared, concat(path, name, '.')) then concat(path, name, '.')
+                    else concat(shown, '{HIDDEN}')
+                end as shown
+            from ({members})
+            where {is_object}
+            """,  # noqa: S608
+            {"name": NAME.pattern, "declared": sorted(declared)},
+        )
+        level = "from deeper"
+
+
+def _objects(tree: dict[str, Any], path: str = "") -> Iterator[str]:
+    """The paths of the objects that the contract knows inside of one."""
+    for name, known in tree.items():
+        if known is not None:
+            yield f"{path}{name}"
+            yield from _objects(known, f"{path}{name}.")
