@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -32,6 +33,7 @@ from leads_pipeline.receiver import PATH, Limits, Receiver, _Writer, read_key
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, today
+from leads_pipeline_tests.nginx import running_nginx
 from leads_pipeline_tests.staging import LONDON
 
 KEY = "0123456789abcdef-key"
@@ -262,6 +264,48 @@ def test_a_few_open_files_are_enough_for_deliveries(
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=20)
     assert "out of system resource" not in errors
+
+
+NGINX = (Path(__file__).parent.parent / "examples" / "nginx.conf").read_text(encoding="utf-8")
+
+
+def test_a_proxy_as_the_example_has_it_holds_slow_senders_off(spool: Spool, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "leads.pem", tmp_path / "leads.key"
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    trusting = ssl.create_default_context(cafile=certificate)
+    # One who waits is too many: whatever reached the receiver unfinished would push the delivery out.
+    with receiving(spool, Limits(waiting=1, head_seconds=60, body_seconds=60, concurrent=1)) as upstream:
+
+        def here(port: int) -> str:
+            mine = {
+                "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
+                "/etc/ssl/certs/leads.pem": str(certificate),
+                "/etc/ssl/private/leads.key": str(key),
+                "127.0.0.1:8750": f"127.0.0.1:{upstream}",
+            }
+            assert all(NGINX.count(theirs) == 1 for theirs in mine)
+            return re.sub("|".join(map(re.escape, mine)), lambda found: mine[found[0]], NGINX)
+
+        with running_nginx(tmp_path / "nginx", here) as port, ExitStack() as opened:
+            plain = [b"", b"\x16\x03\x01"]  # not even a handshake
+            unfinished = [sent for name, sent in UNFINISHED.items() if name != "half of a second head"]
+            for sent in [*plain, *unfinished] * 40:
+                source = ("127.0.0.2", 0)
+                connection = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=source)
+                opened.enter_context(connection)
+                if sent not in plain:
+                    connection = opened.enter_context(trusting.wrap_socket(connection, server_hostname="localhost"))
+                connection.sendall(sent)
+            for _ in range(3):
+                sender = http.client.HTTPSConnection("localhost", port, timeout=10, context=trusting)
+                with closing(sender):
+                    sender.request("POST", PATH, body=DELIVERY, headers=HEADERS)
+                    assert sender.getresponse().status == 200
+    assert len(kept(spool)) == 3
+    answered = [line.split()[:2] for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()]
+    assert [upstream for _, upstream in answered if upstream != "-"] == ["200"] * 3, "no other reached the receiver"
+    assert ["503", "-"] in answered, "one address had more at once than it may"
 
 
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"Content-Length: 1\r\n\r\n{"], ids=["nothing", "half", "no more"])

@@ -1,13 +1,6 @@
 """A busy portal: 429 in every form, from the simulator and from nginx in front of it; nobody is hammered, all lands."""
 
-import os
-import shutil
-import socket
-import subprocess
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -23,6 +16,7 @@ from leads_pipeline.simulator.server import running
 from leads_pipeline_tests.chaos.matrix import Injections
 from leads_pipeline_tests.chaos.way import assert_all_landed_once, connect, failures, pull, raw_bytes, windows_of
 from leads_pipeline_tests.fake_timing import FakeTiming
+from leads_pipeline_tests.nginx import running_nginx
 
 pytestmark = pytest.mark.chaos
 
@@ -111,22 +105,9 @@ def test_a_wish_for_more_patience_than_there_is_ends_the_run_and_leaves_what_is_
 
 # --- nginx --------------------------------------------------------------------------------------------------------
 
-NGINX = """
-daemon off;
-master_process off;
-pid {folder}/pid;
-error_log {folder}/error.log;
-events {{ worker_connections 512; }}
-http {{
+LIMITED = """
     limit_req_zone $binary_remote_addr zone=portal:1m rate={rate}r/s;
     limit_req_status 429;
-    log_format brief "$status $upstream_status $msec $request_uri";
-    access_log {folder}/access.log brief;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
     server {{
         listen 127.0.0.1:{port};
         location / {{
@@ -135,35 +116,7 @@ http {{
             proxy_set_header Host $http_host;
         }}
     }}
-}}
 """
-
-
-@contextmanager
-def nginx(folder: Path, upstream: str, *, rate: int, burst: int) -> Iterator[str]:
-    """nginx with limit_req in front of a portal; the address that it is reached at."""
-    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        pytest.skip("nginx is not installed: apt install nginx-light")
-    folder.mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    config = folder / "nginx.conf"
-    config.write_text(NGINX.format(folder=folder, port=port, upstream=upstream, rate=rate, burst=burst))
-    command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(config)]
-    process = subprocess.Popen(command)
-    try:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except ConnectionRefusedError:
-                assert process.poll() is None, (folder / "error.log").read_text()
-                time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(10)
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(25, 1), (25, 10)])
@@ -173,8 +126,12 @@ def test_all_windows_come_through_a_real_rate_limit(
     lake = Lake(tmp_path / "data")
     with (
         running(Config(branches=20, leads_per_day=2)) as portal,
-        nginx(tmp_path / "nginx", portal.base_url, rate=rate, burst=burst) as url,
+        running_nginx(
+            tmp_path / "nginx",
+            lambda port: LIMITED.format(port=port, upstream=portal.base_url, rate=rate, burst=burst),
+        ) as port,
     ):
+        url = f"http://127.0.0.1:{port}"
         windows = windows_of(portal, days=10)
         variables = {**portal.environment(), "LEADS_BASE_URL": url, "LEADS_AUTH_URL": url}
         client, auth = connect(variables, lake, policy=POLICY, max_concurrency=8)
