@@ -52,6 +52,7 @@ from leads_pipeline.errors import (
     RetentionError,
     ServerError,
     SettingsError,
+    TooLargeError,
     UnreachableError,
 )
 from leads_pipeline.retry import Pace, RetryBudget, RetryPolicy, parse_retry_after
@@ -261,14 +262,13 @@ class LeadsClient:
     def _given_up(
         self, verdict: LeadsPipelineError, window: Window, piece: Window, requests: int
     ) -> LeadsPipelineError:
-        if verdict.reason == _BODY_TOO_LARGE:
+        if isinstance(verdict, TooLargeError):
             limit = f"{self._service.max_body_bytes / MEBIBYTE:g}"
-            verdict = InvalidAnswerError(
+            verdict = TooLargeError(
                 f"The window {window.partition_key} holds more than fits: it was asked for in pieces, and the one from "
                 f"{piece.start:%H:%M} to {piece.end:%H:%M} UTC still has more than the {limit} MB that an answer may "
-                "have. What was landed before stays as it is. Raise LEADS_MAX_BODY_MB; it is then asked for again by "
-                "itself.",
-                reason=_BODY_TOO_LARGE,
+                "have. What was landed before stays as it is. Raise LEADS_MAX_BODY_MB; it is then asked for again at "
+                "once."
             )
         verdict.attempts = requests
         return verdict
@@ -496,9 +496,8 @@ class _Run:
         await self._timing.sleep(seconds)
 
     def _may_retry(self, error: LeadsPipelineError, attempt: int) -> bool:
-        if _is_too_large(error) or self._over is not None:
-            return False
-        return error.is_transient and attempt < self._service.policy.max_attempts and self._budget.spend()
+        may_pass = error.is_transient and self._over is None
+        return may_pass and attempt < self._service.policy.max_attempts and self._budget.spend()
 
     def _learn(self, outcome: object, pace: int, attempt: int) -> None:
         """Let one outcome tell the rest of the run how fast to go on, and whether to."""
@@ -541,6 +540,8 @@ class _Run:
                 f"stays as it is. {_LATER}",
                 reason=error.reason,
             )
+        except TooLargeError as error:
+            return TooLargeError(f"{ask} was answered with too much. {error} {_USELESS}")
         except LeadsPipelineError as error:
             return error.with_traceback(None)
         except TimeoutError:
@@ -624,7 +625,7 @@ class _BoundedBody(httpx.AsyncByteStream):
 
     def _check(self, size: int) -> None:
         if size > self._max_bytes:
-            raise InvalidAnswerError(f"Its body is larger than {self._max_bytes} bytes.", reason=_BODY_TOO_LARGE)
+            raise TooLargeError(f"Its body is larger than {self._max_bytes} bytes.")
 
 
 async def _gunzip(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -651,7 +652,6 @@ async def _gunzip(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 # --- verdicts -------------------------------------------------------------------------------------------------------
 
 _NO_CONNECTION = "no connection"
-_BODY_TOO_LARGE = "body too large"
 _DEADLINE_PASSED = "deadline passed"
 _LATER = "It is asked for again by itself; nothing needs doing unless this stays."
 _USELESS = "Asking again doesn't help."
@@ -769,7 +769,7 @@ async def _problem(response: httpx.Response) -> str:
     try:
         errors = json.loads(await response.aread()).get("errors")
         codes = [str(error.get("code")) for error in errors] if isinstance(errors, list) else []
-    except (InvalidAnswerError, httpx.TransportError, ValueError, AttributeError, RecursionError):
+    except (InvalidAnswerError, TooLargeError, httpx.TransportError, ValueError, AttributeError, RecursionError):
         return ""  # the status alone decides; its body is a courtesy
     if not codes:
         return ""
@@ -816,7 +816,7 @@ def _turns_away(outcome: object) -> bool:
 def _is_too_large(error: LeadsPipelineError) -> bool:
     """Whether it is certain that asking for the same again gets no further."""
     is_refused = isinstance(error, RefusedError) and error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    return is_refused or error.reason == _BODY_TOO_LARGE
+    return is_refused or isinstance(error, TooLargeError)
 
 
 def _failures_before_pieces(error: LeadsPipelineError) -> float:

@@ -266,7 +266,7 @@ def _claim(settings: Settings, data: DataFolder) -> str:
     if claimed is None:
         return "No leads yet."
     if settings.base_url and claimed != origin(settings.base_url):
-        raise StorageError(
+        raise SettingsError(
             f"It holds leads from {claimed}, and LEADS_BASE_URL is {origin(settings.base_url)}. Set LEADS_DATA_DIR to "
             "another folder; or, if this one was only the demo, delete it."
         )

@@ -5,13 +5,14 @@
     │   ├── BusyError           429: the service asks for patience
     │   ├── ServerError         5xx, or a token server that misbehaves
     │   ├── UnreachableError    no connection, a reset, a deadline passed
-    │   └── InvalidAnswerError  200, but not what the contract calls an answer
+    │   ├── InvalidAnswerError  200, but not what the contract calls an answer
+    │   └── StorageError        the data folder can't take or give what it should
     └── PermanentError          somebody has to change something first
         ├── SettingsError       a setting is missing or can't be right
         ├── CredentialsError    the secret can't be read, or the token server refuses it
         ├── RefusedError        the service refuses the request itself (400, 401, 403, 404, …)
+        ├── TooLargeError       the answer has more bytes than LEADS_MAX_BODY_MB allows
         ├── RetentionError      the portal has already deleted what is asked for
-        ├── StorageError        the data folder can't take or give what it should
         └── BugError            a statement of the pipeline's own is wrong: nothing that its user does helps
 
 Every message says what was tried, what came back and what to do now. None holds a secret, a token or a lead.
@@ -80,6 +81,12 @@ class InvalidAnswerError(TransientError):
     default_reason = "invalid answer"
 
 
+class StorageError(TransientError):
+    """The data folder can't take or give what it should: a full disk gets free again without anybody telling us."""
+
+    default_reason = "storage"
+
+
 class PermanentError(LeadsPipelineError):
     """Asking again is useless until somebody changes a setting, a credential or the request."""
 
@@ -108,16 +115,16 @@ class RefusedError(PermanentError):
         self.status = status
 
 
+class TooLargeError(PermanentError):
+    """The answer has more bytes than are taken, also for the shortest piece of a window."""
+
+    default_reason = "body too large"
+
+
 class RetentionError(PermanentError):
     """The window lies wholly before what the portal still keeps."""
 
     default_reason = "past retention"
-
-
-class StorageError(PermanentError):
-    """The data folder can't take or give what it should: full, read-only, or another service's."""
-
-    default_reason = "storage"
 
 
 class BugError(PermanentError):

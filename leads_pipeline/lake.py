@@ -39,7 +39,7 @@ from leads_pipeline.durable import (
     sweep,
     sync,
 )
-from leads_pipeline.errors import StorageError
+from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.window import Scope, Window
 
 # Longer than any honest holder needs (a publication of millions of leads takes seconds): whoever waits this long
@@ -591,13 +591,13 @@ class Lake:
     # --- what the folder remembers --------------------------------------------------------------------------------
 
     def claim(self, origin: str) -> None:
-        """Remember which portal this folder's leads come from. Raises StorageError where it is another one's.
+        """Remember which portal this folder's leads come from. Raises SettingsError where it is another one's.
 
         Leads of two portals, the simulator's and real ones for example, would be told apart by nothing afterwards.
         """
         remembered = self._remember("origin", origin)
         if remembered != origin:
-            raise StorageError(
+            raise SettingsError(
                 f"{self._folder} holds leads from {remembered}, and {origin} is another portal: their leads must not "
                 "mix. Set LEADS_DATA_DIR to another folder; or, if this one was only the demo, delete it. Nothing was "
                 "changed.",

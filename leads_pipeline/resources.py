@@ -102,7 +102,7 @@ class LeadsService(ConfigurableResource[None]):
     def connect(self) -> tuple[LeadsClient, ClientCredentialsAuth]:
         """A client and the auth that it signs with; claims the data folder for this portal.
 
-        Raises SettingsError naming the missing variables, StorageError where the folder holds another portal's leads.
+        Raises SettingsError naming the missing variables, or the folder where it holds another portal's leads.
         """
         base_url = _required(self.base_url, "LEADS_BASE_URL")
         auth = self.auth()
@@ -118,7 +118,7 @@ class LeadsService(ConfigurableResource[None]):
         return client, auth
 
     def fingerprint(self) -> str | None:
-        """Changes with the addresses, the client and the content of its secret, and tells nothing about them.
+        """Changes with the addresses, the client, its secret's content and the limit on answers; tells none of them.
 
         A secret that can't be had is a state of its own. None where the data folder doesn't give the key.
         """
@@ -133,6 +133,7 @@ class LeadsService(ConfigurableResource[None]):
             self.auth_method,
             self.audience,
             self.token_scope,
+            self.max_body_mb,
             secret,
         ]
         try:

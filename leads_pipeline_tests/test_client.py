@@ -33,6 +33,7 @@ from leads_pipeline.errors import (
     RetentionError,
     ServerError,
     SettingsError,
+    TooLargeError,
     UnreachableError,
 )
 from leads_pipeline.retry import RetryPolicy
@@ -699,8 +700,7 @@ def test_of_a_lead_in_two_pieces_the_later_answer_is_the_newest() -> None:
 def test_a_minute_that_is_too_large_says_which_setting_to_raise() -> None:
     book = Book(timedelta(seconds=1))
     error = fetch_one(leads_client(book, max_body_bytes=1000))
-    assert isinstance(error, InvalidAnswerError)
-    assert error.reason == "body too large"
+    assert isinstance(error, TooLargeError)
     assert "from 00:00 to 00:01 UTC" in str(error)
     assert "Raise LEADS_MAX_BODY_MB" in str(error)
     assert "nothing needs doing" not in str(error)
@@ -716,7 +716,7 @@ def test_a_window_is_cut_into_no_more_pieces_than_memory_should_hold(monkeypatch
     enough, too_little = (leads_client(Book(timedelta(minutes=1)), max_body_bytes=size - n) for n in (0, 1))
     assert isinstance(fetch_one(enough), Answer)
     error = fetch_one(too_little)
-    assert isinstance(error, InvalidAnswerError)
+    assert isinstance(error, TooLargeError)
     assert "Raise LEADS_MAX_BODY_MB" in str(error)
 
 
@@ -897,8 +897,7 @@ def test_a_body_larger_than_allowed_is_cut_short(raw_server: RawServer) -> None:
 
     raw_server.script = script
     error = fetch_one(socket_client(raw_server, max_body_bytes=1_000_000))
-    assert isinstance(error, InvalidAnswerError)
-    assert error.reason == "body too large"
+    assert isinstance(error, TooLargeError)
     assert "Raise LEADS_MAX_BODY_MB" in str(error)
     assert max(sent) < 50_000_000
 
@@ -906,7 +905,7 @@ def test_a_body_larger_than_allowed_is_cut_short(raw_server: RawServer) -> None:
 def test_a_body_of_exactly_the_allowed_size_is_taken(raw_server: RawServer) -> None:
     raw_server.script = respond(MANY)
     assert isinstance(fetch_one(socket_client(raw_server, max_body_bytes=len(MANY))), Answer)
-    assert isinstance(fetch_one(socket_client(raw_server, max_body_bytes=len(MANY) - 1)), InvalidAnswerError)
+    assert isinstance(fetch_one(socket_client(raw_server, max_body_bytes=len(MANY) - 1)), TooLargeError)
 
 
 @pytest.mark.parametrize("status", [200, 400, 401])
@@ -925,16 +924,14 @@ def test_a_gzip_bomb_takes_no_memory(raw_server: RawServer, status: int) -> None
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert isinstance(error, InvalidAnswerError)
-    assert error.reason == "body too large"
+    assert isinstance(error, TooLargeError)
     assert peak < 15_000_000
 
 
 def test_a_gzip_body_that_decodes_to_nothing_is_bounded_as_received(raw_server: RawServer) -> None:
     raw_server.script = respond(gzipped(b"") * 20_000, "Content-Encoding: gzip")
     error = fetch_one(socket_client(raw_server, max_body_bytes=100_000))
-    assert isinstance(error, InvalidAnswerError)
-    assert error.reason == "body too large"
+    assert isinstance(error, TooLargeError)
 
 
 def test_a_body_that_comes_drop_by_drop_meets_the_deadline(raw_server: RawServer) -> None:

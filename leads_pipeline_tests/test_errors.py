@@ -15,13 +15,14 @@ from leads_pipeline.errors import (
     ServerError,
     SettingsError,
     StorageError,
+    TooLargeError,
     TransientError,
     UnreachableError,
 )
 
 TREE: dict[type[LeadsPipelineError], list[type[LeadsPipelineError]]] = {
-    TransientError: [BusyError, ServerError, UnreachableError, InvalidAnswerError],
-    PermanentError: [SettingsError, CredentialsError, RefusedError, RetentionError, StorageError, BugError],
+    TransientError: [BusyError, ServerError, UnreachableError, InvalidAnswerError, StorageError],
+    PermanentError: [SettingsError, CredentialsError, RefusedError, TooLargeError, RetentionError, BugError],
 }
 
 

@@ -13,7 +13,6 @@ from leads_pipeline.errors import (
     LeadsPipelineError,
     RefusedError,
     SettingsError,
-    StorageError,
 )
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.settings import DEFAULT_TOKEN_SCOPE
@@ -93,11 +92,12 @@ def test_the_fingerprint_changes_with_the_settings_and_with_the_content_of_the_s
     assert from_file.fingerprint() == found[0]
     file.write_text("two\n")
     assert from_file.fingerprint() == found[2]
-    changes: tuple[dict[str, str], ...] = (
+    changes: tuple[dict[str, str | int], ...] = (
         {},
         {"client_id": "other"},
         {"auth_url": "https://other.example"},
         {"token_scope": "x"},
+        {"max_body_mb": 128},
     )
     found += [leads(tmp_path, **change).fingerprint() for change in changes]
     assert None not in found
@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_hold_the_key_gives_no_fingerprint(tmp_path: Path) 
 
 def test_leads_of_two_portals_do_not_mix(tmp_path: Path) -> None:
     leads(tmp_path).connect()
-    with pytest.raises(StorageError, match=r"holds leads from leads\.example, and another\.example is another portal"):
+    with pytest.raises(SettingsError, match=r"holds leads from leads\.example, and another\.example is another portal"):
         leads(tmp_path, base_url="https://another.example").connect()
     leads(tmp_path, base_url="https://leads.example:8443/v2").connect()
 
@@ -120,7 +120,7 @@ def test_leads_of_two_portals_do_not_mix(tmp_path: Path) -> None:
 def test_a_simulator_may_come_back_on_another_port(tmp_path: Path) -> None:
     leads(tmp_path, base_url="http://127.0.0.1:8000", auth_url="http://127.0.0.1:8000").connect()
     leads(tmp_path, base_url="http://localhost:9000", auth_url="http://localhost:9000").connect()
-    with pytest.raises(StorageError, match="holds leads from this machine"):
+    with pytest.raises(SettingsError, match="holds leads from this machine"):
         leads(tmp_path).connect()
 
 

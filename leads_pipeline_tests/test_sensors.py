@@ -30,7 +30,7 @@ from dagster import (
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.utils import make_new_run_id
 
-from leads_pipeline import retry
+from leads_pipeline import client, retry
 from leads_pipeline.assets import connection
 from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import (
@@ -58,6 +58,7 @@ from leads_pipeline.sensors import (
     retry_sensor,
     write_cursor,
 )
+from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.spool import Spool
 from leads_pipeline.status import failed_windows, raw_key, verdicts
@@ -236,6 +237,42 @@ def test_a_setting_that_was_missing_is_told_of_each_window_and_mended_at_once(he
     tick = retry_tick(here, here.now + timedelta(hours=2, minutes=5), waiting.cursor)
     assert keys_in(the_request(tick)) == sorted(wanted)
     assert here.run_requested(the_request(tick)).success
+
+
+def test_a_data_folder_of_another_portal_is_told_of_each_window_and_mended_at_once(here: Installation) -> None:
+    here.pull(here.keys([5]))
+    cursor = retry_tick(here, here.now).cursor
+    right = here.environment["LEADS_BASE_URL"]
+    here.environment["LEADS_BASE_URL"] = "https://portal.example"
+    here.pull(here.keys([3]))
+    told = {verdict.key: verdict for _, verdict in verdicts(here.instance, APPLICANT)}
+    assert told.keys() == here.keys([3])
+    assert all(verdict.is_permanent and "Set LEADS_DATA_DIR" in verdict.error for verdict in told.values())
+
+    here.environment["LEADS_BASE_URL"] = right
+    tick = retry_tick(here, here.now + timedelta(minutes=25), cursor)
+    assert keys_in(the_request(tick)) == sorted(here.keys([3]))
+    assert here.run_requested(the_request(tick)).success
+
+
+def test_a_window_that_is_too_large_is_asked_for_as_soon_as_the_limit_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    portal, limit = Config(branches=1, leads_per_day=700), {"LEADS_MAX_BODY_MB": "1"}
+    monkeypatch.setattr(client, "MAX_PIECES", 1)
+    with installation(tmp_path, portal, variables=limit, first=3) as here:
+        cursor = retry_tick(here, here.now).cursor
+        here.pull({here.key(2)})
+        [(_, verdict)] = verdicts(here.instance, APPLICANT)
+        assert (verdict.is_permanent, verdict.reason) == (True, "body too large")
+        waiting = retry_tick(here, here.now + timedelta(hours=1), cursor)
+        assert waiting.skip_message is not None
+        assert "Applicant leads: 1 were refused" in waiting.skip_message
+
+        here.environment["LEADS_MAX_BODY_MB"] = "16"
+        tick = retry_tick(here, here.now + timedelta(hours=1, minutes=5), waiting.cursor)
+        assert keys_in(the_request(tick)) == [here.key(2)]
+        assert here.run_requested(the_request(tick)).success
 
 
 def test_what_was_refused_with_other_settings_than_the_daemons_is_taken_up_soon(here: Installation) -> None:

@@ -26,7 +26,7 @@ from dagster import (
 )
 
 from leads_pipeline.contract import Answer, LeadKind
-from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
@@ -175,14 +175,9 @@ def _said(answer: Answer, landing: Landing, *, token_source: str | None) -> dict
     }
 
 
-def _can_pass(error: LeadsPipelineError) -> bool:
-    """Whether a later run can succeed as things are: a disk gets free again without anybody telling the pipeline."""
-    return error.is_transient or isinstance(error, StorageError)
-
-
 def _verdict(error: LeadsPipelineError) -> dict[str, MetadataValue]:
     return {
-        "verdict": MetadataValue.text("transient" if _can_pass(error) else "permanent"),
+        "verdict": MetadataValue.text("transient" if error.is_transient else "permanent"),
         "reason": MetadataValue.text(error.reason),
         "error": MetadataValue.text(str(error)),
     }

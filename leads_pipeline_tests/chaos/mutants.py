@@ -909,9 +909,9 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "never retry what a full disk didn't take",
-            "assets/raw.py",
-            "error.is_transient or isinstance(error, StorageError)",
-            "error.is_transient",
+            "errors.py",
+            "class StorageError(TransientError):",
+            "class StorageError(PermanentError):",
             "test_assets.py",
             "cannot_be_landed",
         ),
@@ -1263,8 +1263,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "retry what is refused for good",
             "client.py",
-            "        return error.is_transient and attempt <",
-            "        return attempt <",
+            "        may_pass = error.is_transient and self._over is None\n",
+            "        may_pass = self._over is None\n",
             "test_client.py",
         ),
         _m(

@@ -310,7 +310,7 @@ def test_a_flood_is_cut_short_before_it_fills_the_memory(
         output, errors = process.communicate(timeout=120)
     assert errors == ""
     kind, reason, message, grown_bytes = json.loads(output)
-    assert (kind, reason) == ("InvalidAnswerError", "body too large")
+    assert (kind, reason) == ("TooLargeError", "body too large")
     assert "more than the 64 MB that an answer may have" in message
     assert "What was landed before stays as it is" in message
     assert len(sent) == 11  # down to a minute of the window, once each
