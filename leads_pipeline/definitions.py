@@ -36,13 +36,10 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.sensors import catch_up_sensor, dead_run_sensor, look_sensor, push_sensor, retry_sensor
-from leads_pipeline.settings import Settings, filled_in, path_of
+from leads_pipeline.settings import OURS, Settings, filled_in, path_of
 from leads_pipeline.window import RETENTION, today
 
 logger = logging.getLogger(__name__)
-
-# What the names of our variables begin with.
-OURS = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 
 PULL_JOB = "pull_leads"
 INVENTORY_JOB = "pull_inventory"

@@ -6,9 +6,10 @@ the findings (cli/, assets/), or changing anything but the token store.
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from importlib.metadata import version
@@ -16,14 +17,14 @@ from pathlib import Path
 
 from leads_pipeline.auth import ClientCredentialsAuth
 from leads_pipeline.client import InventoryClient, LeadsClient, server_time
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService, origin
 from leads_pipeline.retry import RetryPolicy
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import OURS, VARIABLES, Settings
 from leads_pipeline.warehouse import Warehouse
-from leads_pipeline.window import Scope, Window, today
+from leads_pipeline.window import Window, today
 
 # A person waits for the answer: what doesn't come at once is told as it is.
 ONE_ATTEMPT = RetryPolicy(max_attempts=1)
@@ -38,6 +39,9 @@ WINDOW_AGE = timedelta(minutes=10)
 SPACE_WARN_BYTES = 1_000_000_000
 SPACE_FAIL_BYTES = 100_000_000
 
+# How many scopes of one cause are named; the rest are counted.
+SCOPES_NAMED = 10
+
 _DAGSTER_PACKAGES = ("dagster", "dagster-webserver", "dagster-dg-cli")
 
 
@@ -51,11 +55,11 @@ class Light(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `said` tells what was seen and, unless it is green, what to do."""
+    """One thing that was looked at. `message` tells what was seen and, unless it is green, what to do."""
 
     check: str
     light: Light
-    said: str
+    message: str
 
 
 def examine(
@@ -69,8 +73,22 @@ def examine(
     yield _look("versions", _versions)
 
 
+def examine_names(variables: Iterable[str]) -> Finding:
+    """Whether each variable that looks like one of ours is one: a slip is never read, and nothing else would say so."""
+
+    def look() -> str:
+        ours = [name for name in variables if name.startswith(OURS)]
+        if unknown := sorted(set(ours) - VARIABLES):
+            guesses = {name: get_close_matches(name, VARIABLES, 1, cutoff=0.8) for name in unknown}
+            names = [f"{name} (did you mean {guess[0]}?)" if guess else name for name, guess in guesses.items()]
+            raise SettingsError(f"{', '.join(names)}: no variable of ours, so it is never read. Rename or remove it.")
+        return f"{len(ours)} are set, all known."
+
+    return _look("variables", look)
+
+
 def examine_leads(settings: Settings, leads: LeadsService, kinds: Sequence[LeadKind] = LEAD_KINDS) -> Iterator[Finding]:
-    """The leads service: secret, clock, token, and one small request per scope kind and lead kind."""
+    """The leads service: secret, clock, token, and for each kind of leads one small request per scope."""
     secret = _look("secret", lambda: _secret(leads))
     yield secret
     base_url = settings.base_url
@@ -83,12 +101,9 @@ def examine_leads(settings: Settings, leads: LeadsService, kinds: Sequence[LeadK
     yield token
     if token.light is not Light.GREEN or not base_url:
         return
-    client = LeadsClient(base_url, auths[0], max_concurrency=1, policy=ONE_ATTEMPT)
-    firsts = {scope.kind: scope for scope in reversed(settings.scopes)}
-    for scope in reversed(firsts.values()):
-        window = _recent_window(settings, scope)
-        for kind in kinds:
-            yield _look(f"{kind.name} leads of {scope.key}", partial(_request, client, kind, window))
+    client = LeadsClient(base_url, auths[0], max_concurrency=settings.max_concurrency, policy=ONE_ATTEMPT)
+    for kind in kinds if settings.scopes else ():
+        yield _look(f"{kind.name} leads", partial(_ask, client, kind, settings))
 
 
 def examine_inventory(settings: Settings, inventory: InventoryService) -> Iterator[Finding]:
@@ -161,10 +176,10 @@ def _clock(theirs: datetime | None, ours: datetime) -> str:
     if abs(seconds) <= CLOCK_WARN_SECONDS:
         return f"Within {max(1, round(abs(seconds)))} s of the service's."
     way = "ahead of" if seconds > 0 else "behind"
-    said = f"This machine's clock is {abs(seconds):.0f} s {way} the service's. Set it by NTP: timedatectl set-ntp true"
+    what = f"This machine's clock is {abs(seconds):.0f} s {way} the service's. Set it by NTP: timedatectl set-ntp true"
     if abs(seconds) > CLOCK_FAIL_SECONDS:
-        raise SettingsError(f"{said}. Days would be taken for closed at the wrong moment.")
-    raise _Warning(said)
+        raise SettingsError(f"{what}. Days would be taken for closed at the wrong moment.")
+    raise _Warning(what)
 
 
 def _token(auth: ClientCredentialsAuth, auths: list[ClientCredentialsAuth]) -> str:
@@ -175,16 +190,28 @@ def _token(auth: ClientCredentialsAuth, auths: list[ClientCredentialsAuth]) -> s
     return f"{whence}, issued for {minutes:.0f} minutes."
 
 
-def _recent_window(settings: Settings, scope: Scope) -> Window:
+def _ask(client: LeadsClient, kind: LeadKind, settings: Settings) -> str:
+    """One minute of every scope, side by side. Raises the first error of a cause that names the scopes it befell."""
     end = datetime.now(UTC).replace(microsecond=0) - WINDOW_AGE
-    return Window(today(settings.zone, end), scope, end - WINDOW_LENGTH, end)
-
-
-def _request(client: LeadsClient, kind: LeadKind, window: Window) -> str:
-    [(_, outcome)] = client.fetch_windows(kind, [window])
-    if isinstance(outcome, LeadsPipelineError):
-        raise outcome
-    return f"Answered in {outcome.duration_seconds:.2f} s; {len(outcome.leads)} in the minute that was asked for."
+    windows = [Window(today(settings.zone, end), scope, end - WINDOW_LENGTH, end) for scope in settings.scopes]
+    answers: list[Answer] = []
+    failed: dict[str, list[tuple[str, LeadsPipelineError]]] = {}
+    for window, outcome in client.fetch_windows(kind, windows):
+        if isinstance(outcome, Answer):
+            answers.append(outcome)
+        else:
+            failed.setdefault(outcome.reason, []).append((window.scope.key, outcome))
+    if failed:
+        lines = []
+        for reason, cases in sorted(failed.items()):
+            named = ", ".join(key for key, _ in cases[:SCOPES_NAMED]) + (", …" if len(cases) > SCOPES_NAMED else "")
+            lines.append(f"{reason}: {len(cases)} of {len(windows)} scopes ({named}). {cases[0][1]}")
+        is_busy = all(isinstance(error, BusyError) for cases in failed.values() for _, error in cases)
+        raise (_Warning if is_busy else LeadsPipelineError)(" ".join(lines))
+    slowest = max(answer.duration_seconds for answer in answers)
+    leads = sum(len(answer.leads) for answer in answers)
+    scopes = "1 scope answers" if len(windows) == 1 else f"All {len(windows)} scopes answer"
+    return f"{scopes}, within {slowest:.2f} s; {leads} in the minute that was asked for."
 
 
 # --- the data folder --------------------------------------------------------------------------------------------------
@@ -221,12 +248,12 @@ def _writable(folder: Path) -> str:
 def _space(folder: Path, warehouse: Warehouse) -> str:
     free = shutil.disk_usage(folder).free
     copy = warehouse.path.stat().st_size if warehouse.path.exists() else 0
-    said = f"{free / 1e9:.1f} GB are free"
+    what = f"{free / 1e9:.1f} GB are free"
     if free < SPACE_FAIL_BYTES + copy:
-        raise StorageError(f"{said}, too little to copy leads.duckdb ({copy / 1e9:.1f} GB) aside. Make room.")
+        raise StorageError(f"{what}, too little to copy leads.duckdb ({copy / 1e9:.1f} GB) aside. Make room.")
     if free < SPACE_WARN_BYTES + 2 * copy:
-        raise _Warning(f"{said}. A publication needs leads.duckdb ({copy / 1e9:.1f} GB) once more. Make room soon.")
-    return f"{said}."
+        raise _Warning(f"{what}. A publication needs leads.duckdb ({copy / 1e9:.1f} GB) once more. Make room soon.")
+    return f"{what}."
 
 
 def _one_file_system(folder: Path) -> str:

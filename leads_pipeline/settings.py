@@ -22,6 +22,7 @@ from leads_pipeline.window import Scope
 
 MEBIBYTE = 1024 * 1024
 DEFAULT_MAX_CONCURRENCY = 8
+MOST_CONCURRENCY = 256
 DEFAULT_MAX_BODY_MB = 64
 # An answer is held in memory several times over while it is read and landed.
 MOST_MAX_BODY_MB = 4096
@@ -34,6 +35,44 @@ DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a s
 
 # What time zone databases hold beside zones: this machine's own, a rule for unknown ones, none.
 _NO_ZONES = {"localtime", "posixrules", "Factory"}
+
+
+# What the names of our variables begin with, and all of them, the secrets' too: they are in `.env.example`, explained.
+OURS = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
+VARIABLES = frozenset(
+    {
+        "LEADS_BASE_URL",
+        "LEADS_AUTH_URL",
+        "LEADS_CLIENT_ID",
+        "LEADS_CLIENT_SECRET",
+        "LEADS_BRANCH_IDS",
+        "LEADS_TIMEZONE",
+        "LEADS_CLIENT_SECRET_FILE",
+        "LEADS_CLIENT_SECRET_PGP_FILE",
+        "LEADS_PGP_PRIVATE_KEY_FILE",
+        "LEADS_PGP_PASSPHRASE",
+        "LEADS_PGP_PASSPHRASE_FILE",
+        "LEADS_AUTH_METHOD",
+        "LEADS_AUDIENCE",
+        "LEADS_TOKEN_SCOPE",
+        "LEADS_SCOPES",
+        "LEADS_START_DATE",
+        "LEADS_MAX_CONCURRENCY",
+        "LEADS_MAX_BODY_MB",
+        "LEADS_ALLOW_PLAIN_HTTP",
+        "LEADS_DATA_DIR",
+        "INVENTORY_BASE_URL",
+        "INVENTORY_CLIENT_ID",
+        "INVENTORY_CLIENT_SECRET",
+        "INVENTORY_CLIENT_SECRET_FILE",
+        "INVENTORY_AGENCY_REF",
+        "INVENTORY_ADDRESSES",
+        "INVENTORY_FROM_LEADS_DAYS",
+        "LEADS_RECEIVE_KEY",
+        "LEADS_RECEIVE_KEY_FILE",
+        "DAGSTER_HOME",
+    }
+)
 
 
 class AuthMethod(StrEnum):
@@ -86,8 +125,10 @@ class Settings:
             scopes=_scopes(values),
             zone=_zone(values),
             start_date=_start_date(values),
-            max_concurrency=_concurrency(values),
-            max_body_mb=_max_body_mb(values),
+            max_concurrency=_whole_number(
+                values, "LEADS_MAX_CONCURRENCY", DEFAULT_MAX_CONCURRENCY, 1, MOST_CONCURRENCY
+            ),
+            max_body_mb=_whole_number(values, "LEADS_MAX_BODY_MB", DEFAULT_MAX_BODY_MB, 1, MOST_MAX_BODY_MB),
             data_dir=path_of(values.get("LEADS_DATA_DIR", "data")),
             inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
             inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
@@ -95,7 +136,7 @@ class Settings:
             inventory_addresses=tuple(
                 part.strip() for part in values.get("INVENTORY_ADDRESSES", "").split(";") if part.strip()
             ),
-            inventory_from_leads_days=_from_leads_days(values),
+            inventory_from_leads_days=_whole_number(values, "INVENTORY_FROM_LEADS_DAYS", 0, 0, MAX_FROM_LEADS_DAYS),
         )
 
 
@@ -198,28 +239,9 @@ def _start_date(values: Mapping[str, str]) -> date | None:
     return day
 
 
-def _concurrency(values: Mapping[str, str]) -> int:
-    value = values.get("LEADS_MAX_CONCURRENCY", str(DEFAULT_MAX_CONCURRENCY))
+def _whole_number(values: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    value = values.get(name, str(default))
     number = int(value) if value.isascii() and value.isdigit() and len(value) < 5 else math.nan
-    if not 1 <= number <= 256:
-        raise SettingsError(f"LEADS_MAX_CONCURRENCY is {value!r}. Write a whole number from 1 to 256.")
-    return int(number)
-
-
-def _max_body_mb(values: Mapping[str, str]) -> int:
-    value = values.get("LEADS_MAX_BODY_MB", str(DEFAULT_MAX_BODY_MB))
-    number = int(value) if value.isascii() and value.isdigit() and len(value) < 5 else math.nan
-    if not 1 <= number <= MOST_MAX_BODY_MB:
-        raise SettingsError(f"LEADS_MAX_BODY_MB is {value!r}. Write a whole number from 1 to {MOST_MAX_BODY_MB}.")
-    return int(number)
-
-
-def _from_leads_days(values: Mapping[str, str]) -> int:
-    value = values.get("INVENTORY_FROM_LEADS_DAYS", "0")
-    number = int(value) if value.isascii() and value.isdigit() and len(value) < 4 else math.nan
-    if not 0 <= number <= MAX_FROM_LEADS_DAYS:
-        raise SettingsError(
-            f"INVENTORY_FROM_LEADS_DAYS is {value!r}. Write a whole number of days from 0 (off) to "
-            f"{MAX_FROM_LEADS_DAYS}."
-        )
+    if not least <= number <= most:
+        raise SettingsError(f"{name} is {value!r}. Write a whole number from {least} to {most}.")
     return int(number)

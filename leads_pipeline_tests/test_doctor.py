@@ -33,6 +33,7 @@ from leads_pipeline.definitions import PULL_JOB, build_definitions
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import rectangles
 from leads_pipeline.runs import PullReport, dagster_home
+from leads_pipeline.settings import OURS
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
 from leads_pipeline.window import Window
@@ -59,15 +60,16 @@ def variables(simulator: RunningSimulator, tmp_path: Path) -> dict[str, str]:
 
 
 def call(variables: Mapping[str, str], *options: str, **changes: str | None) -> Result:
-    return CliRunner().invoke(main, ["doctor", *options], env={**variables, **changes}, color=False)
+    foreign = dict.fromkeys(name for name in os.environ if name.startswith(OURS))  # the seeds of these tests, for one
+    return CliRunner().invoke(main, ["doctor", *options], env={**foreign, **variables, **changes}, color=False)
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What the doctor said, by check."""
+    """Lights and messages of the doctor, by check."""
 
     lights: dict[str, str]
-    said: dict[str, str]
+    messages: dict[str, str]
     exit_code: int
 
     @property
@@ -80,7 +82,7 @@ def found(variables: Mapping[str, str], **changes: str | None) -> Findings:
     findings = json.loads(result.stdout)["findings"]
     lights = {finding["check"]: finding["light"] for finding in findings}
     assert len(lights) == len(findings)
-    return Findings(lights, {finding["check"]: finding["said"] for finding in findings}, result.exit_code)
+    return Findings(lights, {finding["check"]: finding["message"] for finding in findings}, result.exit_code)
 
 
 def test_a_proxy_that_cannot_be_used_is_told_without_its_password(variables: dict[str, str]) -> None:
@@ -97,7 +99,7 @@ def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
     lines = result.stdout.splitlines()
     assert [line.split(":")[0] for line in lines if not line.startswith("green ")] == []
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
-        *("settings", "secret", "clock", "token", "applicant leads of branch-101", "appraisal leads of branch-101"),
+        *("variables", "settings", "secret", "clock", "token", "applicant leads", "appraisal leads"),
         *("inventory token", "inventory", "data folder", "free space", "one file system", "file modes"),
         *("whole files", "portal of the data", "versions"),
     ]
@@ -115,7 +117,7 @@ def test_json_says_the_same_as_the_lines(variables: dict[str, str]) -> None:
 
 # Tokens have nowhere to be kept then.
 NOWHERE = {"token": "red", "inventory token": "red", "data folder": "red"}
-RED_LEADS = {"applicant leads of branch-999": "red", "appraisal leads of branch-999": "red"}
+RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,10 @@ RED_LEADS = {"applicant leads of branch-999": "red", "appraisal leads of branch-
         ({"LEADS_CLIENT_SECRET": "wrong"}, {"token": "red"}, "token", "ask the portal's technical contact"),
         ({"LEADS_AUTH_URL": UNUSED}, {"token": "red"}, "token", "there is no connection"),
         ({"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"}, {"clock": "red", "token": "red"}, "clock", "refused"),
-        ({"LEADS_BRANCH_IDS": "999"}, RED_LEADS, "applicant leads of branch-999", "is an internal id"),
+        ({"LEADS_BRANCH_ID": "1"}, {"variables": "red"}, "variables", "(did you mean LEADS_BRANCH_IDS?)"),
+        ({"INVENTORY_QQQ": "1"}, {"variables": "red"}, "variables", "INVENTORY_QQQ: no variable of ours"),
+        ({"LEADS_BRANCH_IDS": "101,999,998"}, RED_LEADS, "appraisal leads", "2 of 3 scopes (branch-999, branch-998)."),
+        ({"LEADS_BRANCH_IDS": "999"}, RED_LEADS, "applicant leads", "is an internal id"),
         ({"INVENTORY_CLIENT_SECRET": "wrong"}, {"inventory token": "red"}, "inventory token", "401"),
         ({"INVENTORY_AGENCY_REF": "wrong"}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF"),
         ({"INVENTORY_AGENCY_REF": ""}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF is not set"),
@@ -144,11 +149,11 @@ def test_what_is_wrong_is_found_and_what_to_do_is_said(
 ) -> None:
     findings = found(variables, **changes)
     assert findings.not_green == expected
-    assert words in findings.said[check]
+    assert words in findings.messages[check]
     assert findings.exit_code == ("red" in expected.values())
 
 
-def test_each_scope_kind_is_asked_for_once_with_each_lead_kind(tmp_path: Path) -> None:
+def test_each_scope_is_asked_for_once_with_each_lead_kind(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o700)
     with running(Config(branches=3, leads_per_day=2)) as simulator:
         organisation = simulator.organisation
@@ -158,7 +163,7 @@ def test_each_scope_kind_is_asked_for_once_with_each_lead_kind(tmp_path: Path) -
         assert result.exit_code == 0, result.output
         asked = simulator.counters().windows
     assert {(kind, scope) for kind, scope, _ in asked} == {
-        (kind, scope) for kind in ("applicant", "appraisal") for scope in (scopes[0], scopes[2])
+        (kind, scope) for kind in ("applicant", "appraisal") for scope in scopes
     }
     assert set(asked.values()) == {1}
     for _, _, start in asked:
@@ -171,9 +176,7 @@ def test_a_busy_service_is_no_fault_and_is_asked_once(tmp_path: Path, status: in
     with served(SmallPortal("secret", lambda *_: (status, b""))) as portal:
         variables = {**portal.environment(), "LEADS_CLIENT_SECRET": "secret", "LEADS_BRANCH_IDS": "101"}
         findings = found(variables, LEADS_DATA_DIR=str(tmp_path))
-    leads = {
-        check for check, seen in findings.lights.items() if check.endswith("leads of branch-101") and seen == light
-    }
+    leads = {check for check, seen in findings.lights.items() if check.endswith(" leads") and seen == light}
     assert len(leads) == len([token for token in portal.data_requests if token]) == 2
 
 
@@ -208,7 +211,7 @@ def test_a_clock_that_is_off_is_found(
     monkeypatch.setattr(doctor, "server_time", lambda _: datetime.now(UTC) - timedelta(seconds=seconds))
     findings = found(variables)
     assert findings.lights["clock"] == light
-    assert words in findings.said["clock"]
+    assert words in findings.messages["clock"]
 
 
 @pytest.mark.parametrize(
@@ -243,18 +246,18 @@ def test_a_service_without_a_clock_is_told(variables: dict[str, str], monkeypatc
 def test_a_data_folder_that_is_not_there_yet_is_told(tmp_path: Path) -> None:
     wanted = tmp_path / "not" / "yet"
     findings = found({"LEADS_DATA_DIR": str(wanted)})
-    assert findings.said["data folder"] == f"{wanted} is made at the first run."
+    assert findings.messages["data folder"] == f"{wanted} is made at the first run."
     assert findings.lights["data folder"] == "green"
     assert not wanted.parent.exists()
 
 
 def test_another_portals_data_folder_is_found_and_not_claimed(variables: dict[str, str], tmp_path: Path) -> None:
-    assert found(variables).said["portal of the data"] == "No leads yet."
+    assert found(variables).messages["portal of the data"] == "No leads yet."
     lake = Lake(tmp_path / "data")
     assert lake.claimed_by() is None
     lake.claim("portal.example")
     assert found(variables).not_green == {"portal of the data": "red"}
-    assert "holds leads from portal.example" in found(variables).said["portal of the data"]
+    assert "holds leads from portal.example" in found(variables).messages["portal of the data"]
 
 
 def test_tokens_that_others_can_read_are_found(variables: dict[str, str], tmp_path: Path) -> None:
@@ -263,7 +266,7 @@ def test_tokens_that_others_can_read_are_found(variables: dict[str, str], tmp_pa
     for path in tokens.glob("*.lock"):
         path.chmod(0o640)
     assert found(variables).not_green == {"file modes": "red"}
-    assert f"chmod -R go= {tokens}" in found(variables).said["file modes"]
+    assert f"chmod -R go= {tokens}" in found(variables).messages["file modes"]
 
 
 def test_leads_that_others_can_read_are_found(variables: dict[str, str], tmp_path: Path) -> None:
@@ -272,7 +275,7 @@ def test_leads_that_others_can_read_are_found(variables: dict[str, str], tmp_pat
     (tmp_path / "data" / "raw").mkdir()
     (tmp_path / "data" / "raw").chmod(0o755)
     assert found(variables).not_green == {"file modes": "yellow"}
-    assert "can read raw in" in found(variables).said["file modes"]
+    assert "can read raw in" in found(variables).messages["file modes"]
     (tmp_path / "data").chmod(0o750)
     assert found(variables).not_green == {}
 
@@ -305,7 +308,7 @@ def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path
             pytest.skip("no second file system at hand")
         (tmp_path / "data" / "staged").symlink_to(elsewhere)
         assert found(variables).not_green == {"one file system": "red"}
-        assert found(variables).said["one file system"].startswith("staged in ")
+        assert found(variables).messages["one file system"].startswith("staged in ")
 
 
 @pytest.mark.parametrize(("free", "light"), [(99_000_000, "red"), (500_000_000, "yellow"), (2_000_000_000, "green")])
@@ -339,15 +342,15 @@ def test_a_secret_from_a_pgp_message_gets_a_token(
         "LEADS_PGP_PASSPHRASE": "canary-passphrase",
     }
     assert found(variables, **changes).not_green == {}
-    assert found(variables, **changes).said["secret"] == f"Read from {message}."
+    assert found(variables, **changes).messages["secret"] == f"Read from {message}."
     key.chmod(0o640)
-    assert f"chmod 600 {key}" in found(variables, **changes).said["secret"]
+    assert f"chmod 600 {key}" in found(variables, **changes).messages["secret"]
     assert found(variables, **changes).not_green == {"secret": "yellow"}
     changes["LEADS_PGP_PASSPHRASE"] = "canary-wrong"
     assert found(variables, **changes).not_green == {"secret": "red"}
     assert "canary" not in call(variables, **changes).output
     del changes["LEADS_PGP_PRIVATE_KEY_FILE"]
-    assert "LEADS_PGP_PRIVATE_KEY_FILE is not set" in found(variables, **changes).said["secret"]
+    assert "LEADS_PGP_PRIVATE_KEY_FILE is not set" in found(variables, **changes).messages["secret"]
 
 
 # --- in the UI --------------------------------------------------------------------------------------------------------
@@ -378,8 +381,8 @@ def test_the_ui_has_a_connection_check_for_each_raw_asset(variables: dict[str, s
         assert check.passed
         assert check.check_name == "connection"
         assert not check.blocking
-    assert "applicant leads of branch-101" in str(found["raw_applicant_leads"].description)
-    assert "appraisal leads of branch-101" in str(found["raw_appraisal_leads"].description)
+    assert "applicant leads: " in str(found["raw_applicant_leads"].description)
+    assert "appraisal leads: " in str(found["raw_appraisal_leads"].description)
 
 
 def test_a_connection_check_fails_where_the_doctor_sees_red_or_yellow(variables: dict[str, str]) -> None:

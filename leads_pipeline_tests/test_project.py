@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -15,20 +16,13 @@ from dotenv import dotenv_values
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import VARIABLES, Settings
 from leads_pipeline_tests.chaos.mutants import PROMISES
 from leads_pipeline_tests.test_architecture import imports
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ("requirements.lock", "requirements-dev.lock")
-# Secrets never pass through Settings: definitions.py hands them on as variables' names, credentials.py reads them.
-SECRET_VARIABLES = {
-    *("LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE"),
-    *("LEADS_PGP_PRIVATE_KEY_FILE", "LEADS_PGP_PASSPHRASE", "LEADS_PGP_PASSPHRASE_FILE"),
-    *("INVENTORY_CLIENT_SECRET", "INVENTORY_CLIENT_SECRET_FILE"),
-    *("LEADS_RECEIVE_KEY", "LEADS_RECEIVE_KEY_FILE"),
-}
 SECTION = "dependency-groups"
 
 
@@ -109,28 +103,26 @@ def env_example() -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
-def variables_in_the_code() -> set[str]:
-    """Names in strings; the code's own constants, which docstrings mention, can begin in the same way."""
-    trees = [ast.parse(path.read_text()) for path in (ROOT / "leads_pipeline").glob("*.py")]
+def times_in_the_code() -> Counter[str]:
+    """How often strings name each variable; the code's own constants, which docstrings mention, can begin likewise."""
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "leads_pipeline").rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    named = {name for text in texts for name in re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b|DAGSTER_HOME", text)}
-    return named - {node.id for node in nodes if isinstance(node, ast.Name)}
+    named = Counter(re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b|DAGSTER_HOME", "\n".join(texts)))
+    return named - Counter({node.id: named[node.id] for node in nodes if isinstance(node, ast.Name)})
 
 
 def test_env_example_names_every_variable_once() -> None:
     text = (ROOT / ".env.example").read_text()
     assert len(re.findall(r"^(?:# )?[A-Z][A-Z_]+=", text, re.MULTILINE)) == len(env_example())
-    assert variables_read_by_settings() | SECRET_VARIABLES | {"DAGSTER_HOME"} == env_example().keys()
+    assert env_example().keys() == VARIABLES
 
 
-def test_the_code_names_no_variable_that_env_example_lacks() -> None:
-    assert variables_in_the_code() <= env_example().keys()
-
-
-def variables_read_by_settings() -> set[str]:
-    text = (ROOT / "leads_pipeline" / "settings.py").read_text()
-    return set(re.findall(r'"((?:LEADS|INVENTORY)_[A-Z_]+)"', text))
+def test_the_code_reads_every_variable_and_names_no_other() -> None:
+    """Once they are all named in a list."""
+    times = times_in_the_code()
+    assert times.keys() == VARIABLES
+    assert {name for name, count in times.items() if count == 1} == set()
 
 
 def test_every_variable_of_env_example_is_explained() -> None:

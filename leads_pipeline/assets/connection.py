@@ -42,5 +42,5 @@ def _result(findings: Iterable[Finding]) -> AssetCheckResult:
     return AssetCheckResult(
         passed=lights == {Light.GREEN},
         severity=AssetCheckSeverity.ERROR if Light.RED in lights else AssetCheckSeverity.WARN,
-        description="\n".join(f"- {finding.light} {finding.check}: {finding.said}" for finding in found),
+        description="\n".join(f"- {finding.light} {finding.check}: {finding.message}" for finding in found),
     )

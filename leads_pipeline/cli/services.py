@@ -13,7 +13,7 @@ from dagster import build_resources
 from leads_pipeline.cli.session import err, plain_errors
 from leads_pipeline.credentials import FileSecret, StaticSecret, write_key_pair
 from leads_pipeline.definitions import resources, variables
-from leads_pipeline.doctor import Finding, Light, examine
+from leads_pipeline.doctor import Finding, Light, examine, examine_names
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import Limits, Receiver, read_key, serve
@@ -35,7 +35,9 @@ def doctor(as_json: bool) -> None:
     for finding in _findings():
         findings.append(finding)
         if not as_json:
-            click.echo(f"{click.style(f'{finding.light:<6}', _COLOURS[finding.light])} {finding.check}: {finding.said}")
+            click.echo(
+                f"{click.style(f'{finding.light:<6}', _COLOURS[finding.light])} {finding.check}: {finding.message}"
+            )
     is_well = all(finding.light is not Light.RED for finding in findings)
     if as_json:
         click.echo(json.dumps({"is_well": is_well, "findings": [asdict(finding) for finding in findings]}, indent=2))
@@ -43,6 +45,7 @@ def doctor(as_json: bool) -> None:
 
 
 def _findings() -> Iterator[Finding]:
+    yield examine_names(variables())
     try:
         settings = Settings.from_variables(variables())
     except SettingsError as error:
