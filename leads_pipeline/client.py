@@ -6,7 +6,6 @@ what a valid body holds (contract.py), how long to wait (retry.py), files.
 
 import asyncio
 import contextlib
-import copy
 import hashlib
 import itertools
 import json
@@ -20,7 +19,17 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -76,6 +85,8 @@ MAX_PIECES = 64
 # other faults rarely come of the size.
 TIMEOUTS_BEFORE_PIECES = 2
 FAULTS_BEFORE_PIECES = 4
+# So many pieces may be hopeless, too large for example, before any is answered.
+MAX_HOPELESS_PIECES = 3
 # How much of a gzip body is decoded at once: 64 kB received can stand for 64 MB.
 DECODE_STEP_BYTES = 256 * 1024
 # After that many windows in a row that found no connection or a busy service to the last of their retries, the rest of
@@ -175,6 +186,8 @@ class LeadsClient:
     ) -> Iterator[tuple[Window, Answer | LeadsPipelineError]]:
         """Fetch windows side by side and yield each as it finishes, with its answer or with why there is none.
 
+        An answer that has a `failure` holds what came of the window, and not all of it.
+
         Windows start in the given order, at most `max_concurrency` at a time, each over its own kept connection, at one
         pace and with one retry budget. At most twice `max_concurrency` answers are held, so a slow consumer holds the
         fetching back. Closing the iterator cancels what is under way.
@@ -211,15 +224,14 @@ class LeadsClient:
                 f"The window {window.partition_key} was not asked for: the portal keeps leads for {RETENTION.days} "
                 "days, and it is wholly older. What was landed of it stays; there is nothing left to fetch."
             )
-        try:
-            return await self._gather(run, http, kind, window)
-        except LeadsPipelineError as error:
-            return error.with_traceback(None)  # its frames hold the body
+        answer = await self._gather(run, http, kind, window)
+        return answer.failure if answer.failure and not answer.leads else answer
 
     async def _gather(self, run: "_Run", http: httpx.AsyncClient, kind: LeadKind, window: Window) -> Answer:
-        """The window's answer: in one, or put together from pieces of it. Raises LeadsPipelineError."""
+        """The window's answer: in one, or put together from pieces of it."""
         began = self._service.timing.monotonic()
         to_ask = [window]  # the earliest last
+        missing: list[tuple[Window, LeadsPipelineError]] = []
         leads: list[tuple[ReceivedLead, ...]] = []
         moments: list[datetime] = []
         sequences: list[int] = []
@@ -232,46 +244,68 @@ class LeadsClient:
                 fetched = await run.fetch(http, _window_ask(kind, window, piece), partial(read_leads, kind), failures)
             except _AskForLessError as less:
                 requests += less.attempts
-                failures = less.failures
-                to_ask += reversed(_halves(piece))
-                if len(leads) + len(to_ask) > MAX_PIECES:
-                    raise self._given_up(less.verdict, window, piece, requests) from None
+                if len(leads) + len(missing) + len(to_ask) + 2 <= MAX_PIECES:
+                    failures = less.failures
+                    to_ask += reversed(_halves(piece))
+                    continue
+                error = less.verdict
+            except LeadsPipelineError as verdict:
+                requests += verdict.attempts
+                error = verdict
+            else:
+                requests += fetched.attempts
+                failures = 0
+                leads.append(fetched.value)
+                moments.append(fetched.fetched_at)
+                sequences += [fetched.sequence] if fetched.sequence is not None else []
+                body_bytes += len(fetched.body)
+                digest.update(fetched.body)
                 continue
-            except LeadsPipelineError as error:
-                raise self._given_up(error, window, piece, requests + error.attempts) from None
-            requests += fetched.attempts
-            failures = 0
-            leads.append(fetched.value)
-            moments.append(fetched.fetched_at)
-            sequences += [fetched.sequence] if fetched.sequence is not None else []
-            body_bytes += len(fetched.body)
-            digest.update(fetched.body)
+            missing.append((piece, error))
+            if _turns_away(error) or (not leads and (error.is_transient or len(missing) == MAX_HOPELESS_PIECES)):
+                break  # it isn't the piece's fault; else the others are fetched all the same
+            failures = self._service.policy.max_attempts - 1 if error.is_transient else 0
+        joined = _joined(leads)
         return Answer(
             kind=kind,
             window=window,
-            leads=_joined(leads),
-            fetched_at=min(moments),  # what came in later may be missing in the piece that was asked for then
+            leads=joined,
+            fetched_at=min(moments, default=self._service.timing.now()),  # later ones may be missing in earlier pieces
             request=run.address(_window_ask(kind, window, window)).raw_path.decode(),
             body_sha256=digest.hexdigest(),
             body_bytes=body_bytes,
             attempts=requests,
             duration_seconds=self._service.timing.monotonic() - began,
             sequence=min(sequences, default=None),  # like the moment
+            failure=self._failure(window, missing, to_ask, len(joined), requests) if missing else None,
         )
 
-    def _given_up(
-        self, verdict: LeadsPipelineError, window: Window, piece: Window, requests: int
+    def _failure(
+        self,
+        window: Window,
+        missing: Sequence[tuple[Window, LeadsPipelineError]],
+        unasked: Sequence[Window],
+        leads: int,
+        requests: int,
     ) -> LeadsPipelineError:
+        """Why these pieces of the window are missing. What can pass comes first: it is asked for again sooner."""
+        piece, verdict = next((one for one in missing if one[1].is_transient), missing[0])
+        told = str(verdict.reworded(verdict.args[0], attempts=0))
         if isinstance(verdict, TooLargeError):
             limit = f"{self._service.max_body_bytes / MEBIBYTE:g}"
-            verdict = TooLargeError(
+            told = (
                 f"The window {window.partition_key} holds more than fits: it was asked for in pieces, and the one from "
                 f"{piece.start:%H:%M} to {piece.end:%H:%M} UTC still has more than the {limit} MB that an answer may "
                 "have. What was landed before stays as it is. Raise LEADS_MAX_BODY_MB; it is then asked for again at "
                 "once."
             )
-        verdict.attempts = requests
-        return verdict
+        if leads:
+            stretches = _stretches([*(piece for piece, _ in missing), *unasked])
+            told = (
+                f"{leads} leads of the window {window.partition_key} came and are kept. It isn't landed before the "
+                f"rest has come, of {stretches} UTC. {told}"
+            )
+        return verdict.reworded(told, requests)
 
 
 class InventoryClient:
@@ -692,6 +726,17 @@ def _halves(piece: Window) -> tuple[Window, Window]:
     return replace(piece, end=cut), replace(piece, start=cut)
 
 
+def _stretches(pieces: Iterable[Window]) -> str:
+    """The times of pieces, those beside each other as one."""
+    found: list[Window] = []
+    for piece in sorted(pieces):
+        if found and found[-1].end == piece.start:
+            found[-1] = replace(found[-1], end=piece.end)
+        else:
+            found.append(piece)
+    return " and ".join(f"{stretch.start:%H:%M} to {stretch.end:%H:%M}" for stretch in found)
+
+
 def _joined(pieces: Sequence[tuple[ReceivedLead, ...]]) -> tuple[ReceivedLead, ...]:
     """The leads of pieces that were asked for one after the other.
 
@@ -841,10 +886,9 @@ def _retry_after_seconds(error: LeadsPipelineError) -> float | None:
 
 def _unsent(ask: _Ask, error: LeadsPipelineError) -> LeadsPipelineError:
     """The failure that ended a run, for a request that was therefore not sent."""
-    unsent = copy.copy(error)
-    unsent.args = (f"{ask} was not sent, because another request's failure holds for the whole run: {error}",)
-    unsent.attempts = 0
-    return unsent
+    return error.reworded(
+        f"{ask} was not sent, because another request's failure holds for the whole run: {error}", attempts=0
+    )
 
 
 def _hide_inventory_query(record: logging.LogRecord) -> bool:

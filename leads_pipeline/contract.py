@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from leads_pipeline.errors import InvalidAnswerError
+from leads_pipeline.errors import InvalidAnswerError, LeadsPipelineError
 from leads_pipeline.window import ScopeKind, Window
 
 LEADS_TOKEN_PATH: Final = "/oauth2/token"  # noqa: S105 - a path, not a secret
@@ -150,6 +150,7 @@ class Answer:
 
     A window that was asked for in pieces has one answer as well: `fetched_at` and `sequence` are those of the first
     piece, `request` that of the whole window, `body_sha256` and `body_bytes` are of the bodies one after the other.
+    `failure` says why some of the pieces are missing, None where none is: without them, the window isn't landed.
     """
 
     kind: LeadKind
@@ -162,6 +163,7 @@ class Answer:
     attempts: int
     duration_seconds: float
     sequence: int | None = None
+    failure: LeadsPipelineError | None = None
 
 
 def window_parameters(window: Window) -> dict[str, str]:

@@ -18,7 +18,7 @@
 Every message says what was tried, what came back and what to do now. None holds a secret, a token or a lead.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class LeadsPipelineError(Exception):
@@ -36,6 +36,12 @@ class LeadsPipelineError(Exception):
         super().__init__(message)
         self.reason = reason or self.default_reason
         self.attempts = 0
+
+    def reworded(self, message: str, attempts: int) -> Self:
+        """The same error in other words."""
+        other = type(self).__new__(type(self), message)
+        other.__dict__.update(self.__dict__, attempts=attempts)
+        return other
 
     def __str__(self) -> str:
         counted = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"

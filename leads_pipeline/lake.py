@@ -219,7 +219,9 @@ class Lake:
             if held is not None and not is_changed:
                 last_change = {name: held.facts[name] for name in last_change}
             # A slower process may hold an older answer than the file.
-            is_last = before is None or sequence >= before.sequence
+            # Of a closed window, one that isn't whole is no look either.
+            is_look = answer.failure is None or before is None or not before.is_closed
+            is_last = before is None or (is_look and sequence >= before.sequence)
             facts = {
                 "window_start": window.start.isoformat(),
                 "window_end": window.end.isoformat(),
@@ -842,12 +844,12 @@ def _write_sequence(file: int, sequence: int) -> None:
 def _completeness(before: LandedWindow | None, answer: Answer) -> tuple[bool, bool]:
     """(is_closed, is_partial) of the window once the answer is merged.
 
-    Closed: any answer came from after the window's end; an earlier answer that lands later doesn't open it again.
+    Closed: any whole answer came from after the window's end; an earlier one that lands later doesn't open it again.
     Partial: closed, but no answer came both after the end and before the portal began to delete the window. So a
     complete window stays complete when a later pull finds half of it gone, and one that was only ever pulled while it
     was still open becomes partial: what was submitted between that pull and midnight may have been deleted unseen.
     """
-    is_closed = answer.window.is_closed(answer.fetched_at)
+    is_closed = answer.failure is None and answer.window.is_closed(answer.fetched_at)
     is_complete = is_closed and answer.window.days_left(answer.fetched_at) >= 0
     if before is not None:
         is_complete = is_complete or (before.is_closed and not before.is_partial)

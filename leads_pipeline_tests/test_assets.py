@@ -47,7 +47,7 @@ from leads_pipeline.flatten import StagedDay, flatten_days, staged_tables
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.simulator.app import Config
-from leads_pipeline.simulator.faults import Rule, Then
+from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Grid, Warehouse, marts, tables
 from leads_pipeline_tests.chaos.way import raw_rows
@@ -437,6 +437,28 @@ def test_a_window_larger_than_an_answer_may_be_is_pulled_in_pieces(tmp_path: Pat
         [landed] = here.lake.landed_windows(APPLICANT, here.day(2))
         assert (landed.is_closed, landed.attempts) == (True, here.simulator.counters().requests[APPLICANT.path])
         assert landed.attempts > 2
+
+
+def test_a_piece_that_fails_costs_its_neighbours_nothing_and_the_window_is_not_landed(tmp_path: Path) -> None:
+    portal, limit = Config(branches=1, leads_per_day=500), {"LEADS_MAX_BODY_MB": "1"}
+    with installation(tmp_path, portal, variables=limit, first=3) as here:
+        key, noon = here.key(2), datetime.combine(here.day(2), datetime.min.time(), UTC) + timedelta(hours=12)
+        here.simulator.set_faults([Rule(Then(status=404), When(from_time=f"{noon:%Y-%m-%dT%H:%M}"))])
+        assert not here.pull({key}).success
+        morning = here.simulator.truth("applicant", "branch-101", noon - timedelta(hours=12), noon)
+        assert set(raw_rows(here.lake)) == set(morning)
+        assert here.status().failed == {key}
+        assert not here.status().landed
+        [landed] = here.lake.landed_windows(APPLICANT, here.day(2))
+        assert not landed.is_closed
+        said = observations(here, "raw_applicant_leads")[key]
+        assert said["verdict"] == "permanent"
+        assert f"{len(morning)} leads of the window {key} came and are kept" in said["error"]
+        assert "the rest has come, of 12:00 to 00:00 UTC" in said["error"]
+
+        here.simulator.set_faults([])
+        assert here.pull({key}).success
+        assert sorted(raw_rows(here.lake)) == sorted(here.truth(APPLICANT, [2]))
 
 
 def test_a_check_that_breaks_is_told_as_such_and_leaves_the_publication_green(

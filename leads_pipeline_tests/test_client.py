@@ -705,19 +705,23 @@ def test_a_minute_that_is_too_large_says_which_setting_to_raise() -> None:
     assert "Raise LEADS_MAX_BODY_MB" in str(error)
     assert "nothing needs doing" not in str(error)
     lengths = [end - start for start, end in book.asked]
-    assert lengths == sorted(set(lengths), reverse=True), "each request asks for less than the one before"
-    assert (lengths[-1], len(lengths)) == (timedelta(minutes=1), 11)
-    assert str(error).endswith("(11 attempts)")
+    to_a_minute = lengths[: lengths.index(timedelta(minutes=1)) + 1]
+    assert to_a_minute == sorted(set(to_a_minute), reverse=True), "each request asks for less than the one before"
+    assert len(to_a_minute) == 11
+    assert len(lengths) < 20, "where no piece is answered, few are tried"
+    assert str(error).endswith(f"({len(lengths)} attempts)")
 
 
 def test_a_window_is_cut_into_no_more_pieces_than_memory_should_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "MAX_PIECES", 8)
     size = len(json.dumps({"applicants": [{"id": "19 00:00:00"}] * 181}))  # of three hours, a lead a minute
-    enough, too_little = (leads_client(Book(timedelta(minutes=1)), max_body_bytes=size - n) for n in (0, 1))
-    assert isinstance(fetch_one(enough), Answer)
-    error = fetch_one(too_little)
-    assert isinstance(error, TooLargeError)
-    assert "Raise LEADS_MAX_BODY_MB" in str(error)
+    assert isinstance(fetch_one(leads_client(Book(timedelta(minutes=1)), max_body_bytes=size)), Answer)
+    book = Book(timedelta(minutes=1))
+    answer = fetch_one(leads_client(book, max_body_bytes=size - 1))
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.failure, TooLargeError)
+    assert "Raise LEADS_MAX_BODY_MB" in str(answer.failure)
+    assert len(book.asked) < 16
 
 
 def read_timeout() -> httpx.Response:
@@ -780,17 +784,68 @@ def test_a_service_that_asks_for_patience_is_not_asked_for_pieces() -> None:
         assert len(book.asked) == RetryPolicy().max_attempts
 
 
-def test_a_piece_that_fails_fails_its_window_and_no_other() -> None:
+def test_a_piece_that_fails_fails_its_window_and_costs_no_other_piece() -> None:
+    book = Book(timedelta(minutes=30))
+
     def handler(request: httpx.Request) -> httpx.Response:
         start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
-        if branch(request) != 2:
-            return httpx.Response(200, content=BODY)
-        return httpx.Response(413 if end - start > timedelta(hours=12) else 404 if start.hour else 200, content=BODY)
+        if branch(request) == 2 and end - start > timedelta(hours=6):
+            return httpx.Response(413)
+        return httpx.Response(404) if branch(request) == 2 and start.hour == 6 else book(request)
 
-    results = outcomes(leads_client(handler, max_concurrency=1), 3)
-    assert [type(result) for result in results] == [Answer, RefusedError, Answer]
-    assert "for the window 2026-11-19|branch-2, 2026-11-19T12:00:00Z to 2026-11-20T00:00:00Z of it" in str(results[1])
-    assert str(results[1]).endswith("(3 attempts)")
+    whole, partly, other = outcomes(leads_client(handler, max_concurrency=1), 3)
+    assert ids(whole) == ids(other) == book.ids
+    assert ids(partly) == [moment for moment in book.ids if not "19 06:00:00" < moment < "19 12:00:00"]
+    assert isinstance(partly, Answer)
+    assert isinstance(partly.failure, RefusedError)
+    assert "38 leads of the window 2026-11-19|branch-2 came and are kept" in str(partly.failure)
+    assert "2026-11-19T06:00:00Z to 2026-11-19T12:00:00Z of it was answered 404 Not Found" in str(partly.failure)
+    assert str(partly.failure).endswith("(7 attempts)")
+    assert partly.attempts == 7
+
+
+def test_a_minute_that_is_too_large_costs_no_other_minute() -> None:
+    book = Book(timedelta(minutes=1))
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        hopeless = DAY_START + timedelta(hours=15, minutes=7)
+        if start <= hopeless and hopeless + timedelta(minutes=1) <= end:
+            return httpx.Response(200, stream=httpx.ByteStream(b" " * 100_000))
+        return book(request)
+
+    answer = fetch_one(leads_client(handler, max_body_bytes=50_000))
+    assert ids(answer) == book.ids, "the moments at its ends are its neighbours' as well"
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.failure, TooLargeError)
+    assert "from 15:07 to 15:08 UTC" in str(answer.failure)
+    assert "Raise LEADS_MAX_BODY_MB" in str(answer.failure)
+
+
+def test_an_outage_in_the_middle_of_a_window_keeps_what_came_and_is_not_hammered() -> None:
+    book = Book(timedelta(minutes=30), lambda length: httpx.Response(413) if length > timedelta(hours=1) else None)
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        answered = book(request)
+        return answered if len(book.asked) < 20 else httpx.Response(500)
+
+    client = leads_client(handler)
+    answer = fetch_one(client)
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.failure, ServerError)
+    assert answer.leads
+    assert ids(answer) == book.ids[: len(answer.leads)]
+    assert client.stats.requests < 20 + RetryPolicy().max_attempts + 10
+
+
+def test_nothing_of_a_window_is_no_answer() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        if end - start > timedelta(hours=12):
+            return httpx.Response(413)
+        return httpx.Response(404) if start.hour else httpx.Response(200, content=b'{"applicants": []}')
+
+    assert isinstance(fetch_one(leads_client(handler)), RefusedError)
 
 
 # --- broken bodies, over real sockets -------------------------------------------------------------------------------

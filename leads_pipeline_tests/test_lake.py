@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,8 +31,8 @@ from hypothesis import strategies as st
 
 from leads_pipeline import durable
 from leads_pipeline import lake as lake_module
-from leads_pipeline.contract import APPLICANT, APPRAISAL, InventoryItem, PushedLead, ReceivedLead
-from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, InventoryItem, PushedLead, ReceivedLead
+from leads_pipeline.errors import ServerError, SettingsError, StorageError
 from leads_pipeline.lake import SEQUENCE_STEP, Lake
 from leads_pipeline.window import RETENTION, Scope, ScopeKind, Window
 from leads_pipeline_tests.sample_answers import CLOSED_AT, DAY, LATER, TWENTY, UTC_ZONE, WINDOW, answer, lead
@@ -494,6 +495,22 @@ def test_a_window_is_partial_unless_it_was_pulled_after_its_end_and_before_delet
     (landed,) = lake.landed_windows(APPLICANT, DAY)
     assert (landing.is_closed, landing.is_partial) == (is_closed, is_partial)
     assert (landed.is_closed, landed.is_partial) == (is_closed, is_partial)
+
+
+def test_what_came_of_a_window_is_kept_and_closes_it_no_more_than_before(lake: Lake) -> None:
+    def part(number: int, moment: datetime) -> Answer:
+        return replace(answer([lead(number)], fetched_at=moment), failure=ServerError("The rest failed."))
+
+    lake.land(part(1, CLOSED_AT), "run-1")
+    lake.land(part(2, LATER), "run-2")
+    (landed,) = lake.landed_windows(APPLICANT, DAY)
+    assert (landed.leads, landed.is_closed, landed.is_partial, landed.looked_at) == (2, False, False, LATER)
+
+    lake.land(answer([lead(3)], fetched_at=LATER), "run-3")
+    lake.land(part(4, LATER + timedelta(days=7)), "run-4")
+    (landed,) = lake.landed_windows(APPLICANT, DAY)
+    assert (landed.leads, landed.is_closed, landed.is_partial) == (4, True, False)
+    assert landed.looked_at == LATER, "a part is no look at a window that was whole"
 
 
 def test_closing_a_window_changes_it_once(lake: Lake) -> None:

@@ -144,9 +144,10 @@ def _land(
         if isinstance(outcome, LeadsPipelineError):
             return outcome
         try:
-            return outcome, lake.land(outcome, run_id)
+            landing = lake.land(outcome, run_id)
         except LeadsPipelineError as error:
             return error
+        return outcome.failure or (outcome, landing)
 
     under_way: deque[tuple[Window, Future[tuple[Answer, Landing] | LeadsPipelineError]]] = deque()
     with ThreadPoolExecutor(LANDING_THREADS, "landing") as pool:

@@ -376,10 +376,35 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "take what was put together from pieces for as young as the last of them",
             "client.py",
-            "            fetched_at=min(moments),",
-            "            fetched_at=max(moments),",
+            "            fetched_at=min(moments, ",
+            "            fetched_at=max(moments, ",
             "test_client.py",
             "in_pieces",
+        ),
+        _m(
+            "drop what came of a window with what didn't",
+            "client.py",
+            "        return answer.failure if answer.failure and not answer.leads else answer\n",
+            "        return answer.failure or answer\n",
+            "test_client.py",
+            "costs_no_other",
+        ),
+        _m(
+            "call a window landed of which a piece is missing",
+            "lake.py",
+            "    is_closed = answer.failure is None and answer.window.is_closed(answer.fetched_at)\n",
+            "    is_closed = answer.window.is_closed(answer.fetched_at)\n",
+            "test_lake.py",
+            "came_of_a_window",
+        ),
+        _m(
+            "forget to land what came of a window",
+            "assets/raw.py",
+            "            landing = lake.land(outcome, run_id)\n",
+            "            if outcome.failure:\n                return outcome.failure\n"
+            "            landing = lake.land(outcome, run_id)\n",
+            "test_assets.py",
+            "costs_its_neighbours",
         ),
         _m(
             "never ask for less than a whole window",

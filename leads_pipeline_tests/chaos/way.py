@@ -81,7 +81,11 @@ def pull(
     found: dict[Window, Landing | LeadsPipelineError] = {}
     for one, outcome in client.fetch_windows(kind, windows):
         assert one not in found
-        found[one] = outcome if isinstance(outcome, LeadsPipelineError) else lake.land(outcome, "run")
+        if isinstance(outcome, LeadsPipelineError):
+            found[one] = outcome
+        else:
+            landing = lake.land(outcome, "run")
+            found[one] = outcome.failure or landing
     assert found.keys() == set(windows)
     return found
 
