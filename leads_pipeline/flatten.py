@@ -525,7 +525,7 @@ select
     day as window_day,
     {_stacked(quoted(field.column) for field in kind.fields)},
     problems as _problems,
-    try_cast(extra as json) as _extra,
+    extra_json as _extra,
     body{lists}
 from typed
 asof left join zone_offsets on typed.created_at >= zone_offsets.since
@@ -541,21 +541,30 @@ def _child_statement(kind: LeadKind, child: ChildTable) -> str:
     ctes = _typed(
         source=f"""
     select
-        window_day, lead_id,
-        unnest(docs) as doc, unnest(bodies) as body, unnest(range(len(docs)))::integer as position
+        window_day, lead_id, unnest(range(len(docs)))::integer as position,
+        unnest(docs) as doc, unnest(bodies) as body, unnest(extras) as extra_of_element
     from (
         select *,
             case
-                when regexp_full_match({_list(child)}, {literal(_plain_list(tree))}) then docs
-                when not list_has_any(_problems, [{ways_there}]) then elements_of_{child.name}(body, len(docs))
-            end as bodies
-        from (select *, try(json_transform({_list(child)}, '["JSON"]'))::varchar[] as docs from {quoted(kind.table)})
+                when not regexp_matches({_list(child)}, {literal(_number_in(child))}) then docs
+                when is_first then elements_of_{child.name}(body, len(docs))
+            end as bodies,
+            case
+                when regexp_full_match({_list(child)}, {literal(_plain_list(tree))}) then null
+                when is_first then extras_of_{child.name}(body, len(docs))
+            end as extras
+        from (
+            select *,
+                try(json_transform({_list(child)}, '["JSON"]'))::varchar[] as docs,
+                not list_has_any(_problems, [{ways_there}]) as is_first
+            from {quoted(kind.table)}
+        )
         where len(docs) > 0
     )""",  # noqa: S608 - put together from the contract's constants alone
         tree=tree,
         fields=child.fields,
         lists=(),
-        extra=f"extra_of_{child.name}(body)",
+        extra="extra_of_element",
         first_problem=f"case when {all_null} and json_type(doc) is distinct from 'OBJECT' then '{_NOT_AN_OBJECT}' end",
     )
     return f"""
@@ -565,7 +574,7 @@ select
     position,
     {_stacked(quoted(field.column) for field in child.fields)},
     problems as _problems,
-    try_cast(extra as json) as _extra,
+    extra_json as _extra,
     window_day
 from typed
 """  # noqa: S608 - put together from the contract's constants alone
@@ -594,12 +603,12 @@ def _typed(
         *(_no_object(path, fields, lists) for path in objects if path),
         *(_no_list(child) for child in lists),
         # What is new but can't be cut out is in raw alone, which has to be said.
-        "case when extra is not null and not json_valid(extra) then '_extra' end",
+        "case when extra is not null and extra_json is null then '_extra' end",
     ]
     # Few leads have a problem, and only for those is each looked for.
     is_odd = [
         f"({first_problem}) is not null",
-        "extra is not null",
+        "extra is not null and extra_json is null",
         *(f"({_text(field)} is null) <> ({quoted(field.column)} is null)" for field in fields),
         *(_seems_no_object(path, fields, lists) for path in objects if path),
         *(_is_no_list(child) for child in lists),
@@ -625,6 +634,10 @@ cast_strictly as (
             then coalesce({extra}, '') end as extra
     from texts
 ),
+checked as (
+    select *, try_cast(extra as json) as extra_json
+    from cast_strictly
+),
 typed as (
     select *,
         list_concat(
@@ -632,7 +645,7 @@ typed as (
                 then list_filter([{_stacked(problems)}], lambda problem: problem is not null) else [] end,
             case when has_more then flatten([{_stacked(_repeated(keys, path) for keys, path, _ in levels)}]) end
         ) as problems
-    from cast_strictly
+    from checked
 )"""  # noqa: S608 - put together from the contract's constants alone
 
 
@@ -693,7 +706,7 @@ def _has_more(keys: str, path: str, known: _Tree) -> str:
 
 
 def _has_new(keys: str, known: _Tree) -> str:
-    return f"len(list_filter({keys}, lambda key: key not in ({', '.join(map(literal, known))}))) > 0"
+    return f"not list_has_all([{', '.join(map(literal, known))}], {keys})"
 
 
 def _repeated(keys: str, path: str) -> str:
@@ -716,6 +729,12 @@ def _plain_list(tree: _Tree) -> str:
     cheaper to know than to cut the elements out of what was received.
     """
     return rf"\[(?:(?:{_plain_object(tree)}|{_PLAIN_VALUE})(?:, ?)?)*\]"
+
+
+def _number_in(child: ChildTable) -> str:
+    """What a list has in it, as DuckDB writes it, where a declared field of an element is a number."""
+    names = "|".join(re.escape(field.path.rpartition(".")[2]) for field in child.fields)
+    return rf'"(?:{names})":[^"{{\[tfn]'
 
 
 def _plain_object(tree: _Tree) -> str:
@@ -819,7 +838,7 @@ def insert_inventory(db: duckdb.DuckDBPyConnection, files: Sequence[Path], table
         insert into {quoted(table)}
         {ctes}
         select item_id, first_seen_day, last_seen_day, fetched_at, searched_address,
-            {_stacked(quoted(field.column) for field in INVENTORY_FIELDS)}, problems, try_cast(extra as json)
+            {_stacked(quoted(field.column) for field in INVENTORY_FIELDS)}, problems, extra_json
         from typed
         order by item_id
         """,  # noqa: S608 - put together from the contract's constants alone
@@ -1089,31 +1108,28 @@ def _extra_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> defaultdict[
     trees = trees_of(kind)
     counts: defaultdict[date, Counter[str]] = defaultdict(Counter)
     for table, prefix in _prefixes(kind).items():
-        objects = _objects(trees[table])
+        objects = list(_objects(trees[table]).items())
         rows = db.execute(
             f"""
-            select window_day, prefix || key, count(*)
+            select window_day, object, key, count(*)
             from (
-                select window_day, prefix, declared, unnest(keys) as key
+                select window_day, object, unnest(keys) as key
                 from (
                     select
-                        window_day, unnest($prefixes) as prefix, unnest($declared) as declared,
+                        window_day, unnest(range(len($pointers))) as object,
                         unnest(json_keys(_extra, $pointers)) as keys
                     from {quoted(table)}
                     where _extra is not null
                 )
             )
-            where not list_contains(declared, key)
             group by all
             """,  # noqa: S608 - the contract's own names alone
-            {
-                "prefixes": [prefix + (path and f"{path}.") for path in objects],
-                "declared": [[name for name, known in tree.items() if known is not None] for tree in objects.values()],
-                "pointers": [_pointer(path) for path in objects],
-            },
+            {"pointers": [_pointer(path) for path, _ in objects]},
         ).fetchall()
-        for day, path, count in rows:
-            counts[day][path] += count
+        for day, number, key, count in rows:
+            path, declared = objects[number]
+            if declared.get(key) is None:  # otherwise it is an object with something new in it
+                counts[day][prefix + (path and f"{path}.") + key] += count
     return counts
 
 
@@ -1126,6 +1142,7 @@ def _prefixes(kind: LeadKind) -> dict[str, str]:
 
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, ValueError)
 
 # Half of what Python's stack holds.
@@ -1133,13 +1150,13 @@ _MAX_NESTING: Final = 500
 
 
 # A Python function, the DuckDB types of its parameters, and of what it returns.
-_Function = tuple[Callable[..., str | list[str] | None], list[Any], str]
+_Function = tuple[Callable[..., str | list[str] | list[str | None] | None], list[Any], str]
 
 
 def _extra_functions(kind: LeadKind) -> dict[str, _Function]:
     functions: dict[str, _Function] = {"extra_of_lead": (partial(_extra, _tree_of_lead(kind)), ["VARCHAR"], "VARCHAR")}
     for child in kind.children:
-        functions[f"extra_of_{child.name}"] = (partial(_extra, _tree(child.fields)), ["VARCHAR"], "VARCHAR")
+        functions[f"extras_of_{child.name}"] = (partial(_extras, child), ["VARCHAR", "BIGINT"], "VARCHAR[]")
         functions[f"elements_of_{child.name}"] = (partial(_elements, child), ["VARCHAR", "BIGINT"], "VARCHAR[]")
     return functions
 
@@ -1208,7 +1225,7 @@ def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _extra(tree: _Tree, text: str | None) -> str | None:
     """The object's members that the tree doesn't know, as JSON of the same nesting; None where it can't be read."""
     try:
-        return None if text is None else _unknown(tree, _shallow(text))
+        return None if text is None else _unknown(tree, _MEMBERS.decode(_shallow(text)))
     except _UNREADABLE:
         return None
 
@@ -1219,42 +1236,73 @@ def _elements(child: ChildTable, body: str, number: int) -> list[str] | None:
     All at once: to read the lead again for each of thousands took minutes.
     """
     try:
-        raw = _shallow(body)
-        for step in child.path.split("."):
-            raw = bytes(_MEMBERS.decode(raw)[step])
-        elements = [str(element, "utf-8") for element in _ELEMENTS.decode(raw)]
-    except (*_UNREADABLE, LookupError):
+        elements = [str(element, "utf-8") for element in _ELEMENTS.decode(_list_in(child, body))]
+    except _UNREADABLE:
         return None
     return elements if len(elements) == number else None
 
 
+def _extras(child: ChildTable, body: str, number: int) -> list[str | None] | None:
+    """What _extra says of each element of a lead's list. One call a list: one an element took twice as long."""
+    tree = _tree(child.fields)
+    try:
+        text = _list_in(child, body)
+        try:
+            extras = [_unknown(tree, members) for members in _OBJECTS.decode(text)]
+        except msgspec.ValidationError:  # not all of them are objects
+            extras = [_extra(tree, str(element, "utf-8")) for element in _ELEMENTS.decode(text)]
+    except _UNREADABLE:
+        return None
+    return extras if len(extras) == number else None
+
+
+def _list_in(child: ChildTable, body: str) -> bytes:
+    raw = _shallow(body)
+    for step in child.path.split("."):
+        raw = bytes(_MEMBERS.decode(raw)[step])
+    return raw
+
+
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-# An opening bracket as 1, a closing one as the byte of -1, and nothing else.
+_NOT_NESTING: Final = bytes(set(range(256)) - set(b"[{]}"))
+_NOT_NESTING_OR_TEXT: Final = bytes(set(_NOT_NESTING) - set(b'"\\'))
+# An opening bracket as 1, a closing one as the byte of -1.
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 
 
 def _shallow(text: str) -> bytes:
     """The text as bytes. Raises RecursionError where it is nested so deep that a fuller stack couldn't read it.
 
-    What is in `_extra` is read again, by other threads and while publishing: where Python's stack ends differs.
+    What is in `_extra` is the same whichever thread reads it: where Python's stack ends differs.
     """
     raw = text.encode()
     if raw.count(b"[") + raw.count(b"{") > _MAX_NESTING:
-        steps = _STRING.sub(b"", raw).translate(_STEPS, _NO_BRACKETS)
-        if max(accumulate(memoryview(steps).cast("b")), default=0) > _MAX_NESTING:
+        # Strings without a bracket are two quotes then. What is left of others is looked for, which takes longer.
+        brackets = raw.translate(None, _NOT_NESTING_OR_TEXT).replace(b'""', b"")
+        if b'"' in brackets or b"\\" in brackets:
+            brackets = _STRING.sub(b"", raw).translate(None, _NOT_NESTING)
+        steps = brackets.translate(_STEPS)
+        innermost = 0
+        while steps and innermost < 4:  # most are in pairs, and thousands go at once
+            steps = steps.replace(b"\x01\xff", b"")
+            innermost += 1
+        if innermost + max(accumulate(memoryview(steps).cast("b")), default=0) > _MAX_NESTING:
             raise RecursionError
     return raw
 
 
-def _unknown(tree: _Tree, text: bytes) -> str | None:
+def _unknown(tree: _Tree, members: Mapping[str, msgspec.Raw]) -> str | None:
     """The values are cut out of the text received: nothing is rounded or written anew."""
     parts = []
-    for key, value in _MEMBERS.decode(text).items():
+    for key, value in members.items():
         known = tree.get(key, _NEW)
         if known is _NEW:
             parts.append(f"{encode_basestring_ascii(key)}:{str(value, 'utf-8')}")
-        elif known is not None and bytes(value).lstrip().startswith(b"{") and (inner := _unknown(known, bytes(value))):
+        elif (
+            known is not None
+            and bytes(value).lstrip().startswith(b"{")
+            and (inner := _unknown(known, _MEMBERS.decode(value)))
+        ):
             parts.append(f"{encode_basestring_ascii(key)}:{inner}")
     return f"{{{','.join(parts)}}}" if parts else None
 

@@ -491,7 +491,7 @@ def test_what_is_read_of_a_lead_that_drifts_grows_as_the_lead_does(
 ) -> None:
     """To read the lead once more for each element would take 3,000 times its length here."""
     read: list[int] = []
-    for name in ("_MEMBERS", "_ELEMENTS"):
+    for name in ("_MEMBERS", "_ELEMENTS", "_OBJECTS"):
         monkeypatch.setattr(flatten, name, Counting(getattr(flatten, name), read))
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -502,7 +502,7 @@ def test_what_is_read_of_a_lead_that_drifts_grows_as_the_lead_does(
 
         return call
 
-    for name in ("_extra", "_elements", "_written"):
+    for name in ("_extra", "_extras", "_elements", "_written"):
         monkeypatch.setattr(flatten, name, counted(getattr(flatten, name)))
     lead = json.dumps({"id": "a"} | drift(3000))
     land(lake, APPLICANT, [lead])
