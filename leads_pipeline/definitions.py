@@ -35,7 +35,14 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
-from leads_pipeline.sensors import catch_up_sensor, dead_run_sensor, look_sensor, push_sensor, retry_sensor
+from leads_pipeline.sensors import (
+    catch_up_sensor,
+    dead_run_sensor,
+    failure_sensor,
+    look_sensor,
+    push_sensor,
+    retry_sensor,
+)
 from leads_pipeline.settings import OURS, Settings, filled_in, path_of
 from leads_pipeline.window import RETENTION, today
 
@@ -103,6 +110,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
     first = first_day(settings)
     partitions = Partitions.of(settings, first)
     data, leads, inventory = resources(settings, environment, None if settings.start_date else first)
+    jobs = {job.name: job for job in _jobs()}
     return Definitions(
         assets=build_assets(settings, partitions),
         asset_checks=connection_checks(settings),
@@ -111,12 +119,13 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
             "leads": leads,
             "inventory": inventory,
         },
-        jobs=_jobs(),
+        jobs=list(jobs.values()),
         schedules=_schedules(settings, partitions),
         sensors=[
             retry_sensor(settings, partitions, PULL_JOB),
             catch_up_sensor(settings, partitions, PULL_JOB),
             look_sensor(settings, partitions, PULL_JOB),
+            failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB]),
             push_sensor(settings, PUSH_JOB),
             dead_run_sensor({PULL_JOB, INVENTORY_JOB, PUSH_JOB, STAGE_JOB, PUBLISH_JOB, ASSET_JOB}),
             AutomationConditionSensorDefinition(

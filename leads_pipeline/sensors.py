@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Self
 
 from dagster import (
@@ -24,9 +24,11 @@ from dagster import (
     SkipReason,
     sensor,
 )
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.partitions import Partitions, rectangles
+from leads_pipeline.flatten import unstaged_days
+from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions, rectangles
 from leads_pipeline.retry import LOOKS_AFTER_DAYS, FailedWindow, RetryPlan, plan_retries
 from leads_pipeline.settings import Settings
 from leads_pipeline.spool import Spool
@@ -196,6 +198,55 @@ def _pull(why: str, due: Mapping[LeadKind, Sequence[str]], now: datetime) -> Run
         },
         tags={KEYS_IN_CONFIG_TAG: "true"},
     )
+
+
+FAILURE_INTERVAL_SECONDS = 60
+
+
+def failure_sensor(stage: UnresolvedAssetJobDefinition, publish: UnresolvedAssetJobDefinition) -> SensorDefinition:
+    """Has what pulls were refused published, for the check to ring, and what they landed of failed windows staged.
+
+    Both follow by themselves where a window lands, which none does where all are refused.
+    """
+
+    @sensor(
+        name="tell_of_failures",
+        jobs=[stage, publish],
+        minimum_interval_seconds=FAILURE_INTERVAL_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Publishes soon after windows were refused, so that their check rings; stages what came of others.",
+        required_resource_keys={"data"},
+    )
+    def tell_of_failures(context: SensorEvaluationContext) -> SensorResult:
+        places = _read_places(context.cursor)
+        unstaged: list[date] = []
+        is_refused = False
+        for kind in LEAD_KINDS:
+            failed_on: set[date] = set()
+            for event_id, verdict in verdicts(context.instance, kind, after_id=places.get(kind.name)):
+                places[kind.name] = event_id
+                failed_on.add(date.fromisoformat(verdict.key.partition("|")[0]))
+                is_refused = is_refused or verdict.is_permanent
+            if failed_on:
+                unstaged += failed_on & set(unstaged_days(context.resources.data.lake, kind, min(failed_on)))
+        cursor = json.dumps(places)
+        run_key = f"failures up to {max(places.values(), default=0)}"
+        if unstaged:  # the publication follows
+            tags = {RANGE_START_TAG: min(unstaged).isoformat(), RANGE_END_TAG: max(unstaged).isoformat()}
+            return SensorResult(run_requests=[RunRequest(run_key, job_name=stage.name, tags=tags)], cursor=cursor)
+        if is_refused:
+            return SensorResult(run_requests=[RunRequest(run_key, job_name=publish.name)], cursor=cursor)
+        return SensorResult(skip_reason="No window was refused since the last time.", cursor=cursor)
+
+    return tell_of_failures
+
+
+def _read_places(cursor: str | None) -> dict[str, int]:
+    """Up to which place in the event log each kind's verdicts were seen. A cursor that can't be read counts as none."""
+    try:
+        return {kind.name: int(json.loads(cursor or "")[kind.name]) for kind in LEAD_KINDS}
+    except (ValueError, KeyError, TypeError):
+        return {}
 
 
 # A day's windows fall due together, once a day; and a tick goes through the files of 23 days.

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from dagster import (
+    AssetCheckKey,
     AssetKey,
     AssetSelection,
     DagsterEvent,
@@ -25,6 +26,7 @@ from dagster import (
     Definitions,
     EventLogEntry,
     RunRequest,
+    RunsFilter,
     define_asset_job,
 )
 from dagster._core.definitions.sensor_definition import SensorExecutionData
@@ -52,6 +54,7 @@ from leads_pipeline.sensors import (
     RetryMemory,
     catch_up_sensor,
     dead_run_sensor,
+    failure_sensor,
     look_sensor,
     push_sensor,
     read_cursor,
@@ -676,6 +679,43 @@ def test_the_daemon_catches_up_and_retries_once_however_often_it_ticks(
         pytest.skip("A further day has become one to catch up since the test began.")
     assert here.asked() == {**dict.fromkeys(here.keys(closed(here)), 1), broken: 2}
     assert here.status().landed == here.keys(closed(here))
+
+
+# --- what is told of failures ---------------------------------------------------------------------------------------
+
+
+def test_the_check_rings_within_minutes_where_every_window_is_refused(here: Installation) -> None:
+    with here.daemon() as daemon:
+        here.simulator.set_faults(here.rules(here.keys(closed(here)), REFUSED))
+        assert check_has_passed(here) is None
+        for minutes in (0, 2, 4, 6):
+            daemon.tick_sensors(here.now + timedelta(minutes=minutes))
+    assert check_has_passed(here) is False
+    assert len(here.instance.get_runs(RunsFilter(job_name=PUBLISH_JOB))) == 1
+
+
+def check_has_passed(here: Installation) -> bool | None:
+    """What the check said last, None where it was never made."""
+    check = AssetCheckKey(AssetKey("mart_coverage"), "no_window_is_refused")
+    records = here.instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
+    event = records[0].event if records else None
+    return event.asset_check_evaluation.passed if event and event.asset_check_evaluation else None
+
+
+def test_what_came_of_a_failed_window_is_staged_although_nothing_landed(tmp_path: Path) -> None:
+    portal, limit = Config(branches=1, leads_per_day=500), {"LEADS_MAX_BODY_MB": "1"}
+    with installation(tmp_path, portal, variables=limit, first=3) as here:
+        noon = datetime.combine(here.day(2), datetime.min.time(), UTC) + timedelta(hours=12)
+        here.simulator.set_faults([Rule(Then(status=500), When(from_time=f"{noon:%Y-%m-%dT%H:%M}"))])
+        here.pull({here.key(2)})
+        jobs = {job.name: job for job in here.definitions.jobs or ()}
+        tell = failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB])  # type: ignore[arg-type]  # they are of that kind
+        tick = here.tick(tell)
+        assert here.run_requested(the_request(tick), the_request(tick).job_name or "").success
+        [file] = here.lake.staged_files("applicant_leads")
+        assert file.day == here.day(2)
+        assert pq.read_metadata(file.path).num_rows > 100
+        assert here.tick(tell, tick.cursor).skip_message == "No window was refused since the last time."
 
 
 # --- runs whose process is gone --------------------------------------------------------------------------------------

@@ -294,7 +294,11 @@ class Machine:
                 ):
                     requests = schedule.evaluate_tick(context).run_requests or []
                 self._launch(schedule.name, schedule.job_name, requests)
-        sensors = [one for one in self._repository.sensor_defs if one.sensor_type is SensorType.STANDARD]
+        sensors = [
+            one
+            for one in self._repository.sensor_defs
+            if one.sensor_type is SensorType.STANDARD and one.name != "tell_of_failures"  # it starts no pull
+        ]
         sensors.sort(key=lambda one: one.name != "end_dead_runs")  # in truth it has ticked many times since
         for _ in range(_TICKS):
             if not sum(self._evaluate(one) for one in sensors):

@@ -925,6 +925,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "refused_window",
         ),
         _m(
+            "let a refused run ring at night only",
+            "sensors.py",
+            "        if is_refused:\n",
+            "        if False:\n",
+            "test_sensors.py",
+            "rings_within",
+        ),
+        _m(
+            "leave what came of a failed window unstaged",
+            "sensors.py",
+            "        if unstaged:  # the publication follows\n",
+            "        if False:\n",
+            "test_sensors.py",
+            "although_nothing",
+        ),
+        _m(
             "never retry what a full disk didn't take",
             "errors.py",
             "class StorageError(TransientError):",
