@@ -17,7 +17,8 @@ from leads_pipeline.definitions import variables
 from leads_pipeline.errors import SettingsError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="leads-pipeline")
 def main() -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
     with plain_errors():

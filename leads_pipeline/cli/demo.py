@@ -29,7 +29,7 @@ DEMO_DAYS = 7
 DEMO_BRANCHES = 3
 
 
-@click.command()
+@click.command(short_help="Run the main job on the portal's simulator.")
 def demo() -> None:
     """Run the main job on the portal's simulator: the last 7 days of 3 branches, raw to a first query."""
     with plain_errors(), _simulator(DEMO_BRANCHES), Session.opened(DEMO_DAYS) as session:
@@ -48,7 +48,7 @@ def demo() -> None:
     sys.exit(0 if report.succeeded and not troubles else 1)
 
 
-@click.command()
+@click.command(short_help="Start the Dagster UI with its daemon.")
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
@@ -82,7 +82,10 @@ def dev(port: int) -> None:
     sys.exit(0 if process.returncode in (0, -signal.SIGINT) else 1)
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.command(
+    short_help="Start the portal's simulator alone.",
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def simulate(arguments: Sequence[str]) -> NoReturn:
     """Start the portal's stand-in alone; `leads-pipeline simulate --help` lists its options."""

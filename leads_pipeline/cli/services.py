@@ -24,7 +24,7 @@ from leads_pipeline.spool import Spool
 _COLOURS = {Light.GREEN: "green", Light.YELLOW: "yellow", Light.RED: "red"}
 
 
-@click.command()
+@click.command(short_help="Check settings, secret, token, services and data folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 def doctor(as_json: bool) -> None:
     """Say whether settings, secret, token, services and data folder work, and what to do where they don't.
@@ -57,7 +57,7 @@ def _findings() -> Iterator[Finding]:
         yield from examine(settings, opened.data, opened.leads, opened.inventory)
 
 
-@click.command()
+@click.command(short_help="Take leads that the portal pushes.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -95,7 +95,11 @@ def receive(host: str, port: int) -> None:
         )
 
 
-credentials = click.Group("credentials", help="Make what the portal needs to send you a client secret.")
+credentials = click.Group(
+    "credentials",
+    short_help="Make the key that the client secret is sent with.",
+    help="Make what the portal needs to send you a client secret.",
+)
 
 
 @credentials.command("new-key")

@@ -1,12 +1,12 @@
 """Windows from the command line: `backfill` pulls them, `coverage` counts them, `damaged` lists what is broken."""
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import click
 from rich.markup import escape
-from rich.table import Table
 
 from leads_pipeline import status
 from leads_pipeline.cli.session import LISTED_FAILURES, Session, err, out, plain_errors, show_report, table
@@ -35,7 +35,7 @@ class _Day(click.ParamType[date]):
             self.fail(f"{value!r} is not a day. Write 2026-11-19.", param, ctx)
 
 
-@click.command()
+@click.command(short_help="Pull days of leads and publish them, without the UI.")
 @click.option("--from", "first", type=_Day(), required=True, help="First day, as 2026-11-01.")
 @click.option("--to", "last", type=_Day(), required=True, help="Last day, included.")
 @click.option("--scope", "scope_keys", multiple=True, help="Only this scope, as branch-101; repeat for more.")
@@ -76,7 +76,7 @@ def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Seq
     sys.exit(0 if report.succeeded and not troubles else 1)
 
 
-@click.command()
+@click.command(short_help="Count landed, empty, failed and missing windows.")
 @click.option(
     "--days",
     "count",
@@ -85,10 +85,12 @@ def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Seq
     show_default=True,
     help="How many days back, today not counted.",
 )
-def coverage(count: int) -> None:
-    """Say which windows are landed, empty, failed or missing, when they were looked at, and how long they can be had.
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+def coverage(count: int, as_json: bool) -> None:
+    """Count landed, empty, failed and missing windows; tell how long they can be had.
 
-    From the files and Dagster's log as they are now. Exit code 1 if a window is failed or missing.
+    From the files and Dagster's log as they are now. Exit code 1 if a window is damaged, failed or missing, or landed
+    and not staged.
     """
     now = datetime.now(UTC)
     with plain_errors(), Session.opened() as session:
@@ -102,44 +104,93 @@ def coverage(count: int) -> None:
                 now,
             )
         )
-        unstaged = session.unstaged()
-    for kind in LEAD_KINDS:
-        rows = []
-        for state in WindowState:
-            if found := [one for one in windows if (one.kind, one.state) == (kind, state)]:
-                looks = [one.looked_at for one in found if one.looked_at is not None]
-                looked_at = f"{min(looks):%Y-%m-%d %H:%M} to {max(looks):%Y-%m-%d %H:%M}" if looks else "never"
-                rows.append((state, len(found), sum(one.rows or 0 for one in found), looked_at))
-        out.print(table(("state", "windows", "leads", "last looked at (UTC)"), rows, f"{kind.name} leads"))
-    lost = [one for one in windows if one.state in (WindowState.DAMAGED, WindowState.FAILED, WindowState.MISSING)]
-    if lost:
+        unstaged = sorted(session.unstaged())
+    lost = sorted((one for one in windows if one.state in _NOT_LANDED), key=lambda one: one.window)
+    if as_json:
+        click.echo(json.dumps(_as_json(windows, lost, unstaged), indent=2))
+    else:
+        _show_counts(windows)
         _show_lost(lost, now)
-    if unstaged:
-        out.print(
-            f"Landed and not staged yet: {', '.join(map(str, sorted(unstaged)))}. The daemon does it within minutes, "
-            "and so does any `leads-pipeline backfill`."
-        )
+        if unstaged:
+            out.print(
+                f"Landed and not staged yet: {', '.join(map(str, unstaged))}. The daemon does it within minutes, and "
+                "so does any `leads-pipeline backfill`."
+            )
     sys.exit(1 if lost or unstaged else 0)
 
 
+_NOT_LANDED = (WindowState.DAMAGED, WindowState.FAILED, WindowState.MISSING)
+
+
+def _counts(windows: Sequence[WindowCoverage]) -> Iterator[tuple[str, WindowState, list[WindowCoverage]]]:
+    for kind in LEAD_KINDS:
+        for state in WindowState:
+            if counted := [one for one in windows if (one.kind, one.state) == (kind, state)]:
+                yield kind.name, state, counted
+
+
+def _show_counts(windows: Sequence[WindowCoverage]) -> None:
+    rows = []
+    for kind, state, counted in _counts(windows):
+        looks = [one.looked_at for one in counted if one.looked_at is not None]
+        looked_at = (f"{min(looks):%m-%d %H:%M}", f"{max(looks):%m-%d %H:%M}") if looks else ("never", "")
+        rows.append((kind, state, len(counted), sum(one.rows or 0 for one in counted), *looked_at))
+    out.print(table(("kind", "state", "windows", "leads", "looked at (UTC), from", "to"), rows))
+
+
 def _show_lost(lost: Sequence[WindowCoverage], now: datetime) -> None:
-    """The windows that aren't landed, soonest deleted first, and the command that pulls them."""
-    lost = sorted(lost, key=lambda one: one.window)
-    listed = Table("kind", "window", "state", "days left", "attempts", "last error", title=f"{len(lost)} not landed")
-    for one in lost[:LISTED_FAILURES]:
-        left = "deleted" if one.window.is_deleted(now) else f"{max(0.0, one.window.days_left(now)):.1f}"
-        attempts, error = (str(one.failure.attempts), one.failure.last_error) if one.failure else ("0", "")
-        state = f"{one.state}, refused" if one.failure and one.failure.is_refused else one.state
-        listed.add_row(one.kind.name, one.window.partition_key, state, left, attempts, escape(error))
-    out.print(listed)
-    if len(lost) > LISTED_FAILURES:
-        out.print(f"… and {len(lost) - LISTED_FAILURES} more.")
-    wanted = [one.window.day for one in lost if not one.window.is_deleted(now)]
-    if wanted:
-        out.print(f"Take them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False)
+    """What isn't landed, a paragraph a cause, soonest deleted first, and the command that pulls it."""
+    causes: dict[tuple[str, str, str], list[WindowCoverage]] = {}
+    for one in lost:
+        causes.setdefault((one.kind.name, *_cause(one)), []).append(one)
+    for (kind, state, _), windows in causes.items():
+        first, keys = windows[0], [one.window.partition_key for one in windows]
+        which = "it" if len(windows) == 1 else "the first of them"
+        until = f"The portal deletes {which} in {max(0.0, first.window.days_left(now)):.1f} days."
+        if windows[-1].window.is_deleted(now):
+            until = "The portal has deleted what they hold."
+        out.print(f"\n[bold]{len(windows)} {kind} {state}.[/bold] {until}", highlight=False)
+        if first.failure:
+            out.print(f"  {escape(first.failure.last_error)}", highlight=False)
+        more = f"  … and {len(keys) - LISTED_FAILURES} more" if len(keys) > LISTED_FAILURES else ""
+        out.print(f"  {'  '.join(keys[:LISTED_FAILURES])}{more}", highlight=False)
+    if wanted := [one.window.day for one in lost if not one.window.is_deleted(now)]:
+        out.print(f"\nTake them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False)
 
 
-@click.command()
+def _cause(one: WindowCoverage) -> tuple[str, str]:
+    """What windows share that are told together: the state, and the error without the names in it that differ."""
+    if one.failure is None:
+        return one.state, ""
+    error = one.failure.last_error.replace(one.window.partition_key, "").replace(one.window.scope.key, "")
+    return f"{one.state}{', refused' if one.failure.is_refused else ''}", error
+
+
+def _as_json(
+    windows: Sequence[WindowCoverage], lost: Sequence[WindowCoverage], unstaged: Sequence[date]
+) -> dict[str, object]:
+    return {
+        "windows": [
+            {"kind": kind, "state": state, "windows": len(counted), "leads": sum(one.rows or 0 for one in counted)}
+            for kind, state, counted in _counts(windows)
+        ],
+        "not_landed": [
+            {
+                "kind": one.kind.name,
+                "partition": one.window.partition_key,
+                "state": one.state,
+                "attempts": one.failure.attempts if one.failure else 0,
+                "last_error": one.failure.last_error if one.failure else None,
+                "is_refused": one.failure is not None and one.failure.is_refused,
+                "deleted_from_at": (one.window.start + RETENTION).isoformat(),
+            }
+            for one in lost
+        ],
+        "days_not_staged": [day.isoformat() for day in unstaged],
+    }
+
+
+@click.command(short_help="List what is damaged; give up what can't be had again.")
 @click.option("--give-up", "keys", multiple=True, metavar="KEY", help="Give this one up for good; repeat for more.")
 @click.option("--yes", is_flag=True, help="Don't ask again before giving up.")
 def damaged(keys: Sequence[str], yes: bool) -> None:
