@@ -16,7 +16,7 @@ from dagster import DagsterRunStatus
 
 from leads_pipeline.cli import main
 from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead, read_delivery
-from leads_pipeline.simulator.faults import Then
+from leads_pipeline.simulator.faults import CUT_OFFS, SHAPES, Then
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import Window
@@ -195,6 +195,13 @@ def test_no_line_of_the_help_is_cut() -> None:
     told = CliRunner().invoke(main, ["--help"], terminal_width=80).output
     assert "backfill" in told
     assert "..." not in told.split("Commands:")[1]
+
+
+def test_the_help_of_the_simulator_has_its_name_and_the_form_of_a_fault() -> None:
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "simulate", "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.startswith("Usage: leads-pipeline simulate [OPTIONS]")
+    assert all(word in told for word in (*SHAPES, *CUT_OFFS, "retry_after", "per_window"))
 
 
 # --- coverage --------------------------------------------------------------------------------------------------------

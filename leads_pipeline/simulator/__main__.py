@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from leads_pipeline.simulator import faults
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import FaultError, Rule, read_rules
 from leads_pipeline.simulator.server import LOOPBACK, RunningSimulator, serve
@@ -22,7 +23,14 @@ def _read_faults(_: click.Context, __: click.Parameter, path: Path | None) -> tu
         raise click.BadParameter(str(error)) from None
 
 
-@click.command(context_settings={"show_default": True})
+def _epilog() -> str:
+    """The form of a fault file, as faults.py tells it, its lines as they are."""
+    _, _, form = (faults.__doc__ or "").partition("The form, as")
+    paragraphs = f"The form of a fault, as{form}".strip().split("\n\n")
+    return "\n\n".join(f"\b\n{paragraph}" for paragraph in paragraphs)
+
+
+@click.command(context_settings={"show_default": True, "max_content_width": 120}, epilog=_epilog())
 @click.option("--host", default=LOOPBACK, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8099, help="Port to listen on; 0 takes a free one.")
 @click.option("--seed", default=_DEFAULTS.seed, help="Another seed makes other people, streets and leads.")
@@ -42,9 +50,10 @@ def _read_faults(_: click.Context, __: click.Parameter, path: Path | None) -> tu
 )
 @click.option(
     "--faults",
+    "rules",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     callback=_read_faults,
-    help="JSON file with fault rules.",
+    help="JSON file with fault rules, whose form is below.",
 )
 @click.option(
     "--ready-file",
@@ -59,7 +68,7 @@ def main(
     leads_per_day: float,
     latency_ms: int,
     token_lifetime_seconds: int,
-    faults: tuple[Rule, ...],
+    rules: tuple[Rule, ...],
     ready_file: Path | None,
 ) -> None:
     """Serve made-up leads, tokens and inventory as the portal would.
@@ -72,7 +81,7 @@ def main(
         leads_per_day=leads_per_day,
         latency_ms=latency_ms,
         token_lifetime_seconds=token_lifetime_seconds,
-        faults=faults,
+        faults=rules,
     )
 
     def announce(simulator: RunningSimulator) -> None:
@@ -93,4 +102,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="leads-pipeline simulate")
