@@ -254,6 +254,21 @@ def test_a_message_for_a_subkey_opens_where_the_key_itself_can_decrypt_too(
 
 
 @needs_gpg
+def test_a_message_for_the_key_itself_opens_where_a_subkey_can_decrypt_too(
+    gpg: Gpg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, _ = for_a_subkey_of_a_key_that_can_decrypt_too(gpg, "itself")
+    listed = gpg.run("--list-keys", "--with-colons", "itself").decode().splitlines()
+    fingerprint = next(line.split(":")[9] for line in listed if line.startswith("fpr"))
+    message = gpg.encrypt(CANARY, f"{fingerprint}!")  # gpg's way to say: this key and none of its subkeys
+    meant = next(packet.body[1:9].hex() for packet in PacketPile.from_bytes(message))
+    assert fingerprint.lower().endswith(meant)
+    assert pgp.decrypt(message, key, PASSPHRASE) == CANARY
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert pgp.decrypt(message, key, PASSPHRASE) == CANARY, "pysequoia opens it by itself"
+
+
+@needs_gpg
 def test_without_gpg_its_own_mode_is_told(
     gpg: Gpg, message: bytes, key: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
