@@ -1,7 +1,7 @@
 """The client credentials grant (RFC 6749, section 4.4) as an httpx.Auth, and the tokens that processes share.
 
 Belongs here: asking for a token, keeping it for its lifetime, renewing it once when it is refused. Doesn't: where
-the secret comes from (credentials.py), or what a refused data request means (client.py).
+the secret comes from (credentials.py), or what a refused data request means (client/).
 """
 
 import asyncio

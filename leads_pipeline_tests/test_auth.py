@@ -35,7 +35,7 @@ from leads_pipeline.auth import (
     Token,
     TokenStore,
 )
-from leads_pipeline.client import DEADLINE_SECONDS
+from leads_pipeline.client.service import DEADLINE_SECONDS
 from leads_pipeline.credentials import FileSecret, StaticSecret
 from leads_pipeline.errors import (
     BusyError,

@@ -19,9 +19,10 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 
-from leads_pipeline import client as client_module
 from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
-from leads_pipeline.client import InventoryClient, LeadsClient, Timing, server_time
+from leads_pipeline.client import InventoryClient, LeadsClient, Timing, inventory, leads, server_time
+from leads_pipeline.client.run import MAX_TURNED_AWAY_IN_A_ROW
+from leads_pipeline.client.service import MAX_BODY_BYTES
 from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer
 from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import (
@@ -72,7 +73,7 @@ def leads_client(
     policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
     timing: Timing | None = None,
     auth: httpx.Auth | None = None,
-    max_body_bytes: int = client_module.MAX_BODY_BYTES,
+    max_body_bytes: int = MAX_BODY_BYTES,
 ) -> LeadsClient:
     return LeadsClient(
         BASE_URL,
@@ -571,7 +572,7 @@ def test_a_host_that_cannot_be_reached_is_given_up_after_some_windows() -> None:
     assert {type(error) for error in errors} == {UnreachableError}
     assert "found no connection: [Errno 111] Connection refused." in str(errors[0])
     sent = [error for error in errors if "was not sent" not in str(error)]
-    assert len(sent) == client_module.MAX_TURNED_AWAY_IN_A_ROW
+    assert len(sent) == MAX_TURNED_AWAY_IN_A_ROW
     assert client.stats.requests <= 60
 
 
@@ -581,7 +582,7 @@ def test_a_service_that_is_busy_for_everyone_is_given_up_after_some_windows() ->
     errors = outcomes(client, 500)
     assert {type(error) for error in errors} == {BusyError}
     sent = [error for error in errors if "was not sent" not in str(error)]
-    assert client_module.MAX_TURNED_AWAY_IN_A_ROW <= len(sent) < 50
+    assert MAX_TURNED_AWAY_IN_A_ROW <= len(sent) < 50
     assert timing.seconds < 3600
 
 
@@ -713,7 +714,7 @@ def test_a_minute_that_is_too_large_says_which_setting_to_raise() -> None:
 
 
 def test_a_window_is_cut_into_no_more_pieces_than_memory_should_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "MAX_PIECES", 8)
+    monkeypatch.setattr(leads, "MAX_PIECES", 8)
     size = len(json.dumps({"applicants": [{"id": "19 00:00:00"}] * 181}))  # of three hours, a lead a minute
     assert isinstance(fetch_one(leads_client(Book(timedelta(minutes=1)), max_body_bytes=size)), Answer)
     book = Book(timedelta(minutes=1))
@@ -1196,7 +1197,7 @@ def test_a_cursor_that_repeats_is_an_error_and_no_loop(tokens: list[str]) -> Non
 
 
 def test_a_cursor_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "MAX_INVENTORY_PAGES", 5)
+    monkeypatch.setattr(inventory, "MAX_INVENTORY_PAGES", 5)
     numbers = iter(range(100))
     with pytest.raises(InvalidAnswerError, match="more than 5 pages"):
         inventory_client(lambda _: page([], str(next(numbers)))).search("Leeds")

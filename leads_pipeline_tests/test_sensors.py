@@ -32,9 +32,9 @@ from dagster import (
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.utils import make_new_run_id
 
-from leads_pipeline import client, retry
+from leads_pipeline import retry
 from leads_pipeline.assets import connection
-from leads_pipeline.client import LeadsClient, Timing
+from leads_pipeline.client import LeadsClient, Timing, leads
 from leads_pipeline.contract import (
     APPLICANT,
     APPRAISAL,
@@ -262,7 +262,7 @@ def test_a_window_that_is_too_large_is_asked_for_as_soon_as_the_limit_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     portal, limit = Config(branches=1, leads_per_day=700), {"LEADS_MAX_BODY_MB": "1"}
-    monkeypatch.setattr(client, "MAX_PIECES", 1)
+    monkeypatch.setattr(leads, "MAX_PIECES", 1)
     with installation(tmp_path, portal, variables=limit, first=3) as here:
         cursor = retry_tick(here, here.now).cursor
         here.pull({here.key(2)})

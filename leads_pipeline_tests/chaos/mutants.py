@@ -367,7 +367,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "let leads fall between two pieces of a window",
-            "client.py",
+            "client/pieces.py",
             "    return replace(piece, end=cut), replace(piece, start=cut)\n",
             "    return replace(piece, end=cut), replace(piece, start=cut + timedelta(minutes=1))\n",
             "test_client.py",
@@ -375,7 +375,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "take what was put together from pieces for as young as the last of them",
-            "client.py",
+            "client/leads.py",
             "            fetched_at=min(moments, ",
             "            fetched_at=max(moments, ",
             "test_client.py",
@@ -383,7 +383,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "drop what came of a window with what didn't",
-            "client.py",
+            "client/leads.py",
             "        return answer.failure if answer.failure and not answer.leads else answer\n",
             "        return answer.failure or answer\n",
             "test_client.py",
@@ -408,7 +408,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "never ask for less than a whole window",
-            "client.py",
+            "client/leads.py",
             "        is_divisible=piece.end - piece.start > SHORTEST_PIECE,\n",
             "        is_divisible=False,\n",
             "test_client.py",
@@ -416,7 +416,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "let the earlier of two pieces have the newest version",
-            "client.py",
+            "client/pieces.py",
             "        joined.pop(version, None)\n",
             "",
             "test_client.py",
@@ -424,7 +424,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "trust any status without an error",
-            "client.py",
+            "client/run.py",
             "                    if response.status_code != HTTPStatus.OK:\n",
             "                    if response.status_code >= HTTPStatus.MULTIPLE_CHOICES:\n",
             "test_client.py",
@@ -471,7 +471,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "take a gzip body that is cut off for a whole one",
-            "client.py",
+            "client/body.py",
             "    if is_begun and not decoder.eof:\n",
             "    if False:\n",
             "test_client.py",
@@ -546,7 +546,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "stop an inventory search at a cursor that repeats",
-            "client.py",
+            "client/inventory.py",
             "                if page.next_token in seen:\n                    raise InvalidAnswerError(",
             "                if page.next_token in seen:\n                    return\n"
             "                    raise InvalidAnswerError(",
@@ -1032,7 +1032,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "an answer counts from when it comes",
-            "client.py",
+            "client/run.py",
             "            sequence = self._service.next_sequence() if self._service.next_sequence else None\n"
             "            outcome = await self._ask_once(http, ask, request, read)\n",
             "            outcome = await self._ask_once(http, ask, request, read)\n"
@@ -1295,14 +1295,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "retry what is refused for good",
-            "client.py",
+            "client/run.py",
             "        may_pass = error.is_transient and self._over is None\n",
             "        may_pass = self._over is None\n",
             "test_client.py",
         ),
         _m(
             "ask for pieces of a window as often as for a window",
-            "client.py",
+            "client/leads.py",
             "                failures = less.failures\n",
             "                failures = 0\n",
             "test_client.py",
@@ -1310,28 +1310,28 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "retry without a cap",
-            "client.py",
+            "client/run.py",
             "attempt < self._service.policy.max_attempts and ",
             "",
             "test_client.py",
         ),
         _m(
             "no retry budget for a run",
-            "client.py",
+            "client/run.py",
             "policy.max_attempts and self._budget.spend()\n",
             "policy.max_attempts\n",
             "test_client.py",
         ),
         _m(
             "a 429 slows down one request alone",
-            "client.py",
-            "    return _retry_after_seconds(error) is not None or (isinstance(error, BusyError) and attempt == 1)\n",
+            "client/verdicts.py",
+            "    return seconds_asked_for(error) is not None or (isinstance(error, BusyError) and attempt == 1)\n",
             "    return False\n",
             "test_client.py",
         ),
         _m(
             "no deadline for a request",
-            "client.py",
+            "client/run.py",
             "            async with asyncio.timeout(self._service.deadline_seconds):\n",
             "            async with asyncio.timeout(20 * self._service.deadline_seconds):\n",
             "test_client.py",
@@ -1347,7 +1347,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "no cap on a body",
-            "client.py",
+            "client/body.py",
             "        if size > self._max_bytes:\n",
             "        if False:\n",
             "test_client.py",
@@ -1368,7 +1368,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "ask for what the portal has deleted",
-            "client.py",
+            "client/leads.py",
             "        if window.is_deleted(self._service.timing.now()):\n",
             "        if False:\n",
             "test_client.py",
@@ -1546,7 +1546,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     "no one is let in, nothing gets out": (
         Mutant(
             "follow redirects",
-            "client.py",
+            "client/connection.py",
             (
                 ('        response.headers.pop("location", None)\n', ""),
                 (
@@ -1640,7 +1640,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "quote the words of a proxy",
-            "client.py",
+            "client/verdicts.py",
             "    if isinstance(error, httpx.ProxyError):\n",
             "    if False:\n",
             "test_client.py",
@@ -1648,7 +1648,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "quote a code that looks like one",
-            "client.py",
+            "client/verdicts.py",
             "code if code in _KNOWN_CODES else",
             "code if code.islower() else",
             "test_client.py",
@@ -1672,14 +1672,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "the address of a lead's home in a message",
-            "client.py",
+            "client/service.py",
             '        return f"GET {self.path} for {self.about}"\n',
             '        return f"GET {self.path} {dict(self.parameters)} for {self.about}"\n',
             "test_client.py",
         ),
         _m(
             "the words of an error answer in a message",
-            "client.py",
+            "client/verdicts.py",
             "code if code in _KNOWN_CODES else 'a code that is not known'",
             "code",
             "test_client.py",
