@@ -502,7 +502,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "call a window closed that was pulled before its end",
             "lake.py",
-            "    is_closed = answer.window.is_closed(answer.fetched_at)\n",
+            "    is_closed = answer.failure is None and answer.window.is_closed(answer.fetched_at)\n",
             "    is_closed = True\n",
             "test_lake.py",
         ),
