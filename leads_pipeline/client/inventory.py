@@ -11,7 +11,7 @@ import httpx
 
 from leads_pipeline.client.background import Outbox, in_background
 from leads_pipeline.client.run import Run
-from leads_pipeline.client.service import DEADLINE_SECONDS, MAX_BODY_BYTES, Ask, FetchStats, Service, Timing
+from leads_pipeline.client.service import DEADLINE_SECONDS, MAX_BODY_BYTES, FetchStats, RequestSpec, Service, Timing
 from leads_pipeline.contract import INVENTORY_PATH, InventoryItem, InventoryPage, read_inventory_page
 from leads_pipeline.errors import InvalidAnswerError, SettingsError
 from leads_pipeline.retry import RetryPolicy
@@ -86,21 +86,21 @@ class InventoryClient:
         async with run.connection() as http:
             for number in range(1, MAX_INVENTORY_PAGES + 1):
                 await outbox.has_room()
-                ask = Ask(
+                spec = RequestSpec(
                     path=INVENTORY_PATH,
                     parameters=parameters,
                     headers={"AgencyRef": self._agency_ref},
                     about=f"page {number}",
                     hints={401: _INVENTORY_401, 403: _INVENTORY_403},
                 )
-                page = (await run.fetch(http, ask, partial(read_inventory_page, number=number))).value
+                page = (await run.fetch(http, spec, partial(read_inventory_page, number=number))).value
                 outbox.put(page)
                 if page.next_token is None:
                     return
                 if page.next_token in seen:
                     raise InvalidAnswerError(
-                        f"{ask} names a next page that was had before, so the search would never end. Nothing of it is "
-                        "kept; it is tried again later. If it stays so, tell the portal's contact.",
+                        f"{spec} names a next page that was had before, so the search would never end. Nothing of it "
+                        "is kept; it is tried again later. If it stays so, tell the portal's contact.",
                         reason="repeating cursor",
                     )
                 seen.add(page.next_token)

@@ -11,7 +11,7 @@ import httpx
 from leads_pipeline.client.background import Outbox, in_background
 from leads_pipeline.client.pieces import MAX_HOPELESS_PIECES, MAX_PIECES, SHORTEST_PIECE, halves, joined, stretches
 from leads_pipeline.client.run import AskForLessError, Run
-from leads_pipeline.client.service import DEADLINE_SECONDS, MAX_BODY_BYTES, Ask, FetchStats, Service, Timing
+from leads_pipeline.client.service import DEADLINE_SECONDS, MAX_BODY_BYTES, FetchStats, RequestSpec, Service, Timing
 from leads_pipeline.client.verdicts import turns_away
 from leads_pipeline.contract import Answer, LeadKind, ReceivedLead, read_leads, window_parameters
 from leads_pipeline.errors import LeadsPipelineError, RetentionError, TooLargeError
@@ -123,7 +123,7 @@ class LeadsClient:
         while to_ask:
             piece = to_ask.pop()
             try:
-                fetched = await run.fetch(http, _window_ask(kind, window, piece), partial(read_leads, kind), failures)
+                fetched = await run.fetch(http, _window_spec(kind, window, piece), partial(read_leads, kind), failures)
             except AskForLessError as less:
                 requests += less.attempts
                 if len(leads) + len(missing) + len(to_ask) + 2 <= MAX_PIECES:
@@ -153,7 +153,7 @@ class LeadsClient:
             window=window,
             leads=found,
             fetched_at=min(moments, default=self._service.timing.now()),  # later ones may be missing in earlier pieces
-            request=run.address(_window_ask(kind, window, window)).raw_path.decode(),
+            request=run.address(_window_spec(kind, window, window)).raw_path.decode(),
             body_sha256=digest.hexdigest(),
             body_bytes=body_bytes,
             attempts=requests,
@@ -190,11 +190,11 @@ class LeadsClient:
         return verdict.reworded(told, requests)
 
 
-def _window_ask(kind: LeadKind, window: Window, piece: Window) -> Ask:
+def _window_spec(kind: LeadKind, window: Window, piece: Window) -> RequestSpec:
     about = f"the window {window.partition_key}"
     if piece != window:
         about += f", {piece.start:%Y-%m-%dT%H:%M:%SZ} to {piece.end:%Y-%m-%dT%H:%M:%SZ} of it"
-    return Ask(
+    return RequestSpec(
         path=kind.path,
         parameters=window_parameters(piece),
         about=about,

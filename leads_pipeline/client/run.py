@@ -13,7 +13,7 @@ import httpx
 
 from leads_pipeline.auth import ADDRESS_HINT, UNUSABLE_ADDRESS
 from leads_pipeline.client.connection import http_client
-from leads_pipeline.client.service import Ask, Service
+from leads_pipeline.client.service import RequestSpec, Service
 from leads_pipeline.client.verdicts import (
     DEADLINE_PASSED,
     LATER,
@@ -84,12 +84,12 @@ class Run:
         """
         return http_client(self._service, self._tls)
 
-    def address(self, ask: Ask) -> httpx.URL:
+    def address(self, spec: RequestSpec) -> httpx.URL:
         """What is asked, and of whom."""
-        return httpx.URL(f"{self._service.base_url}{ask.path}", params=ask.parameters)
+        return httpx.URL(f"{self._service.base_url}{spec.path}", params=spec.parameters)
 
     async def fetch(
-        self, http: httpx.AsyncClient, ask: Ask, read: Callable[[bytes], T], failures: int = 0
+        self, http: httpx.AsyncClient, spec: RequestSpec, read: Callable[[bytes], T], failures: int = 0
     ) -> _Fetched[T]:
         """Ask, and ask again where that can help.
 
@@ -98,21 +98,21 @@ class Run:
 
         Raises LeadsPipelineError with the last verdict, and AskForLessError where less is likelier to be answered.
         """
-        request = http.build_request("GET", self.address(ask), headers=ask.headers)
+        request = http.build_request("GET", self.address(spec), headers=spec.headers)
         if failures == 0:
             self._budget.earn()
         for attempt in itertools.count(1):
-            pace = await self._start(ask)
+            pace = await self._start(spec)
             fetched_at = self._timing.now()
             # Now and not with the answer: of two that cross, the one that was asked for later is the newer.
             sequence = self._service.next_sequence() if self._service.next_sequence else None
-            outcome = await self._ask_once(http, ask, request, read)
+            outcome = await self._ask_once(http, spec, request, read)
             failures += 1
             self._learn(outcome, pace, failures)
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
                 return _Fetched(value=value, body=body, fetched_at=fetched_at, attempts=attempt, sequence=sequence)
-            if ask.is_divisible and is_too_large(outcome):
+            if spec.is_divisible and is_too_large(outcome):
                 raise AskForLessError(outcome, attempts=attempt, failures=0)  # the service answers, so it isn't down
             if not self._may_retry(outcome, failures):
                 self._give_up_on(outcome)
@@ -121,17 +121,17 @@ class Run:
             self._service.stats.retries += 1
             if not slows_the_run(outcome, failures):  # else the pace of the whole run holds it back
                 await self._wait(self._service.policy.delay_seconds(failures, None, self._timing.rng))
-                if ask.is_divisible and failures >= failures_before_pieces(outcome):
+                if spec.is_divisible and failures >= failures_before_pieces(outcome):
                     raise AskForLessError(outcome, attempts=attempt, failures=failures)
         raise AssertionError("count() never ends")
 
-    async def _start(self, ask: Ask) -> int:
+    async def _start(self, spec: RequestSpec) -> int:
         """Wait for the run's next start, first come first served."""
         async with self._door:
             while (seconds := self._pace.wait_seconds(self._timing.monotonic())) > 0 and self._over is None:
                 await self._wait(seconds)
             if self._over is not None:
-                raise unsent(ask, self._over)
+                raise unsent(spec, self._over)
             return self._pace.start(self._timing.monotonic())
 
     async def _wait(self, seconds: float) -> None:
@@ -163,7 +163,7 @@ class Run:
                 self._over = error
 
     async def _ask_once(
-        self, http: httpx.AsyncClient, ask: Ask, request: httpx.Request, read: Callable[[bytes], T]
+        self, http: httpx.AsyncClient, spec: RequestSpec, request: httpx.Request, read: Callable[[bytes], T]
     ) -> tuple[bytes, T] | LeadsPipelineError:
         """One request through the auth flow: the body with what `read` made of it, or the verdict.
 
@@ -171,33 +171,33 @@ class Run:
         """
         try:
             async with asyncio.timeout(self._service.deadline_seconds):
-                response = await self._send(http, ask, request)
+                response = await self._send(http, spec, request)
                 async with contextlib.aclosing(response):
                     if response.status_code != HTTPStatus.OK:
-                        return verdict_on(ask, response, await problem_in(response), self._timing.now())
+                        return verdict_on(spec, response, await problem_in(response), self._timing.now())
                     body = await response.aread()
             return body, read(body)
         except InvalidAnswerError as error:
             return InvalidAnswerError(
-                f"{ask} was answered, but not with what the contract calls an answer. {error} What was landed before "
+                f"{spec} was answered, but not with what the contract calls an answer. {error} What was landed before "
                 f"stays as it is. {LATER}",
                 reason=error.reason,
             )
         except TooLargeError as error:
-            return TooLargeError(f"{ask} was answered with too much. {error} {USELESS}")
+            return TooLargeError(f"{spec} was answered with too much. {error} {USELESS}")
         except LeadsPipelineError as error:
             return error.with_traceback(None)
         except TimeoutError:
             return UnreachableError(
-                f"{ask} got no whole answer within {self._service.deadline_seconds:g} seconds. {LATER}",
+                f"{spec} got no whole answer within {self._service.deadline_seconds:g} seconds. {LATER}",
                 reason=DEADLINE_PASSED,
             )
         except httpx.TransportError as error:
-            return broken_off(ask, error)
+            return broken_off(spec, error)
 
-    async def _send(self, http: httpx.AsyncClient, ask: Ask, request: httpx.Request) -> httpx.Response:
+    async def _send(self, http: httpx.AsyncClient, spec: RequestSpec, request: httpx.Request) -> httpx.Response:
         try:
             return await http.send(request, auth=self._service.auth, stream=True)
         except UNUSABLE_ADDRESS:
             pass
-        raise SettingsError(f"{ask} can't be sent. {ADDRESS_HINT}")
+        raise SettingsError(f"{spec} can't be sent. {ADDRESS_HINT}")

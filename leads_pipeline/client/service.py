@@ -69,7 +69,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class RequestSpec:
     """A request to be made. Its text names path and subject, never host, query or headers."""
 
     path: str

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import httpx
 
-from leads_pipeline.client.service import READ_TIMEOUT_SECONDS, Ask
+from leads_pipeline.client.service import READ_TIMEOUT_SECONDS, RequestSpec
 from leads_pipeline.errors import (
     BusyError,
     InvalidAnswerError,
@@ -36,10 +36,10 @@ _HINTS = {407: "Check the user and the password of the proxy in the environment.
 _KNOWN_CODES = frozenset({"invalid_valuation_lead_product", *(status.name.lower() for status in HTTPStatus)})
 
 
-def verdict_on(ask: Ask, response: httpx.Response, problem: str, now: datetime) -> LeadsPipelineError:
+def verdict_on(spec: RequestSpec, response: httpx.Response, problem: str, now: datetime) -> LeadsPipelineError:
     """What an answer other than 200 means."""
     status = response.status_code
-    said = f"{ask} was answered {status}{_phrase(status)}{problem}."
+    said = f"{spec} was answered {status}{_phrase(status)}{problem}."
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return BusyError(f"{said} The service is busy. {LATER}", retry_after_seconds=retry_after)
@@ -66,7 +66,7 @@ def verdict_on(ask: Ask, response: httpx.Response, problem: str, now: datetime) 
             "the base URL in the settings.",
             reason=f"redirected ({status})",
         )
-    hint = ask.hints.get(status, _HINTS.get(status, _CHECK_SCOPES))
+    hint = spec.hints.get(status, _HINTS.get(status, _CHECK_SCOPES))
     return RefusedError(f"{said} {USELESS} {hint}", status=status)
 
 
@@ -92,25 +92,25 @@ async def problem_in(response: httpx.Response) -> str:
     return f" ({', '.join(code if code in _KNOWN_CODES else 'a code that is not known' for code in codes[:3])})"
 
 
-def broken_off(ask: Ask, error: httpx.TransportError) -> LeadsPipelineError:
+def broken_off(spec: RequestSpec, error: httpx.TransportError) -> LeadsPipelineError:
     """A request that got no whole answer. Only errors of connecting are quoted: others quote headers."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         return UnreachableError(
-            f"{ask} found no connection: {why_no_connection(error)}. Check the network, the proxy and the base URL. "
+            f"{spec} found no connection: {why_no_connection(error)}. Check the network, the proxy and the base URL. "
             f"{LATER}",
             reason=NO_CONNECTION,
         )
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         return SettingsError(
-            f"{ask} can't be sent: the address, the token or a header isn't HTTP. {USELESS} Check the base URL and "
+            f"{spec} can't be sent: the address, the token or a header isn't HTTP. {USELESS} Check the base URL and "
             "the credentials in the settings."
         )
     if isinstance(error, httpx.ReadTimeout):
         return UnreachableError(
-            f"{ask} got nothing for {READ_TIMEOUT_SECONDS:g} seconds. {LATER}", reason=DEADLINE_PASSED
+            f"{spec} got nothing for {READ_TIMEOUT_SECONDS:g} seconds. {LATER}", reason=DEADLINE_PASSED
         )
     return UnreachableError(
-        f"{ask} broke off before the answer was whole ({type(error).__name__}). {LATER}", reason="connection broken"
+        f"{spec} broke off before the answer was whole ({type(error).__name__}). {LATER}", reason="connection broken"
     )
 
 
@@ -155,8 +155,8 @@ def seconds_asked_for(error: LeadsPipelineError) -> float | None:
     return error.retry_after_seconds if isinstance(error, BusyError | ServerError) else None
 
 
-def unsent(ask: Ask, error: LeadsPipelineError) -> LeadsPipelineError:
+def unsent(spec: RequestSpec, error: LeadsPipelineError) -> LeadsPipelineError:
     """The failure that ended a run, for a request that was therefore not sent."""
     return error.reworded(
-        f"{ask} was not sent, because another request's failure holds for the whole run: {error}", attempts=0
+        f"{spec} was not sent, because another request's failure holds for the whole run: {error}", attempts=0
     )

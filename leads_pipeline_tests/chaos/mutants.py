@@ -1034,8 +1034,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "an answer counts from when it comes",
             "client/run.py",
             "            sequence = self._service.next_sequence() if self._service.next_sequence else None\n"
-            "            outcome = await self._ask_once(http, ask, request, read)\n",
-            "            outcome = await self._ask_once(http, ask, request, read)\n"
+            "            outcome = await self._ask_once(http, spec, request, read)\n",
+            "            outcome = await self._ask_once(http, spec, request, read)\n"
             "            sequence = self._service.next_sequence() if self._service.next_sequence else None\n",
             "test_order_of_receipt.py",
             "slower",
