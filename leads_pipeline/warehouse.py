@@ -32,6 +32,7 @@ from leads_pipeline.flatten import (
     HIDDEN,
     INVENTORY_COLUMNS,
     WAREHOUSE_FILE,
+    StagedDay,
     define_local_time,
     flatten_days,
     insert_inventory,
@@ -89,8 +90,9 @@ class Publication:
     """What publishing did. `rows` counts each table's rows, whether or not anything changed.
 
     `days_changed` counts days of which at least one staged file was loaded or left out. `is_rebuilt`: everything was
-    loaded anew, as there was no file yet, or none that could be brought up to date. `not_staged`: days whose staged
-    files were damaged or gone and couldn't be made again, with the reason; they stay as they were published.
+    loaded anew, as there was no file yet, or none that could be brought up to date. Of days whose staged files were
+    damaged or gone, `staged_again` are those that were made again, and `not_staged` those that couldn't be, with the
+    reason; they stay as they were published.
     """
 
     is_changed: bool
@@ -99,6 +101,7 @@ class Publication:
     rows: Mapping[str, int]
     seconds: float
     size_bytes: int
+    staged_again: Sequence[StagedDay]
     not_staged: Mapping[tuple[str, date], str]
 
 
@@ -191,36 +194,38 @@ class Warehouse:
     def publish(self, grid: Grid, now: datetime) -> Publication:
         """Bring the file up to date with the staged files and the grid, and swap it in whole.
 
-        Where nothing changed since the last publication, the file stays untouched. A missing or broken file, or one of
+        Where nothing changed since the last publication, the file stays untouched. A missing or damaged file, or one of
         another schema, is built anew from the staged files. A day whose staged files are damaged or gone is staged anew
         first, from raw and from what is published. Raises StorageError, and BugError where a statement is wrong; then
         the published file is as before.
         """
         began = time.monotonic()
+        staged_again: list[StagedDay] = []
         try:
             with self._lake.lock("warehouse"):
                 self._sweep()
                 try:
-                    return self._published(grid, now, began)
+                    return self._published(grid, now, began, staged_again)
                 except _BrokenStagedError as error:
                     logger.warning("%s", error)
                     with self._lake.holding_staged(error.day):
                         if self._lake.whole_staged(error.table, error.day) is None:
                             self._lake.staged_path(error.table, error.day).unlink(missing_ok=True)
-                    return self._published(grid, now, began)
+                    return self._published(grid, now, began, staged_again)
         except OSError as error:
             raise StorageError(
                 f"{self.path} can't be replaced: {error.strerror}. Check the disk and its rights, then run again. The "
                 "published file is as it was before."
             ) from error
 
-    def _published(self, grid: Grid, now: datetime, began: float) -> Publication:
+    def _published(self, grid: Grid, now: datetime, began: float, staged_again: list[StagedDay]) -> Publication:
         found = _wanted(self._lake, grid, now)
         held = self._held(found)
-        wanted, not_staged = self._mended(found, held.state if held else _EMPTY, grid, now)
+        wanted, not_staged = self._mended(found, held.state if held else _EMPTY, grid, now, staged_again)
         if wanted != found:
             held = self._held(wanted)  # which counts the rows of what is wanted alone
-        is_changed = held is None or held.state != wanted
+        # All of it is read even if nothing changed: else analysts alone would meet what rots until the next lead comes.
+        is_changed = held is None or held.state != wanted or not self._is_as_published(_checksum(self.path))
         if is_changed:
             held = self._build(wanted, grid, now, not_staged)
         assert held is not None  # noqa: S101 - for mypy: where nothing changed, something was held
@@ -231,6 +236,7 @@ class Warehouse:
             rows=held.rows,
             seconds=time.monotonic() - began,
             size_bytes=self.path.stat().st_size,
+            staged_again=staged_again,
             not_staged=not_staged,
         )
 
@@ -290,7 +296,7 @@ class Warehouse:
                 return None
 
     def _mended(
-        self, wanted: "_State", before: "_State", grid: Grid, now: datetime
+        self, wanted: "_State", before: "_State", grid: Grid, now: datetime, staged_again: list[StagedDay]
     ) -> "tuple[_State, dict[tuple[str, date], str]]":
         """Stage each day again whose staged files are damaged or gone; what is wanted then, and what went wrong by day.
 
@@ -318,6 +324,7 @@ class Warehouse:
                     failed[kind.name, day] = str(staged)
                 else:
                     logger.warning("Staged files of the %s leads of %s were broken: staged again.", kind.name, day)
+                    staged_again.append(staged)
         if is_mended:
             wanted = _wanted(self._lake, grid, now)
         kept = {(table, day) for name, day in failed for table in _tables_of(name)}
@@ -364,14 +371,17 @@ class Warehouse:
         shutil.copyfile(self.path, draft)
         draft.chmod(0o600)
         checksum = _checksum(draft)
-        try:
-            known = self._checksums.read_text(encoding="ascii").split()
-        except FileNotFoundError:  # an earlier version of the pipeline published it
-            return checksum
-        if checksum in known:
+        if self._is_as_published(checksum):
             return checksum
         logger.warning("%s is damaged: it isn't what was published. It is built anew from the staged files.", self.path)
         return None
+
+    def _is_as_published(self, checksum: str) -> bool:
+        """Whether a publication wrote the file with that checksum, or may have: earlier versions noted none."""
+        try:
+            return checksum in self._checksums.read_text(encoding="ascii").split()
+        except FileNotFoundError:
+            return True
 
     def _updated(self, draft: Path, wanted: "_State", grid: Grid, now: datetime) -> "_Held | None":
         """The published file's copy, brought up to date; None where it has to be built anew."""

@@ -7,13 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey
+from dagster import AssetKey, AssetRecordsFilter
 
 from leads_pipeline.assets.published import wholeness_check
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.damage import Damage, damages, give_up
 from leads_pipeline.definitions import PUBLISH_JOB, STAGE_JOB
-from leads_pipeline.flatten import flatten_day, staged_tables
+from leads_pipeline.flatten import flatten_day, staged_tables, windows_table
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.sensors import catch_up_sensor
@@ -223,3 +223,17 @@ def test_damage_shows_everywhere_and_heals_or_is_given_up(here: Installation) ->
     assert run("coverage", "--days", 3).exit_code == 1  # yesterday was never pulled
     assert AssetKey("landed_windows") in here.definitions.resolve_all_asset_keys()
     assert here.lake.raw_files(APPRAISAL, here.day(2))
+
+
+def test_a_day_that_a_publication_stages_again_is_recorded_as_staged(here: Installation) -> None:
+    day = str(here.day(2))
+    here.pull(here.keys([2]), LEAD_KINDS)
+    here.execute(STAGE_JOB, tags={RANGE_START_TAG: day, RANGE_END_TAG: day})
+    here.lake.staged_path(windows_table(APPLICANT), here.day(2)).write_bytes(b"rotten")
+    run_id = here.execute(PUBLISH_JOB, tags={}).run_id
+    wanted = AssetRecordsFilter(AssetKey(f"stg_{APPLICANT.table}"), asset_partitions=[day])
+    [newest] = here.instance.fetch_materializations(wanted, limit=1).records
+    assert newest.run_id == run_id
+    assert newest.asset_materialization is not None
+    _, [(rows,)] = Warehouse(here.lake).query("select count(*) from applicant_leads")
+    assert newest.asset_materialization.metadata["dagster/partition_row_count"].value == rows

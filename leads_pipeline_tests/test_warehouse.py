@@ -513,6 +513,20 @@ def test_a_file_damaged_anywhere_ends_in_a_right_publication(
         assert tables_in(path) == right
 
 
+@pytest.mark.parametrize("part", range(1, 8))
+def test_a_file_that_rots_while_nothing_changes_is_built_anew(lake: Lake, part: int) -> None:
+    add_leads(lake)
+    publish(lake)
+    path = Warehouse(lake).path
+    right, harmed = tables_in(path), bytearray(path.read_bytes())
+    harmed[len(harmed) * part // 8] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(harmed)
+    assert publish(lake).is_rebuilt
+    assert tables_in(path) == right
+    assert not publish(lake).is_changed
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_damage_that_duckdb_alone_can_notice_is_no_bug(lake: Lake, seed: int) -> None:
     rng = random.Random(100 + seed)  # noqa: S311 - the same damage each time

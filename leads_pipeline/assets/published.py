@@ -15,6 +15,7 @@ from dagster import (
     AssetCheckSeverity,
     AssetCheckSpec,
     AssetExecutionContext,
+    AssetMaterialization,
     AssetsDefinition,
     AssetSpec,
     AutomationCondition,
@@ -29,7 +30,7 @@ from dagster import (
 from leads_pipeline.assets.checks import attempted, habit_check_specs, habit_checks
 from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.assets.raw import failure
-from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE
+from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE, materializations
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.duck import glob_literal
@@ -153,7 +154,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
     )
     def warehouse(
         context: AssetExecutionContext, data: DataFolder
-    ) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
+    ) -> Iterator[MaterializeResult[None] | AssetMaterialization | AssetCheckResult]:
         now = datetime.now(UTC)
         store = Warehouse(data.lake)
         try:
@@ -163,6 +164,8 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
         # Whatever breaks from here on, the file is published.
+        for staged in publication.staged_again:
+            yield from materializations(next(kind for kind in LEAD_KINDS if kind.name == staged.kind), staged)
         figures: Mapping[str, Mapping[str, int | float]] = {}
         try:
             figures = mart_figures(store)

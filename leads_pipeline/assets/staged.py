@@ -115,15 +115,7 @@ def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partition
                 failures[day] = result
                 continue
             staged.append(result)
-            for table, rows in result.rows.items():
-                yield AssetMaterialization(
-                    f"stg_{table}",
-                    partition=day.isoformat(),
-                    metadata={
-                        "dagster/partition_row_count": rows,
-                        **(_counts(result) if table == kind.table else {}),
-                    },
-                )
+            yield from materializations(kind, result)
         yield from _checks(context.instance, main, kind.table, staged)
         if failures:
             first = min(failures)
@@ -167,6 +159,16 @@ def _version(kind: LeadKind, settings: Settings) -> str:
         (table, column.name, column.type) for table, columns in staged_columns(kind).items() for column in columns
     ]
     return hashlib.sha256(repr((_FILE_VERSION, settings.zone.key, fields)).encode()).hexdigest()[:16]
+
+
+def materializations(kind: LeadKind, staged: StagedDay) -> Iterator[AssetMaterialization]:
+    """The record of a staged day, one for each of its tables."""
+    for table, rows in staged.rows.items():
+        yield AssetMaterialization(
+            f"stg_{table}",
+            partition=staged.day.isoformat(),
+            metadata={"dagster/partition_row_count": rows, **(_counts(staged) if table == kind.table else {})},
+        )
 
 
 def _counts(staged: StagedDay) -> dict[str, int]:

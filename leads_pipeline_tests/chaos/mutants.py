@@ -622,8 +622,16 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "what_was_pushed",
         ),
         _m(
+            "a day that a publication stages again is staged without a record",
+            "assets/published.py",
+            "        for staged in publication.staged_again:\n",
+            "        for staged in publication.staged_again[:0]:\n",
+            "test_damage.py",
+            "recorded_as_staged",
+        ),
+        _m(
             "what a killed command landed stays unstaged",
-            "cli.py",
+            "cli/session.py",
             "        if left := self.unstaged() - touched:\n",
             "        if left := self.unstaged() & touched:\n",
             "test_cli.py",
@@ -1148,6 +1156,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     ),
     "readers see the old or the new, never half": (
         _m(
+            "leave a published file that rots until something changes",
+            "warehouse.py",
+            " or not self._is_as_published(_checksum(self.path))\n",
+            "\n",
+            "test_warehouse.py",
+            "rots_while",
+        ),
+        _m(
             "build the file anew on a wrong statement",
             "duck.py",
             "            if _tells_of_damage(error):\n",
@@ -1158,7 +1174,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "go on with a file that isn't as it was published",
             "warehouse.py",
-            "        if checksum in known:\n",
+            "        if self._is_as_published(checksum):\n",
             "        if True:\n",
             "test_warehouse.py",
             "damaged_anywhere",

@@ -29,7 +29,7 @@ from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, read_delivery
 from leads_pipeline.duck import glob_literal
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import StagedDay, flatten_days, windows_table
+from leads_pipeline.flatten import StagedDay, flatten_days, staged_tables, windows_table
 from leads_pipeline.lake import PUSH_SCOPE, Lake
 from leads_pipeline.resources import DataFolder, LeadsService
 from leads_pipeline.retry import RetryPolicy
@@ -85,6 +85,7 @@ WEIGHTS: Final = {
     "stage": 12,
     "publish": 10,
     "damage": 4,
+    "damage staged": 6,
     "lose the warehouse": 2,
     "change the branches": 4,
 }
@@ -450,9 +451,7 @@ class History:
         reported, killed = self._work(partial(stage, self.folder, wanted), step.dies)
         assert killed or len(reported) == len(wanted)
         for kind, day in wanted:
-            files = {key: leads for key, leads in self.raw.items() if key[:2] == (kind.name, day)}
-            windows = {key[:3]: len(leads) for key, leads in files.items() if not key[3]}
-            new = Content({kind.name: newest(list(files.values()))}, windows)
+            new = self._in_raw(kind, day)
             before = self.staged.get((kind.name, day), [NOTHING])
             # What readers saw stays, whatever has become of raw.
             after = [kept(kind.name, content, new) for content in before]
@@ -461,6 +460,11 @@ class History:
                 self.unstaged.discard((kind, day))
             else:
                 self.staged[kind.name, day] = [*before, *after]
+
+    def _in_raw(self, kind: LeadKind, day: date) -> Content:
+        files = {key: leads for key, leads in self.raw.items() if key[:2] == (kind.name, day)}
+        windows = {key[:3]: len(leads) for key, leads in files.items() if not key[3]}
+        return Content({kind.name: newest(list(files.values()))}, windows)
 
     def do_publish(self, step: Step) -> None:
         _, killed = self._work(partial(publish, self.folder, self.scopes, self.now), step.dies)
@@ -513,6 +517,23 @@ class History:
         self.damaged[path] = content
         del self.raw[key]
         self.unstaged.add((_kind(key[0]), key[1]))
+
+    def do_damage_staged(self, step: Step) -> None:
+        """One file of a day that raw has all of. The publication that follows stages the day again, and no other."""
+        self._settle_staged()
+        if not self.staged:
+            return
+        name, day = sorted(self.staged)[step.which % len(self.staged)]
+        kind, [content] = _kind(name), self.staged[name, day]
+        new = self._in_raw(kind, day)
+        if kept(name, content, new).versions() != new.versions():
+            return
+        tables = staged_tables(kind)
+        path = self.lake.staged_path(tables[step.how % len(tables)], day)
+        path.write_bytes(DAMAGES[step.how % len(DAMAGES)](path.read_bytes()))
+        self.staged[name, day] = [new]
+        self.unstaged.discard((kind, day))
+        self.do_publish(replace(step, dies=None))
 
     def do_lose_the_warehouse(self, _: Step) -> None:
         Warehouse(self.lake).path.unlink(missing_ok=True)
