@@ -1,6 +1,6 @@
 """What is damaged or gone for good, until it is whole again or somebody gives it up in so many words.
 
-Belongs here: finding it, and giving it up. Doesn't: noticing damage (lake.py), keeping what was staged (flatten.py).
+Belongs here: finding it, and giving it up. Doesn't: noticing damage (lake/), keeping what was staged (flatten.py).
 """
 
 import re

@@ -1,7 +1,7 @@
 """One day's raw leads, flattened: declared fields typed into columns, lists into child tables, the rest kept as JSON.
 
 Belongs here: the DuckDB statement that contract.py's declarations become, and what a strict cast is. Doesn't: where
-files lie (lake.py), each lead once over all days (warehouse.py).
+files lie (lake/), each lead once over all days (warehouse.py).
 """
 
 import json
@@ -362,7 +362,7 @@ select
 where false
 """
 
-# A file of the first format has no sequence, and counts by its moment (lake.py).
+# A file of the first format has no sequence, and counts by its moment (lake/).
 _RAW_FILES: Final = """
 create view raw as
 select

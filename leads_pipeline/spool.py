@@ -1,7 +1,7 @@
 """Pushed leads on their way from the receiver to the raw files: on the disk before the portal's delivery is answered.
 
 Belongs here: the spool folder, and which day and scope a pushed lead belongs to. Doesn't: HTTP (receiver.py), the raw
-files themselves (lake.py). A receiver only adds files and the pipeline only takes whole ones away, so neither waits.
+files themselves (lake/). A receiver only adds files and the pipeline only takes whole ones away, so neither waits.
 """
 
 import hashlib

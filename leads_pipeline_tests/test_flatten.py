@@ -20,7 +20,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline import flatten
-from leads_pipeline import lake as lake_module
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, FieldType, LeadKind
 from leads_pipeline.flatten import (
     StagedDay,
@@ -32,6 +31,7 @@ from leads_pipeline.flatten import (
     windows_table,
 )
 from leads_pipeline.lake import Lake
+from leads_pipeline.lake.sealed import seal
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import day_interval
 from leads_pipeline_tests.drifting import Received, drifting_leads, lost
@@ -675,6 +675,7 @@ def test_a_process_that_flattens_ends_without_a_word(lake: Lake) -> None:
         from leads_pipeline.contract import APPRAISAL
         from leads_pipeline.flatten import flatten_day
         from leads_pipeline.lake import Lake
+from leads_pipeline.lake.sealed import seal
         flatten_day(Lake(Path({str(lake.folder)!r})), APPRAISAL, date({DAY.year}, {DAY.month}, {DAY.day}),
                     ZoneInfo("Europe/London"))
     """
@@ -937,7 +938,7 @@ def test_what_was_staged_with_other_columns_or_another_zone_is_retained_as_of_to
             f"copy (select * exclude (source, message, sequence), 'x' as gone from '{path}') "  # noqa: S608
             f"to '{path}.x' (format parquet)"
         )
-    path.write_bytes(lake_module._seal(Path(f"{path}.x").read_bytes()))  # noqa: SLF001 - what an older version wrote
+    path.write_bytes(seal(Path(f"{path}.x").read_bytes()))  # what an older version wrote
     Path(f"{path}.x").unlink()
     shutil.rmtree(lake.folder / "raw")
     assert flatten_day(lake, APPLICANT, DAY, ZoneInfo("Asia/Tokyo")).retained == 1

@@ -30,10 +30,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline import durable
-from leads_pipeline import lake as lake_module
 from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, InventoryItem, PushedLead, ReceivedLead
 from leads_pipeline.errors import ServerError, SettingsError, StorageError
-from leads_pipeline.lake import SEQUENCE_STEP, Lake
+from leads_pipeline.lake import Lake, raw
+from leads_pipeline.lake.state import SEQUENCE_STEP
 from leads_pipeline.window import RETENTION, Scope, ScopeKind, Window
 from leads_pipeline_tests.sample_answers import CLOSED_AT, DAY, LATER, TWENTY, UTC_ZONE, WINDOW, answer, lead
 
@@ -342,7 +342,7 @@ def test_a_power_cut_that_takes_the_last_numbers_away_gives_none_twice(
     monkeypatch.setattr(os, "fsync", recorded)
     drawn = [lake.next_sequence() for _ in range(50)]
     path.write_bytes(synced[-1])
-    monkeypatch.setattr("leads_pipeline.lake._synced_sequences", {})  # after the cut it is another process
+    monkeypatch.setattr("leads_pipeline.lake.state._synced_sequences", {})  # after the cut it is another process
 
     assert lake.next_sequence() > drawn[-1] == max(drawn)
 
@@ -446,7 +446,7 @@ def test_a_known_file_that_was_replaced_is_read_again(lake: Lake, keeps_time: bo
 
 def test_a_known_file_that_rots_is_noticed_within_a_day(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     path = lake.land(answer([lead(1)]), "run").path
-    identities = vars(lake_module)["_identities"]
+    identities = vars(raw)["_identities"]
     [(_, [*stat, _])] = identities(path.parents[1])
 
     def unmoved(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -454,11 +454,11 @@ def test_a_known_file_that_rots_is_noticed_within_a_day(lake: Lake, monkeypatch:
         return ((name, (*stat, identity[-1])) for name, identity in identities(folder))
 
     now = time.time()
-    monkeypatch.setattr(lake_module, "_identities", unmoved)
+    monkeypatch.setattr(raw, "_identities", unmoved)
     assert len(lake.known_windows(APPLICANT, DAY)) == 1
     path.write_bytes(b"rotten")
     assert len(lake.known_windows(APPLICANT, DAY)) == 1
-    monkeypatch.setattr(lake_module, "time", SimpleNamespace(time=lambda: now + 86_400))
+    monkeypatch.setattr(raw, "time", SimpleNamespace(time=lambda: now + 86_400))
     assert lake.known_windows(APPLICANT, DAY) == []
     assert len(lake.quarantined()) == 1
 
@@ -559,7 +559,7 @@ def test_folders_made_beforehand_wait_for_the_disk_once_a_day(lake: Lake, monkey
         synced.append(path)
         sync(path)
 
-    for module in (durable, lake_module):
+    for module in (durable, raw):
         monkeypatch.setattr(module, "sync", counting)
     windows = [WINDOW, NEIGHBOUR]
     day = lake.folder / "raw" / "applicant_leads" / f"day={DAY}"
@@ -659,7 +659,7 @@ def test_no_flipped_bit_goes_unnoticed(lake: Lake) -> None:
 def test_a_file_of_a_newer_version_is_refused_and_not_set_aside(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     path = lake.land(answer(TWENTY), "run-1").path
     content = path.read_bytes()
-    monkeypatch.setattr("leads_pipeline.lake.SCHEMA_VERSION", "0")
+    monkeypatch.setattr("leads_pipeline.lake.sealed.SCHEMA_VERSION", "0")
 
     with pytest.raises(StorageError, match="Update"):
         lake.land(answer([]), "run-2")

@@ -47,8 +47,13 @@ def imported_files(test: Path) -> frozenset[str]:
     """The test's own path and those of the package's modules that it imports, as git has them."""
     tree = ast.parse(test.read_text(encoding="utf-8"))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    own = {module.replace(".", "/") + ".py" for module in modules if module.startswith("leads_pipeline")}
-    return frozenset({test.relative_to(ROOT).as_posix(), *own})
+    own = [
+        ROOT / module.replace(".", "/")
+        for module in modules
+        if module.startswith(("leads_pipeline.", "leads_pipeline_tests."))
+    ]
+    files = [test, *(path.with_suffix(".py") for path in own), *(room for path in own for room in path.glob("*.py"))]
+    return frozenset(path.relative_to(ROOT).as_posix() for path in files)
 
 
 class Turn:

@@ -1,6 +1,6 @@
 """The raw assets: each window of the portal as one Parquet file, and each day's inventory.
 
-Belongs here: window -> fetch -> land -> metadata, and partial success. Doesn't: HTTP (client/), files (lake.py),
+Belongs here: window -> fetch -> land -> metadata, and partial success. Doesn't: HTTP (client/), files (lake/),
 retries (sensors.py).
 """
 

@@ -194,15 +194,15 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     "what was landed once is never taken away": (
         _m(
             "overwrite instead of merge",
-            "lake.py",
+            "lake/rows.py",
             "    merged = _versions([*held, *received], id_column)\n",
             "    merged = _versions(received, id_column)\n",
             "test_lake.py",
         ),
         _m(
             "drop the landing lock",
-            "lake.py",
-            "        with self.lock(_raw_lock(path)):\n            sweep(path)\n"
+            "lake/raw.py",
+            "        with self.lock(raw_lock(path)):\n            sweep(path)\n"
             "            held = self._read_or_quarantine(path, self._read_landed)\n",
             "        with suppress():\n            held = self._read_or_quarantine(path, self._read_landed)\n",
             "test_lake.py",
@@ -210,8 +210,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "drop the lock of pushed leads",
-            "lake.py",
-            "        with self.lock(_raw_lock(path)):\n            sweep(path)\n"
+            "lake/raw.py",
+            "        with self.lock(raw_lock(path)):\n            sweep(path)\n"
             "            held = self._read_or_quarantine(path, self._read_pushed)\n",
             "        with suppress():\n            held = self._read_or_quarantine(path, self._read_pushed)\n",
             "test_lake.py",
@@ -219,35 +219,35 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "leave a lead out of two with one id",
-            "lake.py",
+            "lake/rows.py",
             "        versions = found.setdefault(row[id_column], {})\n",
             "        versions = found[row[id_column]] = {}\n",
             "test_lake.py",
         ),
         _m(
             "believe a damaged file",
-            "lake.py",
-            "    if not _is_intact(content):\n",
+            "lake/sealed.py",
+            "    if not is_intact(content):\n",
             "    if False:\n",
             "test_lake.py",
         ),
         _m(
             "believe a file of another window",
-            "lake.py",
+            "lake/sealed.py",
             '    if facts["path"] != relative or ',
             "    if ",
             "test_lake.py",
         ),
         _m(
             "no quarantine: a bad file stops its neighbours",
-            "lake.py",
+            "lake/quarantine.py",
             "            self._quarantine(path, str(error))\n            return None\n",
             "            raise\n",
             "test_lake.py",
         ),
         _m(
             "delete a bad file instead of setting it aside",
-            "lake.py",
+            "lake/quarantine.py",
             "            path.replace(aside)\n            sync(aside.parent)\n",
             "            path.unlink()\n            sync(aside.parent)\n",
             "test_lake.py",
@@ -308,7 +308,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "mix the leads of two portals",
-            "lake.py",
+            "lake/state.py",
             "        if remembered != origin:\n",
             "        if False:\n",
             "test_lake.py",
@@ -331,16 +331,16 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "take a disk that can't be read for a damaged file",
-            "lake.py",
+            "lake/sealed.py",
             "    except OSError as error:\n        raise not_read(path, error) from error\n    if not",
-            "    except OSError as error:\n        raise _UnreadableError from error\n    if not",
+            "    except OSError as error:\n        raise UnreadableError from error\n    if not",
             "chaos/test_storage.py",
             "any_system_call and older and EIO",
         ),
         _m(
             "drop the landing lock between processes",
-            "lake.py",
-            "        with self.lock(_raw_lock(path)):\n            sweep(path)\n"
+            "lake/raw.py",
+            "        with self.lock(raw_lock(path)):\n            sweep(path)\n"
             "            held = self._read_or_quarantine(path, self._read_landed)\n",
             "        with suppress():\n            held = self._read_or_quarantine(path, self._read_landed)\n",
             "chaos/test_storage.py",
@@ -348,7 +348,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a bad raw file stops its neighbours on their way to the analyst",
-            "lake.py",
+            "lake/quarantine.py",
             "            self._quarantine(path, str(error))\n            return None\n",
             "            raise\n",
             "chaos/test_storage.py",
@@ -391,7 +391,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "call a window landed of which a piece is missing",
-            "lake.py",
+            "lake/raw.py",
             "    is_closed = answer.failure is None and answer.window.is_closed(answer.fetched_at)\n",
             "    is_closed = answer.window.is_closed(answer.fetched_at)\n",
             "test_lake.py",
@@ -478,30 +478,30 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "an empty window leaves no file",
-            "lake.py",
-            "            replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, facts |",
-            "            if merge.rows:\n                replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, facts |",
+            "lake/raw.py",
+            "            replace_file(path, parquet(merged.rows, RAW_SCHEMA, facts |",
+            "            if merged.rows:\n                replace_file(path, parquet(merged.rows, RAW_SCHEMA, facts |",
             "test_lake.py",
             "never_fetched",
         ),
         _m(
             "forget that the window was looked at where nothing changed",
-            "lake.py",
-            "            replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, facts |",
-            "            if is_changed:\n                replace_file(path, _parquet(merge.rows, _RAW_SCHEMA, facts |",
+            "lake/raw.py",
+            "            replace_file(path, parquet(merged.rows, RAW_SCHEMA, facts |",
+            "            if is_changed:\n                replace_file(path, parquet(merged.rows, RAW_SCHEMA, facts |",
             "test_lake.py",
             "same_answer_twice",
         ),
         _m(
             "call a window whole that the portal had begun to delete",
-            "lake.py",
+            "lake/raw.py",
             "    is_complete = is_closed and answer.window.days_left(answer.fetched_at) >= 0\n",
             "    is_complete = is_closed\n",
             "test_lake.py",
         ),
         _m(
             "call a window closed that was pulled before its end",
-            "lake.py",
+            "lake/raw.py",
             "    is_closed = answer.failure is None and answer.window.is_closed(answer.fetched_at)\n",
             "    is_closed = True\n",
             "test_lake.py",
@@ -585,7 +585,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "believe for ever what a file once said",
-            "lake.py",
+            "lake/raw.py",
             "            yield path, (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, turn)\n",
             "            yield path, ()\n",
             "test_lake.py",
@@ -663,8 +663,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "publish a staged file that has changed on the disk",
-            "lake.py",
-            "return path if _is_intact(path.read_bytes()) else None\n",
+            "lake/staged.py",
+            "return path if is_intact(path.read_bytes()) else None\n",
             "return path if path.read_bytes() else None\n",
             "chaos/test_storage.py",
             "damaged_file and staged",
@@ -727,8 +727,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a staged file without its seal",
-            "lake.py",
-            "                        path.write_bytes(_seal(path.read_bytes()))\n",
+            "lake/staged.py",
+            "                        path.write_bytes(seal(path.read_bytes()))\n",
             "",
             "test_lake.py",
             "bit_of_a_staged_file",
@@ -822,10 +822,10 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "begin anew where the start date can't be read",
-            "lake.py",
+            "lake/state.py",
             "            return date.fromisoformat(remembered)\n        except ValueError:\n",
             "            return date.fromisoformat(remembered)\n        except ValueError:\n"
-            "            return default\n",
+            "            return date(2000, 1, 1)\n",
             "chaos/test_orchestration.py",
             "code_location",
         ),
@@ -960,7 +960,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     "each lead is visible once, in its newest version": (
         _m(
             "an older answer that lands later overwrites",
-            "lake.py",
+            "lake/rows.py",
             "        if _place(row) > _place(first):\n",
             "        if True:\n",
             "test_lake.py",
@@ -968,7 +968,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a version that comes back counts by when it was first received",
-            "lake.py",
+            "lake/rows.py",
             "        if _place(row) > _place(first):\n",
             "        if False:\n",
             "test_lake.py",
@@ -976,7 +976,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "an unchanged lead counts as new each time",
-            "lake.py",
+            "lake/rows.py",
             'versions[row["payload"]] = first | {"sequence": row["sequence"], "position": row["position"]}\n',
             'versions[row["payload"]] = row\n',
             "test_lake.py",
@@ -984,7 +984,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "the clock alone decides what is newer",
-            "lake.py",
+            "lake/state.py",
             "            drawn = max(last + (SEQUENCE_STEP if synced is None else 1), now)\n",
             "            drawn = now\n",
             "test_lake.py",
@@ -992,7 +992,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a power cut gives numbers twice",
-            "lake.py",
+            "lake/state.py",
             "            drawn = max(last + (SEQUENCE_STEP if synced is None else 1), now)\n",
             "            drawn = max(last + 1, now)\n",
             "test_lake.py",
@@ -1058,7 +1058,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a restored folder counts from the clock",
-            "lake.py",
+            "lake/state.py",
             "            if _read_sequence(file) < held:\n",
             "            if False:\n",
             "test_lake.py",
@@ -1066,7 +1066,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "set aside what an older version wrote",
-            "lake.py",
+            "lake/sealed.py",
             '    if version == "1":\n',
             '    if version == "0":\n',
             "test_lake.py",
@@ -1121,7 +1121,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "deliveries count in the order in which they are taken in",
-            "lake.py",
+            "lake/rows.py",
             '            "sequence": sequence,\n            "fetched_at": one.received_at,\n',
             '            "sequence": position,\n            "fetched_at": one.received_at,\n',
             "test_spool.py",
@@ -1229,7 +1229,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a staged day that is half replaced",
-            "lake.py",
+            "lake/staged.py",
             "                    writing.replace(self._ready_folder(day))\n",
             "                    self._ready_folder(day).mkdir()\n"
             "                    for path in paths.values():\n"
@@ -1271,7 +1271,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a staged day that is half replaced when the disk is full",
-            "lake.py",
+            "lake/staged.py",
             '                paths = {table: writing / f"{table}.tmp" for table in tables}\n',
             "                paths = {table: self.staged_path(table, day) for table in tables}\n"
             "                for path in paths.values():\n"
@@ -1716,7 +1716,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "staged files of mode 0644",
-            "lake.py",
+            "lake/staged.py",
             "                        path.chmod(PRIVATE_FILE_MODE)\n",
             "                        path.chmod(0o644)\n",
             "test_lake.py",

@@ -1,0 +1,81 @@
+"""Raw files that can't be read are set aside, so that they stop no other and their windows are pulled again.
+
+Belongs here: reading a raw file or moving it to quarantine/, under the lock of what lies there. Doesn't: what the rows
+say (raw.py, inventory.py).
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+from leads_pipeline.durable import make_folder, reading, storing, sync
+from leads_pipeline.lake.sealed import UnreadableError
+from leads_pipeline.lake.state import FolderState
+
+RAW: Final = "raw"
+INVENTORY: Final = "inventory"
+_QUARANTINE: Final = "quarantine"
+
+_T = TypeVar("_T")
+
+logger = logging.getLogger(__name__)
+
+
+class Quarantine(FolderState):
+    """The folder of what was set aside."""
+
+    def quarantined(self) -> list[Path]:
+        """Every file that was set aside because it couldn't be read, sorted; each name ends with the moment, UTC."""
+        folder = self._folder / _QUARANTINE
+        with reading(folder):
+            return sorted(path for path in folder.rglob("*") if path.is_file())
+
+    def _relative(self, path: Path) -> str:
+        return path.relative_to(self._folder).as_posix()
+
+    def _inspect(self, path: Path, read: Callable[[Path], _T]) -> _T | None:
+        """What `read` makes of the file; None where it is missing or had to be set aside. No lock is held."""
+        try:
+            return read(path)
+        except FileNotFoundError:
+            return None
+        except UnreadableError:
+            with self.lock(raw_lock(path)):
+                return self._read_or_quarantine(path, read)
+
+    def _read_or_quarantine(self, path: Path, read: Callable[[Path], _T]) -> _T | None:
+        """Like _inspect, with the file's lock held."""
+        try:
+            return read(path)
+        except FileNotFoundError:
+            return None
+        except UnreadableError as error:
+            self._quarantine(path, str(error))
+            return None
+
+    def _quarantine(self, path: Path, why: str) -> None:
+        # The moment comes last, so that no glob for *.parquet finds the file any more.
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        aside = self._folder / _QUARANTINE / f"{self._relative(path)}.{moment}"
+        with storing(aside):
+            make_folder(aside.parent)
+            path.replace(aside)
+            sync(aside.parent)
+            sync(path.parent)
+        logger.warning(
+            "%s can't be used: %s. It was moved to %s and counts as never fetched: pull its partition again while "
+            "the portal still has it. The other files are untouched.",
+            path,
+            why,
+            aside,
+        )
+
+
+def raw_lock(path: Path) -> str:
+    """One lock per kind and scope (one for the inventory) over all days: as many files as scopes, for ever."""
+    folder = path.parent
+    if folder.parent.name == INVENTORY:
+        return INVENTORY
+    return f"{folder.parent.parent.name}-{folder.name.removeprefix('scope=')}"

@@ -1,0 +1,183 @@
+"""What a raw file's rows are, and how what was received merges with what a file has.
+
+Belongs here: columns, a row of each thing received, versions and their order. Doesn't: files (sealed.py, raw.py).
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from leads_pipeline.contract import Answer, InventoryItem, LeadKind, PushedLead
+
+RAW_COLUMNS: Final[dict[str, pa.DataType]] = {
+    "kind": pa.string(),
+    "day": pa.date32(),
+    "scope": pa.string(),
+    "lead_id": pa.string(),
+    "position": pa.int32(),
+    "sequence": pa.int64(),
+    "fetched_at": pa.timestamp("us", tz="UTC"),
+    "run_id": pa.string(),
+    "source": pa.string(),
+    "payload": pa.string(),
+    "oddity": pa.string(),
+}
+RAW_SCHEMA: Final = pa.schema(RAW_COLUMNS)
+
+INVENTORY_COLUMNS: Final[dict[str, pa.DataType]] = {
+    "day": pa.date32(),
+    "item_id": pa.string(),
+    "address": pa.string(),
+    "page": pa.int32(),
+    "position": pa.int32(),
+    "sequence": pa.int64(),
+    "fetched_at": pa.timestamp("us", tz="UTC"),
+    "run_id": pa.string(),
+    "payload": pa.string(),
+    "oddity": pa.string(),
+}
+INVENTORY_SCHEMA: Final = pa.schema(INVENTORY_COLUMNS)
+
+Row = dict[str, Any]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What merging gives.
+
+    `ids` counts different ids, `highest` is the highest sequence among all rows (0 without any).
+    """
+
+    rows: list[Row]
+    ids: int
+    highest: int
+    new: int
+    changed: int
+    unchanged: int
+    kept: int
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether any id is new, or counts in another version."""
+        return bool(self.new or self.changed)
+
+
+def merge(held: Sequence[Row], received: Sequence[Row], id_column: str) -> Merge:
+    """All versions of each id that either has."""
+    before, answered = _versions(held, id_column), _versions(received, id_column)
+    merged = _versions([*held, *received], id_column)
+    again = answered.keys() & before.keys()
+    changed = sum(_newest(before[id_])["payload"] != _newest(merged[id_])["payload"] for id_ in again)
+    rows = [row for _, versions in sorted(merged.items()) for row in sorted(versions.values(), key=_place)]
+    return Merge(
+        rows=rows,
+        ids=len(merged),
+        highest=max((row["sequence"] for row in rows), default=0),
+        new=len(answered) - len(again),
+        changed=changed,
+        unchanged=len(again) - changed,
+        kept=len(before.keys() - answered.keys()),
+    )
+
+
+def _versions(rows: Iterable[Row], id_column: str) -> dict[str, dict[str, Row]]:
+    """The rows by id and payload. Of a payload that came several times: the first row, with the last one's place."""
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        versions = found.setdefault(row[id_column], {})
+        first = versions.setdefault(row["payload"], row)
+        if _place(row) > _place(first):
+            versions[row["payload"]] = first | {"sequence": row["sequence"], "position": row["position"]}
+    return found
+
+
+def _newest(versions: Mapping[str, Row]) -> Row:
+    return max(versions.values(), key=_place)
+
+
+def _place(row: Row) -> tuple[int, int]:
+    """Where a row stands in the order of receipt: the highest of an id is the version that counts."""
+    return row["sequence"], row["position"]
+
+
+def sequence_of(drawn: int | None, moment: datetime) -> int:
+    """What was received before there were sequences counts by its moment, in microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1) if drawn is None else drawn
+
+
+def lead_rows(answer: Answer, run_id: str) -> list[Row]:
+    """A row per lead of the answer."""
+    return [
+        {
+            "kind": answer.kind.name,
+            "day": answer.window.day,
+            "scope": answer.window.scope.key,
+            "lead_id": _storable(lead.lead_id),
+            "position": position,
+            "sequence": sequence_of(answer.sequence, answer.fetched_at),
+            "fetched_at": answer.fetched_at,
+            "run_id": run_id,
+            "source": "pull",
+            "payload": _storable(lead.payload),
+            "oddity": lead.oddity,
+        }
+        for position, lead in enumerate(answer.leads)
+    ]
+
+
+def pushed_rows(kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedLead], run_id: str) -> list[Row]:
+    """A row per delivery, in their order."""
+    deliveries = sorted(((sequence_of(one.sequence, one.received_at), one) for one in pushed), key=lambda pair: pair[0])
+    return [
+        {
+            "kind": kind.name,
+            "day": day,
+            "scope": scope,
+            "lead_id": _storable(one.lead.lead_id),
+            "position": position,
+            "sequence": sequence,
+            "fetched_at": one.received_at,
+            "run_id": run_id,
+            "source": "push",
+            "payload": _storable(one.lead.payload),
+            "oddity": one.lead.oddity,
+        }
+        for position, (sequence, one) in enumerate(deliveries)
+    ]
+
+
+def inventory_rows(
+    day: date, found: Mapping[str, Sequence[InventoryItem]], sequence: int, fetched_at: datetime, run_id: str
+) -> list[Row]:
+    """A row per item, and address that it was found at."""
+    items = ((address, item) for address, items in found.items() for item in items)
+    return [
+        {
+            "day": day,
+            "item_id": _storable(item.item_id or f"sha256:{_sha256(_storable(item.payload))}"),
+            "address": address,
+            "page": item.page,
+            "position": position,
+            "sequence": sequence,
+            "fetched_at": fetched_at,
+            "run_id": run_id,
+            "payload": _storable(item.payload),
+            "oddity": item.oddity,
+        }
+        for position, (address, item) in enumerate(items)
+    ]
+
+
+def _storable(text: str) -> str:
+    """The text with lone surrogates, which have no UTF-8 form, as the JSON escapes that mean the same."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,282 @@
+"""A data folder by itself: its locks, the order of what it receives, and what it remembers.
+
+Belongs here: what all rooms of the lake stand on, and no file of leads. Doesn't: the warehouse's file (warehouse.py).
+"""
+
+import fcntl
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import filelock
+
+from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
+from leads_pipeline.errors import SettingsError, StorageError
+
+# Longer than any honest holder needs (a publication of millions of leads takes seconds): whoever waits this long
+# waits for a process that hangs.
+LOCK_TIMEOUT_SECONDS: Final = 600.0
+
+# filelock polls; its default of 0.05 s would be most of a landing that takes 3 ms.
+LOCK_POLL_SECONDS: Final = 0.005
+
+# How far the counter of sequences may get ahead of what of it is on the disk, in microseconds.
+SEQUENCE_STEP: Final = 60_000_000
+
+
+logger = logging.getLogger(__name__)
+
+
+class FolderState:
+    """The folder, whose files many processes and threads may use at once; it creates what it needs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._state = folder / ".state"
+
+    @property
+    def folder(self) -> Path:
+        """The data folder."""
+        return self._folder
+
+    # --- locks ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def lock(
+        self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS, is_reentrant: bool = False
+    ) -> Iterator[filelock.BaseFileLock]:
+        """Hold the lock of that name against all other processes and threads; a reentrant one against processes alone.
+
+        Raises StorageError when another holder keeps it for longer than `timeout_seconds`; below 0 there is no end.
+        """
+        path = self._state / "locks" / f"{name}.lock"
+        lock = filelock.FileLock(
+            path,
+            mode=PRIVATE_FILE_MODE,
+            poll_interval=LOCK_POLL_SECONDS,
+            is_singleton=is_reentrant,
+            thread_local=not is_reentrant,
+        )
+        with storing(path):
+            make_folder(path.parent)
+            try:
+                lock.acquire(timeout=timeout_seconds)
+            except filelock.Timeout:
+                raise StorageError(
+                    f"Another process has held {path} for more than {timeout_seconds:g} s. Look for one that hangs "
+                    "(fuser or lsof names it), end it and run again; the lock frees itself when its holder ends."
+                ) from None
+        try:
+            yield lock
+        finally:
+            try:
+                lock.release()
+            except OSError as error:
+                # What was done under the lock is done, or has failed for a reason of its own.
+                logger.warning("%s can't be freed: %s. It goes with this process.", path, error.strerror)
+
+    @contextmanager
+    def running(self, run_id: str) -> Iterator[None]:
+        """Hold the lock that says that a run is alive. It goes with the process, however that ends.
+
+        The run's next asset needn't wait for one that broke off and that Python hasn't cleared away yet.
+        """
+        name = f"run-{run_id}"
+        with self.lock(name, is_reentrant=True) as lock:
+            try:
+                yield
+            finally:
+                if lock.lock_counter == 1:
+                    (self._state / "locks" / f"{name}.lock").unlink(missing_ok=True)
+
+    def is_running(self, run_id: str) -> bool:
+        """Whether any process holds that run's lock at this moment."""
+        return self._is_held(f"run-{run_id}")
+
+    @contextmanager
+    def pulling(self) -> Iterator[None]:
+        """Hold the lock by which pulls take turns, for as long as that takes: two don't know of each other's pace.
+
+        Dagster's pool does so for the runs of one queue alone: the command line launches its own, and a Dagster home
+        without our dagster.yaml limits no pool.
+        """
+        with self.lock("pull", timeout_seconds=-1, is_reentrant=True):
+            yield
+
+    @contextmanager
+    def reading(self, reader: str) -> Iterator[None]:
+        """Hold the lock that says that a reader of the warehouse is alive. It goes with the process, like a run's."""
+        with self.lock(reader):
+            try:
+                yield
+            finally:
+                (self._state / "locks" / f"{reader}.lock").unlink(missing_ok=True)
+
+    def is_reading(self, reader: str) -> bool:
+        """Whether a reader of that name is alive at this moment, in any process."""
+        return self._is_held(reader)
+
+    def is_pulling(self) -> bool:
+        """Whether a pull is under way at this moment, in any process."""
+        return self._is_held("pull")
+
+    def _is_held(self, name: str) -> bool:
+        path = self._state / "locks" / f"{name}.lock"
+        with reading(path):
+            if not path.exists():
+                return False
+        try:
+            with filelock.FileLock(path, timeout=0):
+                return False
+        except filelock.Timeout:
+            return True
+
+    # --- the order of what is received ----------------------------------------------------------------------------
+
+    def next_sequence(self) -> int:
+        """A number higher than any that a process got here before, whatever the clock has done meanwhile.
+
+        It says of two answers or deliveries which is the newer one: it is drawn when a request is sent, and when a
+        delivery is received. Microseconds since 1970 as long as the clock goes on; where it was set back, one by one.
+
+        A power cut may take away what of the counter wasn't synced, SEQUENCE_STEP at the most, so each process leaves
+        that out once. A lost or broken file begins with the clock anew, and landing makes up for the rest.
+        """
+        with self._sequence_file() as file:
+            last, now = _read_sequence(file), time.time_ns() // 1000
+            synced = _synced_sequences.get(self._state)
+            drawn = max(last + (SEQUENCE_STEP if synced is None else 1), now)
+            _write_sequence(file, drawn)
+            if synced is None or drawn >= synced + SEQUENCE_STEP:
+                os.fsync(file)
+                _synced_sequences[self._state] = drawn
+        return drawn
+
+    def _keep_sequence_above(self, held: int) -> None:
+        """Have what is drawn from now on be newer than what a file holds: a backup may lack `.state`."""
+        with self._sequence_file() as file:
+            if _read_sequence(file) < held:
+                _write_sequence(file, held)
+
+    @contextmanager
+    def _sequence_file(self) -> Iterator[int]:
+        """The counter's descriptor, held against all others for microseconds. A FileLock takes ten times as long."""
+        path = self._state / "sequence"
+        with storing(path):
+            if not self._state.is_dir():
+                make_folder(self._state)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE_MODE)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield descriptor
+            finally:
+                os.close(descriptor)
+
+    # --- what the folder remembers --------------------------------------------------------------------------------
+
+    def claim(self, origin: str) -> None:
+        """Remember which portal this folder's leads come from. Raises SettingsError where it is another one's.
+
+        Leads of two portals, the simulator's and real ones for example, would be told apart by nothing afterwards.
+        """
+        remembered = self._remember("origin", origin)
+        if remembered != origin:
+            raise SettingsError(
+                f"{self._folder} holds leads from {remembered}, and {origin} is another portal: their leads must not "
+                "mix. Set LEADS_DATA_DIR to another folder; or, if this one was only the demo, delete it. Nothing was "
+                "changed.",
+                reason="another portal's data folder",
+            )
+
+    def claimed_by(self) -> str | None:
+        """Which portal this folder's leads come from, None before the first claim."""
+        try:
+            return (self._state / "origin").read_text(errors="replace").strip() or None
+        except OSError:
+            return None
+
+    def start_date(self) -> date | None:
+        """The first partition's day as it was remembered, None before that."""
+        path = self._state / "start_date"
+        with reading(path):
+            remembered = path.read_text(errors="replace").strip() if path.exists() else ""
+        return self._start_date(remembered) if remembered else None
+
+    def remember_start_date(self, default: date) -> date:
+        """The first partition's day: `default` at the first call ever, afterwards what was remembered then."""
+        return self._start_date(self._remember("start_date", default.isoformat()))
+
+    def _start_date(self, remembered: str) -> date:
+        try:
+            return date.fromisoformat(remembered)
+        except ValueError:
+            raise StorageError(
+                f"{self._state / 'start_date'} holds no day. Write the first day to pull into it, as 2026-11-19, or "
+                "set LEADS_START_DATE; without it partitions would move."
+            ) from None
+
+    def person_key(self) -> bytes:
+        """The key that people are hashed with: made at the first call, 32 random bytes, the same ever after.
+
+        Whoever has it can tell whether an e-mail address they know is in a mart. Raises StorageError.
+        """
+        return self._key(
+            "person_key",
+            "Put the old one back from a backup, or remove the file: then the hashes of all people change.",
+        )
+
+    def settings_key(self) -> bytes:
+        """The key of the settings' fingerprint, likewise: without it, nobody can try secrets on the fingerprint."""
+        return self._key("settings_key", "Remove the file.")
+
+    def _key(self, name: str, remedy: str) -> bytes:
+        remembered = self._remember(name, secrets.token_hex(32))
+        if not re.fullmatch(r"[0-9a-f]{64}", remembered):
+            raise StorageError(f"{self._state / name} holds no key of 64 hexadecimal digits. {remedy}")
+        return bytes.fromhex(remembered)
+
+    def _remember(self, name: str, value: str) -> str:
+        path = self._state / name
+        with self.lock("state"):
+            with storing(path):
+                remembered = path.read_text(errors="replace").strip() if path.exists() else ""
+            if not remembered:
+                replace_file(path, f"{value}\n".encode())
+        return remembered or value
+
+
+# How far the counter of a folder is known to be on the disk, by this process's own syncing.
+_synced_sequences: Final[dict[Path, int]] = {}
+
+
+def _read_sequence(file: int) -> int:
+    """The last number drawn, 0 where the file has none."""
+    text = os.pread(file, 32, 0).strip()
+    return int(text) if re.fullmatch(rb"[0-9]{1,18}", text) else 0
+
+
+def _write_sequence(file: int, sequence: int) -> None:
+    """In one write of always the same length: a killed process leaves the old number or the new one."""
+    os.pwrite(file, b"%018d\n" % sequence, 0)
+
+
+def found_in(folder: Path, pattern: str) -> list[Path]:
+    """What is in the folder by that name, sorted; nothing where there is no folder."""
+    with reading(folder):
+        return sorted(folder.glob(pattern))
+
+
+def days_in(folder: Path) -> list[date]:
+    """Days of the `day=…` folders in there, sorted. A folder of another name isn't ours and stays out."""
+    days = []
+    for entry in found_in(folder, "day=*"):
+        with suppress(ValueError):
+            days.append(date.fromisoformat(entry.name.removeprefix("day=")))
+    return sorted(days)
