@@ -1,7 +1,7 @@
 """What the portal sends and the contract doesn't know: new fields, new members of enumerations, values that don't fit.
 
 Belongs here: finding it in a day's staged rows, and by how many different people each name came. Doesn't: keeping it by
-day, and deciding which names are shown (warehouse.py), putting it into words (sql/drift.sql).
+day, and deciding which names are shown (warehouse/), putting it into words (sql/drift.sql).
 """
 
 import re

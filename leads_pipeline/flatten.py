@@ -1,7 +1,7 @@
 """One day's raw leads, flattened: declared fields typed into columns, lists into child tables, the rest kept as JSON.
 
 Belongs here: the DuckDB statement that contract.py's declarations become, and what a strict cast is. Doesn't: where
-files lie (lake/), each lead once over all days (warehouse.py).
+files lie (lake/), each lead once over all days (warehouse/).
 """
 
 import json
@@ -48,7 +48,7 @@ FLATTENING_THREADS: Final = 2
 BATCH_LEADS: Final = 10_000
 BATCH_DAYS: Final = 31
 
-# Of the data folder: warehouse.py's, which staging reads where staged files are gone.
+# Of the data folder: warehouse/'s, which staging reads where staged files are gone.
 WAREHOUSE_FILE: Final = "leads.duckdb"
 
 # Contract's words for text that JSON's grammar refuses; _mended knows most such texts.

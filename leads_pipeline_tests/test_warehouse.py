@@ -22,7 +22,6 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline import warehouse as warehouse_module
 from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
 from leads_pipeline.errors import BugError
@@ -30,13 +29,32 @@ from leads_pipeline.flatten import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.simulator import Config, running
-from leads_pipeline.warehouse import Failure, Grid, Mart, Publication, Warehouse, marts, tables
+from leads_pipeline.warehouse import (
+    Failure,
+    Grid,
+    Mart,
+    Publication,
+    Warehouse,
+    loading,
+    marts,
+    schema,
+    sql_marts,
+    state,
+    tables,
+)
+from leads_pipeline.warehouse import publication as publication_room
 from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage
 
 ROOT = Path(__file__).parents[1]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 GRID = Grid(scopes=(Scope.parse("branch-101"),), first_day=DAY, zone=LONDON)
+
+
+def in_all_rooms(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
+    for room in (loading, publication_room, schema, sql_marts, state):
+        if name in vars(room):
+            monkeypatch.setattr(room, name, value)
 
 
 @pytest.fixture
@@ -336,7 +354,7 @@ def test_loading_day_by_day_gives_what_building_anew_gives(
     step_by_step = {name: query(lake, f"from {name} order by all") for name in names}
 
     Warehouse(lake).path.unlink()
-    monkeypatch.setattr(warehouse_module, "PART_LEADS", part_leads)
+    monkeypatch.setattr(loading, "PART_LEADS", part_leads)
     assert publish(lake).is_rebuilt
 
     assert {name: query(lake, f"from {name} order by all") for name in names} == step_by_step
@@ -429,8 +447,8 @@ def test_a_changed_statement_of_a_mart_rebuilds_the_marts_alone(
     publish(lake)
     path = tmp_path / "mart_new.sql"
     path.write_text("-- One row per question: which?\n-- answer: The answer\n\nselect 42 as answer\n")
-    new = (*marts(), warehouse_module._read_mart(path))  # noqa: SLF001 - as if it lay in sql/
-    monkeypatch.setattr(warehouse_module, "marts", lambda: new)
+    new = (*marts(), sql_marts._read_mart(path))  # noqa: SLF001 - as if it lay in sql/
+    in_all_rooms(monkeypatch, "marts", lambda: new)
 
     publication = publish(lake)
 
@@ -555,7 +573,7 @@ def test_a_publication_killed_before_the_swap_leaves_a_file_that_counts_as_whole
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(warehouse_module, "publish_file", killed)
+        patch.setattr(publication_room, "publish_file", killed)
         for days in (1, 2):
             with pytest.raises(Killed):
                 publish(lake, now=NOW + timedelta(days))
@@ -565,7 +583,7 @@ def test_a_publication_killed_before_the_swap_leaves_a_file_that_counts_as_whole
 
 def with_mart(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> None:
     changed = tuple(replace(mart, **changes) if mart.name == name else mart for mart in marts())
-    monkeypatch.setattr(warehouse_module, "marts", lambda: changed)
+    in_all_rooms(monkeypatch, "marts", lambda: changed)
 
 
 @pytest.mark.parametrize(
@@ -584,8 +602,8 @@ def test_a_wrong_statement_is_told_and_neither_rebuilds_nor_replaces_the_file(
     publish(lake)
     before = Warehouse(lake).path.stat()
     land_and_stage(lake, APPLICANT, [{"id": "new"}], NEXT_DAY)
-    is_touched = warehouse_module._is_touched  # noqa: SLF001 - which rows of a mart are made anew
-    monkeypatch.setattr(warehouse_module, "_is_touched", lambda *names: f"{is_touched(*names)} and {condition}")
+    is_touched = sql_marts._is_touched  # noqa: SLF001 - which rows of a mart are made anew
+    monkeypatch.setattr(sql_marts, "_is_touched", lambda *names: f"{is_touched(*names)} and {condition}")
     monkeypatch.setattr(Warehouse, "_rebuilt", lambda *_: pytest.fail("built anew"))
 
     with pytest.raises(BugError, match=f"{error}.*Running again doesn't help") as caught:
@@ -606,10 +624,10 @@ def test_reworded_comments_are_set_and_nothing_is_loaded_or_made_anew(
     first, *rest = tables()
     column = replace(first.columns[0], description="The id")
     reworded = replace(first, description="All of them", columns=(column, *first.columns[1:]))
-    monkeypatch.setattr(warehouse_module, "tables", lambda: (reworded, *rest))
+    in_all_rooms(monkeypatch, "tables", lambda: (reworded, *rest))
     with_mart(monkeypatch, "mart_people", description="One row per human", columns={"person": "Who"})
     monkeypatch.setattr(Warehouse, "_rebuilt", lambda *_: pytest.fail("built anew"))
-    monkeypatch.setattr(warehouse_module, "_load_leads", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr(loading, "_load_leads", lambda *_, **__: pytest.fail("loaded"))
 
     publication = publish(lake)
 
@@ -641,7 +659,7 @@ def test_comments_are_reworded_while_leads_come_in(lake: Lake, monkeypatch: pyte
 def test_a_mart_that_is_no_longer_in_the_folder_is_dropped(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(lake)
     rest = tuple(mart for mart in marts() if mart.name != "mart_hourly")
-    monkeypatch.setattr(warehouse_module, "marts", lambda: rest)
+    in_all_rooms(monkeypatch, "marts", lambda: rest)
 
     publication = publish(lake)
 
@@ -654,7 +672,7 @@ def test_a_mart_that_is_no_longer_in_the_folder_is_dropped(lake: Lake, monkeypat
 def test_a_file_of_another_schema_version_is_built_anew(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land_and_stage(lake, APPLICANT, [version("x", 2)])
     publish(lake)
-    monkeypatch.setattr(warehouse_module, "SCHEMA_VERSION", warehouse_module.SCHEMA_VERSION + 1)
+    monkeypatch.setattr(state, "SCHEMA_VERSION", state.SCHEMA_VERSION + 1)
 
     publication = publish(lake)
 
@@ -996,7 +1014,7 @@ def check_reads(lake: Lake, publications: int, readers: int, reads: int) -> None
         return publish(lake)
 
     # So many that stay as they are that the marts are brought up to date and not made anew.
-    staying = ceil(2 * (20 + publications) / warehouse_module._TOUCHED_MAX)  # noqa: SLF001
+    staying = ceil(2 * (20 + publications) / sql_marts.TOUCHED_MAX)
     for kind, content, _ in kinds:
         land_and_stage(lake, kind, leads(kind, content, range(1000, 1000 + staying), None), NEXT_DAY)
     publish_version(0)
@@ -1335,15 +1353,15 @@ def any_lead(rng: random.Random, kind: LeadKind) -> dict[str, Any]:
 def test_marts_brought_up_to_date_are_the_marts_made_anew(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(warehouse_module, "_TOUCHED_MAX", 1000)
+    in_all_rooms(monkeypatch, "TOUCHED_MAX", 1000)
     followed = set()
-    bring_up_to_date = warehouse_module._bring_up_to_date  # noqa: SLF001 - which marts went that way
+    bring_up_to_date = sql_marts.bring_up_to_date
 
     def noting(db: duckdb.DuckDBPyConnection, mart: Mart, by: str) -> None:
         followed.add(mart.name)
         bring_up_to_date(db, mart, by)
 
-    monkeypatch.setattr(warehouse_module, "_bring_up_to_date", noting)
+    monkeypatch.setattr(loading, "bring_up_to_date", noting)
     rng = random.Random(seed)  # noqa: S311 - the same each time
     for step in range(6):
         at = FETCHED_AT + timedelta(minutes=step)

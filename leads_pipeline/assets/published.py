@@ -1,7 +1,7 @@
 """The warehouse asset: every table and mart of leads.duckdb, published together.
 
 Belongs here: what is published when, what the UI says of each table, the checks on the published file. Doesn't: the
-publication (warehouse.py), the marts' SQL (sql/).
+publication (warehouse/), the marts' SQL (sql/).
 """
 
 import re

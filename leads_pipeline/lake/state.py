@@ -1,6 +1,6 @@
 """A data folder by itself: its locks, the order of what it receives, and what it remembers.
 
-Belongs here: what all rooms of the lake stand on, and no file of leads. Doesn't: the warehouse's file (warehouse.py).
+Belongs here: what all rooms of the lake stand on, and no file of leads. Doesn't: the warehouse's file (warehouse/).
 """
 
 import fcntl

@@ -300,7 +300,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "leave the drafts of killed publications",
-            "warehouse.py",
+            "warehouse/publication.py",
             '            with self._lake.lock("warehouse"):\n                self._sweep()\n',
             '            with self._lake.lock("warehouse"):\n',
             "test_warehouse.py",
@@ -671,7 +671,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "read a staged file again that has changed on the disk",
-            "warehouse.py",
+            "warehouse/winners.py",
             "                        if self._lake.whole_staged(table, day) is None:\n",
             "                        if False:\n",
             "test_damage.py",
@@ -679,7 +679,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "let a day go whose staged file is gone",
-            "warehouse.py",
+            "warehouse/publication.py",
             "            broken = {day for table, day in before.files.keys() - wanted.files.keys() if table in own}\n",
             "            broken: set[date] = set()\n",
             "test_damage.py",
@@ -687,7 +687,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "drop a day that can't be staged from what is published",
-            "warehouse.py",
+            "warehouse/publication.py",
             "        files |= {key: fingerprint for key, fingerprint in before.files.items() if key in kept}\n",
             "",
             "test_damage.py",
@@ -735,7 +735,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "load only the first day of what is loaded together",
-            "warehouse.py",
+            "warehouse/loading.py",
             "            parts[-1] = (parts[-1][0], day)\n",
             "            pass\n",
             "test_warehouse.py",
@@ -1000,7 +1000,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a day that was confirmed is no newer than it was",
-            "warehouse.py",
+            "warehouse/winners.py",
             '    sql = f"update {leads} set sequence = confirmed.sequence from',
             '    sql = f"update {leads} set sequence = {leads}.sequence from',
             "test_warehouse.py",
@@ -1008,7 +1008,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a day pulled again is made anew with all its marts",
-            "warehouse.py",
+            "warehouse/winners.py",
             "            and row({staged}) is not distinct from row({held})\n",
             "            and false\n",
             "test_warehouse.py",
@@ -1024,7 +1024,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "what a killed reader left stays",
-            "warehouse.py",
+            "warehouse/publication.py",
             "            if not self._lake.is_reading(folder.name):\n",
             "            if False:\n",
             "test_warehouse.py",
@@ -1032,7 +1032,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "sweep what a living reader reads",
-            "warehouse.py",
+            "warehouse/publication.py",
             "            if not self._lake.is_reading(folder.name):\n",
             "            if True:\n",
             "test_warehouse.py",
@@ -1090,7 +1090,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "no dedupe across days",
-            "warehouse.py",
+            "warehouse/winners.py",
             "partition by lead_id order by sequence desc, day desc, is_staged",
             "partition by lead_id, day order by sequence desc, is_staged",
             "test_warehouse.py",
@@ -1098,7 +1098,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "the oldest version of all days counts",
-            "warehouse.py",
+            "warehouse/winners.py",
             "partition by lead_id order by sequence desc, day desc, is_staged",
             "partition by lead_id order by sequence, day, is_staged",
             "test_warehouse.py",
@@ -1106,7 +1106,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "forget the other days of a lead that its day has lost",
-            "warehouse.py",
+            "warehouse/winners.py",
             '    if db.execute("select count(*) from lost").fetchall() != [(0,)]:\n',
             "    if False:\n",
             "test_warehouse.py",
@@ -1157,8 +1157,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     "readers see the old or the new, never half": (
         _m(
             "leave a published file that rots until something changes",
-            "warehouse.py",
-            " or not self._is_as_published(_checksum(self.path))\n",
+            "warehouse/publication.py",
+            " or not self._is_as_published(checksum_of(self.path))\n",
             "\n",
             "test_warehouse.py",
             "rots_while",
@@ -1173,7 +1173,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "go on with a file that isn't as it was published",
-            "warehouse.py",
+            "warehouse/publication.py",
             "        if self._is_as_published(checksum):\n",
             "        if True:\n",
             "test_warehouse.py",
@@ -1181,7 +1181,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "publish in place instead of swapping",
-            "warehouse.py",
+            "warehouse/publication.py",
             "            publish_file(draft, self.path)\n",
             "            shutil.copyfile(draft, self.path)\n",
             "test_warehouse.py",
@@ -1189,7 +1189,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "leave out the blocks that the old headers lead to",
-            "warehouse.py",
+            "warehouse/publication.py",
             "            shutil.copyfileobj(old, new)\n",
             "",
             "test_warehouse.py",
@@ -1197,7 +1197,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "write over blocks that the old headers lead to, by a second checkpoint",
-            "warehouse.py",
+            "warehouse/loading.py",
             '    db.execute("checkpoint")\n',
             '    db.execute("checkpoint")\n    db.execute("create macro one() as 1")\n    db.execute("checkpoint")\n',
             "test_warehouse.py",
@@ -1205,7 +1205,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "publish children apart from their leads",
-            "warehouse.py",
+            "warehouse/loading.py",
             "        for table in kind.tables:\n",
             "        for table in kind.tables[:1]:\n",
             "test_warehouse.py",
@@ -1213,7 +1213,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "keep the log of a killed reader",
-            "warehouse.py",
+            "warehouse/publication.py",
             '            self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)\n',
             "",
             "test_warehouse.py",
@@ -1221,7 +1221,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "publish without the lock",
-            "warehouse.py",
+            "warehouse/publication.py",
             '        with self._lake.lock("warehouse"):\n',
             "        if True:\n",
             "test_warehouse.py",
@@ -1239,7 +1239,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a published file that everybody can read",
-            "warehouse.py",
+            "warehouse/publication.py",
             "_PUBLISHED_MODE: Final = 0o440\n",
             "_PUBLISHED_MODE: Final = 0o444\n",
             "test_warehouse.py",
@@ -1247,7 +1247,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "publish in place before the eyes of other processes",
-            "warehouse.py",
+            "warehouse/publication.py",
             "            publish_file(draft, self.path)\n",
             "            shutil.copyfile(draft, self.path)\n",
             "chaos/test_storage.py",
@@ -1255,7 +1255,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "publish in place on a full disk",
-            "warehouse.py",
+            "warehouse/publication.py",
             "            publish_file(draft, self.path)\n",
             "            shutil.copyfile(draft, self.path)\n",
             "chaos/test_storage.py",
@@ -1263,7 +1263,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "keep the log of a killed writer",
-            "warehouse.py",
+            "warehouse/publication.py",
             '            self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)\n',
             "",
             "chaos/test_storage.py",
@@ -1792,7 +1792,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "what may be a person's name in a mart",
-            "warehouse.py",
+            "warehouse/sql_marts.py",
             "when v <> '' then '{HIDDEN}'",
             "else v",
             "test_drift.py",

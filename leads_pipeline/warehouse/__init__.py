@@ -1,0 +1,15 @@
+"""leads.duckdb: changed days in, each lead once, marts rebuilt, and the whole file swapped in at once.
+
+Belongs here: what is loaded when, which of a lead's versions counts, publication. Doesn't: how a payload becomes
+columns (flatten.py), what a mart holds (sql/), when to publish (assets/).
+
+This is the door: whoever uses the warehouse imports from here, and the rooms from each other, downwards: publication,
+loading, winners, state, sql_marts and people, grid, schema.
+"""
+
+from leads_pipeline.warehouse.grid import Failure, Grid
+from leads_pipeline.warehouse.publication import FILE_NAME, Publication, Warehouse
+from leads_pipeline.warehouse.schema import Table, tables
+from leads_pipeline.warehouse.sql_marts import Mart, marts
+
+__all__ = ["FILE_NAME", "Failure", "Grid", "Mart", "Publication", "Table", "Warehouse", "marts", "tables"]

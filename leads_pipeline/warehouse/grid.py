@@ -1,0 +1,83 @@
+"""The windows that should be there, and what is known of those that failed, for the marts to read.
+
+Belongs here: the grid and its temporary tables. Doesn't: coverage itself (sql/mart_coverage.sql).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.flatten import define_local_time
+from leads_pipeline.warehouse.schema import fill
+from leads_pipeline.window import RETENTION, Scope, day_interval, days, today
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A window that is still failed: `attempts` counts failed runs, `last_error` is the last one's reason.
+
+    `kind` is the lead kind's name and `scope` the scope's key. `is_refused`: the last error won't pass by itself.
+    """
+
+    kind: str
+    day: date
+    scope: str
+    attempts: int
+    last_error: str
+    is_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The windows that should be there: every scope on every day from `first_day` to today in `zone`."""
+
+    scopes: Sequence[Scope]
+    first_day: date
+    zone: ZoneInfo
+    failures: Sequence[Failure] = ()
+
+
+def set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
+    """Make what the marts read besides tables: grid_…, failures, zone_offsets and the variable retention."""
+    grid_days = [(day, *day_interval(day, grid.zone)) for day in days(grid.first_day, today(grid.zone, now))]
+    db.execute("create temp table grid_kinds (kind varchar)")
+    db.execute("create temp table grid_scopes (scope varchar)")
+    db.execute(
+        "create temp table grid_days (day date, window_start timestamptz, window_end timestamptz, is_over boolean, "
+        "is_deleted boolean)"
+    )
+    db.execute(
+        "create temp table failures "
+        "(kind varchar, day date, scope varchar, attempts integer, last_error varchar, is_refused boolean)"
+    )
+    db.execute("set variable retention = $retention", {"retention": RETENTION})
+    define_local_time(db, grid.zone)
+    fill(db, "grid_kinds", {"kind varchar": [kind.name for kind in LEAD_KINDS]})
+    fill(db, "grid_scopes", {"scope varchar": [scope.key for scope in grid.scopes]})
+    fill(
+        db,
+        "grid_days",
+        {
+            "day date": [day for day, _, _ in grid_days],
+            "window_start timestamptz": [start for _, start, _ in grid_days],
+            "window_end timestamptz": [end for _, _, end in grid_days],
+            "is_over boolean": [end <= now for _, _, end in grid_days],
+            "is_deleted boolean": [end <= now - RETENTION for _, _, end in grid_days],
+        },
+    )
+    fill(
+        db,
+        "failures",
+        {
+            "kind varchar": [failure.kind for failure in grid.failures],
+            "day date": [failure.day for failure in grid.failures],
+            "scope varchar": [failure.scope for failure in grid.failures],
+            "attempts integer": [failure.attempts for failure in grid.failures],
+            "last_error varchar": [failure.last_error for failure in grid.failures],
+            "is_refused boolean": [failure.is_refused for failure in grid.failures],
+        },
+    )

@@ -1,0 +1,276 @@
+"""Changed days into the open file: leads, windows, inventory, drift, then the marts.
+
+Belongs here: what is deleted and inserted when. Doesn't: which version of a lead counts (winners.py), the file's swap
+(publication.py).
+"""
+
+import hmac
+from collections.abc import Set
+from datetime import date, datetime
+from typing import Final
+from uuid import UUID
+
+import duckdb
+
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.drift import PEOPLE_MIN, Drift, Seen, find_drift
+from leads_pipeline.duck import quoted, scratch_folder
+from leads_pipeline.flatten import HIDDEN, insert_inventory, staged_columns, trees_of, windows_table
+from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse.grid import Grid, set_grid
+from leads_pipeline.warehouse.people import PERSON_OF_LEAD, set_person_key
+from leads_pipeline.warehouse.schema import comment, comment_tables, fill
+from leads_pipeline.warehouse.sql_marts import (
+    FOLLOWED,
+    MART_MACROS,
+    TOUCHED_MAX,
+    bring_up_to_date,
+    drop_former_marts,
+    followed_columns,
+    marts,
+)
+from leads_pipeline.warehouse.state import INVENTORY, Held, State, counted, remember
+from leads_pipeline.warehouse.winners import HeldFiles, confirm, find_winners
+
+# What is loaded in one statement, at least a day. DuckDB holds the ids of all that the statement loads, and can't spill
+# them: of 3 million leads they don't fit into 400 MB.
+PART_LEADS: Final = 1_000_000
+
+
+def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: State, grid: Grid, now: datetime) -> Held:
+    """Bring the open file from one state to the other, in the transaction that the caller began.
+
+    One transaction, as each would wait for the disk, and only the finished file has to be on it.
+    """
+    if is_reworded := state.comments != wanted.comments:
+        comment_tables(db)
+    set_person_key(db, lake.person_key())
+    for macro in MART_MACROS:
+        db.execute(f"create or replace macro {macro}")
+    db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in FOLLOWED.items())})")
+    changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
+    is_whole = state.marts != wanted.marts
+    for kind in LEAD_KINDS:
+        if of_kind := {(table, day) for table, day in changed if table in staged_columns(kind)}:
+            is_whole = _load_leads(db, lake, kind, of_kind, is_whole=is_whole)
+    if any(table == INVENTORY for table, _ in changed):
+        _load_inventory(db, lake)
+    set_grid(db, grid, now)
+    drop_former_marts(db)
+    for mart in marts():
+        is_anew = is_whole or mart.follows is None
+        if is_anew:
+            db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
+        if is_anew or is_reworded:
+            comment(db, quoted(mart.name), mart.description, mart.columns)
+        if not is_anew and mart.follows:
+            bring_up_to_date(db, mart, mart.follows)
+    remember(db, wanted)
+    db.commit()
+    db.execute("checkpoint")
+    return Held(wanted, counted(db), days_changed=len({day for _, day in changed}))
+
+
+def _load_leads(
+    db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, changed: Set[tuple[str, date]], *, is_whole: bool
+) -> bool:
+    """Replace what the changed files hold; afterwards each lead id is there once, in its newest version of all days.
+
+    Return whether the marts are to be made anew as a whole: as they were to be, or as that many leads have changed.
+    Where they aren't, note which of the values that they follow are touched.
+    """
+    days_changed = {day for _, day in changed}
+    children_changed = {day for table, day in changed if table in kind.tables and table != kind.table}
+    db.execute(
+        "create or replace temp table changed_days as select unnest($days::date[]) as day", {"days": [*days_changed]}
+    )
+    with scratch_folder(lake, "warehouse-staged") as folder:
+        files = HeldFiles(db, lake, kind, folder)
+        files.hold(days_changed)
+        find_winners(db, lake, kind, files)
+        confirm(db, kind, files, days_changed - children_changed)
+        db.execute(
+            """
+            create or replace temp table removed as
+            from held
+            where (window_day in (from changed_days) or lead_id in (select lead_id from winners))
+                and row_id not in (select row_id from confirmed)
+            """
+        )
+        parts = _parts(db)
+        for table in kind.tables:
+            is_child = table != kind.table
+            # The lead's row is known; its children's are looked for where its day's lie.
+            of_removed = (
+                "day in (select window_day from removed) and lead_id in (select lead_id from removed)"
+                if is_child
+                else "rowid in (select row_id from removed)"
+            )
+            db.execute(f"delete from {quoted(table)} where {of_removed}")  # noqa: S608 - only our own names, as below
+            more = "staged.day" if is_child else PERSON_OF_LEAD
+            staged = files.select(table, more)
+            for first, last in parts:
+                db.execute(
+                    f"""
+                    insert into {quoted(table)} by name
+                    {staged}
+                    semi join (from winners where day between $first and $last) as winners
+                    on staged.lead_id = winners.lead_id and staged.day = winners.day
+                    where staged.day between $first and $last
+                    """,
+                    {"first": first, "last": last},
+                )
+        changes = "(select count(*) from removed) + (select count(*) from winners)"
+        sql = f"select {changes} > $most * (select count(*) from {quoted(kind.table)})"  # noqa: S608
+        is_whole = is_whole or db.execute(sql, {"most": TOUCHED_MAX}).fetchall() == [(True,)]
+        if not is_whole:
+            followed = ", ".join(f"{column} as {name}" for name, column in followed_columns(kind))
+            # The days are said as well, so that only their rows are looked at.
+            added = (
+                f"{quoted(kind.table)} where lead_id in (select lead_id from winners) "  # noqa: S608
+                "and window_day in (select day from winners)"
+            )
+            for leads in ("removed", added):
+                db.execute(f"insert into touched by name select {followed} from {leads}")  # noqa: S608
+        db.execute(
+            "delete from landed_windows where kind = $kind and window_day in (from changed_days)", {"kind": kind.name}
+        )
+        db.execute(
+            f"insert into landed_windows by name {files.select(windows_table(kind), '$kind as kind')} "
+            "semi join changed_days on staged.day = changed_days.day",
+            {"kind": kind.name},
+        )
+        # Marts show a new member once it may be shown.
+        return record_drift(db, lake, kind, files) or is_whole
+
+
+def _parts(db: duckdb.DuckDBPyConnection) -> list[tuple[date, date]]:
+    """First and last day of what is loaded in one statement."""
+    parts: list[tuple[date, date]] = []
+    leads_of_last = PART_LEADS
+    for day, leads in db.execute("select day, count(*) from winners group by day order by day").fetchall():
+        if leads_of_last + leads > PART_LEADS:
+            parts.append((day, day))
+            leads_of_last = leads
+        else:
+            parts[-1] = (parts[-1][0], day)
+            leads_of_last += leads
+    return parts
+
+
+def _load_inventory(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+    """Fill the table anew, and note which leads may now be about another item."""
+    items = (
+        "select postcode_of(address_postcode) as postcode, columns('address.*|item_id|first_seen_day') from inventory"
+    )
+    db.execute(f"create or replace temp table items_before as {items}")
+    db.execute("delete from inventory")
+    if files := lake.inventory_files():
+        insert_inventory(db, files, INVENTORY)
+    db.execute(
+        f"""
+        create or replace temp table changed_postcodes as
+        select distinct postcode
+        from ((from items_before except {items}) union all ({items} except from items_before))
+        """  # noqa: S608 - put together from constants alone
+    )
+    for kind in LEAD_KINDS:
+        leads, written = quoted(kind.table), quoted(_POSTCODES[kind.name])
+        # A postcode is written in few ways, so few are normalised and not one a lead.
+        db.execute(
+            f"""
+            insert into touched by name
+            select lead_id, lead_day
+            from {leads}
+            where {written} in (
+                select {written} from (select distinct {written} from {leads})
+                where postcode_of({written}) in (from changed_postcodes)
+            )
+            """  # noqa: S608 - only the contract's own names
+        )
+
+
+_POSTCODES: Final = {
+    "applicant": "listing_details_address_postcode",
+    "appraisal": "property_details_address_postcode",
+}
+
+
+def record_drift(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, files: "HeldFiles") -> bool:
+    """Replace what the changed days have that the contract doesn't know; the other days' counts stay as they are.
+
+    Return whether other new members may be shown than before.
+    """
+    db.execute(
+        "delete from pipeline.drift_by_day where kind = $kind and day in (from changed_days)", {"kind": kind.name}
+    )
+
+    def staged(table: str) -> str:
+        return f"{files.select(table, 'staged.day')} semi join changed_days on staged.day = changed_days.day"
+
+    contacts = (
+        "select day, lead_id, coalesce(email_of(contact_email), phone_of(contact_phone_number)) as contact "  # noqa: S608
+        f"from ({staged(kind.table)})"
+    )
+    trees = trees_of(kind)
+    parts = [
+        (kind.table, kind.fields, ""),
+        *((child.name, child.fields, f"{child.path}[].") for child in kind.children),
+    ]
+    found: dict[Drift, Seen] = {}
+    for table, fields, prefix in parts:
+        found |= find_drift(db, staged(table), contacts, fields, trees[table], prefix)
+    key = lake.person_key()
+    names = {drift: None if drift.name is None else _hashed(key, "\0".join(drift.name)) for drift in found}
+    fill(
+        db,
+        "pipeline.drift_by_day",
+        {
+            "kind varchar": [kind.name] * len(found),
+            "day date": [drift.day for drift in found],
+            "change varchar": [drift.change for drift in found],
+            "field varchar": [drift.shown_field for drift in found],
+            "value varchar": [drift.value and HIDDEN for drift in found],
+            "type varchar": [drift.type for drift in found],
+            "name uuid": list(names.values()),
+            "leads bigint": [seen.rows for seen in found.values()],
+            "people uuid[]": [[_hashed(key, person) for person in seen.people] for seen in found.values()],
+        },
+    )
+    db.execute("create or replace temp table named (name uuid, field varchar, value varchar)")
+    named = [(name, drift) for drift, name in names.items() if name is not None]
+    fill(
+        db,
+        "named",
+        {
+            "name uuid": [name for name, _ in named],
+            "field varchar": [drift.field for _, drift in named],
+            "value varchar": [drift.value for _, drift in named],
+        },
+    )
+    members = "select count(*), bit_xor(hash(name)) from pipeline.drift_names where value is not null"
+    before = db.execute(members).fetchall()
+    db.execute(
+        """
+        create or replace temp table shown as
+        select name
+        from (select name, unnest(people) as person from pipeline.drift_by_day where name is not null)
+        group by name
+        having count(distinct person) >= $people
+        """,
+        {"people": PEOPLE_MIN},
+    )
+    db.execute("delete from pipeline.drift_names where name not in (from shown)")
+    # Whose people have become enough came on one of the days at hand.
+    db.execute(
+        """
+        insert into pipeline.drift_names
+        select distinct * from named
+        where name in (from shown) and name not in (select name from pipeline.drift_names)
+        """
+    )
+    return db.execute(members).fetchall() != before
+
+
+def _hashed(key: bytes, text: str) -> UUID:
+    return UUID(bytes=hmac.digest(key, text.encode(), "sha256")[:16])

@@ -1,0 +1,300 @@
+"""Publication: the published file is copied, the copy brought up to date, and swapped in whole.
+
+Belongs here: when to load, build anew or leave the file; locks and what a killed process left. Doesn't: loading
+(loading.py), when to publish (assets/).
+"""
+
+import logging
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.duck import connection, link_or_copy, scratch_folder
+from leads_pipeline.durable import publish_file, replace_file, syncing
+from leads_pipeline.errors import LeadsPipelineError, StorageError
+from leads_pipeline.flatten import WAREHOUSE_FILE, StagedDay, flatten_days, staged_columns
+from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse.grid import Grid
+from leads_pipeline.warehouse.loading import loaded
+from leads_pipeline.warehouse.schema import create_tables
+from leads_pipeline.warehouse.state import EMPTY, Held, State, checksum_of, counted, remembered, tables_of, wanted_state
+from leads_pipeline.warehouse.winners import BrokenStagedError
+
+logger = logging.getLogger(__name__)
+
+
+FILE_NAME: Final = WAREHOUSE_FILE
+
+# Readable by the owner's group, as analysts are; for nobody to write, as one writer would lock out every reader.
+_PUBLISHED_MODE: Final = 0o440
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What publishing did. `rows` counts each table's rows, whether or not anything changed.
+
+    `days_changed` counts days of which at least one staged file was loaded or left out. `is_rebuilt`: everything was
+    loaded anew, as there was no file yet, or none that could be brought up to date. Of days whose staged files were
+    damaged or gone, `staged_again` are those that were made again, and `not_staged` those that couldn't be, with the
+    reason; they stay as they were published.
+    """
+
+    is_changed: bool
+    is_rebuilt: bool
+    days_changed: int
+    rows: Mapping[str, int]
+    seconds: float
+    size_bytes: int
+    staged_again: Sequence[StagedDay]
+    not_staged: Mapping[tuple[str, date], str]
+
+
+class Warehouse:
+    """The published DuckDB file of a lake. Readers open it at any time; only `publish` replaces it, never writes it."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies once something was published."""
+        return self._lake.folder / FILE_NAME
+
+    def publish(self, grid: Grid, now: datetime) -> Publication:
+        """Bring the file up to date with the staged files and the grid, and swap it in whole.
+
+        Where nothing changed since the last publication, the file stays untouched. A missing or damaged file, or one of
+        another schema, is built anew from the staged files. A day whose staged files are damaged or gone is staged anew
+        first, from raw and from what is published. Raises StorageError, and BugError where a statement is wrong; then
+        the published file is as before.
+        """
+        began = time.monotonic()
+        staged_again: list[StagedDay] = []
+        try:
+            with self._lake.lock("warehouse"):
+                self._sweep()
+                try:
+                    return self._published(grid, now, began, staged_again)
+                except BrokenStagedError as error:
+                    logger.warning("%s", error)
+                    with self._lake.holding_staged(error.day):
+                        if self._lake.whole_staged(error.table, error.day) is None:
+                            self._lake.staged_path(error.table, error.day).unlink(missing_ok=True)
+                    return self._published(grid, now, began, staged_again)
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} can't be replaced: {error.strerror}. Check the disk and its rights, then run again. The "
+                "published file is as it was before."
+            ) from error
+
+    def _published(self, grid: Grid, now: datetime, began: float, staged_again: list[StagedDay]) -> Publication:
+        found = wanted_state(self._lake, grid, now)
+        held = self._held(found)
+        wanted, not_staged = self._mended(found, held.state if held else EMPTY, grid, now, staged_again)
+        if wanted != found:
+            held = self._held(wanted)  # which counts the rows of what is wanted alone
+        # All of it is read even if nothing changed: else analysts alone would meet what rots until the next lead comes.
+        is_changed = held is None or held.state != wanted or not self._is_as_published(checksum_of(self.path))
+        if is_changed:
+            held = self._build(wanted, grid, now, not_staged)
+        assert held is not None  # noqa: S101 - for mypy: where nothing changed, something was held
+        return Publication(
+            is_changed=is_changed,
+            is_rebuilt=held.is_rebuilt,
+            days_changed=held.days_changed,
+            rows=held.rows,
+            seconds=time.monotonic() - began,
+            size_bytes=self.path.stat().st_size,
+            staged_again=staged_again,
+            not_staged=not_staged,
+        )
+
+    def query(
+        self, statement: str, parameters: Mapping[str, object] | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of a query on the published file, as an analyst would see them.
+
+        Raises StorageError where nothing is published yet.
+        """
+        if not self.path.exists():
+            raise StorageError(f"{self.path} is not there yet. Publish the warehouse first: `leads-pipeline backfill`.")
+        # Readers wait for nobody, so each has its own folder. The second name is for the moment in which the file is
+        # built anew: the headers and the blocks that DuckDB opens one after the other are then of one version.
+        self._sweep_readers()
+        name = f"query-{secrets.token_hex(8)}"
+        with self._lake.reading(name), scratch_folder(self._lake, name) as folder:
+            link_or_copy(self.path, folder / FILE_NAME)
+            with connection(self._lake, f"{name}/query", folder / FILE_NAME, read_only=True) as db:
+                result = db.execute(statement, dict(parameters or {}))
+                return [column[0] for column in result.description], result.fetchall()
+
+    def _sweep_readers(self) -> None:
+        """Remove what killed readers left: the second name of a version, which takes its space as long as it is there.
+
+        A reader's lock is held before its folder is made, and until that is gone.
+        """
+        for folder in (self._lake.folder / ".state" / "duckdb").glob("query-*"):
+            if not self._lake.is_reading(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Remove what killed publications left beside the file. The lock is held."""
+        for leftover in self._lake.folder.glob(f".{FILE_NAME}.*"):
+            leftover.unlink(missing_ok=True)
+        for leftover in (self._lake.folder / ".state" / "duckdb").glob("warehouse-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        self._sweep_readers()
+
+    def _held(self, wanted: "State") -> "Held | None":
+        """What the published file remembers; None where there is none that can be read.
+
+        Its rows are counted where it is as wanted, and so has all tables.
+
+        It is opened under a second name: beside its own, the write-ahead log of a killed reader would be in the way.
+        """
+        if not self.path.exists():
+            return None
+        with scratch_folder(self._lake, "warehouse-held") as folder:
+            link = folder / FILE_NAME
+            link_or_copy(self.path, link)
+            try:
+                with connection(self._lake, "warehouse", link, read_only=True) as db:
+                    state = remembered(db)
+                    return Held(state, counted(db) if state == wanted else {})
+            except StorageError:
+                return None
+
+    def _mended(
+        self, wanted: "State", before: "State", grid: Grid, now: datetime, staged_again: list[StagedDay]
+    ) -> "tuple[State, dict[tuple[str, date], str]]":
+        """Stage each day again whose staged files are damaged or gone; what is wanted then, and what went wrong by day.
+
+        Where that fails, the day stays as it is published, and the others go on. The warehouse's lock comes before the
+        days', here as in loading.
+        """
+        # One that was loaded as it is was whole then, and isn't read again.
+        known = before.files if before.schema == wanted.schema else {}
+        failed: dict[tuple[str, date], str] = {}
+        is_mended = False
+        for kind in LEAD_KINDS:
+            own = staged_columns(kind)
+            broken = {day for table, day in before.files.keys() - wanted.files.keys() if table in own}
+            broken |= {
+                day
+                for (table, day), fingerprint in wanted.files.items()
+                if table in own
+                and known.get((table, day)) != fingerprint
+                and self._lake.whole_staged(table, day) is None
+            }
+            for day, staged in flatten_days(self._lake, kind, broken, grid.zone):
+                is_mended = True
+                if isinstance(staged, LeadsPipelineError):
+                    logger.error("The %s leads of %s stay as they are published. %s", kind.name, day, staged)
+                    failed[kind.name, day] = str(staged)
+                else:
+                    logger.warning("Staged files of the %s leads of %s were broken: staged again.", kind.name, day)
+                    staged_again.append(staged)
+        if is_mended:
+            wanted = wanted_state(self._lake, grid, now)
+        kept = {(table, day) for name, day in failed for table in tables_of(name)}
+        files = {key: fingerprint for key, fingerprint in wanted.files.items() if key not in kept}
+        files |= {key: fingerprint for key, fingerprint in before.files.items() if key in kept}
+        return replace(wanted, files=files), failed
+
+    def _build(self, wanted: "State", grid: Grid, now: datetime, not_staged: Mapping[Any, str]) -> "Held":
+        """Write the new version beside the published one, then swap it in."""
+        draft = self.path.with_name(f".{FILE_NAME}.draft")
+        try:
+            checksum = self._copied(draft)
+            held = self._updated(draft, wanted, grid, now) if checksum else None
+            if held is None and not_staged:
+                raise StorageError(
+                    f"{self.path} has to be built anew, but {len(not_staged)} days can't be staged and would miss. "
+                    f"{next(iter(not_staged.values()))}"
+                )
+            if held is None:
+                checksum, held = None, self._rebuilt(draft, wanted, grid, now)
+            draft.chmod(_PUBLISHED_MODE)
+            # That of the old version too, as it stays where this process is killed now.
+            known = " ".join(filter(None, (checksum, checksum_of(draft))))
+            replace_file(self._checksums, known.encode())
+            # Beside the new version, a log of the old one would keep it from being opened.
+            self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)
+            publish_file(draft, self.path)
+        finally:
+            with suppress(OSError):  # what went wrong before says more; the next publication sweeps again
+                self._sweep()
+        return held
+
+    @property
+    def _checksums(self) -> Path:
+        return self._lake.folder / ".state" / "warehouse-checksums"
+
+    def _copied(self, draft: Path) -> str | None:
+        """Copy the published file, and return its checksum; None where there is none, or not as it was published.
+
+        DuckDB notices damage only where it reads, and a publication leaves most of the file unread.
+        """
+        if not self.path.exists():
+            return None
+        shutil.copyfile(self.path, draft)
+        draft.chmod(0o600)
+        checksum = checksum_of(draft)
+        if self._is_as_published(checksum):
+            return checksum
+        logger.warning("%s is damaged: it isn't what was published. It is built anew from the staged files.", self.path)
+        return None
+
+    def _is_as_published(self, checksum: str) -> bool:
+        """Whether a publication wrote the file with that checksum, or may have: earlier versions noted none."""
+        try:
+            return checksum in self._checksums.read_text(encoding="ascii").split()
+        except FileNotFoundError:
+            return True
+
+    def _updated(self, draft: Path, wanted: "State", grid: Grid, now: datetime) -> "Held | None":
+        """The published file's copy, brought up to date; None where it has to be built anew."""
+        try:
+            # DuckDB's commit waits for the whole copy to be on the disk, which has begun by then.
+            with syncing(draft), connection(self._lake, "warehouse", draft) as db:
+                state = remembered(db)
+                if state.schema != wanted.schema:
+                    return None
+                db.begin()
+                held = loaded(db, self._lake, state, wanted, grid, now)
+        except BrokenStagedError:
+            raise
+        except StorageError as error:
+            # It may be broken, which building anew mends. Where the disk is at fault, that will say so.
+            logger.warning("%s can't be brought up to date and is built anew. %s", self.path, error)
+            return None
+        self._keep_old_blocks(draft)
+        return held
+
+    def _keep_old_blocks(self, draft: Path) -> None:
+        """Append what the published file has beyond the end of the draft, so that its headers hold for both.
+
+        DuckDB opens a file by its name for the headers and once more for the blocks. A reader between whose steps the
+        draft is swapped in must find each block that the old headers lead to. A checkpoint overwrites none of them, so
+        that a power cut leaves the old version; but then it cuts free ones off the file's end, which are put back here.
+        The next publication writes into them: the file is as long as its longest version, and doesn't grow by this.
+        """
+        with self.path.open("rb") as old, draft.open("ab") as new:
+            old.seek(new.tell())
+            shutil.copyfileobj(old, new)
+
+    def _rebuilt(self, draft: Path, wanted: "State", grid: Grid, now: datetime) -> "Held":
+        self._sweep()
+        draft.touch(mode=0o600)
+        draft.unlink()
+        with connection(self._lake, "warehouse", draft) as db:
+            db.begin()
+            create_tables(db)
+            return replace(loaded(db, self._lake, EMPTY, wanted, grid, now), is_rebuilt=True)

@@ -1,0 +1,136 @@
+"""The marts of sql/: read from their files, and brought up to date after leads have changed.
+
+Belongs here: what a mart follows, the macros that marts use. Doesn't: what a mart holds (sql/).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind, known_members
+from leads_pipeline.duck import literal, quoted
+from leads_pipeline.flatten import HIDDEN, staged_columns
+from leads_pipeline.warehouse.schema import PERSON, tables
+
+_SQL_FOLDER: Final = Path(__file__).parents[1] / "sql"
+
+
+@dataclass(frozen=True, slots=True)
+class Mart:
+    """A table that one statement in sql/ makes from the others. `columns` are in the statement's order.
+
+    `follows` is the column of which a row's value says which leads it was made from: those with the same value. When
+    leads change, only the rows of their values are made anew. None: it is made anew as a whole, which must be quick.
+    """
+
+    name: str
+    description: str
+    columns: Mapping[str, str]
+    statement: str
+    follows: str | None
+
+
+@cache
+def marts() -> tuple[Mart, ...]:
+    """The marts of sql/, one a file, by name.
+
+    A file begins with a comment of its grain and one comment per column, `-- name: description`, up to an empty line;
+    a star before the name of a column says that the mart follows it.
+    """
+    return tuple(_read_mart(path) for path in sorted(_SQL_FOLDER.glob("*.sql")))
+
+
+def _read_mart(path: Path) -> Mart:
+    header, _, statement = path.read_text(encoding="utf-8").partition("\n\n")
+    description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
+    columns = dict(line.removeprefix("*").split(": ", 1) for line in lines)
+    follows = next((line[1:].split(": ")[0] for line in lines if line.startswith("*")), None)
+    return Mart(path.stem, description, columns, statement, follows)
+
+
+# What marts can follow: the columns of a mart, with their types.
+FOLLOWED: Final = {"lead_id": "varchar", "lead_day": "date", "person": "uuid", "listing_id": "varchar"}
+
+# Above this part of all leads, making each mart anew as a whole is quicker.
+TOUCHED_MAX: Final = 0.25
+
+
+def followed_columns(kind: LeadKind) -> list[tuple[str, str]]:
+    """What marts follow, lead_id first, and the column of the kind's leads that it stands in."""
+    names = {column.name for column in staged_columns(kind)[kind.table]} | {PERSON.name}
+    columns = ((followed, _COLUMNS_OF_LEADS.get(followed, followed)) for followed in FOLLOWED)
+    return [(followed, column) for followed, column in columns if column in names]
+
+
+_COLUMNS_OF_LEADS: Final = {"listing_id": "listing_details_id"}
+
+
+def drop_former_marts(db: duckdb.DuckDBPyConnection) -> None:
+    """Drop the tables of marts that sql/ no longer has."""
+    known = [*(table.name for table in tables()), *(mart.name for mart in marts())]
+    former = db.execute(
+        "select table_name from duckdb_tables() where schema_name = 'main' and not temporary "
+        "and not list_contains($known, table_name)",
+        {"known": known},
+    ).fetchall()
+    for (name,) in former:
+        db.execute(f"drop table {quoted(name)}")
+
+
+def _is_touched(followed: str, column: str) -> str:
+    """Whether a row's value is among the touched. A lead lies with its day, so only rows of such days are looked at."""
+    conditions = [f"{column} in (select {followed} from touched)"]  # noqa: S608 - only our own names
+    if followed == "lead_id":
+        conditions.append("lead_day in (select lead_day from touched)")
+    return " and ".join(conditions)
+
+
+def bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str) -> None:
+    """Make the mart's rows of touched values anew.
+
+    By its own statement, which a temporary view in place of each table of leads lets see only the leads of such values.
+    """
+    (file,) = db.execute("select current_database()").fetchall()[0]
+    shadowed = [(kind.table, dict(followed_columns(kind)).get(followed)) for kind in LEAD_KINDS]
+    for table, column in shadowed:
+        if column is not None:
+            db.execute(
+                f"create temp view {quoted(table)} as select * from {quoted(file)}.main.{quoted(table)} "  # noqa: S608
+                f"where {_is_touched(followed, column)}"
+            )
+    db.execute(f"delete from {quoted(mart.name)} where {_is_touched(followed, followed)}")  # noqa: S608
+    db.execute(f"insert into {quoted(mart.name)} by name {mart.statement}")
+    for table, column in shadowed:
+        if column is not None:
+            db.execute(f"drop view temp.main.{quoted(table)}")
+
+
+_MEMBERS: Final = ", ".join(sorted(literal(member) for path in ENUMERATIONS for member in known_members(path) or ()))
+
+# They stay in the file, for analysts to use as well.
+MART_MACROS: Final = (
+    # Whatever else stands there may be a person's name.
+    f"""
+    as_member(v) as case
+        when v in ({_MEMBERS})
+            or v in (select value from pipeline.drift_names where value is not null) then v
+        when v <> '' then '{HIDDEN}'
+    end""",  # noqa: S608 - put together from constants alone
+    # CONSUMER_SITUATION_PROPERTY_TO_SELL reads "property to sell"; what isn't known reads likewise, with its prefix.
+    f"""
+    readable(v) as
+        nullif(lower(replace(regexp_replace(as_member(v), '^({"|".join(ENUM_PREFIXES)})', ''), '_', ' ')), '')""",
+    """
+    market_of(enquiry_type, intent) as case
+        when enquiry_type = 'ENQUIRY_TYPE_SALES' then 'sales'
+        when enquiry_type = 'ENQUIRY_TYPE_LETTINGS' then 'lettings'
+        when ends_with(intent, '_BUY') or ends_with(intent, '_SELL') then 'sales'
+        when ends_with(intent, '_RENT') or ends_with(intent, '_LET') then 'lettings'
+        else 'unknown'
+    end""",
+    "postcode_of(v) as nullif(regexp_replace(upper(v), '[^A-Z0-9]', '', 'g'), '')",
+)
