@@ -263,7 +263,7 @@ def test_a_push_lands_no_window(lake: Lake, spool: Spool) -> None:
     spool.add([pushed(lead()), pushed(lead("a"), kind=APPRAISAL)])
     take_in(spool)
     assert lake.landed_windows(APPLICANT, DAY) == []
-    assert lake.landed_days(APPLICANT) == []
+    assert lake.landed_days(APPLICANT) == [DAY]
     assert lake.known_windows(APPLICANT, DAY) == []
     assert warehouse_rows(
         lake, "select distinct state, rows from mart_coverage where day = '2026-11-19' and scope = 'branch-101'"

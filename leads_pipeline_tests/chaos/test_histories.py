@@ -525,11 +525,10 @@ class History:
             return
         name, day = sorted(self.staged)[step.which % len(self.staged)]
         kind, [content] = _kind(name), self.staged[name, day]
-        new = self._in_raw(kind, day)
-        if kept(name, content, new).versions() != new.versions():
-            return
-        tables = staged_tables(kind)
+        new, tables = self._in_raw(kind, day), staged_tables(kind)
         path = self.lake.staged_path(tables[step.how % len(tables)], day)
+        if not path.exists() or kept(name, content, new).versions() != new.versions():
+            return
         path.write_bytes(DAMAGES[step.how % len(DAMAGES)](path.read_bytes()))
         self.staged[name, day] = [new]
         self.unstaged.discard((kind, day))
