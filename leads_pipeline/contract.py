@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -650,47 +650,64 @@ INVENTORY_FIELDS: Final = (
 
 # --- enumerated fields (openapi.yaml's examples, and members seen since; new ones can appear at any time) ----------
 
-_PROPERTY_TYPES: Final = {"PROPERTY_TYPE_": "FLAT DETACHED SEMI_DETACHED TERRACED BUNGALOW STUDIO MAISONETTE HOUSEBOAT"}
-_CONFIDENCE_BANDS: Final = {"CONFIDENCE_BAND_": "LOW MEDIUM HIGH"}
 
-# By path: prefix and members. A member that isn't here is kept all the same, and reported as drift.
-ENUMERATIONS: Final[dict[str, dict[str, str]]] = {
-    "intent": {"APPLICANT_INTENT_": "BUY RENT", "APPRAISAL_INTENT_": "SELL LET"},
-    "enquiryType": {"ENQUIRY_TYPE_": "SALES LETTINGS UNSPECIFIED"},
-    "propertyUse": {"PROPERTY_USE_": "RESIDENTIAL COMMERCIAL UNSPECIFIED"},
-    "contact.preferences.method": {"CONTACT_METHOD_": "PHONE EMAIL UNSPECIFIED"},
-    "contact.preferences.time": {"TIME_PREFERENCE_": "MORNING AFTERNOON EVENING UNSPECIFIED"},
-    "leadSource": {"APPLICANT_SOURCE_": "ZOOPLA_WEBSITE", "APPRAISAL_SOURCE_": "ZOOPLA_WEBSITE"},
-    "portalSource": {"APPLICANT_PORTAL_SOURCE_": "LISTING", "APPRAISAL_PORTAL_SOURCE_": "ASKANAGENT PROSPECTPLUS"},
-    "consumerSituation": {
-        "CONSUMER_SITUATION_": (
-            "UNSPECIFIED OTHER PROPERTY_TO_SELL PROPERTY_TO_LET OFFER_ON_OWN_PROPERTY RECENTLY_SOLD "
-            "FIRST_TIME_BUYER BUYER_NOT_FIRST_TIME LOOKING_TO_INVEST NO_PROPERTY_TO_SELL"
-        )
-    },
-    "urgency": {"URGENCY_": "ASAP WITHIN_3_MONTHS WITHIN_6_MONTHS UNSPECIFIED"},
-    "searchCriteria.priceFrequency": {"RENT_FREQUENCY_": "PER_WEEK PER_MONTH UNSPECIFIED"},
-    "searchCriteria.propertyType": _PROPERTY_TYPES,
-    "listingDetails.lifeCycleStatus": {
-        "LIFE_CYCLE_STATUS_": "FOR_SALE SOLD_SUBJECT_TO_CONTRACT SOLD TO_LET LET_AGREED LET"
-    },
-    "listingDetails.pricing.transactionType": {"TRANSACTION_TYPE_": "SALE RENT"},
-    "listingDetails.pricing.rentFrequency": {"RENT_FREQUENCY_": "PER_WEEK PER_MONTH UNSPECIFIED"},
-    "listingDetails.estimate.confidenceBand": _CONFIDENCE_BANDS,
-    "listingDetails.propertyType": _PROPERTY_TYPES,
-    "propertyDetails.propertyType": _PROPERTY_TYPES,
-    "propertyDetails.estimate.confidenceBand": _CONFIDENCE_BANDS,
+class Members(NamedTuple):
+    """Members of an enumerated field: what they begin with, and the rest of each. A field's lines add up."""
+
+    path: str
+    prefix: str
+    names: str
+
+
+_PROPERTY_TYPES: Final = "FLAT DETACHED SEMI_DETACHED TERRACED BUNGALOW STUDIO MAISONETTE HOUSEBOAT"
+_CONFIDENCE_BANDS: Final = "LOW MEDIUM HIGH"
+
+# A member that isn't here is kept all the same, and reported as drift.
+_MEMBERS: Final = (
+    Members("intent", "APPLICANT_INTENT_", "BUY RENT"),
+    Members("intent", "APPRAISAL_INTENT_", "SELL LET"),
+    Members("enquiryType", "ENQUIRY_TYPE_", "SALES LETTINGS UNSPECIFIED"),
+    Members("propertyUse", "PROPERTY_USE_", "RESIDENTIAL COMMERCIAL UNSPECIFIED"),
+    Members("contact.preferences.method", "CONTACT_METHOD_", "PHONE EMAIL UNSPECIFIED"),
+    Members("contact.preferences.time", "TIME_PREFERENCE_", "MORNING AFTERNOON EVENING UNSPECIFIED"),
+    Members("leadSource", "APPLICANT_SOURCE_", "ZOOPLA_WEBSITE"),
+    Members("leadSource", "APPRAISAL_SOURCE_", "ZOOPLA_WEBSITE"),
+    Members("portalSource", "APPLICANT_PORTAL_SOURCE_", "LISTING"),
+    Members("portalSource", "APPRAISAL_PORTAL_SOURCE_", "ASKANAGENT PROSPECTPLUS"),
+    Members(
+        "consumerSituation",
+        "CONSUMER_SITUATION_",
+        "UNSPECIFIED OTHER PROPERTY_TO_SELL PROPERTY_TO_LET OFFER_ON_OWN_PROPERTY RECENTLY_SOLD FIRST_TIME_BUYER "
+        "BUYER_NOT_FIRST_TIME LOOKING_TO_INVEST NO_PROPERTY_TO_SELL",
+    ),
+    Members("urgency", "URGENCY_", "ASAP WITHIN_3_MONTHS WITHIN_6_MONTHS UNSPECIFIED"),
+    Members("searchCriteria.priceFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH UNSPECIFIED"),
+    Members(
+        "listingDetails.lifeCycleStatus",
+        "LIFE_CYCLE_STATUS_",
+        "FOR_SALE SOLD_SUBJECT_TO_CONTRACT SOLD TO_LET LET_AGREED LET",
+    ),
+    Members("listingDetails.pricing.transactionType", "TRANSACTION_TYPE_", "SALE RENT"),
+    Members("listingDetails.pricing.rentFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH UNSPECIFIED"),
+    Members("searchCriteria.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
+    Members("listingDetails.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
+    Members("propertyDetails.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
+    Members("listingDetails.estimate.confidenceBand", "CONFIDENCE_BAND_", _CONFIDENCE_BANDS),
+    Members("propertyDetails.estimate.confidenceBand", "CONFIDENCE_BAND_", _CONFIDENCE_BANDS),
+)
+
+# The whole members, by path.
+ENUMERATIONS: Final = {
+    path: tuple(f"{prefix}{name}" for of, prefix, names in _MEMBERS if of == path for name in names.split())
+    for path in dict.fromkeys(members.path for members in _MEMBERS)
 }
 
 # What a member begins with and readable text leaves out, the longest first.
 ENUM_PREFIXES: Final = tuple(
-    sorted({prefix for known in ENUMERATIONS.values() for prefix in known}, key=lambda prefix: (-len(prefix), prefix))
+    sorted({members.prefix for members in _MEMBERS if members.prefix}, key=lambda prefix: (-len(prefix), prefix))
 )
 
 
 def known_members(path: str) -> frozenset[str] | None:
     """The members of an enumerated field that the contract knows; None of a field that isn't enumerated."""
-    known = ENUMERATIONS.get(path)
-    if known is None:
-        return None
-    return frozenset(prefix + name for prefix, names in known.items() for name in names.split())
+    return frozenset(ENUMERATIONS[path]) if path in ENUMERATIONS else None

@@ -26,6 +26,9 @@ NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 # Objects nested deeper than that are no fields that anybody would declare.
 _MAX_DEPTH: Final = 32
 
+# Of a list that isn't declared, what tells its elements' fields.
+_FIRST_ELEMENTS: Final = 8
+
 
 class Drift(NamedTuple):
     """One change on one day. `type` is contract.py's short name for a new field's type; `value` a new member.
@@ -152,8 +155,11 @@ def _add_new_fields(
     tree: dict[str, Any],
     prefix: str,
 ) -> None:
-    """Count everything in `_extra` that isn't an object itself, level by level: by DuckDB, as there may be millions."""
-    declared = {f"{prefix}{path}." for path in _objects(tree)}
+    """Count everything in `_extra` that isn't an object itself, level by level: by DuckDB, as there may be millions.
+
+    Of a new list it is also what its first elements have, `list[].field`.
+    """
+    declared = {f"{prefix}{path}" for path in _objects(tree)}
     row = "(lead_id, position)" if prefix else "lead_id"
     level = f"""
         select day, {row} as row, contact, {literal(prefix)} as path, {literal(prefix)} as shown, _extra as object
@@ -171,21 +177,22 @@ def _add_new_fields(
         """  # noqa: S608
         # Keys of one object differ in the first level, so that only hidden names can come twice in a row.
         rows = f"count(*) filter (name <> '{HIDDEN}') + count(distinct row) filter (name = '{HIDDEN}')"
+        # A list in another one can't be declared.
         is_object = f"starts_with(value, '{{') and value <> '{{}}' and {depth < _MAX_DEPTH}"
+        is_list = f"starts_with(value, '[{{\"') and {depth < _MAX_DEPTH} and not contains(path, '[]')"
         is_any_deeper = False
         for day, path, shown, name, kind, is_deeper, count, people in db.execute(
             f"""
             select
-                day, path, shown, name, {_TYPE} as type, {is_object} as is_deeper,
+                day, path, shown, name, if({is_object}, null, {_TYPE}) as type, bool_or({is_object} or {is_list}),
                 {rows if depth == 1 else "count(distinct row)"}, {_PEOPLE}
             from ({members})
             group by all
             """,  # noqa: S608
             {"name": NAME.pattern},
         ).fetchall():
-            if is_deeper:
-                is_any_deeper = True
-            else:
+            is_any_deeper |= is_deeper
+            if kind is not None:
                 shown_name = shown if shown.endswith(HIDDEN) else f"{shown}{HIDDEN}"
                 found[Drift(day, "new field", f"{path}{name}", shown_name, None, kind)].add(count, people)
         if not is_any_deeper:
@@ -193,14 +200,25 @@ def _add_new_fields(
         db.execute(
             f"""
             create or replace temp table deeper as
-            select day, row, contact, concat(path, name, '.') as path, value as object,
+            select * exclude (inside, shown), inside || '.' as path,
                 case
                     when ends_with(shown, '{HIDDEN}') then shown
-                    when list_contains($declared, concat(path, name, '.')) then concat(path, name, '.')
-                    else concat(shown, '{HIDDEN}')
+                    when list_contains($declared, inside) then inside || '.'
+                    else shown || '{HIDDEN}'
                 end as shown
-            from ({members})
-            where {is_object}
+            from (
+                select day, row, contact, shown, path || name as inside, value as object
+                from ({members})
+                where {is_object}
+                union all
+                select day, row, contact, shown, path || name || '[]',
+                    unnest(list_filter(
+                        json_extract(value, {[f"/{at}" for at in range(_FIRST_ELEMENTS)]})::varchar[],
+                        lambda element: starts_with(element, '{{"')
+                    ))
+                from ({members})
+                where {is_list}
+            )
             """,  # noqa: S608
             {"name": NAME.pattern, "declared": sorted(declared)},
         )

@@ -874,8 +874,11 @@ def _before(
         with _frozen(lake, f"{name}-published", [published]) as [file]:
             try:
                 db.execute(f"attach {literal(str(file))} as published (read_only)")
+                tables = "select table_name from duckdb_tables() where database_name = 'published'"
+                there = {name for (name,) in db.execute(tables).fetchall()}
                 for table, missing in unread.items():
-                    if missing:
+                    # A list that was declared since has no table there yet.
+                    if missing and _published_name(kind, table) in there:
                         found.setdefault(table, []).append(_published(db, kind, table, missing))
                 db.execute("detach published")
             except duckdb.Error as error:
@@ -890,11 +893,15 @@ def _published(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, days: 
     day = "window_day" if is_windows or table == kind.table else "day"
     db.execute(
         f"create table {quoted(f'published {table}')} as "  # noqa: S608 - only our own names
-        f"select * from published.{quoted('landed_windows' if is_windows else table)} "
+        f"select * from published.{quoted(_published_name(kind, table))} "
         f"where {day} in (select unnest($days::date[])){f' and kind = {literal(kind.name)}' if is_windows else ''}",
         {"days": list(days)},
     )
     return _as_declared(db, kind, table, quoted(f"published {table}"), day)
+
+
+def _published_name(kind: LeadKind, table: str) -> str:
+    return "landed_windows" if table == windows_table(kind) else table
 
 
 def _as_declared(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, source: str, day: str) -> str:

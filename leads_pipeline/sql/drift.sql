@@ -5,10 +5,10 @@
 -- value: The new value; … likewise, the leads' own column has it
 -- first_seen_day: First window day on which it came
 -- last_seen_day: Last window day on which it came
--- leads: Leads, or elements of their lists, that have it; one that two days hold counts in each
--- declaration: What to write into contract.py to take it in, where one new line can, among the fields of the lead or of the list before []; the raw files have it all meanwhile
+-- leads: Leads, or elements of their declared lists, that have it; one that two days hold counts in each
+-- declaration: What to write into contract.py to take it in, where one new line can. A Field goes among the fields of the lead or of the list before [], a ChildTable among the children, Members among the others; the raw files have it all meanwhile
 
-with source as (
+with changes as (
     select
         kind,
         change,
@@ -18,29 +18,71 @@ with source as (
         max(day) as last_seen_day,
         sum(leads)::bigint as leads,
         list_sort(list_distinct(list(type) filter (type <> ''))) as types,
-        regexp_replace(coalesce(names.field, by_day.field), '^.*\[\]\.', '') as path
+        regexp_replace(coalesce(names.field, by_day.field), '^.*\[\]\.', '') as path,
+        contains(coalesce(names.field, by_day.field) || coalesce(names.value, by_day.value, ''), '…') as is_hidden
     from pipeline.drift_by_day as by_day
     left join pipeline.drift_names as names using (name)
     group by all
+),
+
+-- What is an object in some leads, where their members come.
+objects as (
+    select distinct kind, array_to_string(steps[:length], '.') as field
+    from (
+        select kind, steps, unnest(range(1, len(steps))) as length
+        from (select kind, string_split(field, '.') as steps from changes where change = 'new field')
+    )
+),
+
+-- Another type wouldn't fit the values that fit; no column takes an object or a list.
+fields as (
+    select
+        changes.*,
+        case
+            when is_hidden or change <> 'new field' or list_has_any(types, ['{}', '[]']) or objects.field is not null
+                then null
+            when len(types) = 0 then format('Field("{}", _T, "…")', path)
+            when len(types) = 1 then format('Field("{}", {}, "…")', path, types[1])
+            when types = ['_I', '_N'] then format('Field("{}", _N, "…")', path)
+            else format('Field("{}", _T, "…")', path)
+        end as line
+    from changes
+    left join objects on objects.kind = changes.kind and objects.field = changes.field
+),
+
+-- By what the first elements of a list have.
+lists as (
+    select
+        lists.kind,
+        lists.field,
+        case when lists.types = ['[]'] then format(
+            'ChildTable("{}_{}", "{}", ({},), "…")',
+            lists.kind,
+            lower(regexp_replace(replace(lists.field, '.', '_'), '([a-z0-9])([A-Z])', '\1_\2', 'g')),
+            lists.field,
+            string_agg(elements.line, ', ' order by elements.field)
+        ) end as line
+    from fields as lists
+    inner join fields as elements
+        on elements.kind = lists.kind and regexp_extract(elements.field, '^([^\[]*)\[\]', 1) = lists.field
+    where lists.change = 'new field' and list_contains(lists.types, '[]') and elements.change = 'new field'
+    group by lists.kind, lists.field, lists.types
 )
 
 select
-    kind,
+    fields.kind,
     change,
-    field,
+    fields.field,
     value,
     first_seen_day,
     last_seen_day,
     leads,
     case
-        when contains(field, '…') or value = '…' then null
-        -- A new value goes into its field's entry in ENUMERATIONS; another type wouldn't fit the values that fit; no
-        -- column takes an object; a list needs a table.
-        when change <> 'new field' or list_has_any(types, ['{}', '[]']) then null
-        when len(types) = 0 then format('Field("{}", _T, "…")', path)
-        when len(types) = 1 then format('Field("{}", {}, "…")', path, types[1])
-        when types = ['_I', '_N'] then format('Field("{}", _N, "…")', path)
-        else format('Field("{}", _T, "…")', path)
+        when change = 'new value' and not is_hidden then format('Members("{}", "", "{}")', path, value)
+        when lists.field is null then fields.line
+        when lists.field = fields.field then lists.line
     end as declaration
-from source
-order by kind, change, field, value
+from fields
+left join lists
+    on lists.kind = fields.kind and lists.field = regexp_extract(fields.field, '^([^\[]*)', 1)
+order by fields.kind, change, fields.field, value

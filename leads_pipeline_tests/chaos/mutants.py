@@ -1799,6 +1799,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "persons_name",
         ),
         _m(
+            "suggest a field of what is an object elsewhere",
+            "sql/drift.sql",
+            " or objects.field is not null\n",
+            "\n",
+            "test_drift.py",
+            "suggested_lines",
+        ),
+        _m(
+            "look for a list that was declared since in what is published",
+            "flatten.py",
+            "if missing and _published_name(kind, table) in there:\n",
+            "if missing:\n",
+            "test_drift.py",
+            "suggested_lines",
+        ),
+        _m(
             "a repeated key that may be a person's name in a check",
             "flatten.py",
             '            return ".".join([*parts, HIDDEN])\n',
