@@ -1,6 +1,6 @@
 """The wire: paths and parameter names, what a valid answer is, and the declared fields of each lead kind.
 
-Belongs here: everything that the portal decides, as data and pure functions. Doesn't: sending requests (client.py),
+Belongs here: everything that the portal decides, as data and pure functions. Doesn't: sending requests (client/),
 or how a declared type is cast (flatten.py). A new field of the portal is one line in this file.
 """
 

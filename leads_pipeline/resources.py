@@ -1,7 +1,7 @@
 """The Dagster resources: the two services' authenticated clients, and the data folder.
 
 Belongs here: turning configuration into clients, stores and errors a user can act on. Doesn't: what is fetched when
-(assets.py), or reading the environment (definitions.py passes secrets as EnvVar, so that the UI shows the variable's
+(assets/), or reading the environment (definitions.py passes secrets as EnvVar, so that the UI shows the variable's
 name and never its value).
 """
 

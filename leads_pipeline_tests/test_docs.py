@@ -411,3 +411,29 @@ def test_every_file_and_heading_that_a_document_links_to_is_there(document: Path
 def test_the_readme_leads_to_every_guide() -> None:
     guides = {path.name for path in (ROOT / "docs").glob("*.md")}
     assert guides <= set(re.findall(r"\(docs/([\w.-]+)", README))
+
+
+def prose() -> Iterator[tuple[Path, str]]:
+    """Documents, comments and docstrings: wherever a reader is sent to another file."""
+    yield from ((path, path.read_text(encoding="utf-8")) for path in DOCUMENTS if path.name != "CHANGELOG.md")
+    for pattern in (
+        "leads_pipeline/**/*.py",
+        "leads_pipeline/**/*.sql",
+        "leads_pipeline_tests/*.py",
+        "benchmarks/**/*.py",
+    ):
+        yield from ((path, path.read_text(encoding="utf-8")) for path in ROOT.glob(pattern))
+
+
+def test_every_module_that_a_text_names_is_there() -> None:
+    """`lake/raw.py` or `retry.py`, wherever it lies; a test of made-up projects names made-up modules."""
+    there = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("[a-z]*/**/*.py")}
+    names = {name for path in there for name in (path, path.partition("/")[2], Path(path).name)}
+    lost = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path, text in prose()
+        if path.name not in {"test_architecture.py", "test_project.py", "test_turn.py"}
+        for name in re.findall(r"(?<![\w./*{])([a-z][a-z_]*(?:/[a-z_]+)*\.py)\b", text)
+        if name not in names and not name.startswith("dagster/")
+    }
+    assert lost == set()
