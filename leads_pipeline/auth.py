@@ -30,6 +30,7 @@ import httpx
 import msgspec
 
 from leads_pipeline.credentials import SecretSource
+from leads_pipeline.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file, sweep
 from leads_pipeline.errors import (
     BusyError,
     CredentialsError,
@@ -136,12 +137,9 @@ class TokenStore:
         """
         path = self._path(key).with_suffix(".lock")
         try:
-            # mkdir's own `parents` would let others into them.
-            for folder in (*reversed(self.folder.parents), self.folder):
-                if not folder.exists():
-                    folder.mkdir(mode=0o700, exist_ok=True)
-            self.folder.chmod(0o700)
-            lock = filelock.FileLock(path, timeout=LOCK_DEADLINE_SECONDS, mode=0o600)
+            make_folder(self.folder)
+            self.folder.chmod(PRIVATE_FOLDER_MODE)
+            lock = filelock.FileLock(path, timeout=LOCK_DEADLINE_SECONDS, mode=PRIVATE_FILE_MODE)
             lock.acquire()
         except filelock.Timeout:
             raise UnreachableError(
@@ -159,13 +157,10 @@ class TokenStore:
             lock.release()
 
     def write(self, key: str, token: Token) -> None:
-        """Store the token in place of any other; call it under the lock. Raises OSError."""
+        """Store the token in place of any other; call it under the lock. Raises StorageError."""
         path = self._path(key)
-        beside = path.with_suffix(".new")
-        beside.unlink(missing_ok=True)  # of a process that was killed right here: we hold the lock
-        with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(msgspec.json.encode(token))
-        beside.replace(path)
+        sweep(path)
+        replace_file(path, msgspec.json.encode(token))
 
     def drop(self, key: str, token: Token) -> None:
         """Forget the token if the store still holds this very one; call it under the lock. Raises OSError."""
@@ -462,11 +457,9 @@ class ClientCredentialsAuth(httpx.Auth):
         self.token_source = "endpoint"  # noqa: S105 - a word for the run's metadata
         try:
             self._store.write(key, token)
-        except OSError as error:  # a full disk, say. Asking once more for each request would make it worse
+        except StorageError as error:  # to ask once more for each request would make it worse
             _log.warning(
-                "The access token can't be kept in %s (%s): other processes will ask for their own.",
-                self._store.folder,
-                error.strerror,
+                "Other processes will ask for tokens of their own, as this one can't be kept. %s", error
             )
         return token
 

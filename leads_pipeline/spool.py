@@ -10,7 +10,7 @@ import secrets
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -20,8 +20,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, ReceivedLead, read_texts
-from leads_pipeline.durable import replace_file
-from leads_pipeline.errors import StorageError
+from leads_pipeline.durable import make_folder, replace_file, storing
 from leads_pipeline.lake import PUSH_SCOPE, Lake
 from leads_pipeline.window import Scope, ScopeKind, today
 
@@ -140,7 +139,7 @@ class Spool:
         So whoever is killed in between, having said nothing of a portion yet, gets it again, to no harm. A file that
         can't be read is set aside with a warning; the others go on.
         """
-        with self._lake.lock("spool"), self._storing():
+        with self._lake.lock("spool"), storing(self._folder):
             self._sweep()
             for files in _chunks(self.waiting()):
                 yield self._land(files, placement, run_id)
@@ -175,7 +174,7 @@ class Spool:
 
     def _set_aside(self, path: Path) -> None:
         aside = self._lake.folder / "quarantine" / path.relative_to(self._lake.folder)
-        aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(aside.parent)
         path.replace(aside)
         logger.warning(
             "%s is damaged and was moved to %s: the leads in it are pulled with their windows, if the portal still has "
@@ -189,16 +188,6 @@ class Spool:
             with suppress(FileNotFoundError):  # a receiver has just given it its name
                 if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
                     leftover.unlink()
-
-    @contextmanager
-    def _storing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StorageError(
-                f"{self._folder} can't give what it holds: {error.strerror}. Check the disk and this user's rights "
-                "there, then run again. Nothing that was received is lost."
-            ) from error
 
 
 _RECORDS: Final = msgspec.json.Decoder(_Record)

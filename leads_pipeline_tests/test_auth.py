@@ -873,10 +873,10 @@ def test_only_this_user_can_read_the_store(store: TokenStore, token: Token) -> N
 
 def test_a_file_left_by_a_killed_process_is_no_obstacle(store: TokenStore, token: Token) -> None:
     with store.locked("key"):
-        (store.folder / "key.new").write_text("half")
+        (store.folder / ".key.json.0123.tmp").write_text("half")
         store.write("key", token)
     assert store.read("key") == token
-    assert not (store.folder / "key.new").exists()
+    assert {path.name for path in store.folder.iterdir()} == {"key.json", "key.lock"}
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
@@ -943,7 +943,9 @@ def test_a_folder_in_a_token_s_place_does_not_stop_the_requests(
         assert get(auth, portal).status_code == 200
     assert auth.requests_made == 1
     assert [record.message for record in caplog.records if record.name == "leads_pipeline.auth"] == [
-        f"The access token can't be kept in {store.folder} (Is a directory): other processes will ask for their own."
+        "Other processes will ask for tokens of their own, as this one can't be kept. "
+        f"{path} can't be written: Is a directory. Check the disk and its file system, then run again. "
+        "What was landed before is untouched."
     ]
 
 
@@ -959,7 +961,7 @@ def test_only_that_very_token_is_dropped(store: TokenStore, token: Token) -> Non
 
 def test_a_store_that_can_not_be_is_an_error_before_anything_is_asked(tmp_path: Path, portal: Portal) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match=r"file/tokens, can't be used \(Not a directory\)"):
+    with pytest.raises(StorageError, match=r"file/tokens, can't be used \(File exists\)"):
         get(make_auth(TokenStore(tmp_path / "file" / "tokens"), portal.token), portal)
     assert not portal.token_requests
 

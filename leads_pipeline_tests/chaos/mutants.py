@@ -1626,13 +1626,6 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_auth.py",
         ),
         _m(
-            "a token file that others can read",
-            "auth.py",
-            "opener=lambda name, flags: os.open(name, flags, 0o600)",
-            "opener=lambda name, flags: os.open(name, flags, 0o644)",
-            "test_auth.py",
-        ),
-        _m(
             "believe a token file that others can write",
             "auth.py",
             "            if not _is_private_file(path):\n",
