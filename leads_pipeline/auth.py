@@ -458,9 +458,7 @@ class ClientCredentialsAuth(httpx.Auth):
         try:
             self._store.write(key, token)
         except StorageError as error:  # to ask once more for each request would make it worse
-            _log.warning(
-                "Other processes will ask for tokens of their own, as this one can't be kept. %s", error
-            )
+            _log.warning("Other processes will ask for tokens of their own, as this one can't be kept. %s", error)
         return token
 
 

@@ -1,17 +1,19 @@
 """Where a client secret comes from, read anew at each use, so that a replaced one works without a restart.
 
 Belongs here: sources of secrets, and clear words for what is wrong with one. Doesn't: what a secret is used for
-(auth.py), or which variable names it (settings.py).
+(auth.py), or which variables name it (resources.py, cli/).
 """
 
 import os
 import stat
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 from leads_pipeline import pgp
-from leads_pipeline.errors import CredentialsError
+from leads_pipeline.errors import CredentialsError, SettingsError
+from leads_pipeline.settings import path_of
 
 # Issued secrets have 32 to 128 characters. Whatever is beyond this is another file by mistake.
 MAX_SECRET_BYTES = 8192
@@ -97,6 +99,25 @@ class PgpSecret:
 
     def __repr__(self) -> str:
         return f"PgpSecret({str(self.message)!r}, {str(self.private_key)!r}, …)"
+
+
+def secret_of(ways: Mapping[str, str | None]) -> SecretSource | None:
+    """The secret that the first variable holds, or the file that the second one names; None where neither is set.
+
+    Raises SettingsError where both are.
+    """
+    only_one(ways)
+    value, file = ways.values()
+    if file:
+        return FileSecret(path_of(file))
+    return StaticSecret(value) if value else None
+
+
+def only_one(ways: Mapping[str, str | None]) -> None:
+    """Raises SettingsError where more than one of the variables, which mean the same, is set."""
+    given = [variable for variable, value in ways.items() if value]
+    if len(given) > 1:
+        raise SettingsError(f"{' and '.join(given)} are set, and mean the same. Keep one.")
 
 
 def write_key_pair(user_id: str, passphrase: str, private_key: Path) -> str:

@@ -8,11 +8,11 @@ name and never its value).
 import hashlib
 import hmac
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from dagster import ConfigurableResource, InitResourceContext
@@ -20,7 +20,7 @@ from dagster import ConfigurableResource, InitResourceContext
 from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
 from leads_pipeline.client import InventoryClient, LeadsClient
 from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
-from leads_pipeline.credentials import FileSecret, PgpSecret, SecretSource, StaticSecret
+from leads_pipeline.credentials import PgpSecret, SecretSource, only_one, secret_of
 from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.settings import (
@@ -31,6 +31,8 @@ from leads_pipeline.settings import (
     AuthMethod,
     is_loopback,
 )
+
+T = TypeVar("T")
 
 
 class DataFolder(ConfigurableResource[Any]):
@@ -149,9 +151,9 @@ class LeadsService(ConfigurableResource[None]):
             "LEADS_CLIENT_SECRET_FILE": self.client_secret_file,
             "LEADS_CLIENT_SECRET_PGP_FILE": self.client_secret_pgp_file,
         }
+        only_one(ways)
         if not self.client_secret_pgp_file:
-            return _secret(ways)
-        _only_one(ways)
+            return _required_secret("LEADS_CLIENT_SECRET", self.client_secret, self.client_secret_file)
         private_key = _required(self.pgp_private_key_file, "LEADS_PGP_PRIVATE_KEY_FILE")
         passphrase = {
             "LEADS_PGP_PASSPHRASE": self.pgp_passphrase,
@@ -160,7 +162,7 @@ class LeadsService(ConfigurableResource[None]):
         return PgpSecret(
             Path(self.client_secret_pgp_file),
             Path(private_key),
-            _secret(passphrase) if any(passphrase.values()) else None,
+            secret_of(passphrase),
         )
 
 
@@ -180,12 +182,7 @@ class InventoryService(ConfigurableResource[None]):
         credentials = ClientCredentials(
             token_url=base_url + INVENTORY_TOKEN_PATH,
             client_id=_required(self.client_id, "INVENTORY_CLIENT_ID"),
-            secret=_secret(
-                {
-                    "INVENTORY_CLIENT_SECRET": self.client_secret,
-                    "INVENTORY_CLIENT_SECRET_FILE": self.client_secret_file,
-                }
-            ),
+            secret=_required_secret("INVENTORY_CLIENT_SECRET", self.client_secret, self.client_secret_file),
             method=AuthMethod.BASIC,
         )
         return ClientCredentialsAuth(credentials, self.data.token_store, service_url=base_url)
@@ -202,23 +199,14 @@ def origin(base_url: str) -> str:
     return "this machine" if is_loopback(host) else host
 
 
-def _required(value: str | None, variable: str) -> str:
+def _required_secret(variable: str, value: str | None, file: str | None) -> SecretSource:
+    return _required(secret_of({variable: value, f"{variable}_FILE": file}), variable)
+
+
+def _required(value: T | None, variable: str) -> T:
     if not value:
         raise SettingsError(
             f"{variable} is not set. Put it into .env or the environment and start again; `leads-pipeline demo` shows "
             "everything without a real service."
         )
     return value
-
-
-def _secret(ways: Mapping[str, str | None]) -> SecretSource:
-    """The secret that the first variable holds or the second one names a file of."""
-    _only_one(ways)
-    (variable, value), (_, file), *_ = ways.items()
-    return FileSecret(Path(file)) if file else StaticSecret(_required(value, variable))
-
-
-def _only_one(ways: Mapping[str, str | None]) -> None:
-    given = [variable for variable, value in ways.items() if value]
-    if len(given) > 1:
-        raise SettingsError(f"{' and '.join(given)} are set, and mean the same. Keep one.")

@@ -11,14 +11,14 @@ import click
 from dagster import build_resources
 
 from leads_pipeline.cli.session import err, plain_errors
-from leads_pipeline.credentials import FileSecret, StaticSecret, write_key_pair
+from leads_pipeline.credentials import SecretSource, secret_of, write_key_pair
 from leads_pipeline.definitions import resources, variables
 from leads_pipeline.doctor import Finding, Light, examine, examine_names
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import Limits, Receiver, read_key, serve
 from leads_pipeline.resources import origin
-from leads_pipeline.settings import Settings, path_of
+from leads_pipeline.settings import Settings
 from leads_pipeline.spool import Spool
 
 _COLOURS = {Light.GREEN: "green", Light.YELLOW: "yellow", Light.RED: "red"}
@@ -73,13 +73,12 @@ def receive(host: str, port: int) -> None:
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        file, value = (variables().get(name) for name in ("LEADS_RECEIVE_KEY_FILE", "LEADS_RECEIVE_KEY"))
-        if bool(file) == bool(value):
+        key = _secret_of("LEADS_RECEIVE_KEY")
+        if key is None:
             raise SettingsError(
                 "Set either LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE: what the portal's deliveries carry. "
                 "`openssl rand -hex 32` makes one."
             )
-        key = FileSecret(path_of(file)) if file else StaticSecret(value or "")
         read_key(key)
         lake = Lake(settings.data_dir)
         if settings.base_url:
@@ -93,6 +92,10 @@ def receive(host: str, port: int) -> None:
             limits,
             lambda address: click.echo(f"Deliveries are taken at {address} (ctrl-C stops it)."),
         )
+
+
+def _secret_of(variable: str) -> SecretSource | None:
+    return secret_of({name: variables().get(name) for name in (variable, f"{variable}_FILE")})
 
 
 credentials = click.Group(
@@ -118,11 +121,11 @@ def new_key(user_id: str, private_key: Path) -> None:
     The passphrase is LEADS_PGP_PASSPHRASE, or what LEADS_PGP_PASSPHRASE_FILE holds, or asked for.
     """
     with plain_errors():
-        value, file = (variables().get(name) for name in ("LEADS_PGP_PASSPHRASE", "LEADS_PGP_PASSPHRASE_FILE"))
+        given = _secret_of("LEADS_PGP_PASSPHRASE")
         passphrase = (
-            FileSecret(path_of(file)).read()
-            if file and not value
-            else value or click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
+            given.read()
+            if given
+            else click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
         )
         with err.status("Making a key of 4096 bits; this can take a minute"):
             public = write_key_pair(user_id, passphrase, private_key)
