@@ -70,34 +70,43 @@ def connection(
     }
     with scratch_folder(lake, f"{name}-spill") as spill:
         config["temp_directory"] = str(spill)
-        try:
-            with duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db:
-                db.execute("set TimeZone = 'UTC'")
-                db.execute("set enable_progress_bar = false")
-                yield db
-        except (duckdb.IOException, duckdb.TransactionException) as error:
-            # These speak of files and the disk, never of content: a commit fails where a write does.
+        with (
+            telling_errors(lake),
+            duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db,
+        ):
+            db.execute("set TimeZone = 'UTC'")
+            db.execute("set enable_progress_bar = false")
+            yield db
+
+
+@contextmanager
+def telling_errors(lake: Lake) -> Iterator[None]:
+    """Turn DuckDB's errors into ours, which say what to do and don't quote a lead."""
+    try:
+        yield
+    except (duckdb.IOException, duckdb.TransactionException) as error:
+        # These speak of files and the disk, never of content: a commit fails where a write does.
+        raise StorageError(
+            f"DuckDB can't read or write below {lake.folder}: {error} What was published before is untouched."
+        ) from None
+    except duckdb.OutOfMemoryException:
+        raise StorageError(
+            f"DuckDB ran out of its {MEMORY_LIMIT} of memory and of space to spill to below {lake.folder}. Free some "
+            "space, then run again. What was published before is untouched."
+        ) from None
+    except duckdb.Error as error:
+        if _tells_of_damage(error):
             raise StorageError(
-                f"DuckDB can't read or write below {lake.folder}: {error} What was published before is untouched."
+                f"DuckDB found damage in a file below {lake.folder} ({type(error).__name__}; its message may quote "
+                "a lead and is left out). What was published before is untouched."
             ) from None
-        except duckdb.OutOfMemoryException:
-            raise StorageError(
-                f"DuckDB ran out of its {MEMORY_LIMIT} of memory and of space to spill to in {spill}. Free some space, "
-                "then run again. What was published before is untouched."
-            ) from None
-        except duckdb.Error as error:
-            if _tells_of_damage(error):
-                raise StorageError(
-                    f"DuckDB found damage in a file below {lake.folder} ({type(error).__name__}; its message may quote "
-                    "a lead and is left out). What was published before is untouched."
-                ) from None
-            # What is found before anything is read is about the statement alone.
-            reads_nothing = isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException))
-            text = str(error).splitlines()[0] if reads_nothing else "its message may quote a lead and is left out"
-            raise BugError(
-                f"A statement of leads-pipeline fails in DuckDB with {type(error).__name__} ({text}). What was "
-                "published before is untouched. Running again doesn't help, nor does another disk: please report it."
-            ) from None
+        # What is found before anything is read is about the statement alone.
+        reads_nothing = isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException))
+        text = str(error).splitlines()[0] if reads_nothing else "its message may quote a lead and is left out"
+        raise BugError(
+            f"A statement of leads-pipeline fails in DuckDB with {type(error).__name__} ({text}). What was "
+            "published before is untouched. Running again doesn't help, nor does another disk: please report it."
+        ) from None
 
 
 def _tells_of_damage(error: duckdb.Error) -> bool:

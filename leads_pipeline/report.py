@@ -17,7 +17,7 @@ from plotly.subplots import make_subplots
 
 from leads_pipeline.durable import replace_file
 from leads_pipeline.lake import Lake
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.warehouse import Reader
 
 REPORT_DAYS: Final = 30
 
@@ -113,16 +113,16 @@ class Report:
     figures: dict[str, int]
 
 
-def write_report(store: Warehouse, lake: Lake) -> Report:
+def write_report(db: Reader, lake: Lake) -> Report:
     """Write reports/leads.html from the published file, whole or not at all. Raises StorageError."""
-    names, [headline] = store.query(_HEADLINE, {"days": REPORT_DAYS})
+    names, [headline] = db.query(_HEADLINE, {"days": REPORT_DAYS})
     last_day, *numbers = headline
     figures = dict(zip(names[1:], numbers, strict=True))
     charts = {
-        "daily": _daily(store),
-        "hourly": _hourly(store),
-        "mix": _mix(store),
-        "bands": _bands(store),
+        "daily": _daily(db),
+        "hourly": _hourly(db),
+        "mix": _mix(db),
+        "bands": _bands(db),
     }
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -133,10 +133,10 @@ def write_report(store: Warehouse, lake: Lake) -> Report:
         figures=figures,
         script=get_plotlyjs(),
         charts={name: _html(name, chart) if chart else None for name, chart in charts.items()},
-        listings=store.query(_LISTINGS, {"shown": _LISTINGS_SHOWN})[1],
+        listings=db.query(_LISTINGS, {"shown": _LISTINGS_SHOWN})[1],
         states=_STATES,
-        coverage=_coverage(store),
-        drift=store.query(_DRIFT, {"shown": _CHANGES_SHOWN})[1],
+        coverage=_coverage(db),
+        drift=db.query(_DRIFT, {"shown": _CHANGES_SHOWN})[1],
     )
     path = lake.folder / "reports" / "leads.html"
     encoded = content.encode()
@@ -171,9 +171,9 @@ def _styled(chart: go.Figure, height: int) -> go.Figure:
     return chart
 
 
-def _daily(store: Warehouse) -> go.Figure | None:
+def _daily(db: Reader) -> go.Figure | None:
     parameters = {"days": REPORT_DAYS, "shown": _BRANCHES_SHOWN, "others": _OTHERS}
-    rows = store.query(_DAILY, parameters)[1]
+    rows = db.query(_DAILY, parameters)[1]
     branches = list(dict.fromkeys(branch for _, branch, _, _ in rows if branch != _OTHERS))
     if not rows:
         return None
@@ -205,8 +205,8 @@ def _daily(store: Warehouse) -> go.Figure | None:
     return _styled(chart, 460)
 
 
-def _hourly(store: Warehouse) -> go.Figure | None:
-    rows = store.query(_HOURLY)[1]
+def _hourly(db: Reader) -> go.Figure | None:
+    rows = db.query(_HOURLY)[1]
     if not rows:
         return None
     counts = {(weekday, hour): leads for weekday, hour, leads in rows}
@@ -235,8 +235,8 @@ def _hourly(store: Warehouse) -> go.Figure | None:
     return _styled(chart, 300)
 
 
-def _mix(store: Warehouse) -> go.Figure | None:
-    rows = store.query(_MIX, {"days": REPORT_DAYS})[1]
+def _mix(db: Reader) -> go.Figure | None:
+    rows = db.query(_MIX, {"days": REPORT_DAYS})[1]
     if not rows:
         return None
     chart = go.Figure()
@@ -258,8 +258,8 @@ def _mix(store: Warehouse) -> go.Figure | None:
     return _styled(chart, 120 + 28 * len(situations))
 
 
-def _bands(store: Warehouse) -> go.Figure | None:
-    rows = store.query(_BANDS)[1]
+def _bands(db: Reader) -> go.Figure | None:
+    rows = db.query(_BANDS)[1]
     markets = [market for market in ("sales", "lettings") if any(row[0] == market for row in rows)]
     if not rows:
         return None
@@ -286,9 +286,9 @@ def _bands(store: Warehouse) -> go.Figure | None:
     return _styled(chart, 120 + 26 * sum(map(len, bands.values())))
 
 
-def _coverage(store: Warehouse) -> list[dict[str, Any]]:
+def _coverage(db: Reader) -> list[dict[str, Any]]:
     """One row per branch and kind, with how many windows are in which state."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for kind, scope, state, windows in store.query(_COVERAGE)[1]:
+    for kind, scope, state, windows in db.query(_COVERAGE)[1]:
         found.setdefault((scope, kind), {"scope": scope, "kind": kind})[state] = windows
     return list(found.values())

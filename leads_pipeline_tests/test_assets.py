@@ -25,7 +25,7 @@ from dagster import (
     evaluate_automation_conditions,
 )
 
-from leads_pipeline import flatten
+from leads_pipeline import duck, flatten
 from leads_pipeline.assets import published as published_module
 from leads_pipeline.assets import staged
 from leads_pipeline.assets.figures import mart_figures
@@ -49,7 +49,7 @@ from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.spool import Spool
-from leads_pipeline.warehouse import Grid, Warehouse, marts, tables
+from leads_pipeline.warehouse import Grid, Warehouse, marts, reading, tables
 from leads_pipeline_tests.chaos.way import raw_rows
 from leads_pipeline_tests.installation import Installation, home, installation
 
@@ -464,14 +464,14 @@ def test_a_piece_that_fails_costs_its_neighbours_nothing_and_the_window_is_not_l
 def test_a_check_that_breaks_is_told_as_such_and_leaves_the_publication_green(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    intact = Warehouse.query
+    intact = reading.Version.query
 
-    def sometimes(store: Warehouse, statement: str, parameters: Mapping[str, object] | None = None) -> Any:
+    def sometimes(version: reading.Version, statement: str, parameters: Mapping[str, object] | None = None) -> Any:
         if "distinct lead_id" in statement or "is_refused" in statement or "windows_landed" in statement:
             raise StorageError("No space is left for it.")
-        return intact(store, statement, parameters)
+        return intact(version, statement, parameters)
 
-    monkeypatch.setattr(Warehouse, "query", sometimes)
+    monkeypatch.setattr(reading.Version, "query", sometimes)
     result = published(here)
     told = "The check itself broke, so nothing is known: No space is left for it. What it looks at was published whole."
     broken = [one for one in result.get_asset_check_evaluations() if one.description == told]
@@ -479,7 +479,7 @@ def test_a_check_that_breaks_is_told_as_such_and_leaves_the_publication_green(
     assert not any(one.passed for one in broken)
     for asset in (*(table.name for table in tables()), *(mart.name for mart in marts())):
         assert materializations(here, asset), asset
-    _, [(leads,)] = Warehouse.query(Warehouse(here.lake), "select count(*) from applicant_leads")
+    _, [(leads,)] = Warehouse(here.lake).query("select count(*) from applicant_leads")
     assert leads
 
 
@@ -856,6 +856,21 @@ def test_the_report_is_part_of_the_publications_run(here: Installation) -> None:
     assert found["applicant_leads"] == found["leads_report"] == {None}
     here.execute(PUBLISH_JOB, tags={})
     assert requested(here, cursor)[0] == {}
+
+
+def test_all_checks_of_a_publication_look_at_one_version_and_so_does_the_report(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+    link = duck.link_or_copy
+
+    def noting(path: Path, target: Path) -> None:
+        opened.append(target)
+        link(path, target)
+
+    monkeypatch.setattr(reading, "link_or_copy", noting)
+    here.execute(PUBLISH_JOB, tags={})
+    assert len(opened) == 2
 
 
 def test_a_field_that_is_newly_declared_has_every_staged_day_staged_again(

@@ -24,7 +24,7 @@ import pytest
 
 from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
-from leads_pipeline.errors import BugError
+from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.flatten import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
@@ -359,6 +359,23 @@ def test_loading_day_by_day_gives_what_building_anew_gives(
 
     assert {name: query(lake, f"from {name} order by all") for name in names} == step_by_step
     assert len(step_by_step["applicant_leads"]) > 5
+
+
+def test_a_reader_sees_one_version_whatever_is_published_meanwhile(lake: Lake) -> None:
+    count = "select count(*) from applicant_leads"
+    with Warehouse(lake).reading() as db:
+        with pytest.raises(StorageError, match="is not there yet"):
+            db.query(count)
+        land_and_stage(lake, APPLICANT, [{"id": "a"}])
+        publish(lake)
+        seen = [db.query(count)[1]]
+        land_and_stage(lake, APPLICANT, [{"id": "b"}], NEXT_DAY)
+        publish(lake)
+        with pytest.raises(BugError):
+            db.query("select nothing")
+        seen.append(db.query(count)[1])
+    assert seen == [[(1,)], [(1,)]]
+    assert query(lake, count) == [(2,)]
 
 
 def test_what_a_killed_reader_left_goes_and_a_living_one_keeps_its_version(lake: Lake) -> None:

@@ -13,7 +13,7 @@ from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.duck import quoted
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.warehouse import Reader
 
 # Without these a lead can't be answered, or isn't counted where it belongs.
 _KEY_FIELDS = ("created_at", "contact_email", "contact_phone_number", "intent", "enquiry_type", "lead_source")
@@ -106,12 +106,12 @@ def habit_check_specs() -> list[AssetCheckSpec]:
     ]
 
 
-def habit_checks(store: Warehouse) -> Iterator[AssetCheckResult]:
+def habit_checks(db: Reader) -> Iterator[AssetCheckResult]:
     """Judge the published file as it is."""
     for kind in LEAD_KINDS:
-        yield attempted(kind.table, "key_fields_are_filled_as_usual", partial(_key_fields, store, kind))
-    yield attempted("mart_leads_daily", "volumes_are_as_usual", partial(_volumes, store))
-    yield attempted("mart_coverage", "every_branch_is_fresh", partial(_freshness, store))
+        yield attempted(kind.table, "key_fields_are_filled_as_usual", partial(_key_fields, db, kind))
+    yield attempted("mart_leads_daily", "volumes_are_as_usual", partial(_volumes, db))
+    yield attempted("mart_coverage", "every_branch_is_fresh", partial(_freshness, db))
 
 
 def attempted(asset: str, name: str, check: Callable[[], AssetCheckResult]) -> AssetCheckResult:
@@ -127,10 +127,10 @@ def attempted(asset: str, name: str, check: Callable[[], AssetCheckResult]) -> A
         )
 
 
-def _key_fields(store: Warehouse, kind: LeadKind) -> AssetCheckResult:
+def _key_fields(db: Reader, kind: LeadKind) -> AssetCheckResult:
     fields = (*_KEY_FIELDS, *_MORE_KEY_FIELDS[kind.name])
     empty = ", ".join(f"count(*) filter (coalesce({quoted(field)}::varchar, '') = '')" for field in fields)
-    _, rows = store.query(
+    _, rows = db.query(
         f"""
         with last as (
             -- of those that have begun: a lead may say that it is of next year
@@ -159,8 +159,8 @@ def _key_fields(store: Warehouse, kind: LeadKind) -> AssetCheckResult:
     )
 
 
-def _volumes(store: Warehouse) -> AssetCheckResult:
-    _, rows = store.query(
+def _volumes(db: Reader) -> AssetCheckResult:
+    _, rows = db.query(
         _VOLUMES,
         {
             "habit_days": HABIT_DAYS,
@@ -173,8 +173,8 @@ def _volumes(store: Warehouse) -> AssetCheckResult:
     return _result("mart_leads_daily", "volumes_are_as_usual", said, {"windows": len(rows)})
 
 
-def _freshness(store: Warehouse) -> AssetCheckResult:
-    _, rows = store.query(_STALE, {"stale_days": STALE_DAYS})
+def _freshness(db: Reader) -> AssetCheckResult:
+    _, rows = db.query(_STALE, {"stale_days": STALE_DAYS})
     said = [
         f"{kind} {scope}: {f'newest day {newest}' if newest else 'nothing landed yet'}" for kind, scope, newest in rows
     ]

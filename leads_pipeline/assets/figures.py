@@ -6,7 +6,7 @@ Belongs here: which figures, one query a mart. Doesn't: what a mart counts (sql/
 from decimal import Decimal
 from typing import Final
 
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.warehouse import Reader
 
 # The same days as the report's, so that the figures are too.
 FIGURE_DAYS: Final = 30
@@ -83,14 +83,12 @@ _QUERIES: Final = {
 }
 
 
-def mart_figures(store: Warehouse) -> dict[str, dict[str, int | float]]:
+def mart_figures(db: Reader) -> dict[str, dict[str, int | float]]:
     """The figures of every mart by name, without those that have no value yet. Raises StorageError."""
     found: dict[str, dict[str, int | float]] = {}
     for mart, query in _QUERIES.items():
         is_dated = "days" in query.split()
-        names, [values] = store.query(
-            f"{_DAYS if is_dated else ''}{query}", {"days": FIGURE_DAYS} if is_dated else None
-        )
+        names, [values] = db.query(f"{_DAYS if is_dated else ''}{query}", {"days": FIGURE_DAYS} if is_dated else None)
         found[mart] = {
             name: float(value) if isinstance(value, Decimal | float) else int(value)
             for name, value in zip(names, values, strict=True)

@@ -42,7 +42,7 @@ from leads_pipeline.resources import DataFolder
 from leads_pipeline.retry import LOOKS_AFTER_DAYS
 from leads_pipeline.settings import Settings
 from leads_pipeline.status import failed_windows
-from leads_pipeline.warehouse import Grid, Mart, Publication, Table, Warehouse, marts, tables
+from leads_pipeline.warehouse import Grid, Mart, Publication, Reader, Table, Warehouse, marts, tables
 from leads_pipeline.window import RETENTION
 
 # How long before the portal begins to delete a window that isn't landed the coverage check warns, and fails.
@@ -166,23 +166,24 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         # Whatever breaks from here on, the file is published.
         for staged in publication.staged_again:
             yield from materializations(next(kind for kind in LEAD_KINDS if kind.name == staged.kind), staged)
-        figures: Mapping[str, Mapping[str, int | float]] = {}
-        try:
-            figures = mart_figures(store)
-        except LeadsPipelineError as error:
-            context.log.warning("The figures of the marts, which the UI plots, are left out this time: %s", error)
-        for name, rows in publication.rows.items():
-            yield MaterializeResult(asset_key=name, metadata={**_said(publication, rows), **figures.get(name, {})})
-        for table in lead_tables:
-            yield attempted(table, "lead_ids_are_unique", partial(_uniqueness, store, table))
-        for kind in LEAD_KINDS:
-            yield attempted(kind.table, "staged_rows_add_up", partial(completeness_check, store, data.lake, kind))
-        yield from habit_checks(store)
-        yield attempted("drift", "contract_knows_what_comes", partial(drift_check, store))
-        yield attempted("mart_coverage", "windows_are_landed_in_time", partial(coverage_check, store, now))
-        yield attempted("mart_coverage", "no_window_is_refused", partial(refused_check, store, now))
-        yield attempted("mart_coverage", "windows_are_looked_at_again", partial(looks_check, store, now))
-        yield attempted("landed_windows", "files_are_whole", partial(wholeness_check, data.lake, publication))
+        with store.reading() as db:
+            figures: Mapping[str, Mapping[str, int | float]] = {}
+            try:
+                figures = mart_figures(db)
+            except LeadsPipelineError as error:
+                context.log.warning("The figures of the marts, which the UI plots, are left out this time: %s", error)
+            for name, rows in publication.rows.items():
+                yield MaterializeResult(asset_key=name, metadata={**_said(publication, rows), **figures.get(name, {})})
+            for table in lead_tables:
+                yield attempted(table, "lead_ids_are_unique", partial(_uniqueness, db, table))
+            for kind in LEAD_KINDS:
+                yield attempted(kind.table, "staged_rows_add_up", partial(completeness_check, db, data.lake, kind))
+            yield from habit_checks(db)
+            yield attempted("drift", "contract_knows_what_comes", partial(drift_check, db))
+            yield attempted("mart_coverage", "windows_are_landed_in_time", partial(coverage_check, db, now))
+            yield attempted("mart_coverage", "no_window_is_refused", partial(refused_check, db, now))
+            yield attempted("mart_coverage", "windows_are_looked_at_again", partial(looks_check, db, now))
+            yield attempted("landed_windows", "files_are_whole", partial(wholeness_check, data.lake, publication))
 
     return warehouse
 
@@ -236,8 +237,8 @@ def _mart_spec(mart: Mart) -> AssetSpec:
     )
 
 
-def _uniqueness(store: Warehouse, table: str) -> AssetCheckResult:
-    _, [(rows, ids)] = store.query(f"select count(*), count(distinct lead_id) from {table}")  # noqa: S608 - our own name
+def _uniqueness(db: Reader, table: str) -> AssetCheckResult:
+    _, [(rows, ids)] = db.query(f"select count(*), count(distinct lead_id) from {table}")  # noqa: S608 - our own name
     return AssetCheckResult(
         asset_key=table, check_name="lead_ids_are_unique", passed=rows == ids, metadata={"rows": rows, "lead_ids": ids}
     )
@@ -273,20 +274,20 @@ where not exists (
 """
 
 
-def completeness_check(store: Warehouse, lake: Lake, kind: LeadKind) -> AssetCheckResult:
+def completeness_check(db: Reader, lake: Lake, kind: LeadKind) -> AssetCheckResult:
     """Whether the leads of every staged file are in the published one, in that version or a newer one.
 
     Compares counts by day from footers; leads are looked at where the counts of a day differ, as two days' windows
     hold the leads of midnight. Raises StorageError.
     """
-    _, rows = store.query(
+    _, rows = db.query(
         "select day, fingerprint from pipeline.loaded_files where table_name = $table", {"table": kind.table}
     )
     loaded = dict(rows)
     files = {file.day: file for file in lake.staged_files(kind.table) if loaded.get(file.day) == file.fingerprint}
     counts: list[tuple[Any, ...]] = []
     if files:
-        _, counts = store.query(
+        _, counts = db.query(
             _DAY_ROWS.format(table=kind.table),
             {
                 "days": list(files),
@@ -298,7 +299,7 @@ def completeness_check(store: Warehouse, lake: Lake, kind: LeadKind) -> AssetChe
     too_many = [day for day, staged, held in counts if held > staged and (day in files or day not in loaded)]
     missing = 0
     if short:
-        _, [(missing,)] = store.query(
+        _, [(missing,)] = db.query(
             _NOT_HELD.format(table=kind.table), {"patterns": [glob_literal(files[day].path) for day in short]}
         )
     return AssetCheckResult(
@@ -329,9 +330,9 @@ def wholeness_check(lake: Lake, publication: Publication) -> AssetCheckResult:
     )
 
 
-def drift_check(store: Warehouse) -> AssetCheckResult:
+def drift_check(db: Reader) -> AssetCheckResult:
     """Whether the contract knows everything that the published file holds. Nothing is lost where it doesn't."""
-    columns, rows = store.query("select * from drift order by last_seen_day desc, leads desc, kind, field, value")
+    columns, rows = db.query("select * from drift order by last_seen_day desc, leads desc, kind, field, value")
     shown = [{name: _plain(value) for name, value in zip(columns, row, strict=True)} for row in rows[:_NAMED_CHANGES]]
     return AssetCheckResult(
         asset_key="drift",
@@ -353,9 +354,9 @@ def _plain(value: object) -> str | int:
     return value if isinstance(value, int) else str(value or "")
 
 
-def coverage_check(store: Warehouse, now: datetime) -> AssetCheckResult:
+def coverage_check(db: Reader, now: datetime) -> AssetCheckResult:
     """Whether any window of the published file is still to be had and will soon be deleted at the portal."""
-    _, missed = store.query(_MISSED, {"now": now, "soon": now + timedelta(days=WARN_DAYS_BEFORE)})
+    _, missed = db.query(_MISSED, {"now": now, "soon": now + timedelta(days=WARN_DAYS_BEFORE)})
     urgent = [row for row in missed if row[-1] <= now + timedelta(days=FAIL_DAYS_BEFORE)]
     return AssetCheckResult(
         asset_key="mart_coverage",
@@ -367,9 +368,9 @@ def coverage_check(store: Warehouse, now: datetime) -> AssetCheckResult:
     )
 
 
-def refused_check(store: Warehouse, now: datetime) -> AssetCheckResult:
+def refused_check(db: Reader, now: datetime) -> AssetCheckResult:
     """Whether the portal refuses any window that it still has: the one failure that doesn't pass by itself."""
-    _, refused = store.query(_REFUSED, {"now": now})
+    _, refused = db.query(_REFUSED, {"now": now})
     return AssetCheckResult(
         asset_key="mart_coverage",
         check_name="no_window_is_refused",
@@ -385,9 +386,9 @@ def refused_check(store: Warehouse, now: datetime) -> AssetCheckResult:
     )
 
 
-def looks_check(store: Warehouse, now: datetime) -> AssetCheckResult:
+def looks_check(db: Reader, now: datetime) -> AssetCheckResult:
     """Whether any landed window waits for more than a day to be looked at again."""
-    _, late = store.query(_NOT_LOOKED_AT, {"now": now, "retention": RETENTION, "looks": list(LOOKS_AFTER_DAYS)})
+    _, late = db.query(_NOT_LOOKED_AT, {"now": now, "retention": RETENTION, "looks": list(LOOKS_AFTER_DAYS)})
     named = "\n".join(
         f"- {kind} {day}|{scope}: last looked at {looked_at:%Y-%m-%d %H:%M}, "
         f"deleted from {deleted_from:%Y-%m-%d %H:%M} UTC"

@@ -28,7 +28,8 @@ def report_asset() -> AssetsDefinition:
         from leads_pipeline.report import write_report
 
         try:
-            report = write_report(Warehouse(data.lake), data.lake)
+            with Warehouse(data.lake).reading() as db:
+                report = write_report(db, data.lake)
         except LeadsPipelineError as error:
             raise failure("The report could not be written", error) from None
         return MaterializeResult(

@@ -5,11 +5,10 @@ Belongs here: when to load, build anew or leave the file; locks and what a kille
 """
 
 import logging
-import secrets
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from leads_pipeline.flatten import WAREHOUSE_FILE, StagedDay, flatten_days, stag
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.loading import loaded
+from leads_pipeline.warehouse.reading import Version, reading, sweep_readers
 from leads_pipeline.warehouse.schema import create_tables
 from leads_pipeline.warehouse.state import EMPTY, Held, State, checksum_of, counted, remembered, tables_of, wanted_state
 from leads_pipeline.warehouse.winners import BrokenStagedError
@@ -116,33 +116,19 @@ class Warehouse:
             not_staged=not_staged,
         )
 
+    def reading(self) -> AbstractContextManager[Version]:
+        """Read one version of the file, however many queries that takes and whatever is published meanwhile."""
+        return reading(self._lake, self.path)
+
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Column names and rows of a query on the published file, as an analyst would see them.
+        """The same for a single query: column names and rows, as an analyst would see them.
 
         Raises StorageError where nothing is published yet.
         """
-        if not self.path.exists():
-            raise StorageError(f"{self.path} is not there yet. Publish the warehouse first: `leads-pipeline backfill`.")
-        # Readers wait for nobody, so each has its own folder. The second name is for the moment in which the file is
-        # built anew: the headers and the blocks that DuckDB opens one after the other are then of one version.
-        self._sweep_readers()
-        name = f"query-{secrets.token_hex(8)}"
-        with self._lake.reading(name), scratch_folder(self._lake, name) as folder:
-            link_or_copy(self.path, folder / FILE_NAME)
-            with connection(self._lake, f"{name}/query", folder / FILE_NAME, read_only=True) as db:
-                result = db.execute(statement, dict(parameters or {}))
-                return [column[0] for column in result.description], result.fetchall()
-
-    def _sweep_readers(self) -> None:
-        """Remove what killed readers left: the second name of a version, which takes its space as long as it is there.
-
-        A reader's lock is held before its folder is made, and until that is gone.
-        """
-        for folder in (self._lake.folder / ".state" / "duckdb").glob("query-*"):
-            if not self._lake.is_reading(folder.name):
-                shutil.rmtree(folder, ignore_errors=True)
+        with self.reading() as db:
+            return db.query(statement, parameters)
 
     def _sweep(self) -> None:
         """Remove what killed publications left beside the file. The lock is held."""
@@ -150,7 +136,7 @@ class Warehouse:
             leftover.unlink(missing_ok=True)
         for leftover in (self._lake.folder / ".state" / "duckdb").glob("warehouse-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        self._sweep_readers()
+        sweep_readers(self._lake)
 
     def _held(self, wanted: "State") -> "Held | None":
         """What the published file remembers; None where there is none that can be read.

@@ -1,0 +1,81 @@
+"""Reading the published file while publications go on.
+
+Belongs here: holding one version of it, and whoever reads without saying which. Doesn't: replacing it (publication.py).
+"""
+
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import duckdb
+
+from leads_pipeline.duck import connection, link_or_copy, scratch_folder, telling_errors
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten import WAREHOUSE_FILE
+from leads_pipeline.lake import Lake
+
+
+class Reader(Protocol):
+    """What answers a query on the published file: one version of it, or whichever is there at each query."""
+
+    def query(
+        self, statement: str, parameters: Mapping[str, object] | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of a query, as an analyst would see them. Raises StorageError, and BugError."""
+
+
+class Version:
+    """The version that was published when the first query came, however many publications replace it meanwhile."""
+
+    def __init__(self, lake: Lake, path: Path, stack: ExitStack) -> None:
+        self._lake = lake
+        self._path = path
+        self._stack = stack
+        self._db: duckdb.DuckDBPyConnection | None = None
+
+    def query(
+        self, statement: str, parameters: Mapping[str, object] | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """As Reader says. Raises StorageError where nothing is published yet; a later query tries again."""
+        if self._db is None:
+            self._db = self._opened()
+        with telling_errors(self._lake):
+            result = self._db.execute(statement, dict(parameters or {}))
+            return [column[0] for column in result.description], result.fetchall()
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        if not self._path.exists():
+            raise StorageError(
+                f"{self._path} is not there yet. Publish the warehouse first: `leads-pipeline backfill`."
+            )
+        # Readers wait for nobody, so each has its own folder. The second name is for the moment in which the file is
+        # built anew: the headers and the blocks that DuckDB opens one after the other are then of one version.
+        sweep_readers(self._lake)
+        name = f"query-{secrets.token_hex(8)}"
+        with ExitStack() as opening:
+            opening.enter_context(self._lake.reading(name))
+            folder = opening.enter_context(scratch_folder(self._lake, name))
+            link_or_copy(self._path, folder / WAREHOUSE_FILE)
+            db = opening.enter_context(connection(self._lake, f"{name}/query", folder / WAREHOUSE_FILE, read_only=True))
+            self._stack.push(opening.pop_all())
+        return db
+
+
+@contextmanager
+def reading(lake: Lake, path: Path) -> Iterator[Version]:
+    """Read one version of the published file for as long as this takes."""
+    with ExitStack() as stack:
+        yield Version(lake, path, stack)
+
+
+def sweep_readers(lake: Lake) -> None:
+    """Remove what killed readers left: the second name of a version, which takes its space as long as it is there.
+
+    A reader's lock is held before its folder is made, and until that is gone.
+    """
+    for folder in (lake.folder / ".state" / "duckdb").glob("query-*"):
+        if not lake.is_reading(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
