@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, Definitions, EventLogEntry, MetadataValue
+from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.utils import make_new_run_id
 
 from leads_pipeline.contract import LeadKind
@@ -164,6 +165,8 @@ class Runner:
         )
         if result.success:
             return None
+        if any(_is_interruption(event) for event in result.all_events):
+            raise KeyboardInterrupt
         return _why(result.all_events) or f"Run {run_id} of {job_name} failed; the Dagster UI shows why."
 
 
@@ -190,6 +193,12 @@ def _note(entry: EventLogEntry, report: PullReport) -> bool:
 def _number(metadata: Mapping[str, MetadataValue[Any]], name: str) -> int:
     value = metadata[name].value if name in metadata else 0
     return value if isinstance(value, int) else 0
+
+
+def _is_interruption(event: DagsterEvent) -> bool:
+    """Whether a step ended by ctrl-C, which Dagster turns into an error of its own."""
+    error = event.step_failure_data.error if event.is_step_failure else None
+    return error is not None and error.cls_name == DagsterExecutionInterruptedError.__name__
 
 
 def _why(events: Sequence[DagsterEvent]) -> str | None:

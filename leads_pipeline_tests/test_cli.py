@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -87,6 +88,21 @@ def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation
             assert here.asked() == {}
         assert process.wait(60) == 0
     assert here.asked() == dict.fromkeys(here.keys([2]), 1)
+
+
+def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp_path: Path) -> None:
+    here.simulator.set_faults(here.rules(here.keys([2]), Then(latency_ms=60_000)))
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
+    command += ["--from", str(here.day(3)), "--to", str(here.day(2))]
+    told = tmp_path / "told"
+    with told.open("w") as file:
+        process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
+        wait_for(lambda: len(here.lake.raw_files(APPLICANT, here.day(3))) == 3, 60)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert "windows are landed and stay" in told.read_text()
+    assert "Traceback" not in told.read_text()
+    assert not Warehouse(here.lake).path.exists()  # it went on to nothing else
 
 
 def push(here: Installation, lead_id: str, days_ago: int, status: str = "") -> None:

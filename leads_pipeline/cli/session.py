@@ -27,6 +27,9 @@ from leads_pipeline.window import RETENTION, Scope, Window, today
 # How many failed windows are listed with their reason; the rest are counted.
 LISTED_FAILURES = 20
 
+# 128 and the signal's number, as shells have it.
+EXIT_INTERRUPTED = 130
+
 out = Console()
 err = Console(stderr=True)
 
@@ -100,8 +103,14 @@ class Session:
                 done = sum(report.landed.values()) + len(report.failed)
                 bar.update(task, completed=done, leads=report.leads, failed=len(report.failed))
 
-            for area in rectangles(windows, self.settings.scopes):
-                self.runner.pull(kinds, area, report, advance)
+            try:
+                for area in rectangles(windows, self.settings.scopes):
+                    self.runner.pull(kinds, area, report, advance)
+            except KeyboardInterrupt:
+                bar.stop()
+                count = sum(report.landed.values())
+                err.print(f"{count} windows are landed and stay. `leads-pipeline coverage` tells which are left.")
+                raise
         return report
 
     def take_in(self) -> tuple[Set[date], list[str]]:
@@ -151,6 +160,9 @@ def plain_errors() -> Iterator[None]:
     except LeadsPipelineError as error:
         err.print(f"[bold red]{error.reason}:[/bold red] {escape(str(error))}", highlight=False)
         sys.exit(2)
+    except KeyboardInterrupt:
+        err.print("Stopped.")
+        sys.exit(EXIT_INTERRUPTED)
 
 
 def show_report(report: PullReport, troubles: Sequence[str]) -> None:
