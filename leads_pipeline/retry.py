@@ -159,11 +159,16 @@ REFUSED_RETRY_SECONDS = 30 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class FailedWindow:
-    """A window that the last run for it didn't land. `attempts` counts runs; `failed_at` is the end of the last one."""
+    """A window that the last run for it didn't land.
+
+    `attempts` counts runs; `failed_at` is the end of the last one, `error` what it said. `is_permanent`: it won't pass
+    by itself, as the window was refused.
+    """
 
     attempts: int
     failed_at: datetime
     is_permanent: bool = False
+    error: str = ""
 
     def next_attempt_at(self, key: str) -> datetime:
         """When it is due again. The jitter follows from key and attempt, so that the answer stays the same."""

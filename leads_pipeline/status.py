@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from dagster import (
     AssetKey,
@@ -17,6 +17,7 @@ from dagster import (
     DagsterInstance,
     DagsterRunStatus,
     EventLogRecord,
+    MetadataValue,
     MultiPartitionsDefinition,
     RunsFilter,
 )
@@ -24,11 +25,11 @@ from dagster._core.storage.partition_status_cache import get_and_update_asset_st
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.damage import damages
+from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import Partitions
-from leads_pipeline.retry import LOOKS_AFTER_DAYS, last_look_due_at
+from leads_pipeline.retry import LOOKS_AFTER_DAYS, FailedWindow, last_look_due_at
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse import Failure
 from leads_pipeline.window import RETENTION, Window, day_interval, days, today
 
 # Marks a run whose keys stand in its config, where Dagster's own status doesn't see them.
@@ -86,6 +87,33 @@ class Verdict:
     error: str
     settings: str | None
 
+    @staticmethod
+    def metadata(error: LeadsPipelineError, settings: str | None = None) -> dict[str, MetadataValue]:
+        """What says so in Dagster's event log."""
+        told = {
+            "verdict": "transient" if error.is_transient else "permanent",
+            "reason": error.reason,
+            "error": str(error),
+            "settings": settings,
+        }
+        return {name: MetadataValue.text(text) for name, text in told.items() if text is not None}
+
+    @classmethod
+    def of(cls, record: EventLogRecord) -> Self | None:
+        """What an entry of the event log says, None where it is no verdict."""
+        observation = record.asset_observation
+        if observation is None or observation.partition is None or "verdict" not in observation.metadata:
+            return None
+        told = {name: str(value.value) for name, value in observation.metadata.items()}
+        return cls(
+            observation.partition,
+            datetime.fromtimestamp(record.timestamp, UTC),
+            is_permanent=told["verdict"] == "permanent",
+            reason=told.get("reason", ""),
+            error=told.get("error", ""),
+            settings=told.get("settings"),
+        )
+
 
 def verdicts(
     instance: DagsterInstance, kind: LeadKind, *, after_id: int | None = None
@@ -103,7 +131,7 @@ def verdicts(
     while True:
         page = instance.fetch_observations(wanted, _PAGE, cursor, ascending=True)
         for record in page.records:
-            if (verdict := _verdict(record)) is not None:
+            if (verdict := Verdict.of(record)) is not None:
                 yield record.storage_id, verdict
         if not page.has_more:
             return
@@ -114,21 +142,6 @@ def last_landed(instance: DagsterInstance, kind: LeadKind, keys: Iterable[str]) 
     """For each key that ever landed, the place in the event log of the last time."""
     return instance.get_latest_storage_id_by_partition(
         raw_key(kind), DagsterEventType.ASSET_MATERIALIZATION, partitions=set(keys)
-    )
-
-
-def _verdict(record: EventLogRecord) -> Verdict | None:
-    observation = record.asset_observation
-    if observation is None or observation.partition is None or "verdict" not in observation.metadata:
-        return None
-    said = {name: str(value.value) for name, value in observation.metadata.items()}
-    return Verdict(
-        observation.partition,
-        datetime.fromtimestamp(record.timestamp, UTC),
-        is_permanent=said["verdict"] == "permanent",
-        reason=said.get("reason", ""),
-        error=said.get("error", ""),
-        settings=said.get("settings"),
     )
 
 
@@ -198,9 +211,11 @@ def windows_to_look_at(
     return found
 
 
-def failed_windows(instance: DagsterInstance, settings: Settings, partitions: Partitions) -> list[Failure]:
+def failed_windows(
+    instance: DagsterInstance, settings: Settings, partitions: Partitions
+) -> dict[tuple[LeadKind, Window], FailedWindow]:
     """Every window that is still failed, with the runs that failed on it since it last landed, and the last reason."""
-    found = []
+    found = {}
     for kind in LEAD_KINDS:
         failed = window_status(instance, kind, partitions.windows).failed
         if not failed:
@@ -212,10 +227,12 @@ def failed_windows(instance: DagsterInstance, settings: Settings, partitions: Pa
                 said[verdict.key].append(verdict)
         for key, known in said.items():
             window = Window.from_partition_key(key, settings.zone)
-            # A run that was killed has said nothing of the windows that it left behind.
-            error = known[-1].error if known else "The run ended before it came to this window."
-            is_refused = bool(known) and known[-1].is_permanent
-            found.append(Failure(kind.name, window.day, window.scope.key, max(1, len(known)), error, is_refused))
+            found[kind, window] = (
+                FailedWindow(len(known), known[-1].observed_at, known[-1].is_permanent, known[-1].error)
+                if known
+                # A run that was killed has said nothing of the windows that it left behind.
+                else FailedWindow(1, datetime.now(UTC), error="The run ended before it came to this window.")
+            )
     return found
 
 
@@ -236,7 +253,7 @@ class WindowState(StrEnum):
 class WindowCoverage:
     """What there is of a window now.
 
-    `rows` and `looked_at` are None where no file is; `failure` is there where it is still failed. Of a damaged one,
+    `rows` and `looked_at` are None where no file is; `failed` is there where it is still failed. Of a damaged one,
     `rows` is what it held when it was last whole.
     """
 
@@ -245,17 +262,14 @@ class WindowCoverage:
     state: WindowState
     rows: int | None
     looked_at: datetime | None
-    failure: Failure | None
+    failed: FailedWindow | None
 
 
 def coverage(
     instance: DagsterInstance, settings: Settings, partitions: Partitions, lake: Lake, first: date, now: datetime
 ) -> Iterator[WindowCoverage]:
     """Every window from that day to today, from the files themselves and Dagster's status, published or not."""
-    failures = {
-        (failure.kind, failure.day, failure.scope): failure
-        for failure in failed_windows(instance, settings, partitions)
-    }
+    all_failed = failed_windows(instance, settings, partitions)
     # A look at the raw files first, so that what is damaged there is known.
     landed_on = {
         (kind, day): {landed.scope: landed for landed in lake.landed_windows(kind, day)}
@@ -265,10 +279,11 @@ def coverage(
     damaged = {damage.window: damage for damage in damages(lake)}
     for kind in LEAD_KINDS:
         under_way = window_status(instance, kind, partitions.windows).under_way
+        failed_of_kind = {window: failed for (its_kind, window), failed in all_failed.items() if its_kind == kind}
         for day in days(max(first, partitions.first_day), today(settings.zone, now)):
             for scope in settings.scopes:
                 window = Window.of(day, scope, settings.zone)
-                landed, failure = landed_on[kind, day].get(scope.key), failures.get((kind.name, day, scope.key))
+                landed, failed = landed_on[kind, day].get(scope.key), failed_of_kind.get(window)
                 damage = damaged.get((kind, day, scope.key)) if landed is None else None
                 is_under_way = window.partition_key in under_way
                 yield WindowCoverage(
@@ -276,15 +291,15 @@ def coverage(
                     window,
                     WindowState.DAMAGED
                     if damage and not is_under_way
-                    else _state(window, landed, failure, now, is_under_way=is_under_way),
+                    else _state(window, landed, failed, now, is_under_way=is_under_way),
                     landed.leads if landed else damage.leads if damage else None,
                     landed.looked_at if landed else None,
-                    failure,
+                    failed,
                 )
 
 
 def _state(
-    window: Window, landed: LandedWindow | None, failure: Failure | None, now: datetime, *, is_under_way: bool
+    window: Window, landed: LandedWindow | None, failed: FailedWindow | None, now: datetime, *, is_under_way: bool
 ) -> WindowState:
     """The state, decided in the order in which mart_coverage decides it."""
     # After a change of the time zone a file's window is another one. Where the portal has deleted both, the days beside
@@ -296,6 +311,6 @@ def _state(
             return WindowState.LANDED if landed.leads else WindowState.EMPTY
     if is_under_way:
         return WindowState.UNDER_WAY
-    if failure is not None:
+    if failed is not None:
         return WindowState.FAILED
     return WindowState.MISSING if window.is_closed(now) else WindowState.OPEN

@@ -624,7 +624,7 @@ def test_a_look_that_fails_stays_due_with_growing_pauses_and_leaves_its_window_l
     tick = look_tick(here, now)
     assert not here.run_requested(the_request(tick)).success
     assert here.status().landed == {key}
-    assert failed_windows(here.instance, here.settings, here.partitions) == []
+    assert failed_windows(here.instance, here.settings, here.partitions) == {}
     retried = retry_tick(here, now + DAY)
     assert retried.skip_message, "it isn't the retry sensor's"
 

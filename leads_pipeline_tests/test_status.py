@@ -26,7 +26,7 @@ def here(tmp_path: Path) -> Iterator[Installation]:
 
 def attempts(here: Installation) -> dict[str, int]:
     found = failed_windows(here.instance, here.settings, here.partitions)
-    return {f"{failure.day}|{failure.scope}": failure.attempts for failure in found}
+    return {window.partition_key: failed.attempts for (_, window), failed in found.items()}
 
 
 def test_nothing_is_known_before_the_first_run(here: Installation) -> None:
@@ -59,8 +59,8 @@ def test_planned_windows_are_under_way_until_their_run_ends(here: Installation) 
     here.instance.report_run_failed(run)
     assert here.status().under_way == set()
     assert here.status().failed == here.keys([2, 3])
-    [one, *others] = failed_windows(here.instance, here.settings, here.partitions)
-    assert one.last_error == "The run ended before it came to this window."
+    [one, *others] = failed_windows(here.instance, here.settings, here.partitions).values()
+    assert one.error == "The run ended before it came to this window."
     assert len(others) == 11
 
 
@@ -129,7 +129,7 @@ def test_coverage_knows_each_state(here: Installation) -> None:
         here.key(1): WindowState.MISSING,
         here.key(0): WindowState.OPEN,
     }
-    assert found[here.key(2, 101)].failure is not None
+    assert found[here.key(2, 101)].failed is not None
     assert found[here.key(3, 101)].rows == 0
     assert found[here.key(1, 101)].rows is None
     later = coverage(here.instance, here.settings, here.partitions, here.lake, here.day(0), now + timedelta(days=1))

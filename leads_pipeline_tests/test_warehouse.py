@@ -28,9 +28,9 @@ from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.flatten import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
+from leads_pipeline.retry import FailedWindow
 from leads_pipeline.simulator import Config, running
 from leads_pipeline.warehouse import (
-    Failure,
     Grid,
     Mart,
     Publication,
@@ -48,6 +48,14 @@ from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land
 
 ROOT = Path(__file__).parents[1]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def failed(scope: str, attempts: int, error: str) -> dict[tuple[LeadKind, Window], FailedWindow]:
+    """The applicant leads' window of the day, failed."""
+    window = Window.of(DAY, Scope.parse(scope), LONDON)
+    return {(APPLICANT, window): FailedWindow(attempts, NOW, error=error)}
+
+
 GRID = Grid(scopes=(Scope.parse("branch-101"),), first_day=DAY, zone=LONDON)
 
 
@@ -445,7 +453,7 @@ def test_nothing_changed_leaves_the_file_untouched(lake: Lake) -> None:
     ("grid", "now"),
     [
         (Grid((Scope.parse("branch-7"),), DAY, LONDON), NOW),
-        (Grid(GRID.scopes, DAY, LONDON, (Failure("applicant", DAY, "branch-101", 1, "busy (429)"),)), NOW),
+        (Grid(GRID.scopes, DAY, LONDON, failed("branch-101", 1, "busy (429)")), NOW),
         (GRID, NOW + timedelta(days=1)),
     ],
     ids=["scopes", "failures", "the day"],
@@ -748,10 +756,7 @@ def test_coverage_says_of_every_window_what_is_there(lake: Lake) -> None:
         scopes=tuple(Scope.parse(f"branch-{n}") for n in ("landed", "empty", "open", "late", "failed", "missing")),
         first_day=DAY,
         zone=LONDON,
-        failures=(
-            Failure("applicant", DAY, "branch-failed", 3, "busy (429)"),
-            Failure("applicant", DAY, "branch-landed", 1, "server error"),
-        ),
+        failed=failed("branch-failed", 3, "busy (429)") | failed("branch-landed", 1, "server error"),
     )
     during = datetime(2026, 11, 19, 12, tzinfo=UTC)
     land(lake, APPLICANT, [{"id": "a"}, {"id": "b"}], scope="branch-landed")

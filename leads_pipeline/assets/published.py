@@ -158,8 +158,8 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         now = datetime.now(UTC)
         store = Warehouse(data.lake)
         try:
-            failures = failed_windows(context.instance, settings, partitions)
-            grid = Grid(settings.scopes, partitions.first_day, settings.zone, failures)
+            failed = failed_windows(context.instance, settings, partitions)
+            grid = Grid(settings.scopes, partitions.first_day, settings.zone, failed)
             publication = store.publish(grid, now)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None

@@ -31,6 +31,7 @@ from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.settings import Settings
+from leads_pipeline.status import Verdict
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import Window, today
 
@@ -111,13 +112,13 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
                     left.pop(window, None)
                     if isinstance(landed, LeadsPipelineError):
                         failures[window] = landed
-                        said = _verdict(landed) | _asked_with(settings_of_run())
+                        said = Verdict.metadata(landed, settings_of_run())
                         yield AssetObservation(context.asset_key, partition=key, metadata=said)
                     else:
                         said = _said(*landed, token_source=auth.token_source)
                         yield AssetMaterialization(context.asset_key, partition=key, metadata=said)
         except LeadsPipelineError as error:
-            said = _verdict(error) | _asked_with(settings_of_run())
+            said = Verdict.metadata(error, settings_of_run())
             for window in left:
                 yield AssetObservation(context.asset_key, partition=window.partition_key, metadata=said)
             raise failure(f"No {kind.name} leads could be pulled", error) from None
@@ -176,18 +177,6 @@ def _said(answer: Answer, landing: Landing, *, token_source: str | None) -> dict
     }
 
 
-def _verdict(error: LeadsPipelineError) -> dict[str, MetadataValue]:
-    return {
-        "verdict": MetadataValue.text("transient" if error.is_transient else "permanent"),
-        "reason": MetadataValue.text(error.reason),
-        "error": MetadataValue.text(str(error)),
-    }
-
-
-def _asked_with(fingerprint: str | None) -> dict[str, MetadataValue]:
-    return {"settings": MetadataValue.text(fingerprint)} if fingerprint else {}
-
-
 def _summary(failures: Mapping[Window, LeadsPipelineError], total: int) -> str:
     """How many windows failed and why, grouped by reason, the first few named."""
     by_reason: dict[str, list[Window]] = defaultdict(list)
@@ -207,7 +196,7 @@ def _summary(failures: Mapping[Window, LeadsPipelineError], total: int) -> str:
 
 def failure(tried: str, error: LeadsPipelineError) -> Failure:
     """The run's failure for one of the pipeline's own errors, whose verdict holds: Dagster doesn't retry it."""
-    return Failure(f"{tried}. {error}", metadata=_verdict(error), allow_retries=False)
+    return Failure(f"{tried}. {error}", metadata=Verdict.metadata(error), allow_retries=False)
 
 
 # Each postcode is a request, and pages more. Beyond this many a day, searching for whole towns costs less.

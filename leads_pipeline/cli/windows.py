@@ -150,8 +150,8 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime) -> None:
         if windows[-1].window.is_deleted(now):
             until = "The portal has deleted what they hold."
         out.print(f"\n[bold]{len(windows)} {kind} {state}.[/bold] {until}", highlight=False)
-        if first.failure:
-            out.print(f"  {escape(first.failure.last_error)}", highlight=False)
+        if first.failed:
+            out.print(f"  {escape(first.failed.error)}", highlight=False)
         more = f"  … and {len(keys) - LISTED_FAILURES} more" if len(keys) > LISTED_FAILURES else ""
         out.print(f"  {'  '.join(keys[:LISTED_FAILURES])}{more}", highlight=False)
     if wanted := [one.window.day for one in lost if not one.window.is_deleted(now)]:
@@ -160,10 +160,10 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime) -> None:
 
 def _cause(one: WindowCoverage) -> tuple[str, str]:
     """What windows share that are told together: the state, and the error without the names in it that differ."""
-    if one.failure is None:
+    if one.failed is None:
         return one.state, ""
-    error = one.failure.last_error.replace(one.window.partition_key, "").replace(one.window.scope.key, "")
-    return f"{one.state}{', refused' if one.failure.is_refused else ''}", error
+    error = one.failed.error.replace(one.window.partition_key, "").replace(one.window.scope.key, "")
+    return f"{one.state}{', refused' if one.failed.is_permanent else ''}", error
 
 
 def _as_json(
@@ -179,9 +179,9 @@ def _as_json(
                 "kind": one.kind.name,
                 "partition": one.window.partition_key,
                 "state": one.state,
-                "attempts": one.failure.attempts if one.failure else 0,
-                "last_error": one.failure.last_error if one.failure else None,
-                "is_refused": one.failure is not None and one.failure.is_refused,
+                "attempts": one.failed.attempts if one.failed else 0,
+                "last_error": one.failed.error if one.failed else None,
+                "is_refused": one.failed is not None and one.failed.is_permanent,
                 "deleted_from_at": (one.window.start + RETENTION).isoformat(),
             }
             for one in lost

@@ -3,42 +3,31 @@
 Belongs here: the grid and its temporary tables. Doesn't: coverage itself (sql/mart_coverage.sql).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.flatten import define_local_time
+from leads_pipeline.retry import FailedWindow
 from leads_pipeline.warehouse.schema import fill
-from leads_pipeline.window import RETENTION, Scope, day_interval, days, today
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A window that is still failed: `attempts` counts failed runs, `last_error` is the last one's reason.
-
-    `kind` is the lead kind's name and `scope` the scope's key. `is_refused`: the last error won't pass by itself.
-    """
-
-    kind: str
-    day: date
-    scope: str
-    attempts: int
-    last_error: str
-    is_refused: bool = False
+from leads_pipeline.window import RETENTION, Scope, Window, day_interval, days, today
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The windows that should be there: every scope on every day from `first_day` to today in `zone`."""
+    """The windows that should be there: every scope on every day from `first_day` to today in `zone`.
+
+    And those of them that are still failed.
+    """
 
     scopes: Sequence[Scope]
     first_day: date
     zone: ZoneInfo
-    failures: Sequence[Failure] = ()
+    failed: Mapping[tuple[LeadKind, Window], FailedWindow] = field(default_factory=dict)
 
 
 def set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
@@ -73,11 +62,11 @@ def set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
         db,
         "failures",
         {
-            "kind varchar": [failure.kind for failure in grid.failures],
-            "day date": [failure.day for failure in grid.failures],
-            "scope varchar": [failure.scope for failure in grid.failures],
-            "attempts integer": [failure.attempts for failure in grid.failures],
-            "last_error varchar": [failure.last_error for failure in grid.failures],
-            "is_refused boolean": [failure.is_refused for failure in grid.failures],
+            "kind varchar": [kind.name for kind, _ in grid.failed],
+            "day date": [window.day for _, window in grid.failed],
+            "scope varchar": [window.scope.key for _, window in grid.failed],
+            "attempts integer": [failed.attempts for failed in grid.failed.values()],
+            "last_error varchar": [failed.error for failed in grid.failed.values()],
+            "is_refused boolean": [failed.is_permanent for failed in grid.failed.values()],
         },
     )

@@ -927,8 +927,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "a refused window rings nowhere",
             "status.py",
-            "            is_refused = bool(known) and known[-1].is_permanent\n",
-            "            is_refused = False\n",
+            "FailedWindow(len(known), known[-1].observed_at, known[-1].is_permanent, known[-1].error)",
+            "FailedWindow(len(known), known[-1].observed_at, False, known[-1].error)",
             "test_assets.py",
             "refused_window",
         ),
