@@ -29,8 +29,8 @@ from leads_pipeline import duck, flatten
 from leads_pipeline.assets import published as published_module
 from leads_pipeline.assets import staged
 from leads_pipeline.assets.figures import mart_figures
-from leads_pipeline.assets.published import coverage_check, looks_check, refused_check
 from leads_pipeline.assets.raw import NAMED_FAILURES
+from leads_pipeline.assets.windows import coverage_check, looks_check, refused_check
 from leads_pipeline.contract import (
     APPLICANT,
     APPRAISAL,
