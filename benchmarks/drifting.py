@@ -15,7 +15,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.contract import APPLICANT, Answer, read_leads
-from leads_pipeline.flatten import flatten_day
+from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.contract import APPLICANT, Answer, read_leads
-from leads_pipeline.flatten import flatten_day
+from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.simulator.book import LeadBook
 from leads_pipeline.simulator.leads import LeadFactory

@@ -1,7 +1,7 @@
 """The wire: paths and parameter names, what a valid answer is, and the declared fields of each lead kind.
 
 Belongs here: everything that the portal decides, as data and pure functions. Doesn't: sending requests (client/),
-or how a declared type is cast (flatten.py). A new field of the portal is one line in this file.
+or how a declared type is cast (flatten/). A new field of the portal is one line in this file.
 """
 
 import codecs
@@ -36,7 +36,7 @@ _SCOPE_PARAMETER: Final = {
 
 
 class FieldType(Enum):
-    """What a declared field holds; flatten.py knows the DuckDB type and the strict cast of each."""
+    """What a declared field holds; flatten/ knows the DuckDB type and the strict cast of each."""
 
     TEXT = "text"
     BOOLEAN = "boolean"

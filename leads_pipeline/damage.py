@@ -1,6 +1,6 @@
 """What is damaged or gone for good, until it is whole again or somebody gives it up in so many words.
 
-Belongs here: finding it, and giving it up. Doesn't: noticing damage (lake/), keeping what was staged (flatten.py).
+Belongs here: finding it, and giving it up. Doesn't: noticing damage (lake/), keeping what was staged (flatten/).
 """
 
 import re
@@ -12,7 +12,8 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.flatten import flatten_day, staged_windows
+from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.flatten.windows import staged_windows
 from leads_pipeline.lake import Lake
 
 # Of a file in quarantine/, below it. What is beside these was no window's: deliveries, and days of the inventory.

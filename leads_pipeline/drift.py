@@ -15,7 +15,7 @@ import duckdb
 
 from leads_pipeline.contract import Field, known_members
 from leads_pipeline.duck import literal, quoted
-from leads_pipeline.flatten import HIDDEN, declared_part
+from leads_pipeline.flatten.trees import HIDDEN, declared_part
 
 # A name that the contract doesn't know may be a person's, whatever it looks like. One that came in the leads of so many
 # different people says nothing of any of them, and is shown outside of the tables of leads, where it has the form of

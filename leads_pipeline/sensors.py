@@ -27,7 +27,7 @@ from dagster import (
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.flatten import unstaged_days
+from leads_pipeline.flatten.windows import unstaged_days
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions, rectangles
 from leads_pipeline.retry import LOOKS_AFTER_DAYS, FailedWindow, RetryPlan, plan_retries
 from leads_pipeline.settings import Settings

@@ -1,4 +1,4 @@
-"""Leads that drift in every way, and where each of their values went, for the tests of flatten.py.
+"""Leads that drift in every way, and where each of their values went, for the tests of flatten/.
 
 The values are looked up by other means than the pipeline's: JSON as Python's json reads it, with every number as it was
 written and every member of an object, the repeated ones too.

@@ -10,7 +10,8 @@ import duckdb
 
 from leads_pipeline.contract import Answer, LeadKind, read_leads
 from leads_pipeline.duck import glob_literal
-from leads_pipeline.flatten import StagedDay, flatten_day
+from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.flatten.counts import StagedDay
 from leads_pipeline.lake import Lake
 from leads_pipeline.window import Scope, Window
 

@@ -25,7 +25,7 @@ from dagster import (
     evaluate_automation_conditions,
 )
 
-from leads_pipeline import duck, flatten
+from leads_pipeline import duck
 from leads_pipeline.assets import published as published_module
 from leads_pipeline.assets import staged
 from leads_pipeline.assets.figures import mart_figures
@@ -43,7 +43,10 @@ from leads_pipeline.contract import (
 )
 from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.errors import LeadsPipelineError, StorageError
-from leads_pipeline.flatten import StagedDay, flatten_days, staged_tables
+from leads_pipeline.flatten import raw as flatten_raw
+from leads_pipeline.flatten.batches import flatten_days
+from leads_pipeline.flatten.columns import staged_tables
+from leads_pipeline.flatten.counts import StagedDay
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.simulator.app import Config
@@ -304,8 +307,8 @@ def test_a_day_that_does_not_add_up_is_no_staged_day_and_fails_the_check(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here.pull(here.keys([2, 3]))
-    kept = f"{flatten._LEADS} where day <> '{here.day(3)}' or position > 0"  # noqa: SLF001 - broken on purpose
-    monkeypatch.setattr(flatten, "_LEADS", kept)
+    kept = f"{flatten_raw._LEADS} where day <> '{here.day(3)}' or position > 0"  # noqa: SLF001 - broken on purpose
+    monkeypatch.setattr(flatten_raw, "_LEADS", kept)
     result = stage(here, here.day(3), here.day(2))
     assert not result.success
     assert materializations(here, "stg_applicant_leads").keys() == {str(here.day(2))}
@@ -931,9 +934,9 @@ def test_a_day_that_does_not_add_up_holds_no_other_day_back(
 ) -> None:
     _, cursor = requested(here)
     here.pull(here.keys([2, 3]))
-    kept = f"{flatten._LEADS} where day <> '{here.day(3)}' or position > 0"  # noqa: SLF001 - broken on purpose
+    kept = f"{flatten_raw._LEADS} where day <> '{here.day(3)}' or position > 0"  # noqa: SLF001 - broken on purpose
     with monkeypatch.context() as patched:
-        patched.setattr(flatten, "_LEADS", kept)
+        patched.setattr(flatten_raw, "_LEADS", kept)
         assert not stage(here, here.day(3), here.day(2)).success
     found, _ = requested(here, cursor)
     assert found["applicant_leads"] == {None}

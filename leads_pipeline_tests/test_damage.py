@@ -13,7 +13,8 @@ from leads_pipeline.assets.published import wholeness_check
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.damage import Damage, damages, give_up
 from leads_pipeline.definitions import PUBLISH_JOB, STAGE_JOB
-from leads_pipeline.flatten import flatten_day, staged_tables, windows_table
+from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.flatten.columns import staged_tables, windows_table
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.sensors import catch_up_sensor
@@ -153,7 +154,7 @@ def test_a_day_that_cannot_be_staged_stays_as_it_is_published(lake: Lake, monkey
     stage(lake, APPLICANT, NEXT_DAY)
     lake.staged_path("applicant_leads", DAY).write_bytes(b"rotten")
     with monkeypatch.context() as patched:
-        patched.setattr("leads_pipeline.flatten._unexplained", lambda _: f"select date '{DAY}', 1")
+        patched.setattr("leads_pipeline.flatten.counts._unexplained", lambda _: f"select date '{DAY}', 1")
         publication = publish(lake)
     assert list(publication.not_staged) == [("applicant", DAY)]
     assert published_ids(lake) == [*ALL, "next"]

@@ -115,7 +115,7 @@ def test_the_suggested_lines_take_in_what_is_new(lake: Lake, tmp_path: Path) -> 
         from pathlib import Path
         from zoneinfo import ZoneInfo
         from leads_pipeline.contract import LEAD_KINDS
-        from leads_pipeline.flatten import flatten_days
+        from leads_pipeline.flatten.batches import flatten_days
         from leads_pipeline.lake import Lake
         from leads_pipeline.warehouse import Grid, Warehouse
         from leads_pipeline.window import Scope

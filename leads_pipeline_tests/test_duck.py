@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline import flatten
 from leads_pipeline.contract import APPLICANT
 from leads_pipeline.errors import BugError
+from leads_pipeline.flatten import statement
 from leads_pipeline.lake import Lake
 from leads_pipeline_tests.staging import DAY, land, stage, staged_leads
 
@@ -31,7 +31,7 @@ def test_an_error_of_duckdb_neither_quotes_a_lead_nor_replaces_anything(
     land(lake, APPLICANT, [{"id": "a", "message": "secret words"}])
     stage(lake, APPLICANT)
     before = lake.staged_path("applicant_leads", DAY).read_bytes()
-    monkeypatch.setattr(flatten, "_lead_statement", lambda _: "select body::integer from leads")
+    monkeypatch.setattr(statement, "_lead_statement", lambda _: "select body::integer from leads")
 
     with pytest.raises(BugError, match="ConversionException") as caught:
         stage(lake, APPLICANT)

@@ -19,17 +19,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline import flatten
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, FieldType, LeadKind
-from leads_pipeline.flatten import (
-    StagedDay,
-    UnbalancedError,
-    flatten_day,
-    flatten_days,
-    staged_columns,
-    staged_tables,
-    windows_table,
-)
+from leads_pipeline.flatten import batches, raw, repair, statement
+from leads_pipeline.flatten.batches import flatten_day, flatten_days
+from leads_pipeline.flatten.columns import staged_columns, staged_tables, windows_table
+from leads_pipeline.flatten.counts import StagedDay, UnbalancedError
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.sealed import seal
 from leads_pipeline.warehouse import Grid, Warehouse
@@ -492,7 +486,7 @@ def test_what_is_read_of_a_lead_that_drifts_grows_as_the_lead_does(
     """To read the lead once more for each element would take 3,000 times its length here."""
     read: list[int] = []
     for name in ("_MEMBERS", "_ELEMENTS", "_OBJECTS"):
-        monkeypatch.setattr(flatten, name, Counting(getattr(flatten, name), read))
+        monkeypatch.setattr(repair, name, Counting(getattr(repair, name), read))
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)  # DuckDB counts the parameters
@@ -502,8 +496,8 @@ def test_what_is_read_of_a_lead_that_drifts_grows_as_the_lead_does(
 
         return call
 
-    for name in ("_extra", "_extras", "_elements", "_written"):
-        monkeypatch.setattr(flatten, name, counted(getattr(flatten, name)))
+    for name in ("unknown_members", "_extras", "_elements", "_written"):
+        monkeypatch.setattr(repair, name, counted(getattr(repair, name)))
     lead = json.dumps({"id": "a"} | drift(3000))
     land(lake, APPLICANT, [lead])
 
@@ -632,7 +626,7 @@ def test_days_flattened_together_are_as_if_each_were_flattened_alone(
             land(lake, APPLICANT, leads, day=day)
     alone = Lake(tmp_path / "alone")
     shutil.copytree(lake.folder / "raw", alone.folder / "raw")
-    monkeypatch.setattr(flatten, "BATCH_LEADS", 10)
+    monkeypatch.setattr(batches, "BATCH_LEADS", 10)
 
     together = dict(flatten_days(lake, APPLICANT, days, LONDON))
 
@@ -644,13 +638,13 @@ def test_days_flattened_together_are_as_if_each_were_flattened_alone(
 
 def test_a_landing_during_the_flattening_changes_nothing_of_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land(lake, APPLICANT, [{"id": "a", "viewingTimes": [{}]}])
-    read_raw = flatten._read_raw  # noqa: SLF001 - the one place between finding the files and reading them
+    read_raw = raw.read_raw
 
     def landing_in_between(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
         land(lake, APPLICANT, [{"id": "b", "viewingTimes": [{}, {}]}])
         read_raw(db, files)
 
-    monkeypatch.setattr(flatten, "_read_raw", landing_in_between)
+    monkeypatch.setattr(batches, "read_raw", landing_in_between)
     staged = stage(lake, APPLICANT)
 
     assert (staged.raw_rows, dict(staged.rows)) == (
@@ -673,7 +667,7 @@ def test_a_process_that_flattens_ends_without_a_word(lake: Lake) -> None:
         from pathlib import Path
         from zoneinfo import ZoneInfo
         from leads_pipeline.contract import APPRAISAL
-        from leads_pipeline.flatten import flatten_day
+        from leads_pipeline.flatten.batches import flatten_day
         from leads_pipeline.lake import Lake
 from leads_pipeline.lake.sealed import seal
         flatten_day(Lake(Path({str(lake.folder)!r})), APPRAISAL, date({DAY.year}, {DAY.month}, {DAY.day}),
@@ -770,10 +764,10 @@ def test_a_key_field_that_flattening_loses_is_counted(lake: Lake, monkeypatch: p
     land(lake, APPRAISAL, leads)
     assert flatten_day(lake, APPRAISAL, DAY, LONDON).unexplained == 0
 
-    intact = flatten._cast  # noqa: SLF001 - broken on purpose
+    intact = statement._cast  # noqa: SLF001 - broken on purpose
     lost = {"contact.email": "null::varchar"}
-    monkeypatch.setattr(flatten, "_cast", lambda field: lost.get(field.path) or intact(field))
-    monkeypatch.setattr(flatten, "_untyped", lambda _: "null")
+    monkeypatch.setattr(statement, "_cast", lambda field: lost.get(field.path) or intact(field))
+    monkeypatch.setattr(statement, "_untyped", lambda _: "null")
     with pytest.raises(UnbalancedError, match="2 lack a key field"):  # a's address, c's moment
         flatten_day(lake, APPRAISAL, DAY, LONDON)
 
@@ -805,7 +799,7 @@ def test_a_day_that_does_not_add_up_keeps_its_files_and_holds_up_no_other(
     land(lake, APPRAISAL, [{"id": "b"}, {"id": "c"}])
     land(lake, APPRAISAL, [{"id": "a"}], scope="branch-102")
     land(lake, APPRAISAL, [{"id": "d"}], day=NEXT_DAY)
-    monkeypatch.setattr(flatten, name, broken(getattr(flatten, name)))
+    monkeypatch.setattr(raw, name, broken(getattr(raw, name)))
 
     found = dict(flatten_days(lake, APPRAISAL, days, LONDON))
 

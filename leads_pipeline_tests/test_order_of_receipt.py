@@ -15,7 +15,7 @@ import pytest
 
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.credentials import StaticSecret
-from leads_pipeline.flatten import flatten_day
+from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import Receiver
 from leads_pipeline.resources import DataFolder, LeadsService

@@ -27,7 +27,7 @@ from leads_pipeline import cli, receiver
 from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead
 from leads_pipeline.credentials import FileSecret, SecretSource, StaticSecret
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.flatten import flatten_day
+from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import PATH, Limits, Receiver, _Writer, read_key
 from leads_pipeline.spool import Placement, Spool

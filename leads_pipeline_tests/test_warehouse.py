@@ -25,7 +25,7 @@ import pytest
 from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.flatten import flatten_day
+from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.retry import FailedWindow

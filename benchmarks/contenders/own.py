@@ -15,7 +15,7 @@ from leads_pipeline.client import LeadsClient
 from leads_pipeline.contract import APPLICANT, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import flatten_days
+from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse import Grid, Warehouse

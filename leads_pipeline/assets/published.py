@@ -36,7 +36,7 @@ from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.duck import glob_literal
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import windows_table
+from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import DataFolder

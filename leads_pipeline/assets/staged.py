@@ -1,7 +1,7 @@
 """The staged assets: one day over all scopes, typed and flattened, with child tables.
 
 Belongs here: which days a run stages, what it says of them, the checks that compare raw with staged. Doesn't: the
-flattening (flatten.py).
+flattening (flatten/).
 """
 
 import hashlib
@@ -32,7 +32,9 @@ from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_C
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import Column
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import StagedDay, UnbalancedError, flatten_days, staged_columns, windows_table
+from leads_pipeline.flatten.batches import flatten_days
+from leads_pipeline.flatten.columns import staged_columns, windows_table
+from leads_pipeline.flatten.counts import StagedDay, UnbalancedError
 from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings

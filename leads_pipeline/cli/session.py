@@ -16,7 +16,7 @@ from rich.table import Table
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
-from leads_pipeline.flatten import unstaged_days
+from leads_pipeline.flatten.windows import unstaged_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import consecutive, rectangles
 from leads_pipeline.runs import PullReport, Runner, dagster_home

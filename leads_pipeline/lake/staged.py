@@ -1,6 +1,6 @@
 """Staged files: a day's tables replaced together, whole or not at all.
 
-Belongs here: replacing, finding and checking them. Doesn't: what is in them (flatten.py).
+Belongs here: replacing, finding and checking them. Doesn't: what is in them (flatten/).
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """leads.duckdb: changed days in, each lead once, marts rebuilt, and the whole file swapped in at once.
 
 Belongs here: what is loaded when, which of a lead's versions counts, publication. Doesn't: how a payload becomes
-columns (flatten.py), what a mart holds (sql/), when to publish (assets/).
+columns (flatten/), what a mart holds (sql/), when to publish (assets/).
 
 This is the door: whoever uses the warehouse imports from here, and the rooms from each other, downwards: publication,
 reading, loading, winners, state, sql_marts and people, grid, schema.

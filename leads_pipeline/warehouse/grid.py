@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.flatten import define_local_time
+from leads_pipeline.flatten.statement import define_local_time
 from leads_pipeline.retry import FailedWindow
 from leads_pipeline.warehouse.schema import fill
 from leads_pipeline.window import RETENTION, Scope, Window, day_interval, days, today

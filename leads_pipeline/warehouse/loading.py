@@ -15,7 +15,9 @@ import duckdb
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.drift import PEOPLE_MIN, Drift, Seen, find_drift
 from leads_pipeline.duck import quoted, scratch_folder
-from leads_pipeline.flatten import HIDDEN, insert_inventory, staged_columns, trees_of, windows_table
+from leads_pipeline.flatten.columns import staged_columns, windows_table
+from leads_pipeline.flatten.inventory import insert_inventory
+from leads_pipeline.flatten.trees import HIDDEN, trees_of
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.grid import Grid, set_grid
 from leads_pipeline.warehouse.people import PERSON_OF_LEAD, set_person_key

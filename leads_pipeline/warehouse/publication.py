@@ -18,7 +18,10 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import connection, link_or_copy, scratch_folder
 from leads_pipeline.durable import publish_file, replace_file, syncing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
-from leads_pipeline.flatten import WAREHOUSE_FILE, StagedDay, flatten_days, staged_columns
+from leads_pipeline.flatten.batches import flatten_days
+from leads_pipeline.flatten.columns import staged_columns
+from leads_pipeline.flatten.counts import StagedDay
+from leads_pipeline.flatten.retaining import WAREHOUSE_FILE
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.loading import loaded

@@ -14,7 +14,7 @@ import duckdb
 
 from leads_pipeline.duck import connection, link_or_copy, scratch_folder, telling_errors
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten import WAREHOUSE_FILE
+from leads_pipeline.flatten.retaining import WAREHOUSE_FILE
 from leads_pipeline.lake import Lake
 
 

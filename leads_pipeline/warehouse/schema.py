@@ -13,7 +13,7 @@ import duckdb
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.drift import PEOPLE_MIN
 from leads_pipeline.duck import Column, literal, quoted
-from leads_pipeline.flatten import INVENTORY_COLUMNS, staged_columns, windows_table
+from leads_pipeline.flatten.columns import INVENTORY_COLUMNS, staged_columns, windows_table
 
 
 @dataclass(frozen=True, slots=True)

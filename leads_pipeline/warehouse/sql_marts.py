@@ -13,7 +13,8 @@ import duckdb
 
 from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind, known_members
 from leads_pipeline.duck import literal, quoted
-from leads_pipeline.flatten import HIDDEN, staged_columns
+from leads_pipeline.flatten.columns import staged_columns
+from leads_pipeline.flatten.trees import HIDDEN
 from leads_pipeline.warehouse.schema import PERSON, tables
 
 _SQL_FOLDER: Final = Path(__file__).parents[1] / "sql"

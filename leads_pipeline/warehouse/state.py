@@ -15,7 +15,7 @@ import duckdb
 
 from leads_pipeline.contract import ENUMERATIONS, LEAD_KINDS
 from leads_pipeline.duck import quoted
-from leads_pipeline.flatten import staged_columns
+from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import PERSON_MACROS

@@ -14,7 +14,7 @@ import duckdb
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import glob_literal, link_or_copy, literal, quoted
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten import staged_columns
+from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.sql_marts import followed_columns
 

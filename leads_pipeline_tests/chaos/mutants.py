@@ -439,7 +439,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "have DuckDB say what a zone's day is",
-            "flatten.py",
+            "flatten/statement.py",
             "    define_local_time(db, zone)\n",
             "    define_local_time(db, ZoneInfo(zone.key))\n",
             "test_flatten.py",
@@ -522,7 +522,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "drop fields that the contract doesn't know",
-            "flatten.py",
+            "flatten/statement.py",
             '        extra="extra_of_lead(body)",\n',
             '        extra="null::varchar",\n',
             "test_flatten.py",
@@ -530,7 +530,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "cast integers loosely",
-            "flatten.py",
+            "flatten/casts.py",
             "        when regexp_full_match(v, '{_INTEGER_FORM}') then try_cast(split_part(v, '.', 1) as bigint)\n",
             "        when true then try_cast(v as bigint)\n",
             "test_flatten.py",
@@ -538,7 +538,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "cast booleans loosely",
-            "flatten.py",
+            "flatten/casts.py",
             "as_boolean(v) as case v when 'true' then true when 'false' then false end",
             "as_boolean(v) as try_cast(v as boolean)",
             "test_flatten.py",
@@ -639,7 +639,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "what a killed command took in stays unstaged",
-            "flatten.py",
+            "flatten/windows.py",
             "    unstaged = _days_with_unstaged_pushes(lake, kind, asked)\n",
             "    unstaged: set[date] = set()\n",
             "test_cli.py",
@@ -647,7 +647,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "take a pushed lead for staged of which an older version is",
-            "flatten.py",
+            "flatten/windows.py",
             "        if any(staged.get((day, lead_id), -1) < sequence for",
             "        if any((day, lead_id) not in staged for",
             "test_cli.py",
@@ -655,7 +655,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "replace a day's staged files by ones that lack a lead",
-            "flatten.py",
+            "flatten/counts.py",
             "    raise UnbalancedError(staged, rows)\n",
             "    return staged\n",
             "test_flatten.py",
@@ -695,15 +695,15 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "let leads go with a damaged raw file",
-            "flatten.py",
-            "            _retain(db, kind, _before(db, lake, kind, taken, name), given_up)\n",
-            "            _retain(db, kind, {}, given_up)\n",
+            "flatten/batches.py",
+            "            retain(db, kind, staged_before(db, lake, kind, taken, name), given_up)\n",
+            "            retain(db, kind, {}, given_up)\n",
             "test_damage.py",
             "readers_keep",
         ),
         _m(
             "let what was published go with a damaged staged file",
-            "flatten.py",
+            "flatten/retaining.py",
             "    if any(unread.values()) and published.exists():\n",
             "    if False:\n",
             "test_flatten.py",
@@ -711,7 +711,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "let an older version replace one that raw has lost",
-            "flatten.py",
+            "flatten/retaining.py",
             "        where (new.sequence is null or new.sequence < held.sequence)\n",
             "        where new.sequence is null\n",
             "test_flatten.py",
@@ -743,7 +743,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "drop unknown fields of lists",
-            "flatten.py",
+            "flatten/statement.py",
             '        extra="extra_of_element",\n',
             '        extra="null::varchar",\n',
             "test_flatten.py",
@@ -751,7 +751,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "read a list again for each of its elements",
-            "flatten.py",
+            "flatten/repair.py",
             "for members in _OBJECTS.decode(text)]",
             "for members in (_OBJECTS.decode(text)[at] for at in range(number))]",
             "test_flatten.py",
@@ -759,7 +759,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "take the unknown fields of one list for another's",
-            "flatten.py",
+            "flatten/statement.py",
             "                not list_has_any(_problems, [{ways_there}]) as is_first\n",
             "                true as is_first\n",
             "test_flatten.py",
@@ -767,7 +767,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "keep what is nested as deep as one thread's stack happens to bear",
-            "flatten.py",
+            "flatten/repair.py",
             "_MAX_NESTING: Final = 500\n",
             "_MAX_NESTING: Final = 5000\n",
             "test_flatten.py",
@@ -775,7 +775,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "round amounts",
-            "flatten.py",
+            "flatten/casts.py",
             "        when regexp_full_match(v, '{_AMOUNT_FORM}') then try_cast(v as decimal(18, 2))\n",
             "        when true then try_cast(v as decimal(18, 2))\n",
             "test_flatten.py",
@@ -783,7 +783,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "trim texts",
-            "flatten.py",
+            "flatten/casts.py",
             '        else v\n    end""",\n    "as_boolean(v)',
             '        else trim(v)\n    end""",\n    "as_boolean(v)',
             "test_flatten.py",
@@ -1016,7 +1016,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "what was staged before there were sequences counts for nothing",
-            "flatten.py",
+            "flatten/columns.py",
             'stand_in="epoch_us(staged.fetched_at)",',
             'stand_in="0",',
             "test_warehouse.py",
@@ -1074,7 +1074,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "the oldest version within a day counts",
-            "flatten.py",
+            "flatten/raw.py",
             "partition by day, lead_id order by sequence desc, position desc",
             "partition by day, lead_id order by sequence, position desc",
             "test_flatten.py",
@@ -1082,7 +1082,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a lead is there once for each window of a day",
-            "flatten.py",
+            "flatten/raw.py",
             "order by sequence desc, position desc, scope, source) > 1\n",
             "order by sequence desc, position desc, scope, source) > 9\n",
             "test_flatten.py",
@@ -1809,7 +1809,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "look for a list that was declared since in what is published",
-            "flatten.py",
+            "flatten/retaining.py",
             "if missing and _published_name(kind, table) in there:\n",
             "if missing:\n",
             "test_drift.py",
@@ -1817,7 +1817,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a repeated key that may be a person's name in a check",
-            "flatten.py",
+            "flatten/trees.py",
             '            return ".".join([*parts, HIDDEN])\n',
             "            return problem\n",
             "test_drift.py",

@@ -29,7 +29,9 @@ from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, read_delivery
 from leads_pipeline.duck import glob_literal
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import StagedDay, flatten_days, staged_tables, windows_table
+from leads_pipeline.flatten.batches import flatten_days
+from leads_pipeline.flatten.columns import staged_tables, windows_table
+from leads_pipeline.flatten.counts import StagedDay
 from leads_pipeline.lake import PUSH_SCOPE, Lake
 from leads_pipeline.resources import DataFolder, LeadsService
 from leads_pipeline.retry import RetryPolicy

@@ -25,7 +25,7 @@ import pytest
 
 from leads_pipeline.contract import APPLICANT, InventoryItem, PushedLead
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten import staged_tables
+from leads_pipeline.flatten.columns import staged_tables
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Grid, Warehouse, marts, tables
 from leads_pipeline.window import Scope

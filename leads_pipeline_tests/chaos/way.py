@@ -24,7 +24,7 @@ from leads_pipeline.client import LeadsClient
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LEADS_TOKEN_PATH, LeadKind
 from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten import flatten_day
+from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.settings import AuthMethod

@@ -1,0 +1,175 @@
+"""Days flattened together: taking them, writing their staged files, one that fails alone."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from datetime import date
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.contract import LeadKind
+from leads_pipeline.duck import (
+    connection,
+    quoted,
+)
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.flatten.columns import WINDOW_COLUMNS, staged_columns, staged_tables, windows_table
+from leads_pipeline.flatten.counts import StagedDay, balanced, counted
+from leads_pipeline.flatten.raw import read_raw, second_names
+from leads_pipeline.flatten.repair import define_functions, extra_functions
+from leads_pipeline.flatten.retaining import retain, staged_before
+from leads_pipeline.flatten.statement import make_tables
+from leads_pipeline.lake import Lake, LandedWindow
+
+# Two batches side by side keep two cores busier than two threads at one, whose planning and writing they can't share.
+FLATTENING_THREADS: Final = 2
+
+# What is flattened in one statement: its planning takes as long as 3,000 leads, and 10,000 take 200 MB. The number of
+# days bounds how many files of days with few leads are held at once.
+BATCH_LEADS: Final = 10_000
+BATCH_DAYS: Final = 31
+
+
+def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo, given_up: Set[str] = frozenset()) -> StagedDay:
+    """Flatten one day, as flatten_days does. Raises StorageError."""
+    ((_, staged),) = flatten_days(lake, kind, [day], zone, given_up)
+    if isinstance(staged, LeadsPipelineError):
+        raise staged
+    return staged
+
+
+def flatten_days(
+    lake: Lake, kind: LeadKind, days: Iterable[date], zone: ZoneInfo, given_up: Set[str] = frozenset()
+) -> Iterator[tuple[date, StagedDay | LeadsPipelineError]]:
+    """Write each day's staged files from its raw files. The same raw files always give the same bytes.
+
+    No lead ever leaves a day's raw files, so one that was staged and is in none of them any more was lost with a file:
+    it stays, and so does the window, marked as damaged. `given_up` are keys of scopes of which nothing stays.
+
+    Each lead id once within the day: the highest `sequence` wins, then the highest position, then the first scope.
+    `lead_day` is the local day of `created_at` in `zone`, so that a lead at exactly midnight, which the windows of two
+    days hold, has one; where the moment is unknown it is the window's day.
+
+    Days come out as they are done. One that fails, or whose rows don't add up, fails alone: its own files stay as they
+    were. Planning the statement takes DuckDB as long as 3,000 leads, so days are flattened together, up to BATCH_LEADS.
+    """
+    left = deque(sorted(set(days)))
+    with ThreadPoolExecutor(FLATTENING_THREADS, "flattening") as pool:
+        under_way = {
+            pool.submit(_flatten_next, lake, kind, left, zone, given_up)
+            for _ in range(min(FLATTENING_THREADS, len(left)))
+        }
+        while under_way:
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield from future.result()
+                if left:
+                    under_way.add(pool.submit(_flatten_next, lake, kind, left, zone, given_up))
+
+
+def _flatten_next(
+    lake: Lake, kind: LeadKind, left: deque[date], zone: ZoneInfo, given_up: Set[str]
+) -> list[tuple[date, StagedDay | LeadsPipelineError]]:
+    """Flatten as many days from the left of the queue as make a batch."""
+    taken: list[date] = []
+    try:
+        return [(staged.day, staged) for staged in _flatten_batch(lake, kind, left, taken, zone, given_up)]
+    except LeadsPipelineError as error:
+        if len(taken) == 1:
+            return [(taken[0], error)]
+        return [one for day in taken for one in _flatten_next(lake, kind, deque([day]), zone, given_up)]
+
+
+def _flatten_batch(
+    lake: Lake, kind: LeadKind, left: deque[date], taken: list[date], zone: ZoneInfo, given_up: Set[str]
+) -> list[StagedDay]:
+    with ExitStack() as stack:
+        targets: dict[date, dict[str, Path]] = {}
+        windows: list[LandedWindow] = []
+        files: list[Path] = []
+        while len(taken) < BATCH_DAYS and sum(window.rows for window in windows) < BATCH_LEADS:
+            try:
+                day = left.popleft()
+            except IndexError:
+                break  # the other threads have taken the rest
+            taken.append(day)
+            targets[day] = stack.enter_context(lake.replacing_staged(staged_tables(kind), day))
+            landed = lake.landed_windows(kind, day)
+            windows += landed
+            files += [*(window.path for window in landed), *lake.pushed_files(kind, day)]
+        if not taken:
+            return []
+        # The day's lock is held, so the name is this thread's.
+        name = f"staged-{taken[0].isoformat()}"
+        frozen = stack.enter_context(second_names(lake, name, files))
+        # The last batch, often the only one, may have both cores.
+        with connection(lake, name, threads=1 if left else FLATTENING_THREADS) as db:
+            db.execute("set preserve_insertion_order = false")  # each file is sorted when it is written
+            define_functions(db, extra_functions(kind))
+            read_raw(db, frozen)
+            make_tables(db, kind, zone)
+            _fill_windows(db, kind, windows)
+            retain(db, kind, staged_before(db, lake, kind, taken, name), given_up)
+            for day, paths in targets.items():
+                _write(db, kind, day, paths)
+            return [balanced(kind, staged) for staged in counted(db, kind, targets)]
+
+
+# Parquet's statistics hold values, and zstd's level 3 is raw's; neither costs speed.
+_PARQUET: Final = "(format parquet, compression zstd, compression_level 3)"
+
+
+def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequence[LandedWindow]) -> None:
+    """Make the table with one row per window that was read, so that the coverage comes the same way as the leads.
+
+    A push lands none. Rows are counted and not taken from the footers, so that they agree with the leads beside them.
+    """
+    given = ", ".join(
+        f"unnest(${c.name}::{c.type}[]) as {c.name}" for c in WINDOW_COLUMNS if c.name not in ("rows", "is_damaged")
+    )
+    db.execute(
+        f"""
+        create table {quoted(windows_table(kind))} as
+        with windows as (select {given}),
+        landed as (
+            select scope, day as window_day, count(distinct lead_id) as rows
+            from raw
+            where source = 'pull'
+            group by all
+        )
+        select * replace (coalesce(rows, 0)::bigint as rows), false as is_damaged
+        from windows
+        left join landed using (scope, window_day)
+        """,  # noqa: S608 - put together from constants alone
+        {
+            "scope": [window.scope for window in landed],
+            "window_day": [window.day for window in landed],
+            "window_start": [window.start for window in landed],
+            "window_end": [window.end for window in landed],
+            "looked_at": [window.looked_at for window in landed],
+            "fetched_at": [window.fetched_at for window in landed],
+            "run_id": [window.run_id for window in landed],
+            "attempts": [window.attempts for window in landed],
+            "is_closed": [window.is_closed for window in landed],
+            "is_partial": [window.is_partial for window in landed],
+        },
+    )
+
+
+def _write(db: duckdb.DuckDBPyConnection, kind: LeadKind, day: date, targets: Mapping[str, Path]) -> None:
+    """Write a day's rows of each table, sorted, so that they don't depend on how they came.
+
+    By a table of its own: what DuckDB writes of a column shows whether other days of the batch have a NULL in it.
+    """
+    order = {kind.table: "lead_id", windows_table(kind): "scope"}
+    for table, columns in staged_columns(kind).items():
+        db.execute(
+            f"create or replace table one_day as select {', '.join(quoted(column.name) for column in columns)} "  # noqa: S608
+            f"from {quoted(table)} where window_day = $day order by {order.get(table, 'lead_id, position')}",
+            {"day": day},
+        )
+        db.execute(f"copy one_day to $target {_PARQUET}", {"target": str(targets[table])})

@@ -1,0 +1,171 @@
+"""What flattening a day did, and whether its rows add up."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from leads_pipeline.contract import UNKNOWN_MOMENT, LeadKind
+from leads_pipeline.duck import (
+    glob_literal,
+    quoted,
+)
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.trees import declared_part, objects_in, pointer, trees_of
+
+
+@dataclass(frozen=True, slots=True)
+class StagedDay:
+    """What flattening a day did.
+
+    `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates + retained` of them.
+    `retained` are leads that the day's raw files have lost and that were staged or published before. `duplicates`
+    are further rows of a lead id within the day: older versions, or held by several scopes. `lead_ids` counts
+    the different ids in the kind's staged table, as written, `unexplained` the leads that lack a key field which the
+    payload has, without `_problems` saying so: a fault of flattening. `problems` counts leads and child rows by what
+    `_problems` says, without names that the contract doesn't know; `extra` by such names, as received.
+    """
+
+    kind: str
+    day: date
+    raw_rows: int
+    duplicates: int
+    retained: int
+    lead_ids: int
+    unexplained: int
+    rows: Mapping[str, int]
+    problems: Mapping[str, int]
+    extra: Mapping[str, int]
+
+
+class UnbalancedError(StorageError):
+    """What flattening made of a day, which `staged` says, lacks something that its raw files have or holds it twice."""
+
+    def __init__(self, staged: StagedDay, rows: int) -> None:
+        super().__init__(
+            f"The {staged.kind} leads of {staged.day} don't add up once they are flattened: of {staged.raw_rows} raw "
+            f"rows {staged.duplicates} are repeats, {staged.retained} leads are retained, {rows} were to be staged, "
+            f"with {staged.lead_ids} different ids; {staged.unexplained} lack a key field that their payload has. "
+            "That day's staged files stay as they were, raw has every lead, and the other days go on. It is a fault of "
+            "leads-pipeline: please report it.",
+            reason="flattening",
+        )
+        self.staged = staged
+
+
+def counted(
+    db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapping[date, Mapping[str, Path]]
+) -> list[StagedDay]:
+    """What was done, by day: rows and ids as the files have them, the rest as the tables they were written from."""
+    raw_rows = _by_day(db, "select day, count(*) from raw group by day")
+    duplicates = _by_day(db, "select day, count(*) from dropped group by day")
+    duplicates += _by_day(db, "select window_day, count(*) from lost where is_held group by window_day")
+    retained = _by_day(db, "select window_day, count(*) from lost group by window_day")
+    unexplained = _by_day(db, _unexplained(kind))
+    problems, extra = _problem_counts(db, kind), _extra_counts(db, kind)
+    return [
+        StagedDay(
+            kind=kind.name,
+            day=day,
+            raw_rows=raw_rows[day],
+            duplicates=duplicates[day],
+            retained=retained[day],
+            lead_ids=_read_count(db, "distinct lead_id", paths[kind.table]),
+            unexplained=unexplained[day],
+            rows={table: _read_count(db, "*", path) for table, path in paths.items()},
+            problems=problems[day],
+            extra=extra[day],
+        )
+        for day, paths in targets.items()
+    ]
+
+
+def balanced(kind: LeadKind, staged: StagedDay) -> StagedDay:
+    """The day, whose files are about to replace others. Raises UnbalancedError."""
+    rows = staged.rows[kind.table]
+    if staged.raw_rows - staged.duplicates + staged.retained == rows == staged.lead_ids and not staged.unexplained:
+        return staged
+    raise UnbalancedError(staged, rows)
+
+
+def _by_day(db: duckdb.DuckDBPyConnection, statement: str) -> Counter[date]:
+    return Counter(dict(db.execute(statement).fetchall()))
+
+
+def _read_count(db: duckdb.DuckDBPyConnection, what: str, path: Path) -> int:
+    sql = f"select count({what}) from read_parquet($path)"  # noqa: S608 - two constants
+    return int(db.execute(sql, {"path": glob_literal(path)}).fetchall()[0][0])
+
+
+# Fields that a lead is worth little without, looked up in the payload once more by other means than the statement's.
+_WITNESSES: Final = {
+    "created_at": "createdAt",
+    "contact_email": "contact.email",
+    "contact_phone_number": "contact.phoneNumber",
+}
+
+
+def _unexplained(kind: LeadKind) -> str:
+    is_missed = " or ".join(
+        f"{column} is null and not starts_with(coalesce(try(json_extract_string(body, '$.{path}')),"
+        f" '{UNKNOWN_MOMENT}'), '{UNKNOWN_MOMENT}')"
+        for column, path in _WITNESSES.items()
+    )
+    return f"""
+select window_day, count(*)
+from {quoted(kind.table)}
+where len(_problems) = 0 and ({is_missed})
+group by window_day
+"""  # noqa: S608 - put together from constants alone
+
+
+def _problem_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> defaultdict[date, Counter[str]]:
+    counts: defaultdict[date, Counter[str]] = defaultdict(Counter)
+    trees = trees_of(kind)
+    for table, prefix in _prefixes(kind).items():
+        rows = db.execute(
+            f"select window_day, problem, count(*) from (select window_day, unnest(_problems) as problem "  # noqa: S608
+            f"from {quoted(table)}) group by all"
+        ).fetchall()
+        for day, problem, count in rows:
+            counts[day][prefix + declared_part(trees[table], problem)] += count
+    return counts
+
+
+def _extra_counts(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> defaultdict[date, Counter[str]]:
+    """How many rows have each member that the contract doesn't know. By DuckDB, as there may be thousands a lead."""
+    trees = trees_of(kind)
+    counts: defaultdict[date, Counter[str]] = defaultdict(Counter)
+    for table, prefix in _prefixes(kind).items():
+        objects = list(objects_in(trees[table]).items())
+        rows = db.execute(
+            f"""
+            select window_day, object, key, count(*)
+            from (
+                select window_day, object, unnest(keys) as key
+                from (
+                    select
+                        window_day, unnest(range(len($pointers))) as object,
+                        unnest(json_keys(_extra, $pointers)) as keys
+                    from {quoted(table)}
+                    where _extra is not null
+                )
+            )
+            group by all
+            """,  # noqa: S608 - the contract's own names alone
+            {"pointers": [pointer(path) for path, _ in objects]},
+        ).fetchall()
+        for day, number, key, count in rows:
+            path, declared = objects[number]
+            if declared.get(key) is None:  # otherwise it is an object with something new in it
+                counts[day][prefix + (path and f"{path}.") + key] += count
+    return counts
+
+
+def _prefixes(kind: LeadKind) -> dict[str, str]:
+    """What stands before a path in the counts, by table: nothing for the lead's own, `viewingTimes[].` for a list's."""
+    return {kind.table: ""} | {child.name: f"{child.path}[]." for child in kind.children}

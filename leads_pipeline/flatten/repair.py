@@ -1,0 +1,189 @@
+"""What SQL can't do, for the few leads that need it: text that isn't JSON, numbers as written, unknown members."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import accumulate
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final
+
+import duckdb
+import msgspec
+from duckdb.func import FunctionNullHandling
+
+from leads_pipeline.contract import ChildTable, LeadKind
+from leads_pipeline.flatten.casts import MACROS
+from leads_pipeline.flatten.trees import Tree, tree_of, tree_of_lead
+
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_UNREADABLE: Final = (msgspec.DecodeError, RecursionError, ValueError)
+
+# Half of what Python's stack holds.
+_MAX_NESTING: Final = 500
+
+
+# A Python function, the DuckDB types of its parameters, and of what it returns.
+_Function = tuple[Callable[..., str | list[str] | list[str | None] | None], list[Any], str]
+
+
+def extra_functions(kind: LeadKind) -> dict[str, _Function]:
+    """The functions that the kind's own statements call, by name."""
+    functions: dict[str, _Function] = {
+        "extra_of_lead": (partial(unknown_members, tree_of_lead(kind)), ["VARCHAR"], "VARCHAR")
+    }
+    for child in kind.children:
+        functions[f"extras_of_{child.name}"] = (partial(_extras, child), ["VARCHAR", "BIGINT"], "VARCHAR[]")
+        functions[f"elements_of_{child.name}"] = (partial(_elements, child), ["VARCHAR", "BIGINT"], "VARCHAR[]")
+    return functions
+
+
+def define_functions(db: duckdb.DuckDBPyConnection, extra: Mapping[str, _Function]) -> None:
+    """Make the macros and functions that the statements call. DuckDB calls a function only for rows that reach it."""
+    for macro in MACROS:
+        db.execute(f"create temp macro {macro}")
+    functions: dict[str, _Function] = {
+        "mended": (_mended, ["VARCHAR"], "VARCHAR"),
+        "written": (_written, ["VARCHAR", "VARCHAR"], "VARCHAR"),
+        **extra,
+    }
+    for name, (function, parameters, returned) in functions.items():
+        # DuckDB otherwise expects a function never to return NULL, and never to get one.
+        db.create_function(name, function, parameters, returned, null_handling=FunctionNullHandling.SPECIAL)
+
+
+def _mended(payload: str) -> str | None:
+    """JSON for a text that isn't quite, None where it can't be had.
+
+    For example of a message that was cut in the middle of an emoji (a lone surrogate), or with a line break unescaped.
+    Numbers become text, exactly as written, and are cast from there.
+    """
+    try:
+        value = json.loads(
+            payload, strict=False, object_pairs_hook=_once, parse_float=str, parse_int=str, parse_constant=str
+        )
+        return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()
+    except (ValueError, RecursionError):
+        return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys stand once each. Mending another would hide that a value was dropped."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a key stands twice")
+    return members
+
+
+def _written(body: str | None, pointer: str) -> str | None:
+    """The number at that JSON pointer as it was written. Of a key that stands twice the first counts, as in DuckDB."""
+    if body is None:
+        return None
+    steps = pointer.split("/")[1:]
+    try:
+        if all(body.count(f'"{step}"') == 1 for step in steps):  # no list, and no key twice: quick
+            raw = body.encode()
+            for step in steps:
+                raw = bytes(_MEMBERS.decode(raw)[step])
+            if raw[:1] in b"-0123456789":
+                return raw.decode()
+        value = json.loads(body, object_pairs_hook=_first_wins, parse_float=str, parse_int=str)
+        for step in steps:
+            value = value[step]
+    except (*_UNREADABLE, LookupError, TypeError):
+        return None
+    return value if isinstance(value, str) else None
+
+
+def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))
+
+
+def unknown_members(tree: Tree, text: str | None) -> str | None:
+    """The object's members that the tree doesn't know, as JSON of the same nesting; None where it can't be read."""
+    try:
+        return None if text is None else _unknown(tree, _MEMBERS.decode(_shallow(text)))
+    except _UNREADABLE:
+        return None
+
+
+def _elements(child: ChildTable, body: str, number: int) -> list[str] | None:
+    """The elements of a lead's list, each as received; None where that many can't be cut out.
+
+    All at once: to read the lead again for each of thousands took minutes.
+    """
+    try:
+        elements = [str(element, "utf-8") for element in _ELEMENTS.decode(_list_in(child, body))]
+    except _UNREADABLE:
+        return None
+    return elements if len(elements) == number else None
+
+
+def _extras(child: ChildTable, body: str, number: int) -> list[str | None] | None:
+    """The unknown members of each element of a lead's list. One call a list: one an element took twice as long."""
+    tree = tree_of(child.fields)
+    try:
+        text = _list_in(child, body)
+        try:
+            extras = [_unknown(tree, members) for members in _OBJECTS.decode(text)]
+        except msgspec.ValidationError:  # not all of them are objects
+            extras = [unknown_members(tree, str(element, "utf-8")) for element in _ELEMENTS.decode(text)]
+    except _UNREADABLE:
+        return None
+    return extras if len(extras) == number else None
+
+
+def _list_in(child: ChildTable, body: str) -> bytes:
+    raw = _shallow(body)
+    for step in child.path.split("."):
+        raw = bytes(_MEMBERS.decode(raw)[step])
+    return raw
+
+
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NOT_NESTING: Final = bytes(set(range(256)) - set(b"[{]}"))
+_NOT_NESTING_OR_TEXT: Final = bytes(set(_NOT_NESTING) - set(b'"\\'))
+# An opening bracket as 1, a closing one as the byte of -1.
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+
+
+def _shallow(text: str) -> bytes:
+    """The text as bytes. Raises RecursionError where it is nested so deep that a fuller stack couldn't read it.
+
+    What is in `_extra` is the same whichever thread reads it: where Python's stack ends differs.
+    """
+    raw = text.encode()
+    if raw.count(b"[") + raw.count(b"{") > _MAX_NESTING:
+        # Strings without a bracket are two quotes then. What is left of others is looked for, which takes longer.
+        brackets = raw.translate(None, _NOT_NESTING_OR_TEXT).replace(b'""', b"")
+        if b'"' in brackets or b"\\" in brackets:
+            brackets = _STRING.sub(b"", raw).translate(None, _NOT_NESTING)
+        steps = brackets.translate(_STEPS)
+        innermost = 0
+        while steps and innermost < 4:  # most are in pairs, and thousands go at once
+            steps = steps.replace(b"\x01\xff", b"")
+            innermost += 1
+        if innermost + max(accumulate(memoryview(steps).cast("b")), default=0) > _MAX_NESTING:
+            raise RecursionError
+    return raw
+
+
+def _unknown(tree: Tree, members: Mapping[str, msgspec.Raw]) -> str | None:
+    """The values are cut out of the text received: nothing is rounded or written anew."""
+    parts = []
+    for key, value in members.items():
+        known = tree.get(key, _NEW)
+        if known is _NEW:
+            parts.append(f"{encode_basestring_ascii(key)}:{str(value, 'utf-8')}")
+        elif (
+            known is not None
+            and bytes(value).lstrip().startswith(b"{")
+            and (inner := _unknown(known, _MEMBERS.decode(value)))
+        ):
+            parts.append(f"{encode_basestring_ascii(key)}:{inner}")
+    return f"{{{','.join(parts)}}}" if parts else None
+
+
+_NEW: Final = object()

@@ -1,0 +1,150 @@
+"""What a day's raw files have lost and was staged or published before: it stays."""
+
+import logging
+from collections.abc import Mapping, Sequence, Set
+from datetime import date
+from typing import Final
+
+import duckdb
+
+from leads_pipeline.contract import LeadKind
+from leads_pipeline.duck import (
+    glob_literal,
+    literal,
+    quoted,
+)
+from leads_pipeline.flatten.columns import staged_columns, staged_tables, windows_table
+from leads_pipeline.flatten.raw import second_names
+from leads_pipeline.lake import Lake
+
+# Of the data folder: warehouse/'s, which staging reads where staged files are gone.
+WAREHOUSE_FILE: Final = "leads.duckdb"
+
+logger = logging.getLogger(__name__)
+
+
+def staged_before(
+    db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days: Sequence[date], name: str
+) -> Mapping[str, str]:
+    """For each staged table a statement of what was staged of these days, whose locks are held.
+
+    Where a staged file is gone or damaged, it is what is published of its day.
+    """
+    found: dict[str, list[str]] = {}
+    unread: dict[str, list[date]] = {}
+    for table in staged_tables(kind):
+        paths = {day: lake.whole_staged(table, day) for day in days}
+        unread[table] = [day for day, path in paths.items() if path is None]
+        if files := [path for path in paths.values() if path is not None]:
+            variable = f"before {table}"
+            db.execute(f"set variable {quoted(variable)} = $files", {"files": list(map(glob_literal, files))})
+            source = (
+                f"read_parquet(getvariable({literal(variable)}), hive_partitioning = true, "
+                "hive_types = {'day': date}, union_by_name = true)"
+            )
+            found.setdefault(table, []).append(_as_declared(db, kind, table, source, "day"))
+    published = lake.folder / WAREHOUSE_FILE
+    if any(unread.values()) and published.exists():
+        with second_names(lake, f"{name}-published", [published]) as [file]:
+            try:
+                db.execute(f"attach {literal(str(file))} as published (read_only)")
+                tables = "select table_name from duckdb_tables() where database_name = 'published'"
+                there = {name for (name,) in db.execute(tables).fetchall()}
+                for table, missing in unread.items():
+                    # A list that was declared since has no table there yet.
+                    if missing and _published_name(kind, table) in there:
+                        found.setdefault(table, []).append(_published(db, kind, table, missing))
+                db.execute("detach published")
+            except duckdb.Error as error:
+                # It is built anew from what is staged, so it must keep no day from being staged.
+                logger.warning("%s can't be read (%s): nothing is retained from it.", published, type(error).__name__)
+    return {table: " union all by name ".join(selects) for table, selects in found.items()}
+
+
+def _published(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, days: Sequence[date]) -> str:
+    """What is published of those days of the table, as a copy, so that a damaged file is noticed now."""
+    is_windows = table == windows_table(kind)
+    day = "window_day" if is_windows or table == kind.table else "day"
+    db.execute(
+        f"create table {quoted(f'published {table}')} as "  # noqa: S608 - only our own names
+        f"select * from published.{quoted(_published_name(kind, table))} "
+        f"where {day} in (select unnest($days::date[])){f' and kind = {literal(kind.name)}' if is_windows else ''}",
+        {"days": list(days)},
+    )
+    return _as_declared(db, kind, table, quoted(f"published {table}"), day)
+
+
+def _published_name(kind: LeadKind, table: str) -> str:
+    return "landed_windows" if table == windows_table(kind) else table
+
+
+def _as_declared(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, source: str, day: str) -> str:
+    """The columns of the table that the source has or that others stand in for, in today's types; its day as well."""
+    there = {name for name, *_ in db.execute(f"describe select * from {source}").fetchall()}  # noqa: S608
+    read = {
+        column.name: f"try_cast({quoted(column.name)} as {column.type})" if column.name in there else column.stand_in
+        for column in staged_columns(kind)[table]
+        if column.name != "window_day"
+    }
+    selected = ", ".join(f"{expression} as {quoted(name)}" for name, expression in read.items() if expression)
+    return f"select {selected}, {day} as window_day from {source} as staged"  # noqa: S608 - only our own names
+
+
+def retain(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: Mapping[str, str], given_up: Set[str]) -> None:
+    """Add to the tables what raw has lost, and make the table `lost` of its leads.
+
+    Lost is a lead of which no raw file of its day has that version or a newer one any more. `is_held` says that raw
+    has an older one, which it replaces.
+    """
+    leads, windows = quoted(kind.table), quoted(windows_table(kind))
+    db.execute("create table lost (lead_id varchar, window_day date, is_held boolean)")
+    db.execute("set variable given_up = $given_up::varchar[]", {"given_up": sorted(given_up)})
+    if windows_table(kind) in before:
+        db.execute(
+            f"""
+            insert into {windows} by name
+            select held.*, true as is_damaged
+            from (select columns(lambda c: c <> 'is_damaged') from ({before[windows_table(kind)]})) as held
+            anti join {windows} as landed on landed.scope = held.scope and landed.window_day = held.window_day
+            where not list_contains(getvariable('given_up'), held.scope)
+            """  # noqa: S608 - only our own names, here and below
+        )
+    if kind.table not in before:
+        return
+    db.execute(
+        f"""
+        insert into lost
+        select held.lead_id, held.window_day, new.lead_id is not null
+        from ({before[kind.table]}) as held
+        left join {leads} as new on new.lead_id = held.lead_id and new.window_day = held.window_day
+        where (new.sequence is null or new.sequence < held.sequence)
+            and not list_contains(getvariable('given_up'), held.scope)
+        """  # noqa: S608
+    )
+    if not _is_any(db, "lost"):
+        return
+    is_lost = "(lead_id, window_day) in (select (lead_id, window_day) from lost)"
+    for table in kind.tables:
+        db.execute(f"delete from {quoted(table)} where {is_lost}")  # noqa: S608
+        if table in before:
+            db.execute(
+                f"insert into {quoted(table)} by name "  # noqa: S608
+                f"select * replace (coalesce(_problems, []) as _problems) from ({before[table]}) where {is_lost}"
+            )
+    # It may have been staged with another time zone.
+    db.execute(
+        f"""
+        update {leads} set lead_day = coalesce(
+            (
+                timezone('UTC', created_at)
+                + (select max_by(ahead_of_utc, since) from zone_offsets where since <= created_at)
+            )::date,
+            window_day
+        )
+        where {is_lost}
+        """  # noqa: S608
+    )
+
+
+def _is_any(db: duckdb.DuckDBPyConnection, table: str) -> bool:
+    return db.execute(f"select count(*) from {quoted(table)}").fetchall() != [(0,)]  # noqa: S608

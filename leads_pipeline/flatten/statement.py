@@ -1,0 +1,303 @@
+"""The statement that the contract's declarations become: one for a kind's leads, one for each of their lists."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.contract import UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
+from leads_pipeline.duck import (
+    literal,
+    quoted,
+)
+from leads_pipeline.flatten.trees import NOT_AN_OBJECT, NOT_JSON, Tree, objects_in, pointer, put, tree_of, tree_of_lead
+from leads_pipeline.window import offsets
+
+
+def make_tables(db: duckdb.DuckDBPyConnection, kind: LeadKind, zone: ZoneInfo) -> None:
+    """Make a table of typed rows for each of the kind's tables. Only the contract's own names are in the statements."""
+    define_local_time(db, zone)
+    db.execute(f"create table {quoted(kind.table)} as {_lead_statement(kind)}")
+    db.unregister("leads")
+    for child in kind.children:
+        db.execute(f"create table {quoted(child.name)} as {_child_statement(kind, child)}")
+
+
+def define_local_time(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
+    """Make zone_offsets: since when the zone's clocks are ahead of UTC by how much, to be joined asof."""
+    db.execute(
+        "create temp table zone_offsets as "
+        "select unnest($since::timestamptz[]) as since, unnest($ahead_of_utc::interval[]) as ahead_of_utc",
+        {"since": [since for since, _ in offsets(zone)], "ahead_of_utc": [offset for _, offset in offsets(zone)]},
+    )
+
+
+def _lead_statement(kind: LeadKind) -> str:
+    """The columns of the staged table; beside them what children and counts need: the text, and each list as JSON."""
+    ctes = typed(
+        source="select *, body as doc from leads",
+        tree=tree_of_lead(kind),
+        fields=kind.fields,
+        lists=kind.children,
+        extra="extra_of_lead(body)",
+        first_problem=f"coalesce(oddity, case when item is null then '{NOT_JSON}' end)",
+    )
+    lists = "".join(f", item{_member(child.path)}::varchar as {_list(child)}" for child in kind.children)
+    return f"""
+{ctes}
+select
+    lead_id,
+    coalesce((timezone('UTC', created_at) + zone_offsets.ahead_of_utc)::date, day) as lead_day,
+    scope,
+    fetched_at,
+    sequence,
+    source,
+    day as window_day,
+    {stacked(quoted(field.column) for field in kind.fields)},
+    problems as _problems,
+    extra_json as _extra,
+    body{lists}
+from typed
+asof left join zone_offsets on typed.created_at >= zone_offsets.since
+"""  # noqa: S608 - put together from the contract's constants alone
+
+
+def _child_statement(kind: LeadKind, child: ChildTable) -> str:
+    all_null = f"coalesce({', '.join(_text(field) for field in child.fields)}) is null"
+    tree = tree_of(child.fields)
+    steps = child.path.split(".")
+    ways_there = ", ".join(literal(".".join(steps[:number])) for number in range(1, len(steps) + 1))
+    # Of a list whose key, or whose owner's, stands twice DuckDB reads the first, and msgspec would the last.
+    ctes = typed(
+        source=f"""
+    select
+        window_day, lead_id, unnest(range(len(docs)))::integer as position,
+        unnest(docs) as doc, unnest(bodies) as body, unnest(extras) as extra_of_element
+    from (
+        select *,
+            case
+                when not regexp_matches({_list(child)}, {literal(_number_in(child))}) then docs
+                when is_first then elements_of_{child.name}(body, len(docs))
+            end as bodies,
+            case
+                when regexp_full_match({_list(child)}, {literal(_plain_list(tree))}) then null
+                when is_first then extras_of_{child.name}(body, len(docs))
+            end as extras
+        from (
+            select *,
+                try(json_transform({_list(child)}, '["JSON"]'))::varchar[] as docs,
+                not list_has_any(_problems, [{ways_there}]) as is_first
+            from {quoted(kind.table)}
+        )
+        where len(docs) > 0
+    )""",  # noqa: S608 - put together from the contract's constants alone
+        tree=tree,
+        fields=child.fields,
+        lists=(),
+        extra="extra_of_element",
+        first_problem=f"case when {all_null} and json_type(doc) is distinct from 'OBJECT' then '{NOT_AN_OBJECT}' end",
+    )
+    return f"""
+{ctes}
+select
+    lead_id,
+    position,
+    {stacked(quoted(field.column) for field in child.fields)},
+    problems as _problems,
+    extra_json as _extra,
+    window_day
+from typed
+"""  # noqa: S608 - put together from the contract's constants alone
+
+
+def typed(
+    *,
+    source: str,
+    tree: Tree,
+    fields: Sequence[Field],
+    lists: Sequence[ChildTable],
+    extra: str,
+    first_problem: str,
+) -> str:
+    """The steps that leads and list elements share, up to the columns, `problems` and `extra`.
+
+    `source` gives `doc`, the JSON text of one object as DuckDB has it, and `body`, the same as it was received, or NULL
+    where that can't be had.
+    """
+    objects = objects_in(tree)
+    shape = _shape(tree, lists)
+    levels = [(f"keys[{number}]", path, known) for number, (path, known) in enumerate(objects.items(), start=1)]
+    problems = [
+        first_problem,
+        *(_untyped(field) for field in fields),
+        *(_no_object(path, fields, lists) for path in objects if path),
+        *(_no_list(child) for child in lists),
+        # What is new but can't be cut out is in raw alone, which has to be said.
+        "case when extra is not null and extra_json is null then '_extra' end",
+    ]
+    # Few leads have a problem, and only for those is each looked for.
+    is_odd = [
+        f"({first_problem}) is not null",
+        "extra is not null and extra_json is null",
+        *(f"({_text(field)} is null) <> ({quoted(field.column)} is null)" for field in fields),
+        *(_seems_no_object(path, fields, lists) for path in objects if path),
+        *(_is_no_list(child) for child in lists),
+    ]
+    return f"""
+with source as ({source}),
+parsed as (
+    select *,
+        try(json_transform(doc, {literal(json.dumps(shape))})) as item,
+        try(json_keys(doc, [{", ".join(literal(pointer(path)) for path in objects)}])) as keys
+    from source
+),
+texts as (
+    select *,
+        {stacked(f"{_read(field)} as {_text(field)}" for field in fields)},
+        {" or ".join(_has_more(keys, path, known) for keys, path, known in levels)} as has_more
+    from parsed
+),
+cast_strictly as (
+    select *,
+        {stacked(f"{_cast(field)} as {quoted(field.column)}" for field in fields)},
+        case when has_more and ({" or ".join(_has_new(keys, known) for keys, _, known in levels)})
+            then coalesce({extra}, '') end as extra
+    from texts
+),
+checked as (
+    select *, try_cast(extra as json) as extra_json
+    from cast_strictly
+),
+typed as (
+    select *,
+        list_concat(
+            case when {" or ".join(is_odd)}
+                then list_filter([{stacked(problems)}], lambda problem: problem is not null) else [] end,
+            case when has_more then flatten([{stacked(_repeated(keys, path) for keys, path, _ in levels)}]) end
+        ) as problems
+    from checked
+)"""  # noqa: S608 - put together from the contract's constants alone
+
+
+def _read(field: Field) -> str:
+    """The field's text; a number's as it was written, where json_transform's rendering may differ."""
+    read = f"item{_member(field.path)}"
+    if field.type in (FieldType.AMOUNT, FieldType.INTEGER):
+        return f"{field.type.value}_text({read}, {_written_at(field)})"
+    return read
+
+
+def _cast(field: Field) -> str:
+    if field.type is FieldType.TEXT:
+        kind = f"json_type(doc, {literal(pointer(field.path))})"
+        return f"as_text({_text(field)}, {kind}, {_written_at(field)})"
+    return f"as_{field.type.value}({_text(field)})"
+
+
+def _written_at(field: Field) -> str:
+    return f"written(body, {literal(pointer(field.path))})"
+
+
+def _untyped(field: Field) -> str:
+    unknown = f" and not starts_with({_text(field)}, '{UNKNOWN_MOMENT}')" if field.type is FieldType.MOMENT else ""
+    column = quoted(field.column)
+    return f"case when {_text(field)} is not null and {column} is null{unknown} then {literal(field.path)} end"
+
+
+def _no_object(path: str, fields: Sequence[Field], lists: Sequence[ChildTable]) -> str:
+    return (
+        f"case when {_seems_no_object(path, fields, lists)}"
+        f" and json_type(doc, {literal(pointer(path))}) <> 'OBJECT' then {literal(path)} end"
+    )
+
+
+def _seems_no_object(path: str, fields: Sequence[Field], lists: Sequence[ChildTable]) -> str:
+    """json_transform reads a scalar or a list as an object whose fields are all NULL, so only then is it looked up."""
+    inside = [_text(field) for field in fields if field.path.startswith(f"{path}.")]
+    inside += [f"item{_member(child.path)}::varchar" for child in lists if child.path.startswith(f"{path}.")]
+    return f"item{_member(path)} is not null and coalesce({', '.join(inside)}) is null"
+
+
+def _no_list(child: ChildTable) -> str:
+    return f"case when {_is_no_list(child)} then {literal(child.path)} end"
+
+
+def _is_no_list(child: ChildTable) -> str:
+    return f"not starts_with(item{_member(child.path)}::varchar, '[')"
+
+
+def _has_more(keys: str, path: str, known: Tree) -> str:
+    """Whether an object has more members than those read: new ones, repeated ones, or just declared ones that are null.
+
+    Cheap, and true of few leads; only those are looked at closely.
+    """
+    read = " + ".join(f"(item{_member(f'{path}.{name}' if path else name)} is not null)::integer" for name in known)
+    return f"coalesce(len({keys}) > {read}, false)"
+
+
+def _has_new(keys: str, known: Tree) -> str:
+    return f"not list_has_all([{', '.join(map(literal, known))}], {keys})"
+
+
+def _repeated(keys: str, path: str) -> str:
+    """A key that stands twice is a problem, as one of its values is in no column: the first counts, as in DuckDB."""
+    prefix = literal(f"{path}." if path else "")
+    return (
+        f"case when list_unique({keys}) < len({keys})"
+        f" then list_transform(repeated({keys}), lambda key: {prefix} || key) else [] end"
+    )
+
+
+# What DuckDB writes of a text without escapes, of a boolean and of a null.
+_PLAIN_VALUE: Final = r'(?:"[^"\\]*"|true|false|null)'
+
+
+def _plain_list(tree: Tree) -> str:
+    """The form of a list, as DuckDB writes it, of which its text as received would say nothing more.
+
+    No element has an unknown member or a number, which DuckDB may have rewritten. That is true of most lists, and much
+    cheaper to know than to cut the elements out of what was received.
+    """
+    return rf"\[(?:(?:{_plain_object(tree)}|{_PLAIN_VALUE})(?:, ?)?)*\]"
+
+
+def _number_in(child: ChildTable) -> str:
+    """What a list has in it, as DuckDB writes it, where a declared field of an element is a number."""
+    names = "|".join(re.escape(field.path.rpartition(".")[2]) for field in child.fields)
+    return rf'"(?:{names})":[^"{{\[tfn]'
+
+
+def _plain_object(tree: Tree) -> str:
+    members = "|".join(
+        f'"{re.escape(name)}":' + (_PLAIN_VALUE if known is None else f"(?:{_plain_object(known)}|{_PLAIN_VALUE})")
+        for name, known in tree.items()
+    )
+    return rf"\{{(?:(?:{members}),?)*\}}"
+
+
+def _shape(tree: Tree, lists: Sequence[ChildTable]) -> Tree:
+    """What json_transform makes of an object: all text, casts come after."""
+    shape = {name: "VARCHAR" if known is None else _shape(known, ()) for name, known in tree.items()}
+    for child in lists:
+        put(shape, child.path, "JSON")
+    return shape
+
+
+def _member(path: str) -> str:
+    return "".join(f".{quoted(step)}" for step in path.split("."))
+
+
+def _text(field: Field) -> str:
+    return quoted(f"text of {field.column}")
+
+
+def _list(child: ChildTable) -> str:
+    return quoted(f"list of {child.name}")
+
+
+def stacked(parts: Iterable[str]) -> str:
+    """The parts of a statement's list, a line each."""
+    return ",\n        ".join(parts)

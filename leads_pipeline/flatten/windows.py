@@ -1,0 +1,95 @@
+"""Which windows and pushed leads the staged files have, and which days have others."""
+
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from leads_pipeline.contract import LeadKind
+from leads_pipeline.duck import (
+    connection,
+    glob_literal,
+)
+from leads_pipeline.flatten.columns import windows_table
+from leads_pipeline.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWindow:
+    """A window as the staged files have it. `is_damaged`: its raw file was damaged or gone when its day was staged."""
+
+    day: date
+    scope: str
+    rows: int
+    looked_at: datetime
+    is_damaged: bool
+
+
+def unstaged_days(lake: Lake, kind: LeadKind, since: date) -> list[date]:
+    """Landed days of which a window's last answer, or a pushed lead, isn't staged.
+
+    Before `since` only those of which no window ever was. Decided by what the files say, as a run may have been
+    killed between landing and staging. Raises StorageError.
+    """
+    staged: defaultdict[date, set[tuple[str, datetime]]] = defaultdict(set)
+    for window in staged_windows(lake, kind):
+        staged[window.day].add((window.scope, window.looked_at))
+    asked = [day for day in lake.landed_days(kind) if day >= since or day not in staged]
+    unstaged = _days_with_unstaged_pushes(lake, kind, asked)
+    for day in asked:
+        if not {(landed.scope, landed.looked_at) for landed in lake.known_windows(kind, day)} <= staged[day]:
+            unstaged.add(day)
+    return sorted(unstaged)
+
+
+def _days_with_unstaged_pushes(lake: Lake, kind: LeadKind, days: Iterable[date]) -> set[date]:
+    """Those of the days that have a pushed lead of which neither that version is staged nor a newer one."""
+    pushed = {day: leads for day in days if (leads := lake.pushed_leads(kind, day))}
+    paths = [path for day in pushed if (path := lake.whole_staged(kind.table, day)) is not None]
+    staged: dict[tuple[date, str], int] = {}
+    if paths:
+        with connection(lake, f"pushed-{secrets.token_hex(8)}") as db:
+            rows = db.execute(
+                """
+                select window_day, lead_id, coalesce(sequence, epoch_us(fetched_at))
+                from (
+                    select null::bigint as sequence where false
+                    union all by name
+                    from read_parquet($files, hive_partitioning = false, union_by_name = true)
+                )
+                where lead_id in (select unnest($ids::varchar[]))
+                """,
+                {
+                    "files": list(map(glob_literal, paths)),
+                    "ids": [lead_id for leads in pushed.values() for lead_id in leads],
+                },
+            ).fetchall()
+        staged = {(day, lead_id): sequence for day, lead_id, sequence in rows}
+    return {
+        day
+        for day, leads in pushed.items()
+        if any(staged.get((day, lead_id), -1) < sequence for lead_id, sequence in leads.items())
+    }
+
+
+def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:
+    """The windows of every staged day, by day and scope. Those of a damaged file aren't among them."""
+    table = windows_table(kind)
+    files = [file.path for file in lake.staged_files(table) if lake.whole_staged(table, file.day)]
+    if not files:
+        return []
+    with connection(lake, f"windows-{secrets.token_hex(8)}") as db:
+        rows = db.execute(
+            """
+            select window_day, scope, rows, coalesce(looked_at, fetched_at), coalesce(is_damaged, false)
+            from (
+                select null::boolean as is_damaged, null::timestamptz as looked_at where false
+                union all by name
+                from read_parquet($files, hive_partitioning = false, union_by_name = true)
+            )
+            order by window_day, scope
+            """,
+            {"files": list(map(glob_literal, files))},
+        ).fetchall()
+    return [StagedWindow(*row) for row in rows]
