@@ -30,7 +30,7 @@ from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.retry import LOOKS_AFTER_DAYS, FailedWindow, last_look_due_at
 from leads_pipeline.settings import Settings
-from leads_pipeline.window import RETENTION, Window, day_interval, days, today
+from leads_pipeline.window import RETENTION, Window, days, today
 
 # Marks a run whose keys stand in its config, where Dagster's own status doesn't see them.
 KEYS_IN_CONFIG_TAG = "leads_pipeline/keys_in_config"
@@ -173,18 +173,14 @@ def missing_windows(
     last = today(settings.zone, now - over_since) - timedelta(days=1)
     missing = []
     for day in days(max(today(settings.zone, now - RETENTION), partitions.first_day), last):
-        interval = day_interval(day, settings.zone)
-        # After a change of the time zone a file's window is another one, and says nothing about this one.
-        files = {
-            landed.scope
-            for landed in lake.known_windows(kind, day)
-            if landed.is_closed and (landed.start, landed.end) == interval
-        }
+        files = {landed.scope: landed for landed in lake.known_windows(kind, day)}
         for scope in settings.scopes:
             window = Window.of(day, scope, settings.zone)
             key = window.partition_key
-            seen = key in status.failed or key in status.under_way or (key in status.landed and scope.key in files)
-            if not seen and not window.is_deleted(now):
+            file = files.get(scope.key)
+            is_landed = key in status.landed and file is not None and file.has_landed(window)
+            is_known = is_landed or key in status.failed or key in status.under_way
+            if not is_known and not window.is_deleted(now):
                 missing.append(window)
     return missing
 
@@ -302,9 +298,8 @@ def _state(
     window: Window, landed: LandedWindow | None, failed: FailedWindow | None, now: datetime, *, is_under_way: bool
 ) -> WindowState:
     """The state, decided in the order in which mart_coverage decides it."""
-    # After a change of the time zone a file's window is another one. Where the portal has deleted both, the days beside
-    # it hold the rest, and there is nothing left to do.
-    if landed is not None and ((landed.start, landed.end) == (window.start, window.end) or window.is_deleted(now)):
+    # Where a file is of another window and the portal has deleted both, the days beside it hold the rest.
+    if landed is not None and (landed.is_of(window) or window.is_deleted(now)):
         if landed.is_partial:
             return WindowState.PARTIAL
         if landed.is_closed:

@@ -73,13 +73,13 @@ class Session:
         """What a routine pull of those days would take up: what isn't landed since it closed, and the last days."""
         due = []
         for day in wanted:
-            landed = [{w.scope for w in self.lake.landed_windows(kind, day) if w.is_closed} for kind in LEAD_KINDS]
+            landed = [file for kind in LEAD_KINDS for file in self.lake.landed_windows(kind, day)]
             is_recent = day >= self.today - timedelta(days=LATE_DAYS)
-            due += [
-                Window.of(day, scope, self.settings.zone)
-                for scope in self.settings.scopes
-                if is_recent or not all(scope.key in scopes for scopes in landed)
-            ]
+            for scope in self.settings.scopes:
+                window = Window.of(day, scope, self.settings.zone)
+                files = [file for file in landed if file.scope == scope.key and file.has_landed(window)]
+                if is_recent or len(files) < len(LEAD_KINDS):
+                    due.append(window)
         return due
 
     def pull(self, windows: Sequence[Window], kinds: Sequence[LeadKind]) -> PullReport:

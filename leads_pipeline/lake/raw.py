@@ -86,6 +86,14 @@ class LandedWindow:
     is_closed: bool
     path: Path
 
+    def is_of(self, window: Window) -> bool:
+        """Whether it is that window: after a change of the time zone, the file of a day and scope is another one's."""
+        return (self.start, self.end) == (window.start, window.end)
+
+    def has_landed(self, window: Window) -> bool:
+        """Whether that window is landed: a whole answer from after its end was merged into the file."""
+        return self.is_closed and self.is_of(window)
+
 
 class RawLeads(Quarantine):
     """The folder raw/ of pulled and pushed leads."""
@@ -104,10 +112,7 @@ class RawLeads(Quarantine):
             sweep(path)
             held = self._read_or_quarantine(path, self._read_landed)
             merged = merge(rows_of(held.file) if held else [], lead_rows(answer, run_id), "lead_id")
-            # After a change of the time zone the file's window is another one, and says nothing about this one.
-            before = (
-                held.window if held and (held.window.start, held.window.end) == (window.start, window.end) else None
-            )
+            before = held.window if held and held.window.is_of(window) else None
             is_closed, is_partial = _completeness(before, answer)
             is_changed = (
                 before is None or merged.has_changed or (is_closed, is_partial) != (before.is_closed, before.is_partial)
