@@ -28,6 +28,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.lake.sealed import seal
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import day_interval
+from leads_pipeline_tests import statements
 from leads_pipeline_tests.drifting import Received, drifting_leads, lost
 from leads_pipeline_tests.staging import (
     DAY,
@@ -735,6 +736,12 @@ def test_thousands_of_drifting_leads_lose_no_row_and_no_value(
     tmp_path_factory: pytest.TempPathFactory, kind: LeadKind, data: st.DataObject
 ) -> None:
     check_drift(Lake(tmp_path_factory.mktemp("drift")), kind, data.draw(drifting_leads(kind)))
+
+
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+def test_the_statements_are_those_that_were_reviewed(kind: LeadKind) -> None:
+    committed = (statements.FOLDER / f"{kind.name}.sql").read_text()
+    assert statements.generated(kind) == committed, "renew: .venv/bin/python -m leads_pipeline_tests.statements"
 
 
 def test_a_minus_before_nought_is_part_of_a_text(lake: Lake) -> None:

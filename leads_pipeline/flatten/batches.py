@@ -12,10 +12,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import (
-    connection,
-    quoted,
-)
+from leads_pipeline.duck import connection, quoted
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.columns import WINDOW_COLUMNS, staged_columns, staged_tables, windows_table
 from leads_pipeline.flatten.counts import StagedDay, balanced, counted

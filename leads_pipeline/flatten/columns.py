@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from leads_pipeline.contract import INVENTORY_FIELDS, Field, LeadKind
-from leads_pipeline.duck import (
-    DUCKDB_TYPES,
-    Column,
-)
+from leads_pipeline.duck import DUCKDB_TYPES, Column
 
 
 def staged_columns(kind: LeadKind) -> dict[str, tuple[Column, ...]]:

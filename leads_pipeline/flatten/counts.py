@@ -10,10 +10,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import UNKNOWN_MOMENT, LeadKind
-from leads_pipeline.duck import (
-    glob_literal,
-    quoted,
-)
+from leads_pipeline.duck import glob_literal, quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.trees import declared_part, objects_in, pointer, trees_of
 

@@ -8,10 +8,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import INVENTORY_FIELDS
-from leads_pipeline.duck import (
-    glob_literal,
-    quoted,
-)
+from leads_pipeline.duck import glob_literal, quoted
 from leads_pipeline.flatten.repair import define_functions, unknown_members
 from leads_pipeline.flatten.statement import stacked, typed
 from leads_pipeline.flatten.trees import NOT_JSON, tree_of

@@ -7,11 +7,7 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.duck import (
-    glob_literal,
-    link_or_copy,
-    scratch_folder,
-)
+from leads_pipeline.duck import glob_literal, link_or_copy, scratch_folder
 from leads_pipeline.flatten.trees import NOT_JSON
 from leads_pipeline.lake import Lake
 

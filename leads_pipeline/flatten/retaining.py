@@ -8,11 +8,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import (
-    glob_literal,
-    literal,
-    quoted,
-)
+from leads_pipeline.duck import glob_literal, literal, quoted
 from leads_pipeline.flatten.columns import staged_columns, staged_tables, windows_table
 from leads_pipeline.flatten.raw import second_names
 from leads_pipeline.lake import Lake

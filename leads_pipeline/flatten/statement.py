@@ -9,10 +9,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.contract import UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
-from leads_pipeline.duck import (
-    literal,
-    quoted,
-)
+from leads_pipeline.duck import literal, quoted
 from leads_pipeline.flatten.trees import NOT_AN_OBJECT, NOT_JSON, Tree, objects_in, pointer, put, tree_of, tree_of_lead
 from leads_pipeline.window import offsets
 
@@ -20,10 +17,15 @@ from leads_pipeline.window import offsets
 def make_tables(db: duckdb.DuckDBPyConnection, kind: LeadKind, zone: ZoneInfo) -> None:
     """Make a table of typed rows for each of the kind's tables. Only the contract's own names are in the statements."""
     define_local_time(db, zone)
-    db.execute(f"create table {quoted(kind.table)} as {_lead_statement(kind)}")
-    db.unregister("leads")
-    for child in kind.children:
-        db.execute(f"create table {quoted(child.name)} as {_child_statement(kind, child)}")
+    for table, statement in statements_of(kind).items():
+        db.execute(f"create table {quoted(table)} as {statement}")
+        if table == kind.table:
+            db.unregister("leads")
+
+
+def statements_of(kind: LeadKind) -> dict[str, str]:
+    """What selects the rows of each of the kind's tables, in the order that they are made."""
+    return {kind.table: _lead_statement(kind)} | {child.name: _child_statement(kind, child) for child in kind.children}
 
 
 def define_local_time(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:

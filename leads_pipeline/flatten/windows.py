@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import (
-    connection,
-    glob_literal,
-)
+from leads_pipeline.duck import connection, glob_literal
 from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.lake import Lake
 
