@@ -117,10 +117,6 @@ class Window:
         """Whether the portal has deleted all of it: asking would find nothing and prove nothing."""
         return self.end <= now - RETENTION
 
-    def is_partly_deleted(self, now: datetime) -> bool:
-        """Whether the retention horizon runs through it: what is left can be had, the rest is gone."""
-        return self.start < now - RETENTION < self.end
-
     def days_left(self, now: datetime) -> float:
         """Days until the portal begins to delete this window; negative once it has begun."""
         return (self.start + RETENTION - now) / timedelta(days=1)

@@ -97,7 +97,7 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp
     told = tmp_path / "told"
     with told.open("w") as file:
         process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
-        wait_for(lambda: len(here.lake.raw_files(APPLICANT, here.day(3))) == 3, 60)
+        wait_for(lambda: len([window.path for window in here.lake.landed_windows(APPLICANT, here.day(3))]) == 3, 60)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
     assert "windows are landed and stay" in told.read_text()
@@ -267,7 +267,11 @@ def test_coverage_needs_no_published_warehouse_and_exits_with_0_when_all_is_land
 def test_coverage_tells_a_window_that_was_pulled_before_its_end_alone(here: Installation) -> None:
     here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
     window = Window.from_partition_key(here.key(2, 102), here.settings.zone)
-    [path] = [path for path in here.lake.raw_files(APPLICANT, here.day(2)) if "branch-102" in str(path)]
+    [path] = [
+        path
+        for path in [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))]
+        if "branch-102" in str(path)
+    ]
     path.unlink()
     here.lake.land(Answer(APPLICANT, window, (), window.end - timedelta(hours=1), "/", "0" * 64, 2, 1, 0.1), "run")
     result = run("coverage", "--days", 2)
@@ -279,7 +283,11 @@ def test_coverage_tells_a_window_that_was_pulled_before_its_end_alone(here: Inst
 
 def test_coverage_tells_a_lost_file(here: Installation) -> None:
     here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
-    [path] = [path for path in here.lake.raw_files(APPLICANT, here.day(2)) if "branch-102" in str(path)]
+    [path] = [
+        path
+        for path in [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))]
+        if "branch-102" in str(path)
+    ]
     path.unlink()
     result = run("coverage", "--days", 2)
     assert result.exit_code == 1

@@ -191,7 +191,7 @@ def test_damage_shows_everywhere_and_heals_or_is_given_up(here: Installation) ->
     assert staged_and_published()
     _, [(leads,)] = Warehouse(here.lake).query("select count(*) from applicant_leads")
     assert run("damaged").exit_code == 0
-    for path in here.lake.raw_files(APPLICANT, here.day(2))[:2]:
+    for path in [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))][:2]:
         path.write_bytes(b"rotten")
     assert not staged_and_published()
     assert Warehouse(here.lake).query("select count(*) from applicant_leads")[1] == [(leads,)]
@@ -223,7 +223,7 @@ def test_damage_shows_everywhere_and_heals_or_is_given_up(here: Installation) ->
     assert run("damaged").exit_code == 0
     assert run("coverage", "--days", 3).exit_code == 1  # yesterday was never pulled
     assert AssetKey("landed_windows") in here.definitions.resolve_all_asset_keys()
-    assert here.lake.raw_files(APPRAISAL, here.day(2))
+    assert [window.path for window in here.lake.landed_windows(APPRAISAL, here.day(2))]
 
 
 def test_a_day_that_a_publication_stages_again_is_recorded_as_staged(here: Installation) -> None:

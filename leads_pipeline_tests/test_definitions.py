@@ -137,7 +137,10 @@ def test_every_asset_shows_its_columns(tmp_path: Path) -> None:
 def test_the_columns_of_raw_files_are_as_shown(here: Installation) -> None:
     here.pull({here.key(2)})
     here.execute(INVENTORY_JOB, tags={"dagster/partition": str(datetime.now(UTC).date())})
-    [leads], [inventory] = here.lake.raw_files(APPLICANT, here.day(2)), here.lake.inventory_files()
+    [leads], [inventory] = (
+        [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))],
+        here.lake.inventory_files(),
+    )
     for asset, path in (("raw_applicant_leads", leads), ("raw_inventory", inventory)):
         schema = here.definitions.resolve_asset_graph().get(AssetKey(asset)).metadata["dagster/column_schema"]
         assert isinstance(schema, TableSchema)

@@ -13,7 +13,7 @@ from leads_pipeline_tests.staging import DAY, land, stage, staged_leads
 def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) -> None:
     lake, decoy = Lake(tmp_path / "da[t]a * 'of' ünï=x"), Lake(tmp_path / "data z 'of' ünï=x")
     land(decoy, APPLICANT, [{"id": "of another folder"}])
-    (foreign,) = decoy.raw_files(APPLICANT, DAY)
+    (foreign,) = [window.path for window in decoy.landed_windows(APPLICANT, DAY)]
     where_links_go = decoy.folder / ".state" / "duckdb" / f"staged-{DAY}-raw"
     where_links_go.mkdir(parents=True)
     shutil.copyfile(foreign, where_links_go / "0.parquet")

@@ -694,7 +694,7 @@ def check_drift(lake: Lake, kind: LeadKind, sent: list[str]) -> None:
     received = [Received.of(text) for text in sent]
     raw = duckdb.execute(
         "select lead_id, payload from read_parquet($files) order by position",
-        {"files": [str(path) for path in lake.raw_files(kind, DAY)]},
+        {"files": [str(path) for path in [window.path for window in lake.landed_windows(kind, DAY)]]},
     ).fetchall()
     # A lead that an answer holds twice with the same text is landed once.
     assert sorted(payload for _, payload in raw) == sorted({lead.text for lead in received})
@@ -846,7 +846,7 @@ def test_a_lead_whose_raw_file_is_damaged_or_gone_stays_with_its_children_and_it
     land(lake, APPLICANT, [{"id": "d"}], scope="branch-103")
     before = stage(lake, APPLICANT)
     held = {table: staged_rows(lake, table) for table in staged_tables(APPLICANT)}
-    damaged, gone, whole = lake.raw_files(APPLICANT, DAY)
+    damaged, gone, whole = [window.path for window in lake.landed_windows(APPLICANT, DAY)]
     damaged.write_bytes(b"rotten")
     gone.unlink()
     for _ in range(2):  # what was retained is retained again
@@ -887,7 +887,7 @@ def test_a_newer_version_that_raw_has_lost_stays_and_one_that_raw_has_replaces_i
     land(lake, APPLICANT, [{"id": "a", "message": "old"}], scope="branch-101")
     land(lake, APPLICANT, [{"id": "a", "message": "new"} | viewed()], scope="branch-102", fetched_at=later)
     assert stage(lake, APPLICANT).duplicates == 1
-    lake.raw_files(APPLICANT, DAY)[1].unlink()
+    [window.path for window in lake.landed_windows(APPLICANT, DAY)][1].unlink()
     staged = stage(lake, APPLICANT)
     assert (staged.raw_rows, staged.duplicates, staged.retained) == (1, 1, 1)
     assert [(row["message"], row["scope"]) for row in staged_rows(lake, "applicant_leads")] == [("new", "branch-102")]

@@ -172,7 +172,7 @@ def test_no_leads_is_not_the_same_as_never_fetched(lake: Lake) -> None:
     assert landing.is_changed
     assert rows(landing.path) == []
     assert [landed.leads for landed in lake.landed_windows(APPLICANT, DAY)] == [0]
-    assert lake.raw_files(APPLICANT, DAY) == [landing.path]
+    assert [window.path for window in lake.landed_windows(APPLICANT, DAY)] == [landing.path]
 
 
 def test_two_versions_of_a_lead_in_one_answer_both_stay_and_repeats_are_kept_once(lake: Lake) -> None:
@@ -236,7 +236,7 @@ def test_a_push_and_a_pull_take_turns_by_what_was_received_last(lake: Lake) -> N
         else:
             one = PushedLead(APPLICANT, lead(1, text), LATER, sequence)
             lake.land_pushed(APPLICANT, DAY, "branch-101", [one], "run")
-        files = [*lake.raw_files(APPLICANT, DAY), *lake.pushed_files(APPLICANT, DAY)]
+        files = [*[window.path for window in lake.landed_windows(APPLICANT, DAY)], *lake.pushed_files(APPLICANT, DAY)]
         newest = max((row for path in files for row in rows(path)), key=lambda row: row["sequence"])
         assert (newest["source"], newest["payload"]) == (source, lead(1, text).payload)
 
@@ -380,7 +380,7 @@ def test_a_file_of_the_first_format_is_read_as_it_is_and_goes_on(lake: Lake) -> 
     in_first_format(path)
     content = path.read_bytes()
 
-    assert lake.raw_files(APPLICANT, DAY) == [path]
+    assert [window.path for window in lake.landed_windows(APPLICANT, DAY)] == [path]
     (landed,) = lake.landed_windows(APPLICANT, DAY)
     assert (landed.leads, landed.rows, landed.fetched_at, landed.looked_at) == (20, 21, CLOSED_AT, CLOSED_AT)
     assert path.read_bytes() == content
@@ -543,10 +543,10 @@ def test_days_scopes_and_kinds_are_told_apart(lake: Lake) -> None:
     paths = [lake.land(answer([lead(1)], window), "run").path for window in (NEIGHBOUR, WINDOW, yesterday)]
     (lake.folder / "raw/applicant_leads/day=someday").mkdir()
 
-    assert lake.raw_files(APPLICANT, DAY) == [paths[1], paths[0]]
+    assert [window.path for window in lake.landed_windows(APPLICANT, DAY)] == [paths[1], paths[0]]
     assert lake.landed_days(APPLICANT) == [DAY - timedelta(days=1), DAY]
     assert [landed.scope for landed in lake.landed_windows(APPLICANT, DAY)] == ["branch-101", "branch-102"]
-    assert lake.raw_files(APPRAISAL, DAY) == []
+    assert [window.path for window in lake.landed_windows(APPRAISAL, DAY)] == []
     assert lake.landed_days(APPRAISAL) == []
     assert lake.landed_windows(APPRAISAL, DAY) == []
 
@@ -571,7 +571,7 @@ def test_folders_made_beforehand_wait_for_the_disk_once_a_day(lake: Lake, monkey
         lake.land(answer([lead(1)], window), "run")
     lake.make_folders(APPLICANT, windows)
     assert synced.count(day) == 1
-    assert len(lake.raw_files(APPLICANT, DAY)) == 2
+    assert len([window.path for window in lake.landed_windows(APPLICANT, DAY)]) == 2
 
 
 def empty(content: bytes) -> bytes:
@@ -605,7 +605,7 @@ def test_an_unreadable_file_is_set_aside_and_its_neighbours_go_on(
     bad.write_bytes(damaged)
 
     with caplog.at_level(logging.WARNING, logger="leads_pipeline.lake"):
-        assert lake.raw_files(APPLICANT, DAY) == [good]
+        assert [window.path for window in lake.landed_windows(APPLICANT, DAY)] == [good]
 
     (aside,) = lake.quarantined()
     assert aside.read_bytes() == damaged
@@ -617,7 +617,7 @@ def test_an_unreadable_file_is_set_aside_and_its_neighbours_go_on(
     assert [landed.scope for landed in lake.landed_windows(APPLICANT, DAY)] == ["branch-102"]
 
     assert lake.land(answer(TWENTY), "run-2").new == 20
-    assert lake.raw_files(APPLICANT, DAY) == [bad, good]
+    assert [window.path for window in lake.landed_windows(APPLICANT, DAY)] == [bad, good]
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
@@ -638,7 +638,7 @@ def test_a_file_copied_to_another_window_is_not_taken_for_that_windows(lake: Lak
     stray.write_bytes(path.read_bytes())
 
     assert [landed.scope for landed in lake.landed_windows(APPLICANT, DAY)] == ["branch-101"]
-    assert lake.raw_files(APPLICANT, DAY) == [path]
+    assert [window.path for window in lake.landed_windows(APPLICANT, DAY)] == [path]
     assert len(lake.quarantined()) == 1
 
 
@@ -651,7 +651,9 @@ def test_no_flipped_bit_goes_unnoticed(lake: Lake) -> None:
         flipped = bytearray(content)
         flipped[position // 8] ^= 1 << position % 8
         path.write_bytes(flipped)
-        assert lake.raw_files(APPLICANT, DAY) == [], f"bit {position} of {len(content) * 8}"
+        assert [window.path for window in lake.landed_windows(APPLICANT, DAY)] == [], (
+            f"bit {position} of {len(content) * 8}"
+        )
 
     assert len(lake.quarantined()) == len(positions)
 
@@ -831,7 +833,7 @@ def test_processes_that_land_the_same_window_at_once_lose_nothing(lake: Lake) ->
     for process in [start(code, lake, str(number)) for number in range(3)]:
         finish(process)
 
-    path = lake.raw_files(APPLICANT, DAY)[0]
+    path = next(window.path for window in lake.landed_windows(APPLICANT, DAY))
     assert set(payloads(path)) == {f"lead-{p * 100 + n:02}" for p in range(3) for n in range(15)}
     assert everything_below(lake.folder / "raw") == [path]
 
@@ -875,7 +877,7 @@ def kill_while_landing(lake: Lake, rounds: int) -> None:
         # A line that the kill cut short says nothing.
         reported |= {f"lead-{line.strip()}" for line in lines if len(line.strip()) == 4 + (round_ >= 9)}
         assert process.returncode == -signal.SIGKILL
-        assert lake.raw_files(APPLICANT, DAY) == [path]
+        assert [window.path for window in lake.landed_windows(APPLICANT, DAY)] == [path]
         assert reported <= set(payloads(path))
     assert len(reported) >= rounds
     assert lake.quarantined() == []
@@ -1000,7 +1002,7 @@ def test_what_holds_personal_data_is_private_whatever_the_umask(lake: Lake) -> N
         stage(lake, "one")
         lake.claim("https://portal.example")
         path.write_bytes(b"")
-        lake.raw_files(APPLICANT, DAY)
+        [window.path for window in lake.landed_windows(APPLICANT, DAY)]
     finally:
         os.umask(before)
 
@@ -1099,7 +1101,7 @@ def test_a_folder_takes_the_leads_of_one_portal_only(lake: Lake) -> None:
     lake.claim("http://127.0.0.1:8099")
     Lake(lake.folder).claim("http://127.0.0.1:8099")
 
-    with pytest.raises(StorageError) as caught:
+    with pytest.raises(SettingsError) as caught:
         lake.claim("https://portal.example")
 
     for part in ("http://127.0.0.1:8099", "https://portal.example", "LEADS_DATA_DIR", str(lake.folder)):
@@ -1128,6 +1130,6 @@ def test_a_new_lake_touches_nothing(lake: Lake) -> None:
     assert lake.landed_days(APPLICANT) == []
     assert lake.inventory_files() == []
     assert lake.quarantined() == []
-    assert lake.raw_files(APPLICANT, DAY) == []
+    assert [window.path for window in lake.landed_windows(APPLICANT, DAY)] == []
     assert lake.staged_files(TABLES[0]) == []
     assert not lake.folder.exists()

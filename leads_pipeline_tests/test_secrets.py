@@ -334,7 +334,7 @@ def umask() -> Iterator[None]:
 def test_a_whole_installation_is_for_its_owner_alone(tmp_path: Path) -> None:
     with installation(tmp_path, first=4) as here:
         here.pull(here.keys([1, 2]), LEAD_KINDS)
-        damaged, *_ = here.lake.raw_files(APPLICANT, here.day(2))
+        damaged, *_ = [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))]
         damaged.write_bytes(b"no Parquet")
         here.pull(here.keys([2]), LEAD_KINDS)
         assert here.runner.pull_inventory(here.day(0)) is None

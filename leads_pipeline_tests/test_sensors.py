@@ -493,7 +493,7 @@ def test_a_window_that_was_last_pulled_before_its_end_is_caught_up_however_new_i
 ) -> None:
     caught_up(here)
     window = Window.from_partition_key(here.key(4, 102), here.settings.zone)
-    [_, path, _] = here.lake.raw_files(APPLICANT, here.day(4))
+    [_, path, _] = [window.path for window in here.lake.landed_windows(APPLICANT, here.day(4))]
     path.unlink()
     here.lake.land(answer_of(window, window.end - timedelta(seconds=2)), "run")
     # As a copy or a restore leaves it.
@@ -576,7 +576,7 @@ def test_a_lead_that_is_listed_on_the_fifth_day_is_seen_on_the_seventh(here: Ins
     assert here.asked() == dict.fromkeys(wanted, 1)
     held = {
         json.loads(str(payload))["id"]
-        for path in here.lake.raw_files(APPLICANT, here.day(8))
+        for path in [window.path for window in here.lake.landed_windows(APPLICANT, here.day(8))]
         for payload in pq.read_table(path, columns=["payload"])["payload"].to_pylist()
     }
     assert listed_later

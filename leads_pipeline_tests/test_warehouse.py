@@ -244,7 +244,7 @@ def test_a_lead_whose_winning_day_gives_it_up_is_taken_from_the_other_day(lake: 
     land_and_stage(lake, APPLICANT, [version("old", 2), {"id": "b"}], DAY)
     land_and_stage(lake, APPLICANT, [version("new", 3)], NEXT_DAY, fetched_at=FETCHED_AT + timedelta(hours=1))
     publish(lake)
-    (raw,) = lake.raw_files(APPLICANT, NEXT_DAY)
+    (raw,) = [window.path for window in lake.landed_windows(APPLICANT, NEXT_DAY)]
     raw.write_bytes(b"broken")
     stage(lake, APPLICANT, NEXT_DAY)
     publish(lake)
@@ -330,7 +330,7 @@ def test_files_staged_before_there_were_sequences_count_by_their_moment(lake: La
 def test_a_lead_that_is_given_up_is_gone_when_no_other_day_holds_it(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [version("only", 2)])
     publish(lake)
-    (raw,) = lake.raw_files(APPLICANT, DAY)
+    (raw,) = [window.path for window in lake.landed_windows(APPLICANT, DAY)]
     raw.unlink()
     flatten_day(lake, APPLICANT, DAY, LONDON, {"branch-101"})
 

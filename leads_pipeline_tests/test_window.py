@@ -250,27 +250,10 @@ def test_what_becomes_true_does_so_at_that_second(question: Callable[[datetime],
     assert question(moment + SECOND)
 
 
-@pytest.mark.parametrize(
-    ("moment", "is_partly_deleted"),
-    [
-        (datetime(2026, 12, 1, tzinfo=UTC) - SECOND, False),
-        (datetime(2026, 12, 1, tzinfo=UTC), False),
-        (datetime(2026, 12, 1, tzinfo=UTC) + SECOND, True),
-        (datetime(2026, 12, 2, tzinfo=UTC) - SECOND, True),
-        (datetime(2026, 12, 2, tzinfo=UTC), False),
-    ],
-)
-def test_a_window_is_partly_deleted_while_the_horizon_runs_through_it(
-    moment: datetime, is_partly_deleted: bool
-) -> None:
-    assert WINDOW.is_partly_deleted(moment) is is_partly_deleted
-
-
 @given(st.datetimes(datetime(2026, 10, 30), datetime(2026, 12, 5), timezones=st.just(UTC)))  # noqa: DTZ001 - hypothesis takes naive bounds
 def test_retention_never_says_two_things_at_once(now: datetime) -> None:
-    assert not (WINDOW.is_deleted(now) and WINDOW.is_partly_deleted(now))
     assert WINDOW.is_deleted(now) <= WINDOW.is_closed(now)
-    assert (WINDOW.days_left(now) < 0) == (WINDOW.is_deleted(now) or WINDOW.is_partly_deleted(now))
+    assert WINDOW.is_deleted(now) <= (WINDOW.days_left(now) < 0)
 
 
 def test_days_left_count_down_to_the_first_deletion() -> None:

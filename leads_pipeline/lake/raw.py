@@ -202,16 +202,12 @@ class RawLeads(Quarantine):
                     highest[row["lead_id"]] = max(row["sequence"], highest.get(row["lead_id"], 0))
         return highest
 
-    def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
-        """The day's readable files of pulled leads, one per scope, sorted.
+    def landed_windows(self, kind: LeadKind, day: date) -> list[LandedWindow]:
+        """What the day's raw files say about themselves, by scope.
 
         Each was compared with its checksum, to the last bit. An unreadable one is set aside with a warning (see
         `quarantined`) and counts as never fetched.
         """
-        return [path for path in self._raw_paths(kind, day) if self._inspect(path, self._read_landed)]
-
-    def landed_windows(self, kind: LeadKind, day: date) -> list[LandedWindow]:
-        """What the day's raw files say about themselves, by scope. Sets unreadable ones aside."""
         found = (self._inspect(path, self._read_landed) for path in self._raw_paths(kind, day))
         return [landed.window for landed in found if landed]
 

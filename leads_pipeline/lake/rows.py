@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from leads_pipeline.contract import Answer, InventoryItem, LeadKind, PushedLead
+from leads_pipeline.contract import Answer, InventoryItem, LeadKind, PushedLead, ReceivedLead
 
 RAW_COLUMNS: Final[dict[str, pa.DataType]] = {
     "kind": pa.string(),
@@ -113,42 +113,41 @@ def sequence_of(drawn: int | None, moment: datetime) -> int:
 
 def lead_rows(answer: Answer, run_id: str) -> list[Row]:
     """A row per lead of the answer."""
-    return [
-        {
-            "kind": answer.kind.name,
-            "day": answer.window.day,
-            "scope": answer.window.scope.key,
-            "lead_id": _storable(lead.lead_id),
-            "position": position,
-            "sequence": sequence_of(answer.sequence, answer.fetched_at),
-            "fetched_at": answer.fetched_at,
-            "run_id": run_id,
-            "source": "pull",
-            "payload": _storable(lead.payload),
-            "oddity": lead.oddity,
-        }
-        for position, lead in enumerate(answer.leads)
-    ]
+    window, sequence = answer.window, sequence_of(answer.sequence, answer.fetched_at)
+    received = [(lead, sequence, answer.fetched_at) for lead in answer.leads]
+    return _rows(answer.kind, window.day, window.scope.key, "pull", run_id, received)
 
 
 def pushed_rows(kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedLead], run_id: str) -> list[Row]:
     """A row per delivery, in their order."""
-    deliveries = sorted(((sequence_of(one.sequence, one.received_at), one) for one in pushed), key=lambda pair: pair[0])
+    received = [(one.lead, sequence_of(one.sequence, one.received_at), one.received_at) for one in pushed]
+    return _rows(kind, day, scope, "push", run_id, sorted(received, key=lambda one: one[1]))
+
+
+def _rows(
+    kind: LeadKind,
+    day: date,
+    scope: str,
+    source: str,
+    run_id: str,
+    received: Iterable[tuple[ReceivedLead, int, datetime]],
+) -> list[Row]:
+    """A row per lead, in their order, each with its sequence and the moment at which it was received."""
     return [
         {
             "kind": kind.name,
             "day": day,
             "scope": scope,
-            "lead_id": _storable(one.lead.lead_id),
+            "lead_id": _storable(lead.lead_id),
             "position": position,
             "sequence": sequence,
-            "fetched_at": one.received_at,
+            "fetched_at": fetched_at,
             "run_id": run_id,
-            "source": "push",
-            "payload": _storable(one.lead.payload),
-            "oddity": one.lead.oddity,
+            "source": source,
+            "payload": _storable(lead.payload),
+            "oddity": lead.oddity,
         }
-        for position, (sequence, one) in enumerate(deliveries)
+        for position, (lead, sequence, fetched_at) in enumerate(received)
     ]
 
 

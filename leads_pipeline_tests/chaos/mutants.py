@@ -1122,8 +1122,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "deliveries count in the order in which they are taken in",
             "lake/rows.py",
-            '            "sequence": sequence,\n            "fetched_at": one.received_at,\n',
-            '            "sequence": position,\n            "fetched_at": one.received_at,\n',
+            '"push", run_id, sorted(received, key=lambda one: one[1]))\n',
+            '"push", run_id, [(one[0], number, one[2]) for number, one in enumerate(received)])\n',
             "test_spool.py",
             "received_last",
         ),

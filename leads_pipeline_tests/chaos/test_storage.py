@@ -83,7 +83,11 @@ def land_inventory(folder: Path, leads: list[Any] = NEW, at: datetime = LATER) -
 def landed(folder: Path) -> Content:
     """The payloads of the day's readable files by id, and what was set aside."""
     lake = Lake(folder)
-    paths = [*lake.raw_files(APPLICANT, DAY), *lake.pushed_files(APPLICANT, DAY), *lake.inventory_files()]
+    paths = [
+        *[window.path for window in lake.landed_windows(APPLICANT, DAY)],
+        *lake.pushed_files(APPLICANT, DAY),
+        *lake.inventory_files(),
+    ]
     rows = [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
     found = {row.get("lead_id") or row["item_id"]: row["payload"] for row in rows}
     return found | {"set aside": [path.read_bytes() for path in lake.quarantined()]}
@@ -447,7 +451,7 @@ def test_processes_that_land_one_window_at_once_lose_nothing_and_double_nothing(
     folder = tmp_path / "data"
     with ProcessPoolExecutor(8, mp_context=multiprocessing.get_context("forkserver")) as pool:
         landings = sum(pool.map(land_some, [folder] * 8, range(8)))
-    (path,) = Lake(folder).raw_files(APPLICANT, DAY)
+    (path,) = [window.path for window in Lake(folder).landed_windows(APPLICANT, DAY)]
     ids = [row["lead_id"] for row in pq.ParquetFile(path).read().to_pylist()]
     # Lead 1000 came in another version each time, and each is there.
     assert sorted(ids) == sorted([lead(number).lead_id for number in range(landings)] + [lead(1000).lead_id] * landings)
