@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,9 @@ MEMORY_LIMIT: Final = "1GB"
 
 # Beyond a few threads, publishing gains nothing and takes from the runs beside it.
 THREADS_MAX: Final = 4
+
+# One statement a file: drift and marts at its top, the queries of report, figures and checks in their folders.
+SQL_FOLDER: Final = Path(__file__).parent / "sql"
 
 DUCKDB_TYPES: Final = {
     FieldType.TEXT: "varchar",
@@ -154,6 +158,12 @@ def link_or_copy(path: Path, target: Path) -> None:
             f"{path} can't be linked or copied to {target}: {error.strerror}. Check the disk and its rights, then run "
             "again. Nothing was changed."
         ) from error
+
+
+@cache
+def statement(name: str) -> str:
+    """The statement of sql/, by its path there without .sql: `report/daily`."""
+    return (SQL_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def quoted(name: str) -> str:

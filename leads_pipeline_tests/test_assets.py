@@ -28,7 +28,6 @@ from dagster import (
 from leads_pipeline import duck
 from leads_pipeline.assets import published as published_module
 from leads_pipeline.assets import staged
-from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.assets.raw import NAMED_FAILURES
 from leads_pipeline.assets.windows import coverage_check, looks_check, refused_check
 from leads_pipeline.contract import (
@@ -49,6 +48,7 @@ from leads_pipeline.flatten.columns import staged_tables
 from leads_pipeline.flatten.counts import StagedDay
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
+from leads_pipeline.report.figures import mart_figures
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.spool import Spool

@@ -14,7 +14,7 @@ from leads_pipeline import contract
 from leads_pipeline.assets.published import drift_check
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, known_members
 from leads_pipeline.lake import Lake
-from leads_pipeline.report import write_report
+from leads_pipeline.report.page import write_report
 from leads_pipeline.warehouse import Grid, Publication, Warehouse, marts
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage

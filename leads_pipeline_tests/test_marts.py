@@ -14,12 +14,12 @@ from uuid import UUID
 import duckdb
 import pytest
 
-from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.cli.demo import FIRST_QUERY
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.flatten.trees import HIDDEN
 from leads_pipeline.lake import Lake
+from leads_pipeline.report.figures import mart_figures
 from leads_pipeline.simulator.book import LeadBook
 from leads_pipeline.simulator.leads import LeadFactory
 from leads_pipeline.simulator.organisation import Organisation

@@ -119,10 +119,10 @@ def test_env_example_names_every_variable_once() -> None:
 
 
 def test_the_code_reads_every_variable_and_names_no_other() -> None:
-    """Once they are all named in a list."""
+    """All are named once in a list; `X_FILE` can be read where X is, by one rule for all secrets."""
     times = times_in_the_code()
     assert times.keys() == VARIABLES
-    assert {name for name, count in times.items() if count == 1} == set()
+    assert {name for name, count in times.items() if count == 1 and not name.endswith("_FILE")} == set()
 
 
 def test_every_variable_of_env_example_is_explained() -> None:

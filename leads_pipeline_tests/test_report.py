@@ -8,7 +8,7 @@ from dagster import materialize
 from leads_pipeline.assets.report import report_asset
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.lake import Lake
-from leads_pipeline.report import write_report
+from leads_pipeline.report.page import write_report
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope

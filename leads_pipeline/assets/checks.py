@@ -11,7 +11,7 @@ from typing import Any
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.duck import quoted
+from leads_pipeline.duck import quoted, statement
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.warehouse import Reader
 
@@ -42,39 +42,6 @@ _FEWEST_USUAL_LEADS = 5
 STALE_DAYS = 2
 
 _NAMED = 20
-
-_VOLUMES = """
-with days as (
-    select
-        kind, scope, day, rows, 2 * sqrt(rows + 0.375) as root,
-        row_number() over (partition by kind, scope order by day desc) as age
-    from mart_coverage
-    where state in ('landed', 'empty') and is_configured
-),
-habits as (
-    select
-        kind, scope, count(*) as days, avg(rows) as usual,
-        avg(root) as usual_root, greatest(stddev_samp(root), 1) as spread
-    from days
-    where age between 2 and 1 + $habit_days::integer
-    group by kind, scope
-)
-select kind, scope, day, rows, usual
-from days join habits using (kind, scope)
-where age = 1 and habits.days >= $fewest_days and usual >= $fewest_leads
-    and abs(root - usual_root) > $deviations * spread
-order by abs(root - usual_root) / spread desc, kind, scope
-"""
-
-_STALE = """
-with last as (select max(day) as today from mart_coverage where is_configured)
-select kind, scope, max(day) filter (state in ('landed', 'empty', 'partial')) as newest
-from mart_coverage, last
-where is_configured
-group by kind, scope, today
-having coalesce(newest < today - $stale_days::integer, min(day) < today - $stale_days::integer)
-order by newest nulls first, kind, scope
-"""
 
 
 def habit_check_specs() -> list[AssetCheckSpec]:
@@ -161,7 +128,7 @@ def _key_fields(db: Reader, kind: LeadKind) -> AssetCheckResult:
 
 def _volumes(db: Reader) -> AssetCheckResult:
     _, rows = db.query(
-        _VOLUMES,
+        statement("checks/volumes_are_as_usual"),
         {
             "habit_days": HABIT_DAYS,
             "fewest_days": _FEWEST_HABIT_DAYS,
@@ -169,16 +136,16 @@ def _volumes(db: Reader) -> AssetCheckResult:
             "deviations": DEVIATIONS,
         },
     )
-    said = [f"{kind} {day}|{scope}: {leads} leads, usually {usual:.0f}" for kind, scope, day, leads, usual in rows]
-    return _result("mart_leads_daily", "volumes_are_as_usual", said, {"windows": len(rows)})
+    lines = [f"{kind} {day}|{scope}: {leads} leads, usually {usual:.0f}" for kind, scope, day, leads, usual in rows]
+    return _result("mart_leads_daily", "volumes_are_as_usual", lines, {"windows": len(rows)})
 
 
 def _freshness(db: Reader) -> AssetCheckResult:
-    _, rows = db.query(_STALE, {"stale_days": STALE_DAYS})
-    said = [
+    _, rows = db.query(statement("checks/every_branch_is_fresh"), {"stale_days": STALE_DAYS})
+    lines = [
         f"{kind} {scope}: {f'newest day {newest}' if newest else 'nothing landed yet'}" for kind, scope, newest in rows
     ]
-    return _result("mart_coverage", "every_branch_is_fresh", said, {"stale_branches": len(rows)})
+    return _result("mart_coverage", "every_branch_is_fresh", lines, {"stale_branches": len(rows)})
 
 
 def _result(asset: str, name: str, unusual: Sequence[str], figures: Mapping[str, Any]) -> AssetCheckResult:

@@ -28,7 +28,6 @@ from dagster import (
 )
 
 from leads_pipeline.assets.checks import attempted, habit_check_specs, habit_checks
-from leads_pipeline.assets.figures import mart_figures
 from leads_pipeline.assets.raw import failure
 from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE, materializations
 from leads_pipeline.assets.windows import NAMED_WINDOWS, window_check_specs, window_checks
@@ -39,6 +38,7 @@ from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
+from leads_pipeline.report.figures import mart_figures
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.status import failed_windows

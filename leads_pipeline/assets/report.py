@@ -1,6 +1,6 @@
 """The report asset: the page made anew after each publication.
 
-Belongs here: when it is written, and the figures that the UI plots. Doesn't: what is on it (report.py).
+Belongs here: when it is written, and the figures that the UI plots. Doesn't: what is on it (report/page.py).
 """
 
 from dagster import AssetsDefinition, AutomationCondition, MaterializeResult, MetadataValue, asset
@@ -25,7 +25,7 @@ def report_asset() -> AssetsDefinition:
     )
     def leads_report(data: DataFolder) -> MaterializeResult[None]:
         # Importing plotly takes half a second, which every run of any asset would pay.
-        from leads_pipeline.report import write_report
+        from leads_pipeline.report.page import write_report
 
         try:
             with Warehouse(data.lake).reading() as db:

@@ -7,13 +7,13 @@ them (sql/checks/), their states (sql/mart_coverage.sql), what is asked for next
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
 
 from leads_pipeline.assets.checks import attempted
+from leads_pipeline.duck import statement
 from leads_pipeline.retry import LOOKS_AFTER_DAYS
 from leads_pipeline.warehouse import Reader
 from leads_pipeline.window import RETENTION
@@ -24,8 +24,6 @@ FAIL_DAYS_BEFORE = 3
 
 # How many windows a check names.
 NAMED_WINDOWS = 20
-
-_STATEMENTS = Path(__file__).parents[1] / "sql" / "checks"
 
 
 def window_check_specs() -> list[AssetCheckSpec]:
@@ -106,7 +104,7 @@ def looks_check(db: Reader, now: datetime) -> AssetCheckResult:
 
 
 class _Window(NamedTuple):
-    """A row of each of the statements in sql/checks/."""
+    """A row of each statement in sql/checks/ that is about windows."""
 
     kind: str
     day: date
@@ -121,7 +119,7 @@ class _Window(NamedTuple):
 
 
 def _windows(db: Reader, check: str, parameters: Mapping[str, object]) -> list[_Window]:
-    _, rows = db.query((_STATEMENTS / f"{check}.sql").read_text(encoding="utf-8"), parameters)
+    _, rows = db.query(statement(f"checks/{check}"), parameters)
     return [_Window(*row) for row in rows]
 
 

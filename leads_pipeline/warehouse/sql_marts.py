@@ -12,12 +12,10 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind, known_members
-from leads_pipeline.duck import literal, quoted
+from leads_pipeline.duck import SQL_FOLDER, literal, quoted
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.trees import HIDDEN
 from leads_pipeline.warehouse.schema import PERSON, tables
-
-_SQL_FOLDER: Final = Path(__file__).parents[1] / "sql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ def marts() -> tuple[Mart, ...]:
     A file begins with a comment of its grain and one comment per column, `-- name: description`, up to an empty line;
     a star before the name of a column says that the mart follows it.
     """
-    return tuple(_read_mart(path) for path in sorted(_SQL_FOLDER.glob("*.sql")))
+    return tuple(_read_mart(path) for path in sorted(SQL_FOLDER.glob("*.sql")))
 
 
 def _read_mart(path: Path) -> Mart:

@@ -1139,7 +1139,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "people counted twice in the figures of a week",
-            "assets/figures.py",
+            "sql/figures/mart_people_daily.sql",
             "count(distinct person) filter (lead_day between full_day - 6",
             "count(person) filter (lead_day between full_day - 6",
             "test_marts.py",

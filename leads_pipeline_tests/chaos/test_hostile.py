@@ -12,7 +12,7 @@ import pytest
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, Field, FieldType, LeadKind
 from leads_pipeline.duck import quoted
 from leads_pipeline.lake import Lake
-from leads_pipeline.report import write_report
+from leads_pipeline.report.page import write_report
 from leads_pipeline.warehouse import Warehouse, marts
 from leads_pipeline_tests.chaos.matrix import Injections
 from leads_pipeline_tests.chaos.way import (

@@ -1,6 +1,6 @@
 """reports/leads.html: one page of figures from the marts, for a laptop and a phone, that asks nothing of any network.
 
-Belongs here: which figures it shows, from which query, and how they look. Doesn't: what a mart counts (sql/). It reads
+Belongs here: what it shows, and how that looks. Doesn't: its queries (sql/report/), the headline (figures.py). It reads
 marts alone, which hold no personal data; the template escapes every text.
 """
 
@@ -15,11 +15,11 @@ from plotly import graph_objects as go
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
+from leads_pipeline.duck import statement
 from leads_pipeline.durable import replace_file
 from leads_pipeline.lake import Lake
+from leads_pipeline.report.figures import FIGURE_DAYS, headline
 from leads_pipeline.warehouse import Reader
-
-REPORT_DAYS: Final = 30
 
 # More colours than these can't be told apart; further branches are shown as one.
 _BRANCHES_SHOWN: Final = 7
@@ -32,75 +32,6 @@ _COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e
 _INK: Final = "#1f2933"
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _STATES: Final = ("landed", "empty", "open", "partial", "damaged", "failed", "missing")
-
-_HEADLINE: Final = """
-with last as (select max(day) as day from mart_coverage where is_configured),
-daily as (select * from mart_leads_daily, last where lead_day > last.day - $days::integer)
-select
-    (select day from last) as last_day,
-    (select coalesce(sum(leads), 0)::bigint from daily where kind = 'applicant') as applicant_leads,
-    (select coalesce(sum(leads), 0)::bigint from daily where kind = 'appraisal') as appraisal_leads,
-    (select count(*) from mart_people, last where last_lead_day > last.day - $days::integer) as people,
-    (select count(*) from mart_people, last where leads > 1 and last_lead_day > last.day - $days::integer)
-        as returning_people,
-    (select count(*) from mart_hidden_valuations, last where lead_day > last.day - $days::integer)
-        as hidden_valuations,
-    (select count(*) from mart_coverage where is_configured and state in ('damaged', 'failed', 'missing'))
-        as windows_not_landed,
-    (select count(*) from drift) as contract_changes
-"""
-
-_DAILY: Final = """
-with last as (select max(day) as day from mart_coverage where is_configured),
-recent as (select mart_leads_daily.* from mart_leads_daily, last where lead_day > last.day - $days::integer),
-ranked as (
-    select scope, row_number() over (order by sum(leads) desc, scope) as rank from recent group by scope
-)
-select kind, if(rank <= $shown, scope, $others) as branch, lead_day, sum(leads)::bigint as leads
-from recent join ranked using (scope)
-group by all
-order by kind, min(rank), lead_day
-"""
-
-_HOURLY: Final = "select weekday, hour, sum(leads)::bigint as leads from mart_hourly group by all"
-
-_MIX: Final = """
-with last as (select max(day) as day from mart_coverage where is_configured)
-select market, situation, leads
-from (
-    select market, situation, sum(leads)::bigint as leads
-    from mart_enquiry_mix, last
-    where lead_day > last.day - $days::integer
-    group by all
-)
-order by sum(leads) over (partition by situation), situation
-"""
-
-_BANDS: Final = """
-select market, price_band, sum(leads)::bigint as leads
-from mart_listing_demand
-where price_band is not null and market <> 'unknown'
-group by market, price_band, price_band_from
-order by market, price_band_from
-"""
-
-_LISTINGS: Final = """
-select listing_id, scope, property_type, bedrooms, town, price, rent_frequency, leads, viewings
-from mart_listing_demand
-order by leads desc, listing_id
-limit $shown
-"""
-
-_COVERAGE: Final = """
-select kind, scope, state, count(*) from mart_coverage where is_configured group by all order by scope, kind
-"""
-
-_DRIFT: Final = """
-select kind, change, field, value, first_seen_day, leads, declaration
-from drift
-order by first_seen_day desc, leads desc, kind, field
-limit $shown
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +46,8 @@ class Report:
 
 def write_report(db: Reader, lake: Lake) -> Report:
     """Write reports/leads.html from the published file, whole or not at all. Raises StorageError."""
-    names, [headline] = db.query(_HEADLINE, {"days": REPORT_DAYS})
-    last_day, *numbers = headline
-    figures = dict(zip(names[1:], numbers, strict=True))
+    _, [(last_day,)] = db.query("select max(day) from mart_coverage where is_configured")
+    figures = headline(db)
     charts = {
         "daily": _daily(db),
         "hourly": _hourly(db),
@@ -128,15 +58,15 @@ def write_report(db: Reader, lake: Lake) -> Report:
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     content = environment.get_template("report.html.jinja").render(
-        days=REPORT_DAYS,
+        days=FIGURE_DAYS,
         last_day=last_day,
         figures=figures,
         script=get_plotlyjs(),
         charts={name: _html(name, chart) if chart else None for name, chart in charts.items()},
-        listings=db.query(_LISTINGS, {"shown": _LISTINGS_SHOWN})[1],
+        listings=db.query(statement("report/listings"), {"shown": _LISTINGS_SHOWN})[1],
         states=_STATES,
         coverage=_coverage(db),
-        drift=db.query(_DRIFT, {"shown": _CHANGES_SHOWN})[1],
+        drift=db.query(statement("report/drift"), {"shown": _CHANGES_SHOWN})[1],
     )
     path = lake.folder / "reports" / "leads.html"
     encoded = content.encode()
@@ -172,8 +102,8 @@ def _styled(chart: go.Figure, height: int) -> go.Figure:
 
 
 def _daily(db: Reader) -> go.Figure | None:
-    parameters = {"days": REPORT_DAYS, "shown": _BRANCHES_SHOWN, "others": _OTHERS}
-    rows = db.query(_DAILY, parameters)[1]
+    parameters = {"days": FIGURE_DAYS, "shown": _BRANCHES_SHOWN, "others": _OTHERS}
+    rows = db.query(statement("report/daily"), parameters)[1]
     branches = list(dict.fromkeys(branch for _, branch, _, _ in rows if branch != _OTHERS))
     if not rows:
         return None
@@ -206,7 +136,7 @@ def _daily(db: Reader) -> go.Figure | None:
 
 
 def _hourly(db: Reader) -> go.Figure | None:
-    rows = db.query(_HOURLY)[1]
+    rows = db.query(statement("report/hourly"))[1]
     if not rows:
         return None
     counts = {(weekday, hour): leads for weekday, hour, leads in rows}
@@ -236,7 +166,7 @@ def _hourly(db: Reader) -> go.Figure | None:
 
 
 def _mix(db: Reader) -> go.Figure | None:
-    rows = db.query(_MIX, {"days": REPORT_DAYS})[1]
+    rows = db.query(statement("report/mix"), {"days": FIGURE_DAYS})[1]
     if not rows:
         return None
     chart = go.Figure()
@@ -259,7 +189,7 @@ def _mix(db: Reader) -> go.Figure | None:
 
 
 def _bands(db: Reader) -> go.Figure | None:
-    rows = db.query(_BANDS)[1]
+    rows = db.query(statement("report/bands"))[1]
     markets = [market for market in ("sales", "lettings") if any(row[0] == market for row in rows)]
     if not rows:
         return None
@@ -289,6 +219,6 @@ def _bands(db: Reader) -> go.Figure | None:
 def _coverage(db: Reader) -> list[dict[str, Any]]:
     """One row per branch and kind, with how many windows are in which state."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for kind, scope, state, windows in db.query(_COVERAGE)[1]:
+    for kind, scope, state, windows in db.query(statement("report/coverage"))[1]:
         found.setdefault((scope, kind), {"scope": scope, "kind": kind})[state] = windows
     return list(found.values())
