@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from leads_pipeline.errors import InvalidAnswerError, LeadsPipelineError
+from leads_pipeline.slicing import check_object, list_parts, members_of, only_value, read_list, text_of, value_of
 from leads_pipeline.window import ScopeKind, Window
 
 LEADS_TOKEN_PATH: Final = "/oauth2/token"  # noqa: S105 - a path, not a secret
@@ -202,17 +203,17 @@ def read_delivery(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
     judged as in read_leads. Raises InvalidAnswerError for everything else; its message quotes nothing of the body.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
-    _check_object(body)
+    check_object(body)
     leads: list[tuple[LeadKind, ReceivedLead]] = []
     found = False
-    for key, start, end in _members(body, _only_value(body)):
-        name, value = _text_of(key), body[start:end]
+    for key, start, end in members_of(body, only_value(body)):
+        name, value = text_of(key), body[start:end]
         kind = next((kind for kind in LEAD_KINDS if name in (kind.name, kind.list_key)), None)
         if kind is None or value == b"null":
             continue
         found = True
         if name == kind.list_key:
-            leads += [(kind, _receive(body[a:b])) for a, b in _list_parts(kind.list_key, body, start, end)]
+            leads += [(kind, _receive(body[a:b])) for a, b in list_parts(kind.list_key, body, start, end)]
         else:
             leads.append((kind, _receive(value)))
     if not found:
@@ -228,183 +229,29 @@ def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
     text = payload.encode()
     found: dict[str, str] = {}
     with contextlib.suppress(InvalidAnswerError):  # what stands behind a broken place is lost
-        for key, start, end in _members(text, _only_value(text)):
-            name, value = _text_of(key), _id_text(text[start:end])
+        for key, start, end in members_of(text, only_value(text)):
+            name, value = text_of(key), _id_text(text[start:end])
             if name is not None and name in names and value is not None:
                 found[name] = value
     return found
-
-
-def read_list(key: str, body: bytes) -> list[bytes]:
-    """The elements of the list under `key` of a JSON object, each exactly as received.
-
-    Raises InvalidAnswerError where the body isn't an object or `key` isn't a list in it.
-    """
-    body = body.removeprefix(codecs.BOM_UTF8)
-    elements = _slice_fast(key, body)
-    return _slice_by_structure(key, body) if elements is None else elements
 
 
 def _wire_moment(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# --- slicing -----------------------------------------------------------------------------------------------------
-
-_Elements = list[bytes]
-_ENVELOPES: Final[dict[str, msgspec.json.Decoder[msgspec.Struct]]] = {}
-
-
-def _slice_fast(list_key: str, body: bytes) -> _Elements | None:
-    """Slice with msgspec; None where it can't be trusted: text that it refuses, or a list key that stands twice."""
-    if body.count(b'"%s"' % list_key.encode()) != 1:
-        return None
-    decoder = _ENVELOPES.get(list_key)
-    if decoder is None:
-        envelope = msgspec.defstruct("Envelope", [(list_key, list[msgspec.Raw])])
-        decoder = _ENVELOPES[list_key] = msgspec.json.Decoder(envelope)
-    try:
-        return [bytes(raw) for raw in getattr(decoder.decode(body), list_key)]
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-
-
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
-_CLOSING: Final = {b"{": b"}", b"[": b"]"}
-
-
-def _slice_by_structure(list_key: str, body: bytes) -> _Elements:
-    """Slice by brackets, commas and strings alone, so that what stands inside an element can't spoil the others.
-
-    No recursion, so depth costs nothing. A key that stands twice gives both lists.
-    """
-    _check_object(body)
-    elements: _Elements = []
-    found = False
-    for key, start, end in _members(body, _only_value(body)):
-        if _text_of(key) != list_key:
-            continue
-        found = True
-        elements += [body[a:b] for a, b in _list_parts(list_key, body, start, end)]
-    if not found:
-        raise InvalidAnswerError(
-            f"The body ({len(body)} bytes) is a JSON object without the list {list_key!r}.", reason="list missing"
-        )
-    return elements
-
-
-def _check_object(body: bytes) -> None:
-    if not body.strip():
-        raise InvalidAnswerError("The body is empty where a JSON object was due.", reason="empty body")
-    if not body.lstrip().startswith(b"{"):
-        raise InvalidAnswerError(
-            f"The body ({len(body)} bytes) is no JSON object: {_looks_like(body)}.", reason="not a JSON object"
-        )
-
-
-def _list_parts(list_key: str, body: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    if body[start : start + 1] != b"[":
-        raise InvalidAnswerError(f"{list_key!r} is not a list.", reason="list missing")
-    return _parts(body, start, end)
-
-
-def _only_value(body: bytes) -> tuple[int, int]:
-    """Where the one value of the body begins and ends. Raises InvalidAnswerError where brackets don't match."""
-    stack: list[bytes] = []
-    start = end = -1
-    position = 0
-    for token in _TOKEN.finditer(body):
-        text = token.group()
-        if body[position : token.start()].strip() or end >= 0:
-            break  # an unterminated string, or something after the end
-        position = token.end()
-        if text in _CLOSING:
-            start = token.start() if start < 0 else start
-            stack.append(_CLOSING[text])
-        elif text in (b"}", b"]"):
-            if not stack or stack.pop() != text:
-                break
-            end = token.end() if not stack else end
-    else:
-        if end >= 0 and not body[position:].strip():
-            return start, end
-    raise InvalidAnswerError(
-        f"The body ({len(body)} bytes) is broken JSON: cut off, or with brackets that don't match.",
-        reason="broken JSON",
-    )
-
-
-def _parts(body: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Spans between the commas of the container at [start, end), without surrounding white space."""
-    depth = 0
-    begin = start + 1
-    for token in _TOKEN.finditer(body, start + 1, end - 1):
-        text = token.group()
-        if text in _CLOSING:
-            depth += 1
-        elif text in (b"}", b"]"):
-            depth -= 1
-        elif text == b"," and depth == 0:
-            yield _trimmed(body, begin, token.start())
-            begin = token.end()
-    if body[begin : end - 1].strip() or begin > start + 1:
-        yield _trimmed(body, begin, end - 1)
-
-
-def _members(body: bytes, span: tuple[int, int]) -> Iterator[tuple[bytes, int, int]]:
-    """Key text and value span of each member of the object at `span`."""
-    for start, end in _parts(body, *span):
-        key = _TOKEN.match(body, start, end)
-        colon = _TOKEN.search(body, key.end(), end) if key else None
-        if key is None or colon is None or colon.group() != b":":
-            raise InvalidAnswerError("The body is broken JSON: a key without a value.", reason="broken JSON")
-        yield key.group(), *_trimmed(body, colon.end(), end)
-
-
 def _next_token(body: bytes) -> str | None:
-    meta = _value_of(body, _only_value(body), "meta")
+    meta = value_of(body, only_value(body), "meta")
     if meta is None or body[slice(*meta)] == b"null":
         return None
     if body[slice(*meta)].startswith(b"{"):
-        token = _value_of(body, meta, "nextToken")
-        text = _text_of(body[slice(*token)]) if token else ""
+        token = value_of(body, meta, "nextToken")
+        text = text_of(body[slice(*token)]) if token else ""
         if text is not None:
             return text or None
         if token and body[slice(*token)] == b"null":
             return None
     raise InvalidAnswerError("'meta.nextToken' is no text.", reason="bad cursor")
-
-
-def _value_of(body: bytes, span: tuple[int, int], name: str) -> tuple[int, int] | None:
-    """Span of the member's value in the object at `span`; the last one where the key stands twice, as json has it."""
-    values = [(start, end) for key, start, end in _members(body, span) if _text_of(key) == name]
-    return values[-1] if values else None
-
-
-def _trimmed(body: bytes, start: int, end: int) -> tuple[int, int]:
-    while start < end and body[start : start + 1].isspace():
-        start += 1
-    while end > start and body[end - 1 : end].isspace():
-        end -= 1
-    return start, end
-
-
-def _text_of(value: bytes) -> str | None:
-    """The string that `value` is the JSON of, None where it isn't one."""
-    try:
-        text = json.loads(value)
-    except (ValueError, RecursionError):
-        return None
-    return text if isinstance(text, str) else None
-
-
-def _looks_like(body: bytes) -> str:
-    head = body.lstrip()[:200].lower()
-    if head.startswith(b"<"):
-        return "it looks like HTML or XML, as a gateway or a login page would send"
-    if head.startswith(b"["):
-        return "it is a list"
-    return "it begins like neither JSON nor HTML"
 
 
 # --- one lead ----------------------------------------------------------------------------------------------------
@@ -454,8 +301,8 @@ def _id_by_structure(element: bytes) -> str | None:
     """The id of an object that isn't valid JSON somewhere else, so that it still merges with its later versions."""
     values: list[bytes] = []
     with contextlib.suppress(InvalidAnswerError):  # what stands behind the broken place is lost, an id before it isn't
-        for key, start, end in _members(element, _only_value(element)):
-            if _text_of(key) == "id":
+        for key, start, end in members_of(element, only_value(element)):
+            if text_of(key) == "id":
                 values.append(element[start:end])
     return _id_text(values[-1]) if values else None
 

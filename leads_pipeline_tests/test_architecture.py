@@ -36,7 +36,7 @@ LAYERS = (
     # I/O stops here
     ("pgp",),
     ("settings", "contract"),
-    ("retry",),
+    ("retry", "slicing"),
     ("window",),
     ("errors",),
 )

@@ -358,7 +358,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     "no lead is missed unseen": (
         _m(
             "trust any 200: an object without the list is empty",
-            "contract.py",
+            "slicing.py",
             "    if not found:\n        raise InvalidAnswerError(\n"
             '            f"The body ({len(body)} bytes) is a JSON object without',
             "    if False:\n        raise InvalidAnswerError(\n"
