@@ -18,7 +18,8 @@ What is promised, judged by the portal's ledger alone (nothing that the pipeline
   portal began to delete it.
 - The marts add up with the tables.
 
-Belongs here: what happens when, by seed, and the judgement. Doesn't: the portal (ledger.py), the machine (machine.py).
+Belongs here: what happens when, by seed, and the judgement. Doesn't: the portal (ledger.py), the machine (machine.py),
+the same machine with Dagster's own engine (engine.py).
 `LEADS_WEEKS_SEEDS=200` runs so many seeds, `LEADS_WEEKS_SEED=17` the one that failed.
 """
 
@@ -38,6 +39,7 @@ import pytest
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.window import day_interval, days
+from leads_pipeline_tests.chaos.engine import Engine
 from leads_pipeline_tests.chaos.ledger import KEEPS, PASSING, REFUSALS, Handed, Lead, Portal, Version
 from leads_pipeline_tests.chaos.machine import Killed, Machine
 from leads_pipeline_tests.chaos.matrix import Injections
@@ -584,3 +586,14 @@ def test_sixty_days_lose_nothing_double_nothing_and_hide_nothing(
         error.add_note(f"repeat it with LEADS_WEEKS_SEED={seed}; at {weeks.portal.now:%Y-%m-%d %H:%M} UTC of\n{told}")
         raise
     injected("orchestration", "mishap in sixty days", told.count("\n") + 1)
+
+
+# One, as a day through Dagster's engine costs more than ten through machine.py.
+@pytest.mark.parametrize("seed", _seeds()[:1])
+def test_a_few_days_through_dagsters_own_engine_end_as_the_simulated_ones(tmp_path: Path, seed: str) -> None:
+    few = Weeks(seed, tmp_path / "engine", days=FEW_DAYS, make_machine=Engine)
+    same = Weeks(seed, tmp_path / "machine", days=FEW_DAYS)
+    same.happenings = few.happenings
+    few.run()
+    same.run()
+    assert few.shown == same.shown
