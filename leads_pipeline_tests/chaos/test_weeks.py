@@ -25,7 +25,6 @@ the same machine with Dagster's own engine (engine.py).
 
 import logging
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -477,10 +476,11 @@ class Weeks:
     def judge_looks(self) -> None:
         """Whether each look that was promised has received what was listed."""
         stretches = self._good_stretches()
-        received: dict[tuple[str, Version], list[datetime]] = defaultdict(list)
-        for number, handed in enumerate(self.portal.handed):
-            if number not in self.undone and handed.run not in self.machine.killed_runs:
-                received[handed.lead.id, handed.version].append(handed.moment)
+        received = {
+            (handed.lead.id, handed.version)
+            for number, handed in enumerate(self.portal.handed)
+            if number not in self.undone and handed.run not in self.machine.killed_runs
+        }
         lost = []
         for lead in self.portal.leads:
             for number, version in enumerate(lead.versions):
@@ -490,13 +490,9 @@ class Weeks:
                 day = version.created_at.astimezone(self.zone).date()
                 if day < self.first_day:
                     continue
-                if any(
-                    max(listed, due) == due
-                    and done <= ends
-                    and not any(due <= m <= done for m in received[lead.id, version])
-                    and not received[lead.id, version]
-                    for due, done in self._looks(version, day, stretches)
-                ):
+                looks = self._looks(version, day, stretches)
+                is_promised = any(listed <= due and done <= ends for due, done in looks)
+                if is_promised and (lead.id, version) not in received:
                     lost.append(f"{lead.id} version {number} listed {listed:%m-%d %H:%M} to {ends:%m-%d %H:%M}")
         assert not lost, f"{len(lost)} were listed when they were to be looked at, and never received: {lost[:5]}"
 
