@@ -207,7 +207,7 @@ class RetryPlan:
             )
         if self.deleted:
             parts.append(f"{self.deleted} are past what the portal keeps")
-        return "; ".join(parts) or "no window has failed"
+        return "; ".join(parts) or "no window waits"
 
 
 def plan_retries(failed: Mapping[str, tuple[Window, FailedWindow]], now: datetime) -> RetryPlan:

@@ -148,24 +148,42 @@ def retry_sensor(
     )
     def retry_failed_windows(context: SensorEvaluationContext) -> SensorResult:
         now = clock()
-        memory = _recollect(context)
-        plans: dict[LeadKind, RetryPlan] = {}
-        for kind in LEAD_KINDS:
-            known = memory[kind.name]
+
+        def failed(kind: LeadKind, known: RetryMemory) -> dict[str, Window]:
             status = window_status(context.instance, kind, partitions.windows)
             known.prune(status.failed, status.under_way, now)
-            failed = {key: (Window.from_partition_key(key, settings.zone), known.windows[key]) for key in status.failed}
-            plans[kind] = plan_retries(failed, now)
-            for key in plans[kind].due:
-                known.request(key, now)
-        cursor = write_cursor(memory)
-        due = {kind: plan.due for kind, plan in plans.items() if plan.due}
-        if not due:
-            words = "; ".join(f"{kind.name} leads: {plan}" for kind, plan in plans.items())
-            return SensorResult(skip_reason=f"Nothing is due. {words[0].upper()}{words[1:]}.", cursor=cursor)
-        return SensorResult(run_requests=[_pull("retry", due, now)], cursor=cursor)
+            return {key: Window.from_partition_key(key, settings.zone) for key in status.failed}
+
+        return _ask_again("retry", context, failed, now)
 
     return retry_failed_windows
+
+
+def _ask_again(
+    why: str,
+    context: SensorEvaluationContext,
+    choose: Callable[[LeadKind, RetryMemory], Mapping[str, Window]],
+    now: datetime,
+    most: int | None = None,
+) -> SensorResult:
+    """Request those of the chosen windows that are due, at most so many of a kind, or tell what they wait for.
+
+    `choose` leaves in the memory what it chooses and no more.
+    """
+    memory = _recollect(context)
+    plans: dict[LeadKind, RetryPlan] = {}
+    for kind in LEAD_KINDS:
+        known = memory[kind.name]
+        windows = choose(kind, known)
+        plans[kind] = plan_retries({key: (window, known.windows[key]) for key, window in windows.items()}, now)
+        for key in plans[kind].due[:most]:
+            known.request(key, now)
+    due = {kind: plan.due[:most] for kind, plan in plans.items() if plan.due}
+    cursor = write_cursor(memory)
+    if not due:
+        words = "; ".join(f"{kind.name} leads: {plan}" for kind, plan in plans.items())
+        return SensorResult(skip_reason=f"Nothing is due. {words[0].upper()}{words[1:]}.", cursor=cursor)
+    return SensorResult(run_requests=[_pull(why, due, now)], cursor=cursor)
 
 
 def _recollect(context: SensorEvaluationContext) -> dict[str, RetryMemory]:
@@ -279,28 +297,17 @@ def look_sensor(
         if settings.base_url is None:
             return SkipReason("LEADS_BASE_URL is not set: there is no service to pull from.")
         now, lake = clock(), context.resources.data.lake
-        memory = _recollect(context)
-        due: dict[LeadKind, Sequence[str]] = {}
-        waiting = 0
-        for kind in LEAD_KINDS:
-            known = memory[kind.name]
+
+        def to_look_at(kind: LeadKind, known: RetryMemory) -> dict[str, Window]:
             status = window_status(context.instance, kind, partitions.windows)
             windows = windows_to_look_at(kind, settings, partitions, lake, status.landed, now)
             known.windows = {
                 key: known.windows.get(key, FailedWindow(0, _LONG_AGO))
                 for key in windows.keys() | (known.windows.keys() & status.under_way)
             }
-            keys = plan_retries({key: (window, known.windows[key]) for key, window in windows.items()}, now).due
-            waiting += len(windows) - len(keys)
-            if keys:
-                due[kind] = keys[:MOST_LOOKS_IN_A_RUN]
-            for key in due.get(kind, ()):
-                known.request(key, now)
-        cursor = write_cursor(memory)
-        if not due:
-            said = f"{waiting} windows wait for their next attempt" if waiting else "Every landed window was looked at"
-            return SensorResult(skip_reason=f"{said}. No look is due.", cursor=cursor)
-        return SensorResult(run_requests=[_pull("look", due, now)], cursor=cursor)
+            return windows
+
+        return _ask_again("look", context, to_look_at, now, MOST_LOOKS_IN_A_RUN)
 
     return look_again
 

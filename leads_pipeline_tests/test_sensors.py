@@ -128,9 +128,7 @@ def test_failed_windows_are_taken_up_again_in_one_run_when_they_are_due(here: In
     assert here.asked() == here.asked(APPRAISAL) == dict.fromkeys(wanted, 1)
     assert here.status().failed == here.status(APPRAISAL).failed == frozenset()
     after = retry_tick(here, now + DAY, due.cursor)
-    assert after.skip_message == (
-        "Nothing is due. Applicant leads: no window has failed; appraisal leads: no window has failed."
-    )
+    assert after.skip_message == ("Nothing is due. Applicant leads: no window waits; appraisal leads: no window waits.")
     assert read_cursor(after.cursor)["applicant"].windows == {}
 
 
@@ -582,7 +580,7 @@ def test_a_lead_that_is_listed_on_the_fifth_day_is_seen_on_the_seventh(here: Ins
     assert listed_later
     assert held == listed_later
     assert look_tick(here, datetime.now(UTC), tick.cursor).skip_message == (
-        "Every landed window was looked at. No look is due."
+        "Nothing is due. Applicant leads: no window waits; appraisal leads: no window waits."
     )
 
 
@@ -629,7 +627,8 @@ def test_a_look_that_fails_stays_due_with_growing_pauses_and_leaves_its_window_l
     assert retried.skip_message, "it isn't the retry sensor's"
 
     early = look_tick(here, now + timedelta(minutes=2), tick.cursor)
-    assert early.skip_message == "1 windows wait for their next attempt. No look is due."
+    assert early.skip_message is not None
+    assert "Applicant leads: 1 wait for their next attempt, the first at" in early.skip_message
     again = look_tick(here, now + timedelta(minutes=30), early.cursor)
     assert keys_in(the_request(again)) == [key]
     assert read_cursor(again.cursor)["applicant"].windows[key].attempts == 2

@@ -1407,8 +1407,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "a look that fails is repeated at each tick",
             "sensors.py",
-            "            for key in due.get(kind, ()):\n",
-            "            for key in ():\n",
+            "        for key in plans[kind].due[:most]:\n",
+            "        for key in ():\n",
             "test_sensors.py",
             "look_that_fails",
         ),
