@@ -670,7 +670,6 @@ def test_a_process_that_flattens_ends_without_a_word(lake: Lake) -> None:
         from leads_pipeline.contract import APPRAISAL
         from leads_pipeline.flatten.batches import flatten_day
         from leads_pipeline.lake import Lake
-from leads_pipeline.lake.sealed import seal
         flatten_day(Lake(Path({str(lake.folder)!r})), APPRAISAL, date({DAY.year}, {DAY.month}, {DAY.day}),
                     ZoneInfo("Europe/London"))
     """
