@@ -409,12 +409,14 @@ def test_marts_say_figures_that_the_ui_plots(here: Installation) -> None:
 
 
 def test_a_lead_that_stands_twice_fails_the_check(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    intact = Warehouse.query
+    intact = reading.Version.query
 
-    def twice(store: Warehouse, statement: str, parameters: Mapping[str, object] | None = None) -> Any:
-        return (["rows", "ids"], [(3, 2)]) if "distinct lead_id" in statement else intact(store, statement, parameters)
+    def twice(version: reading.Version, statement: str, parameters: Mapping[str, object] | None = None) -> Any:
+        if "distinct lead_id" in statement:
+            return ["rows", "ids"], [(3, 2)]
+        return intact(version, statement, parameters)
 
-    monkeypatch.setattr(Warehouse, "query", twice)
+    monkeypatch.setattr(reading.Version, "query", twice)
     result = published(here)
     assert not result.success
     assert checks(result)["applicant_leads", "lead_ids_are_unique"] is False
