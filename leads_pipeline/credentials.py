@@ -1,7 +1,7 @@
 """Where a client secret comes from, read anew at each use, so that a replaced one works without a restart.
 
 Belongs here: sources of secrets, and clear words for what is wrong with one. Doesn't: what a secret is used for
-(auth.py), or which variables name it (resources.py, cli/).
+(auth/), or which variables name it (resources.py, cli/).
 """
 
 import os

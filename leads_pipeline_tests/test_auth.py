@@ -23,18 +23,10 @@ import filelock
 import httpx
 import pytest
 
-from leads_pipeline import auth as auth_module
-from leads_pipeline.auth import (
-    DEFAULT_LIFETIME_SECONDS,
-    MAX_ANSWER_BYTES,
-    MAX_LIFETIME_SECONDS,
-    MAX_TOKEN_CHARACTERS,
-    RENEWAL_PAUSE_SECONDS,
-    ClientCredentials,
-    ClientCredentialsAuth,
-    Token,
-    TokenStore,
-)
+from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore, endpoint, tokens
+from leads_pipeline.auth.endpoint import DEFAULT_LIFETIME_SECONDS, MAX_ANSWER_BYTES
+from leads_pipeline.auth.flow import RENEWAL_PAUSE_SECONDS
+from leads_pipeline.auth.tokens import MAX_LIFETIME_SECONDS, MAX_TOKEN_CHARACTERS, Token
 from leads_pipeline.client.service import DEADLINE_SECONDS
 from leads_pipeline.credentials import FileSecret, StaticSecret
 from leads_pipeline.errors import (
@@ -667,7 +659,7 @@ def server() -> Iterator[Server]:
 def test_an_answer_that_never_ends_meets_the_deadline(
     server: Server, store: TokenStore, answer: bytes, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auth_module, "TOKEN_DEADLINE_SECONDS", 0.2)
+    monkeypatch.setattr(endpoint, "TOKEN_DEADLINE_SECONDS", 0.2)
     server.raw_token_answer = answer
     with pytest.raises(UnreachableError, match=words), httpx.Client(auth=server.auth(store)) as client:
         client.get(f"{server.url}/leads")
@@ -790,7 +782,7 @@ def test_a_lock_that_is_never_released_is_an_error(
     get(make_auth(store, portal.token), portal)
     stored = only_file(store)
     stored.unlink()
-    monkeypatch.setattr(auth_module, "LOCK_DEADLINE_SECONDS", 0.1)
+    monkeypatch.setattr(tokens, "LOCK_DEADLINE_SECONDS", 0.1)
     with (
         filelock.FileLock(stored.with_suffix(".lock")),
         pytest.raises(UnreachableError, match="Another process has been getting"),
@@ -799,7 +791,7 @@ def test_a_lock_that_is_never_released_is_an_error(
 
 
 def test_whoever_waits_for_the_lock_outlasts_a_token_request_and_is_told_of_a_hanging_one() -> None:
-    assert auth_module.TOKEN_DEADLINE_SECONDS < auth_module.LOCK_DEADLINE_SECONDS < DEADLINE_SECONDS
+    assert endpoint.TOKEN_DEADLINE_SECONDS < tokens.LOCK_DEADLINE_SECONDS < DEADLINE_SECONDS
 
 
 PROCESSES = """
@@ -942,7 +934,7 @@ def test_a_folder_in_a_token_s_place_does_not_stop_the_requests(
     for _ in range(3):
         assert get(auth, portal).status_code == 200
     assert auth.requests_made == 1
-    assert [record.message for record in caplog.records if record.name == "leads_pipeline.auth"] == [
+    assert [record.message for record in caplog.records if record.name == "leads_pipeline.auth.flow"] == [
         "Other processes will ask for tokens of their own, as this one can't be kept. "
         f"{path} can't be written: Is a directory. Check the disk and its file system, then run again. "
         "What was landed before is untouched."

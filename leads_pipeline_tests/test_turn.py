@@ -40,7 +40,7 @@ def test_without_minutes_everything_runs_in_its_own_order(monkeypatch: pytest.Mo
 def test_a_test_is_about_the_modules_that_it_imports() -> None:
     files = imported_files(Path(__file__).with_name("test_spool.py"))
     assert {"leads_pipeline_tests/test_spool.py", "leads_pipeline/spool.py", "leads_pipeline/lake/raw.py"} <= files
-    assert "leads_pipeline/auth.py" not in files
+    assert "leads_pipeline/auth/__init__.py" not in files
 
 
 def test_make_starts_a_turn_that_pytest_understands(tmp_path: Path) -> None:

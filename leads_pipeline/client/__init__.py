@@ -1,6 +1,6 @@
 """The leads and inventory clients. This package is the door to what others use of its rooms.
 
-Belongs here: requests, deadlines, bounds, verdicts on what came back, retrying, concurrency. Doesn't: tokens (auth.py),
+Belongs here: requests, deadlines, bounds, verdicts on what came back, retrying, concurrency. Doesn't: tokens (auth/),
 what a valid body holds (contract.py), how long to wait (retry.py), files.
 """
 

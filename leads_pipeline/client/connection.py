@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from leads_pipeline.auth import ADDRESS_HINT, UNUSABLE_ADDRESS, make_client
+from leads_pipeline.auth.address import ADDRESS_HINT, UNUSABLE_ADDRESS, make_client
 from leads_pipeline.client.body import BoundedBody
 from leads_pipeline.client.service import CONNECT_TIMEOUT_SECONDS, KEEPALIVE_SECONDS, READ_TIMEOUT_SECONDS, Service
 from leads_pipeline.client.verdicts import NO_CONNECTION, why_no_connection

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import httpx
 
-from leads_pipeline.auth import ADDRESS_HINT, UNUSABLE_ADDRESS
+from leads_pipeline.auth.address import ADDRESS_HINT, UNUSABLE_ADDRESS
 from leads_pipeline.client.connection import http_client
 from leads_pipeline.client.service import RequestSpec, Service
 from leads_pipeline.client.verdicts import (

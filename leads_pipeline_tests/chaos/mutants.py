@@ -292,7 +292,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "a lock on tokens that is waited for without end",
-            "auth.py",
+            "auth/tokens.py",
             "LOCK_DEADLINE_SECONDS = 45.0",
             "LOCK_DEADLINE_SECONDS = 4500.0",
             "test_auth.py",
@@ -1363,7 +1363,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "no deadline for a token request",
-            "auth.py",
+            "auth/endpoint.py",
             "                asyncio.timeout(TOKEN_DEADLINE_SECONDS),",
             "                asyncio.timeout(None),",
             "test_auth.py",
@@ -1378,7 +1378,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "no cap on a token answer",
-            "auth.py",
+            "auth/endpoint.py",
             "                    if len(body) > MAX_ANSWER_BYTES:\n",
             "                    if False:\n",
             "test_auth.py",
@@ -1584,21 +1584,21 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "follow redirects of the token server",
-            "auth.py",
+            "auth/endpoint.py",
             "timeout=None, follow_redirects=False)",
             "timeout=None, follow_redirects=True)",
             "test_auth.py",
         ),
         _m(
             "send the token to any host",
-            "auth.py",
+            "auth/address.py",
             "    return parts.scheme, parts.host, parts.port  #",
             '    return parts.scheme, "", None  #',
             "test_auth.py",
         ),
         _m(
             "drop the token lock",
-            "auth.py",
+            "auth/tokens.py",
             "            lock.acquire()\n",
             "            pass\n",
             "test_auth.py",
@@ -1606,7 +1606,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "don't read the token again after waiting for the lock",
-            "auth.py",
+            "auth/flow.py",
             "                stored = self._store.read(key)  # another process may have been faster\n",
             "",
             "test_auth.py",
@@ -1614,42 +1614,42 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "use a token that has expired",
-            "auth.py",
+            "auth/tokens.py",
             "        return min(RENEWAL_MARGIN_SECONDS, self.lifetime_seconds * RENEWAL_MARGIN_SHARE) < left <=",
             "        return left <=",
             "test_auth.py",
         ),
         _m(
             "a new token for every request that stays forbidden",
-            "auth.py",
+            "auth/flow.py",
             "        return response.status_code in _REFUSALS and not is_known_good\n",
             "        return response.status_code in _REFUSALS\n",
             "test_auth.py",
         ),
         _m(
             "ask again with a secret that was refused",
-            "auth.py",
+            "auth/flow.py",
             "            if self._refusal and self._refusal[0] == key:\n",
             "            if False:\n",
             "test_auth.py",
         ),
         _m(
             "believe a token file that others can write",
-            "auth.py",
+            "auth/tokens.py",
             "            if not _is_private_file(path):\n",
             "            if not path.exists():\n",
             "test_auth.py",
         ),
         _m(
             "the secret in an error message",
-            "auth.py",
+            "auth/endpoint.py",
             '            named = code if code in _WHAT_TO_DO else "no error code that RFC 6749 knows"\n',
             "            named = code\n",
             "test_auth.py",
         ),
         _m(
             "quote a proxy's address, and its password",
-            "auth.py",
+            "auth/address.py",
             "    except (httpx.InvalidURL, ValueError, ImportError):\n        pass\n",
             "    except (ValueError, ImportError):\n        pass\n",
             "test_client.py",
@@ -1681,7 +1681,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "the token in the chain of an error",
-            "auth.py",
+            "auth/endpoint.py",
             "        # Outside of the except blocks: their errors hold the request, and with it the secret.\n"
             "        raise UnreachableError(",
             "            raise UnreachableError(what)\n        raise UnreachableError(",
@@ -1738,14 +1738,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "Basic without form-encoding",
-            "auth.py",
+            "auth/endpoint.py",
             'f"{quote_plus(self.client_id)}:{quote_plus(secret)}"',
             'f"{self.client_id}:{secret}"',
             "test_auth.py",
         ),
         _m(
             "a token that lives no moment",
-            "auth.py",
+            "auth/endpoint.py",
             "if seconds > 0 else DEFAULT_LIFETIME_SECONDS",
             "if seconds >= 0 else DEFAULT_LIFETIME_SECONDS",
             "test_auth.py",
@@ -1753,7 +1753,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "believe another user's token",
-            "auth.py",
+            "auth/tokens.py",
             "status.st_uid == os.geteuid() and ",
             "",
             "test_auth.py",
@@ -1761,7 +1761,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "no new token after a 401",
-            "auth.py",
+            "auth/flow.py",
             "_REFUSALS = frozenset({401, 403})",
             "_REFUSALS = frozenset({403})",
             "test_auth.py",
@@ -1769,7 +1769,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         Mutant(
             "a new token after each refusal of one request",
-            "auth.py",
+            "auth/flow.py",
             (
                 (
                     "        if self._is_worth_renewing(response, token):\n            cast(",

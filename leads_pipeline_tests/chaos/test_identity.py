@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from leads_pipeline import auth as auth_module
+from leads_pipeline.auth import endpoint
 from leads_pipeline.errors import CredentialsError, RefusedError, ServerError, StorageError, UnreachableError
 from leads_pipeline.lake import Lake
 from leads_pipeline.simulator.app import Config
@@ -114,7 +114,7 @@ def test_a_token_server_that_fails_for_a_while_costs_no_window(
     fault: str,
     then: Then,
 ) -> None:
-    monkeypatch.setattr(auth_module, "TOKEN_DEADLINE_SECONDS", 1.0)
+    monkeypatch.setattr(endpoint, "TOKEN_DEADLINE_SECONDS", 1.0)
     portal.set_faults([Rule(then, When(path=TOKENS), "broken")])
     windows = windows_of(portal)
     errors = failures(pull(connect(portal.environment(), lake)[0], lake, windows[:1]))
