@@ -207,17 +207,16 @@ def _add_new_fields(
                     else shown || '{HIDDEN}'
                 end as shown
             from (
-                select day, row, contact, shown, path || name as inside, value as object
+                select day, row, contact, shown, path || name || if({is_list}, '[]', '') as inside,
+                    unnest(case
+                        when {is_list} then list_filter(
+                            json_extract(value, {[f"/{at}" for at in range(_FIRST_ELEMENTS)]})::varchar[],
+                            lambda element: starts_with(element, '{{"')
+                        )
+                        else [value]
+                    end) as object
                 from ({members})
-                where {is_object}
-                union all
-                select day, row, contact, shown, path || name || '[]',
-                    unnest(list_filter(
-                        json_extract(value, {[f"/{at}" for at in range(_FIRST_ELEMENTS)]})::varchar[],
-                        lambda element: starts_with(element, '{{"')
-                    ))
-                from ({members})
-                where {is_list}
+                where {is_object} or {is_list}
             )
             """,  # noqa: S608
             {"name": NAME.pattern, "declared": sorted(declared)},
