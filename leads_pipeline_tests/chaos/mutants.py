@@ -951,8 +951,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "never retry what a full disk didn't take",
             "errors.py",
-            "class StorageError(TransientError):",
-            "class StorageError(PermanentError):",
+            '    default_reason = "storage"\n',
+            '    default_reason = "storage"\n    is_transient = False\n',
             "test_assets.py",
             "cannot_be_landed",
         ),
