@@ -1,6 +1,7 @@
 """The shape of the code, held by its syntax trees: layers, vendors at home, names, docstrings, a test file each."""
 
 import ast
+import graphlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +71,10 @@ VENDOR_HOMES = {
     "uvicorn": {"receiver"},
 }
 READERS_OF_THE_ENVIRONMENT = {"definitions"}
+
+# A longer room says in its docstring why it is one: "One room because …".
+LINES_MAX = 440
+REASON = "One room because"
 BANNED_NAMES = {"utils", "helpers", "common", "lib", "base", "misc"}
 
 
@@ -116,6 +121,8 @@ def test_every_module_is_looked_at() -> None:
         ("window.py", '"""D."""\ndef f():\n    ...\n', "window.py:2 is unfinished"),
         ("window.py", '"""D."""\ndef f():\n    """D."""\n    pass\n', "window.py:2 is unfinished"),
         ("retry.py", '"""D."""\n', "retry has no test_retry.py"),
+        ("assets/raw.py", '"""D."""\nfrom leads_pipeline.assets import raw\n', "assets.raw → assets.raw is a circle"),
+        ("window.py", '"""D."""\n' + "x = 1\n" * LINES_MAX, "window.py has 441 lines and gives no reason"),
     ],
 )
 def test_a_violation_is_found(tmp_path: Path, path: str, source: str, complaint: str) -> None:
@@ -124,6 +131,20 @@ def test_a_violation_is_found(tmp_path: Path, path: str, source: str, complaint:
     file.parent.mkdir(exist_ok=True)
     file.write_text(source)
     assert complaint in list(violations(tmp_path))
+
+
+def test_two_rooms_that_import_each_other_are_found(tmp_path: Path) -> None:
+    write_sound_project(tmp_path)
+    (tmp_path / PACKAGE / "assets").mkdir()
+    for room, source in {"raw": "from leads_pipeline.assets.staged import x", "staged": "from .raw import y"}.items():
+        (tmp_path / PACKAGE / "assets" / f"{room}.py").write_text(f'"""D."""\n{source}\n')
+    assert list(violations(tmp_path)) == ["assets.raw → assets.staged → assets.raw is a circle"]
+
+
+def test_a_long_room_that_gives_its_reason_is_sound(tmp_path: Path) -> None:
+    write_sound_project(tmp_path)
+    (tmp_path / PACKAGE / "window.py").write_text(f'"""D. {REASON} it is."""\n' + "x = 1\n" * LINES_MAX)
+    assert list(violations(tmp_path)) == []
 
 
 def test_a_test_file_without_its_module_is_found(tmp_path: Path) -> None:
@@ -158,7 +179,8 @@ def write_sound_project(root: Path) -> None:
         if module != "__init__":
             (root / "leads_pipeline_tests" / f"test_{module}.py").touch()
     (root / PACKAGE / SIMULATOR).mkdir()
-    (root / PACKAGE / SIMULATOR / "__init__.py").write_text('"""D."""\nfrom leads_pipeline.simulator import portal\n')
+    (root / PACKAGE / SIMULATOR / "__init__.py").write_text('"""D."""\nfrom leads_pipeline.simulator.app import x\n')
+    (root / PACKAGE / SIMULATOR / "app.py").write_text('"""D."""\n')
     (root / "leads_pipeline_tests" / f"test_{SIMULATOR}.py").touch()
 
 
@@ -175,6 +197,7 @@ def modules_of(root: Path) -> Iterator[tuple[str, Path]]:
 def violations(root: Path) -> Iterator[str]:
     """One complaint per violation, in words."""
     modules = set()
+    neighbours: dict[str, set[str]] = {}
     for module, path in modules_of(root):
         source = path.read_text(encoding="utf-8")
         tree = ast.parse(source)
@@ -185,7 +208,25 @@ def violations(root: Path) -> Iterator[str]:
         if module not in READERS_OF_THE_ENVIRONMENT and module != SIMULATOR and reads_environment(tree):
             yield f"{module} reads the environment"
         yield from unfinished(shown, source, tree)
+        if (lines := source.count("\n")) > LINES_MAX and REASON not in (ast.get_docstring(tree) or ""):
+            yield f"{shown} has {lines} lines and gives no reason"
+        room = path.relative_to(root).with_suffix("").parts
+        neighbours[".".join(room)] = set(imports(tree, room))
+    yield from circles(neighbours)
     yield from untested(root, modules - {PACKAGE})
+
+
+def circles(names_in: dict[str, set[str]]) -> Iterator[str]:
+    """Rooms that import each other, by the names that each room imports. A package's `__init__` is a room, too."""
+    rooms = {room.removesuffix(".__init__"): names for room, names in names_in.items()}
+
+    def room_of(name: str) -> str:
+        return name if name in rooms or "." not in name else room_of(name.rpartition(".")[0])
+
+    try:
+        graphlib.TopologicalSorter({room: map(room_of, names) for room, names in rooms.items()}).prepare()
+    except graphlib.CycleError as error:
+        yield " → ".join(room.removeprefix(f"{PACKAGE}.") for room in reversed(error.args[1])) + " is a circle"
 
 
 def wrong_names(module: str, path: Path, tree: ast.Module, shown: str) -> Iterator[str]:
