@@ -231,7 +231,7 @@ def _decryptor(packets: list[Packet], passphrase: str | None) -> pysequoia.PyDec
 
 
 class _Refusal(Exception):  # noqa: N818 - never leaves this module
-    """The first line of what pysequoia said."""
+    """The first line of pysequoia's message."""
 
 
 def _packets(content: bytes) -> list[Packet]:
@@ -248,5 +248,5 @@ def _ask(act: Callable[[], T]) -> T:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
-        said = str(error).partition("\n")[0]
-    raise _Refusal(said)  # outside of the except block: the cause carries a backtrace
+        message = str(error).partition("\n")[0]
+    raise _Refusal(message)  # outside of the except block: the cause carries a backtrace

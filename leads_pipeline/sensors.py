@@ -187,7 +187,7 @@ def _ask_again(
 
 
 def _recollect(context: SensorEvaluationContext) -> dict[str, RetryMemory]:
-    """The sensor's memory, with what runs have said since and whether the settings are others."""
+    """The sensor's memory, with the verdicts of runs since and whether the settings are others."""
     memory = read_cursor(context.cursor)
     asked_with = context.resources.leads.fingerprint()
     for kind in LEAD_KINDS:

@@ -79,11 +79,11 @@ class Placement:
 
     def of(self, pushed: PushedLead) -> tuple[date, str]:
         """Day and scope key of a lead."""
-        said = read_texts(pushed.lead.payload, _PLACING_FIELDS)
+        texts = read_texts(pushed.lead.payload, _PLACING_FIELDS)
         received = today(self.zone, pushed.received_at)
-        created = self._day(said.get(_CREATED_AT, ""))
+        created = self._day(texts.get(_CREATED_AT, ""))
         day = created if created and self.first_day <= created <= received else max(received, self.first_day)
-        names = (scope.key for scope in self.scopes if _names(said, scope))
+        names = (scope.key for scope in self.scopes if _names(texts, scope))
         return day, next(names, PUSH_SCOPE)
 
     def _day(self, text: str) -> date | None:
@@ -94,10 +94,10 @@ class Placement:
         return None
 
 
-def _names(said: Mapping[str, str], scope: Scope) -> bool:
+def _names(texts: Mapping[str, str], scope: Scope) -> bool:
     if scope.kind is ScopeKind.ALL:
         return True
-    return scope.kind in _SCOPE_FIELDS and said.get(_SCOPE_FIELDS[scope.kind]) == scope.id
+    return scope.kind in _SCOPE_FIELDS and texts.get(_SCOPE_FIELDS[scope.kind]) == scope.id
 
 
 class Spool:
@@ -136,7 +136,7 @@ class Spool:
     def take_in(self, placement: Placement, run_id: str) -> Iterator[TakenIn]:
         """Land what waits as raw files, a portion at a time; a portion is removed once the caller asks for the next.
 
-        So whoever is killed in between, having said nothing of a portion yet, gets it again, to no harm. A file that
+        Whoever is killed in between has confirmed nothing of a portion, and gets it again, to no harm. A file that
         can't be read is set aside with a warning; the others go on.
         """
         with self._lake.lock("spool"), storing(self._folder):

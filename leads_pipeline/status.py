@@ -78,7 +78,7 @@ def window_status(instance: DagsterInstance, kind: LeadKind, windows: MultiParti
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a run said of a window that it couldn't land. `settings` is the fingerprint of those that it asked with."""
+    """A run's verdict on a window that it couldn't land. `settings` is the fingerprint of those that it asked with."""
 
     key: str
     observed_at: datetime
@@ -217,16 +217,16 @@ def failed_windows(
         if not failed:
             continue
         landed = last_landed(instance, kind, failed)
-        said: dict[str, list[Verdict]] = {key: [] for key in failed}
+        verdicts_on: dict[str, list[Verdict]] = {key: [] for key in failed}
         for event_id, verdict in verdicts(instance, kind):
             if verdict.key in failed and event_id > landed.get(verdict.key, 0):
-                said[verdict.key].append(verdict)
-        for key, known in said.items():
+                verdicts_on[verdict.key].append(verdict)
+        for key, known in verdicts_on.items():
             window = Window.from_partition_key(key, settings.zone)
             found[kind, window] = (
                 FailedWindow(len(known), known[-1].observed_at, known[-1].is_permanent, known[-1].error)
                 if known
-                # A run that was killed has said nothing of the windows that it left behind.
+                # A killed run leaves no verdict on the windows that it didn't come to.
                 else FailedWindow(1, datetime.now(UTC), error="The run ended before it came to this window.")
             )
     return found

@@ -112,7 +112,9 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             except LeadsPipelineError as error:
                 context.log.warning("The figures of the marts, which the UI plots, are left out this time: %s", error)
             for name, rows in publication.rows.items():
-                yield MaterializeResult(asset_key=name, metadata={**_said(publication, rows), **figures.get(name, {})})
+                yield MaterializeResult(
+                    asset_key=name, metadata={**_metadata(publication, rows), **figures.get(name, {})}
+                )
             for table in lead_tables:
                 yield attempted(table, "lead_ids_are_unique", partial(_uniqueness, db, table))
             for kind in LEAD_KINDS:
@@ -125,7 +127,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
     return warehouse
 
 
-def _said(publication: Publication, rows: int) -> Mapping[str, bool | int | float]:
+def _metadata(publication: Publication, rows: int) -> Mapping[str, bool | int | float]:
     return {
         "dagster/row_count": rows,
         "is_changed": publication.is_changed,

@@ -112,15 +112,15 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
                     left.pop(window, None)
                     if isinstance(landed, LeadsPipelineError):
                         failures[window] = landed
-                        said = Verdict.metadata(landed, settings_of_run())
-                        yield AssetObservation(context.asset_key, partition=key, metadata=said)
+                        metadata = Verdict.metadata(landed, settings_of_run())
+                        yield AssetObservation(context.asset_key, partition=key, metadata=metadata)
                     else:
-                        said = _said(*landed, token_source=auth.token_source)
-                        yield AssetMaterialization(context.asset_key, partition=key, metadata=said)
+                        metadata = _metadata(*landed, token_source=auth.token_source)
+                        yield AssetMaterialization(context.asset_key, partition=key, metadata=metadata)
         except LeadsPipelineError as error:
-            said = Verdict.metadata(error, settings_of_run())
+            metadata = Verdict.metadata(error, settings_of_run())
             for window in left:
-                yield AssetObservation(context.asset_key, partition=window.partition_key, metadata=said)
+                yield AssetObservation(context.asset_key, partition=window.partition_key, metadata=metadata)
             raise failure(f"No {kind.name} leads could be pulled", error) from None
         if failures:
             raise Failure(_summary(failures, len(windows)), allow_retries=False)
@@ -161,7 +161,7 @@ def _land(
             yield window, future.result()
 
 
-def _said(answer: Answer, landing: Landing, *, token_source: str | None) -> dict[str, MetadataValue]:
+def _metadata(answer: Answer, landing: Landing, *, token_source: str | None) -> dict[str, MetadataValue]:
     window = answer.window
     return {
         "dagster/partition_row_count": MetadataValue.int(landing.leads),

@@ -54,7 +54,7 @@ def server_time(base_url: str, *, transport: httpx.BaseTransport | None = None) 
     make = partial(httpx.Client, transport=transport, timeout=CONNECT_TIMEOUT_SECONDS, follow_redirects=False)
     try:
         with make_client(make) as http, http.stream("GET", base_url) as response:  # the body stays unread
-            said = response.headers.get("date", "")
+            date = response.headers.get("date", "")
     except httpx.TransportError as error:
         why = why_no_connection(error) if isinstance(error, httpx.ConnectError) else type(error).__name__
         raise UnreachableError(
@@ -62,11 +62,11 @@ def server_time(base_url: str, *, transport: httpx.BaseTransport | None = None) 
             reason=NO_CONNECTION,
         ) from None
     except UNUSABLE_ADDRESS:
-        said = None
-    if said is None:
+        date = None
+    if date is None:
         raise SettingsError(f"{urlsplit(base_url).hostname} can't be asked. {ADDRESS_HINT}")
     try:
-        moment = parsedate_to_datetime(said)
+        moment = parsedate_to_datetime(date)
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -39,35 +39,35 @@ _KNOWN_CODES = frozenset({"invalid_valuation_lead_product", *(status.name.lower(
 def verdict_on(spec: RequestSpec, response: httpx.Response, problem: str, now: datetime) -> LeadsPipelineError:
     """What an answer other than 200 means."""
     status = response.status_code
-    said = f"{spec} was answered {status}{_phrase(status)}{problem}."
+    answered = f"{spec} was answered {status}{_phrase(status)}{problem}."
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return BusyError(f"{said} The service is busy. {LATER}", retry_after_seconds=retry_after)
+        return BusyError(f"{answered} The service is busy. {LATER}", retry_after_seconds=retry_after)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY}:
         return ServerError(
-            f"{said} The fault is at the service. {LATER}",
+            f"{answered} The fault is at the service. {LATER}",
             retry_after_seconds=retry_after,
             reason=f"server error ({status})",
         )
     if status < HTTPStatus.MULTIPLE_CHOICES:
         return InvalidAnswerError(
-            f"{said} Only 200 carries leads. What was landed before stays as it is. {LATER}",
+            f"{answered} Only 200 carries leads. What was landed before stays as it is. {LATER}",
             reason=f"invalid answer ({status})",
         )
     if status in {HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.PERMANENT_REDIRECT}:
         return RefusedError(
-            f"{said} The address has moved for good. Redirects aren't followed, so that the token goes to no other "
+            f"{answered} The address has moved for good. Redirects aren't followed, so that the token goes to no other "
             f"host. {USELESS} Correct the base URL in the settings.",
             status=status,
         )
     if status < HTTPStatus.BAD_REQUEST:
         return ServerError(
-            f"{said} Redirects aren't followed, so that the token goes to no other host. {LATER} If it does, check "
+            f"{answered} Redirects aren't followed, so that the token goes to no other host. {LATER} If it does, check "
             "the base URL in the settings.",
             reason=f"redirected ({status})",
         )
     hint = spec.hints.get(status, _HINTS.get(status, _CHECK_SCOPES))
-    return RefusedError(f"{said} {USELESS} {hint}", status=status)
+    return RefusedError(f"{answered} {USELESS} {hint}", status=status)
 
 
 def _phrase(status: int) -> str:

@@ -137,7 +137,7 @@ def typed(
         *(_untyped(field) for field in fields),
         *(_no_object(path, fields, lists) for path in objects if path),
         *(_no_list(child) for child in lists),
-        # What is new but can't be cut out is in raw alone, which has to be said.
+        # What is new but can't be cut out is in raw alone, and a problem tells so.
         "case when extra is not null and extra_json is null then '_extra' end",
     ]
     # Few leads have a problem, and only for those is each looked for.

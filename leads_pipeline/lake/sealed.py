@@ -16,7 +16,7 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.lake.rows import Row, sequence_of
 
 # Raised when an older version of the pipeline could no longer read what is written. Files of 1 have no `sequence`, nor
-# what the last answer said where it changed nothing; they are read as they are, for ever.
+# what the last answer held where it changed nothing; they are read as they are, for ever.
 SCHEMA_VERSION: Final = "2"
 
 # Columns with few values; the others would only pay for a dictionary.

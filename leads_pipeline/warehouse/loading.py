@@ -127,7 +127,7 @@ def _load_leads(
         is_whole = is_whole or db.execute(sql, {"most": TOUCHED_MAX}).fetchall() == [(True,)]
         if not is_whole:
             followed = ", ".join(f"{column} as {name}" for name, column in followed_columns(kind))
-            # The days are said as well, so that only their rows are looked at.
+            # The days are named as well, so that only their rows are looked at.
             added = (
                 f"{quoted(kind.table)} where lead_id in (select lead_id from winners) "  # noqa: S608
                 "and window_day in (select day from winners)"
