@@ -256,7 +256,7 @@ def test_no_artefact_holds_a_secret_or_personal_data_where_it_does_not_belong(tm
     wrong = {"LEADS_CLIENT_SECRET": WRONG_SECRET, "LEADS_DATA_DIR": str(tmp_path / "data")}
     calls: list[tuple[int, tuple[str, ...], dict[str, str]]] = [
         (1, backfill, pgp),  # branch 103 fails
-        (0, ("doctor",), pgp),
+        (1, ("doctor",), pgp),  # as does the doctor's request for it
         (1, ("coverage", "--days", "2"), pgp),
         (1, backfill, wrong),
         (1, backfill, {**pgp, "LEADS_PGP_PASSPHRASE": WRONG_PASSPHRASE}),

@@ -37,7 +37,7 @@ def me(portal: Newcomer, tmp_path: Path) -> Newcomer:
 def findings(me: Newcomer) -> dict[str, str]:
     """What the doctor says that isn't green."""
     found = json.loads(me.run("leads-pipeline", "doctor", "--json").stdout)["findings"]
-    return {finding["check"]: finding["said"] for finding in found if finding["light"] != "green"}
+    return {finding["check"]: finding["message"] for finding in found if finding["light"] != "green"}
 
 
 def test_backfill_publishes_what_an_env_file_leads_to(me: Newcomer) -> None:
