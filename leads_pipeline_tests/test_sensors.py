@@ -195,7 +195,7 @@ def test_what_is_refused_all_the_time_is_asked_for_about_daily_until_the_portal_
             for key in here.keys([3]):  # what the run's verdict would be
                 memory["applicant"].note(key, moment, is_permanent=True)
             cursor = write_cursor(memory)
-        moment += timedelta(hours=1)
+        moment += timedelta(hours=4)
     assert 20 < asked < 40
     assert tick.skip_message is not None
     assert "3 are past what the portal keeps" in tick.skip_message
