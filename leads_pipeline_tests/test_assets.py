@@ -813,6 +813,17 @@ def test_what_was_done_before_the_daemon_first_ran_is_followed_within_the_hour(h
     assert requested(here, cursor, later=HOUR)[0]["applicant_leads"] == {None}
 
 
+@pytest.mark.usefixtures("nothing_is_daily")
+def test_what_a_command_landed_is_staged_though_the_daemon_first_runs_after_the_portal_has_deleted_it(
+    tmp_path: Path,
+) -> None:
+    with installation(tmp_path, first=30) as here:
+        here.pull({here.key(29)})
+        _, cursor = requested(here, later=timedelta(days=12))
+        found, _ = requested(here, cursor, later=timedelta(days=12) + HOUR)
+        assert found["stg_applicant_leads"] == {str(here.day(29))}
+
+
 def test_another_time_zone_has_every_staged_day_staged_again(here: Installation) -> None:
     here.pull({here.key(3)})
     day = str(here.day(3))

@@ -61,7 +61,8 @@ _IS_DECLARED_ANEW: AutomationCondition[Any] = (
 _IS_LEFT_BEHIND: AutomationCondition[Any] = AutomationCondition.cron_tick_passed("0 * * * *") & (
     AutomationCondition.execution_failed()
     | (
-        AutomationCondition.in_latest_time_window(RETENTION)  # to look at a year of 500 scopes takes Dagster 26 s
+        # As far back as a command would. To look at a year of 500 scopes takes Dagster 26 s.
+        AutomationCondition.in_latest_time_window(2 * RETENTION)
         & AutomationCondition.missing()
         & AutomationCondition.any_deps_match(~AutomationCondition.missing())
     )
