@@ -21,7 +21,9 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from click import Context
 
+from leads_pipeline.cli import main
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.simulator import Config, running
 from leads_pipeline_tests.portal_leads import Lead, groups, people
@@ -169,10 +171,9 @@ def test_every_make_target_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`leads-pipeline ([a-z]+)", GUIDES))))
 def test_every_subcommand_exists(name: str) -> None:
-    done = run(f"leads-pipeline {name} --help", ROOT, {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"})
-    assert done.returncode == 0
+    told = main.commands[name].get_help(Context(main.commands[name]))
     for option in re.findall(rf"`leads-pipeline {name}[^`]*?(--[a-z]+)", GUIDES):
-        assert option in done.stdout
+        assert option in told
 
 
 def bare(folder: Path) -> dict[str, str]:
