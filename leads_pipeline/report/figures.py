@@ -3,6 +3,7 @@
 Belongs here: which marts have figures, and the headline. Doesn't: their queries (sql/figures/).
 """
 
+import re
 from decimal import Decimal
 from typing import Final
 
@@ -51,9 +52,10 @@ def headline(db: Reader) -> dict[str, int]:
 
 
 def _figures(db: Reader, mart: str) -> dict[str, int | float]:
-    query = statement(f"figures/{mart}")
-    # A day under way would make every curve fall at its end, so dated figures go up to the newest closed day.
-    names, [values] = db.query(query, {"days": FIGURE_DAYS} if "$days" in query else None)
+    query, parameters = statement(f"figures/{mart}"), {}
+    if re.search(r"^from .*\bdays$", query, re.MULTILINE):
+        query, parameters = statement("figures/days") + query, {"days": FIGURE_DAYS}
+    names, [values] = db.query(query, parameters)
     return {
         name: float(value) if isinstance(value, Decimal | float) else int(value)
         for name, value in zip(names, values, strict=True)

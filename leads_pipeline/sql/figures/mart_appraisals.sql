@@ -1,12 +1,4 @@
 -- Figures of mart_appraisals: one row, a column a figure.
-with days as (
-    select
-        max(day) filter (state in ('landed', 'empty', 'partial')) as full_day,
-        max(day) as today,
-        max(day) - $days::integer as before
-    from mart_coverage
-    where is_configured
-)
 select
     coalesce(sum(leads) filter (lead_day = full_day), 0) as leads_of_last_full_day,
     round(sum(total_estimate) filter (lead_day > before) / sum(estimates) filter (lead_day > before))

@@ -1,12 +1,4 @@
 -- Figures of mart_people: one row, a column a figure.
-with days as (
-    select
-        max(day) filter (state in ('landed', 'empty', 'partial')) as full_day,
-        max(day) as today,
-        max(day) - $days::integer as before
-    from mart_coverage
-    where is_configured
-)
 select
     count(*) filter (last_lead_day > before) as people,
     count(*) filter (last_lead_day > before and leads > 1) as returning_people,

@@ -1,12 +1,4 @@
 -- Figures of mart_people_daily: one row, a column a figure.
-with days as (
-    select
-        max(day) filter (state in ('landed', 'empty', 'partial')) as full_day,
-        max(day) as today,
-        max(day) - $days::integer as before
-    from mart_coverage
-    where is_configured
-)
 select
     count(distinct person) filter (lead_day = full_day) as people_of_last_full_day,
     count(distinct person) filter (lead_day between full_day - 6 and full_day) as people_of_last_7_full_days
