@@ -1110,7 +1110,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             '    if db.execute("select count(*) from lost").fetchall() != [(0,)]:\n',
             "    if False:\n",
             "test_warehouse.py",
-            "winning_day_loses_it",
+            "winning_day_gives_it_up",
         ),
         _m(
             "the first of a lead's deliveries counts",
@@ -1925,7 +1925,7 @@ def _tried(mutant: Mutant) -> Verdict:
 def _copy() -> Iterator[Path]:
     """A copy of the source, to be broken."""
     with TemporaryDirectory(prefix="mutant-") as folder:
-        for name in ("leads_pipeline", "leads_pipeline_tests"):
+        for name in ("leads_pipeline", "leads_pipeline_tests", "examples"):
             shutil.copytree(ROOT / name, Path(folder) / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         yield Path(folder)
