@@ -49,12 +49,15 @@ class Mutant:
     tests: tuple[str, ...]
 
     def trouble(self, root: Path) -> str | None:
-        """Why what it breaks can't be broken below `root`, None where it can."""
+        """Why what it breaks can't be broken below `root`, or no test would notice; None where both can be."""
         try:
             self._broken(root)
         except ValueError as error:
             return str(error)
-        return None
+        file, *only = self.tests
+        source = (root / "leads_pipeline_tests" / file).read_text(encoding="utf-8")
+        words = {word for expression in only for word in re.findall(r"\w+", expression)} - {"and", "or", "not"}
+        return next((f"{file} has no {word}" for word in sorted(words) if word not in source), None)
 
     def apply(self, root: Path) -> None:
         """Break the copy below `root`. Raises ValueError as `trouble` says."""
