@@ -31,6 +31,7 @@ from dagster import (
     SensorDefinition,
     build_sensor_context,
 )
+from dagster._core.definitions.reconstruct import ReconstructableJob
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.remote_origin import InProcessCodeLocationOrigin
@@ -195,6 +196,9 @@ class Installation:
     @contextmanager
     def daemon(self) -> Iterator["Daemon"]:
         """Dagster's daemon, an iteration at a time, on the code location as `workspace.yaml` loads it."""
+        # Dagster keeps the last job of a process, which an earlier test in it may have loaded with other settings.
+        ReconstructableJob.get_repository_definition.cache_clear()
+        ReconstructableJob.get_definition.cache_clear()
         location = InProcessCodeLocationOrigin(
             LoadableTargetOrigin(module_name="leads_pipeline.definitions"), location_name=_LOCATION
         )
