@@ -6,7 +6,6 @@ day, and deciding which names are shown (warehouse/), putting it into words (sql
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final, NamedTuple
@@ -15,7 +14,7 @@ import duckdb
 
 from leads_pipeline.contract import Field, known_members
 from leads_pipeline.duck import literal, quoted
-from leads_pipeline.flatten.trees import HIDDEN, declared_part
+from leads_pipeline.flatten.trees import HIDDEN, declared_part, objects_in
 
 # A name that the contract doesn't know may be a person's, whatever it looks like. One that came in the leads of so many
 # different people says nothing of any of them, and is shown outside of the tables of leads, where it has the form of
@@ -159,7 +158,7 @@ def _add_new_fields(
 
     Of a new list it is also what its first elements have, `list[].field`.
     """
-    declared = {f"{prefix}{path}" for path in _objects(tree)}
+    declared = {f"{prefix}{path}" for path in objects_in(tree) if path}
     row = "(lead_id, position)" if prefix else "lead_id"
     level = f"""
         select day, {row} as row, contact, {literal(prefix)} as path, {literal(prefix)} as shown, _extra as object
@@ -222,11 +221,3 @@ def _add_new_fields(
             {"name": NAME.pattern, "declared": sorted(declared)},
         )
         level = "from deeper"
-
-
-def _objects(tree: dict[str, Any], path: str = "") -> Iterator[str]:
-    """The paths of the objects that the contract knows inside of one."""
-    for name, known in tree.items():
-        if known is not None:
-            yield f"{path}{name}"
-            yield from _objects(known, f"{path}{name}.")

@@ -161,14 +161,15 @@ REFUSED_RETRY_SECONDS = 30 * 3600.0
 class FailedWindow:
     """A window that the last run for it didn't land.
 
-    `attempts` counts runs; `failed_at` is the end of the last one, `error` what it said. `is_permanent`: it won't pass
-    by itself, as the window was refused.
+    `attempts` counts runs; `failed_at` is the end of the last one, `error` what it said, `reason` the same for all
+    windows that failed alike (errors.py). `is_permanent`: it won't pass by itself, as the window was refused.
     """
 
     attempts: int
     failed_at: datetime
     is_permanent: bool = False
     error: str = ""
+    reason: str = ""
 
     def next_attempt_at(self, key: str) -> datetime:
         """When it is due again. The jitter follows from key and attempt, so that the answer stays the same."""

@@ -223,12 +223,13 @@ def failed_windows(
                 verdicts_on[verdict.key].append(verdict)
         for key, known in verdicts_on.items():
             window = Window.from_partition_key(key, settings.zone)
-            found[kind, window] = (
-                FailedWindow(len(known), known[-1].observed_at, known[-1].is_permanent, known[-1].error)
-                if known
-                # A killed run leaves no verdict on the windows that it didn't come to.
-                else FailedWindow(1, datetime.now(UTC), error="The run ended before it came to this window.")
-            )
+            if known:
+                last = known[-1]
+                failed_window = FailedWindow(len(known), last.observed_at, last.is_permanent, last.error, last.reason)
+            else:  # a killed run leaves no verdict on the windows that it didn't come to
+                error = "The run ended before it came to this window."
+                failed_window = FailedWindow(1, datetime.now(UTC), error=error)
+            found[kind, window] = failed_window
     return found
 
 

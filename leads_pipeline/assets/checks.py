@@ -41,7 +41,8 @@ _FEWEST_USUAL_LEADS = 5
 # The daily schedule lands yesterday at 01:15; until then the newest closed day is the one before.
 STALE_DAYS = 2
 
-_NAMED = 20
+# How many lines a check's description has.
+NAMED = 20
 
 
 def habit_check_specs() -> list[AssetCheckSpec]:
@@ -154,6 +155,6 @@ def _result(asset: str, name: str, unusual: Sequence[str], figures: Mapping[str,
         check_name=name,
         passed=not unusual,
         severity=AssetCheckSeverity.WARN,
-        description="\n".join(f"- {line}" for line in unusual[:_NAMED]) if unusual else "As usual.",
+        description="\n".join(f"- {line}" for line in unusual[:NAMED]) if unusual else "As usual.",
         metadata=figures,
     )

@@ -27,10 +27,10 @@ from dagster import (
     multi_asset,
 )
 
-from leads_pipeline.assets.checks import attempted, habit_check_specs, habit_checks
+from leads_pipeline.assets.checks import NAMED, attempted, habit_check_specs, habit_checks
 from leads_pipeline.assets.raw import failure
 from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE, materializations
-from leads_pipeline.assets.windows import NAMED_WINDOWS, window_check_specs, window_checks
+from leads_pipeline.assets.windows import window_check_specs, window_checks
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.duck import glob_literal
@@ -258,7 +258,7 @@ def completeness_check(db: Reader, lake: Lake, kind: LeadKind) -> AssetCheckResu
 def wholeness_check(lake: Lake, publication: Publication) -> AssetCheckResult:
     """Whether anything is damaged or gone that nothing whole has replaced. Raises StorageError."""
     found = damages(lake)
-    lines = [f"- {damage.key}: {damage.leads or 'an unknown number of'} leads" for damage in found[:NAMED_WINDOWS]]
+    lines = [f"- {damage.key}: {damage.leads or 'an unknown number of'} leads" for damage in found[:NAMED]]
     lines += [f"- {kind} {day} can't be staged: {why}" for (kind, day), why in publication.not_staged.items()]
     return AssetCheckResult(
         asset_key="landed_windows",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
 
-from leads_pipeline.assets.checks import attempted
+from leads_pipeline.assets.checks import NAMED, attempted
 from leads_pipeline.duck import statement
 from leads_pipeline.retry import LOOKS_AFTER_DAYS
 from leads_pipeline.warehouse import Reader
@@ -21,9 +21,6 @@ from leads_pipeline.window import RETENTION
 # How long before the portal begins to delete a window that isn't landed the coverage check warns, and fails.
 WARN_DAYS_BEFORE = 7
 FAIL_DAYS_BEFORE = 3
-
-# How many windows a check names.
-NAMED_WINDOWS = 20
 
 
 def window_check_specs() -> list[AssetCheckSpec]:
@@ -142,7 +139,7 @@ def _result(
         description="\n".join(
             [
                 f"{len(windows)} {problem}",
-                *(f"- {window}" for window in windows[:NAMED_WINDOWS]),
+                *(f"- {window}" for window in windows[:NAMED]),
                 f"{remedy}leads-pipeline backfill --from {min(days)} --to {max(days)}",
             ]
         )

@@ -31,7 +31,7 @@ from leads_pipeline.settings import AuthMethod
 DEFAULT_LIFETIME_SECONDS = 300.0
 # The whole token request, from looking up the host to the last byte; a healthy endpoint takes under a second.
 TOKEN_DEADLINE_SECONDS = 30.0
-# A token answer has one to five kilobytes; web servers take request headers up to eight or sixteen.
+# A token answer has one to five kilobytes.
 MAX_ANSWER_BYTES = 65_536
 
 _CHECK_PAIR = (

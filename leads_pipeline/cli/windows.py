@@ -159,11 +159,10 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime) -> None:
 
 
 def _cause(one: WindowCoverage) -> tuple[str, str]:
-    """What windows share that are told together: the state, and the error without the names in it that differ."""
+    """What windows share that are told together: the state, and the reason of the failure."""
     if one.failed is None:
         return one.state, ""
-    error = one.failed.error.replace(one.window.partition_key, "").replace(one.window.scope.key, "")
-    return f"{one.state}{', refused' if one.failed.is_permanent else ''}", error
+    return f"{one.state}{', refused' if one.failed.is_permanent else ''}", one.failed.reason
 
 
 def _as_json(

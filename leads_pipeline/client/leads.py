@@ -172,7 +172,7 @@ class LeadsClient:
     ) -> LeadsPipelineError:
         """Why these pieces of the window are missing. What can pass comes first: it is asked for again sooner."""
         piece, verdict = next((one for one in missing if one[1].is_transient), missing[0])
-        told = str(verdict.reworded(verdict.args[0], attempts=0))
+        told = verdict.args[0]
         if isinstance(verdict, TooLargeError):
             limit = f"{self._service.max_body_bytes / MEBIBYTE:g}"
             told = (

@@ -25,8 +25,8 @@ from leads_pipeline.lake import Lake, LandedWindow
 # Two batches side by side keep two cores busier than two threads at one, whose planning and writing they can't share.
 FLATTENING_THREADS: Final = 2
 
-# What is flattened in one statement: its planning takes as long as 3,000 leads, and 10,000 take 200 MB. The number of
-# days bounds how many files of days with few leads are held at once.
+# What is flattened in one statement. Planning one takes as long as flattening 3,000 leads, and 10,000 take 200 MB.
+# The number of days bounds how many files of days with few leads are held at once.
 BATCH_LEADS: Final = 10_000
 BATCH_DAYS: Final = 31
 
@@ -52,7 +52,7 @@ def flatten_days(
     days hold, has one; where the moment is unknown it is the window's day.
 
     Days come out as they are done. One that fails, or whose rows don't add up, fails alone: its own files stay as they
-    were. Planning the statement takes DuckDB as long as 3,000 leads, so days are flattened together, up to BATCH_LEADS.
+    were. Days are flattened together, up to BATCH_LEADS.
     """
     left = deque(sorted(set(days)))
     with ThreadPoolExecutor(FLATTENING_THREADS, "flattening") as pool:

@@ -35,7 +35,11 @@ def extra_functions(kind: LeadKind) -> dict[str, _Function]:
         "extra_of_lead": (partial(unknown_members, tree_of_lead(kind)), ["VARCHAR"], "VARCHAR")
     }
     for child in kind.children:
-        functions[f"extras_of_{child.name}"] = (partial(_extras, child), ["VARCHAR", "BIGINT"], "VARCHAR[]")
+        functions[f"extras_of_{child.name}"] = (
+            partial(_extras, child, tree_of(child.fields)),
+            ["VARCHAR", "BIGINT"],
+            "VARCHAR[]",
+        )
         functions[f"elements_of_{child.name}"] = (partial(_elements, child), ["VARCHAR", "BIGINT"], "VARCHAR[]")
     return functions
 
@@ -121,9 +125,8 @@ def _elements(child: ChildTable, body: str, number: int) -> list[str] | None:
     return elements if len(elements) == number else None
 
 
-def _extras(child: ChildTable, body: str, number: int) -> list[str | None] | None:
+def _extras(child: ChildTable, tree: Tree, body: str, number: int) -> list[str | None] | None:
     """The unknown members of each element of a lead's list. One call a list: one an element took twice as long."""
-    tree = tree_of(child.fields)
     try:
         text = _list_in(child, body)
         try:

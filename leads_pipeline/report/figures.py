@@ -3,7 +3,6 @@
 Belongs here: which marts have figures, and the headline. Doesn't: their queries (sql/figures/).
 """
 
-import re
 from decimal import Decimal
 from typing import Final
 
@@ -52,10 +51,7 @@ def headline(db: Reader) -> dict[str, int]:
 
 
 def _figures(db: Reader, mart: str) -> dict[str, int | float]:
-    query, parameters = statement(f"figures/{mart}"), {}
-    if re.search(r"^from .*\bdays$", query, re.MULTILINE):
-        query, parameters = statement("figures/days") + query, {"days": FIGURE_DAYS}
-    names, [values] = db.query(query, parameters)
+    names, [values] = db.query(statement("figures/days") + statement(f"figures/{mart}"), {"days": FIGURE_DAYS})
     return {
         name: float(value) if isinstance(value, Decimal | float) else int(value)
         for name, value in zip(names, values, strict=True)

@@ -930,8 +930,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "a refused window rings nowhere",
             "status.py",
-            "FailedWindow(len(known), known[-1].observed_at, known[-1].is_permanent, known[-1].error)",
-            "FailedWindow(len(known), known[-1].observed_at, False, known[-1].error)",
+            "last.observed_at, last.is_permanent, last.error",
+            "last.observed_at, False, last.error",
             "test_assets.py",
             "refused_window",
         ),
