@@ -23,6 +23,7 @@ LAYERS = (
     ("partitions", "resources", "event_log"),
     # Dagster stops here
     ("report",),
+    ("privacy",),
     ("warehouse",),
     ("drift", "damage"),
     ("flatten",),
@@ -58,11 +59,13 @@ ABOVE_THE_DAGSTER_LINE = {
 # Which modules may import a vendor's package. A vendor that isn't named here is free.
 VENDOR_HOMES = {
     "httpx": {"client", "auth"},
-    "pyarrow": {"lake", "flatten"},
+    "pyarrow": {"lake", "flatten", "privacy"},
     "plotly": {"report"},
     "jinja2": {"report"},
-    "duckdb": {"duck", "flatten", "drift", "warehouse"},
+    "duckdb": {"duck", "flatten", "drift", "warehouse", "privacy"},
     "pysequoia": {"pgp"},
+    "phonenumbers": {"privacy"},
+    "idna": {"privacy"},
     "dagster": ABOVE_THE_DAGSTER_LINE,
     # It turns 64-bit ids into floats, so it stays out of everything that moves leads.
     "pandas": ABOVE_THE_DAGSTER_LINE,

@@ -1844,6 +1844,32 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "owner_alone",
         ),
     ),
+    "whoever asks for their data gets all of it, and nobody else's": (
+        _m(
+            "take an address with an invisible character for another one",
+            "privacy/identity.py",
+            """ not in ("Cc", "Cf", "Cn", "Co")""",
+            """ not in ("Cn", "Co")""",
+            "test_privacy.py",
+            "form_of_an_address",
+        ),
+        _m(
+            "take a number written with 00 for another one",
+            "privacy/identity.py",
+            "phonenumbers.parse(part, _REGION)",
+            'phonenumbers.parse("+44" + part.strip().lstrip("+").removeprefix("44"), _REGION)',
+            "test_privacy.py",
+            "form_of_a_number",
+        ),
+        _m(
+            "take a tag for a part of the same mailbox everywhere",
+            "privacy/identity.py",
+            "    if domain in _GMAIL:\n",
+            "    local = local.partition('+')[0]\n    if domain in _GMAIL:\n",
+            "test_privacy.py",
+            "tags_elsewhere",
+        ),
+    ),
 }
 
 

@@ -1,0 +1,133 @@
+"""When two spellings mean the same person: keys of e-mail addresses, telephone numbers, names and postcodes.
+
+Belongs here: what a text is as a key, without any input or output. Doesn't: which lead it stands in (matching.py).
+Formatting never changes a key, and different digits never share one. What is no address or number has none.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+import idna
+
+# The country of a number that is written without one.
+_REGION: Final = "GB"
+
+# E.164 ends at 15 digits; below 7 a number is one of a switchboard, or a house's.
+_DIGITS_MIN, _DIGITS_MAX = 7, 15
+
+_GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
+
+_ADDRESS: Final = re.compile(r"""[^\s<>()\[\],;:"'`|\\@]+@[^\s<>()\[\],;:"'`|\\@/?&=]+""")
+
+# What stands between two numbers in one field. A comma is a pause on some telephones; what follows it then is too
+# short to be a number.
+_BETWEEN_NUMBERS: Final = re.compile(r"[/,;|&\r\n]|\b(?:or|and)\b")
+
+_POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
+
+_ESCAPE: Final = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
+
+
+def plain(text: str) -> str:
+    """The text as a reader sees it: one form of each character, and none that can't be seen.
+
+    Control and format characters (bidirectional marks, joiners, NUL) go, but for white space. What is half a surrogate
+    pair becomes one and the same character, and so has a UTF-8 form.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    # Normalised once more, as characters meet that an invisible one has kept apart.
+    return unicodedata.normalize("NFKC", "".join(filter(_is_seen, unicodedata.normalize("NFKC", whole))))
+
+
+def _is_seen(character: str) -> bool:
+    return character.isspace() or unicodedata.category(character) not in ("Cc", "Cf", "Cn", "Co")
+
+
+def unescaped(text: str) -> str:
+    """The text with JSON's escapes of characters read, for what is JSON only in parts."""
+    return _ESCAPE.sub(lambda found: _characters(found[0]), text)
+
+
+def _characters(escapes: str) -> str:
+    units = b"".join(int(unit, 16).to_bytes(2, "big") for unit in escapes.split("\\u")[1:])
+    return units.decode("utf-16-be", "replace")
+
+
+def email_keys(text: str) -> frozenset[str]:
+    """The e-mail addresses in the text, each as the mailbox that it leads to wherever its provider says so.
+
+    Case, invisible characters and the form of an internationalised domain make no difference; at Gmail nor do dots,
+    tags and the older domain.
+    """
+    seen = plain(text)
+    if "@" not in seen:
+        return frozenset()
+    return frozenset(key for found in _ADDRESS.findall(seen) if (key := _email_key(found)))
+
+
+def _email_key(address: str) -> str | None:
+    local, _, domain = address.partition("@")
+    local = plain(local.casefold()).strip(".")
+    domain = _domain(domain.strip(".-_!*#'"))
+    if domain in _GMAIL:
+        local, domain = local.partition("+")[0].replace(".", "") or local, "gmail.com"
+    return f"{local}@{domain}" if local and "." in domain else None
+
+
+def _domain(text: str) -> str:
+    try:
+        return idna.encode(text, uts46=True).decode("ascii").lower()
+    except UnicodeError:  # no domain of the Internet's, and still one and the same
+        return plain(text.casefold())
+
+
+def mailbox_of(email_key: str) -> str:
+    """The address without its tag: most providers deliver jane+homes@ to jane@, and nobody can know that all do."""
+    local, _, domain = email_key.partition("@")
+    return f"{local.partition('+')[0] or local}@{domain}"
+
+
+def phone_keys(text: str) -> frozenset[str]:
+    """The telephone numbers in a field, each as E.164 has it, without its extension.
+
+    07700 900123, +44 (0)7700 900123 and 0044 7700 900123 are one. A row of one digit alone is no number.
+    """
+    # Imported here: only whoever looks for a number pays for it.
+    import phonenumbers
+
+    keys = set()
+    for part in _BETWEEN_NUMBERS.split(plain(text).casefold()):
+        if sum(character.isdigit() for character in part) < _DIGITS_MIN:
+            continue
+        try:
+            number = phonenumbers.parse(part, _REGION)
+        except phonenumbers.NumberParseException:
+            continue
+        key: str = phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+        if _DIGITS_MIN <= len(key) - 1 <= _DIGITS_MAX and len(set(national_digits(key))) > 1:
+            keys.add(key)
+    return frozenset(keys)
+
+
+def national_digits(phone_key: str) -> str:
+    """The digits that stand in every spelling of the number, with or without the country's."""
+    import phonenumbers  # as above
+
+    number: str = phonenumbers.national_significant_number(phonenumbers.parse(phone_key))
+    return number
+
+
+def name_key(*parts: str) -> str | None:
+    """The name's words, in whatever order, case and accents they were typed."""
+    letters = unicodedata.normalize("NFKD", plain(" ".join(parts)).casefold())
+    words = re.findall(r"[^\W\d_]+", "".join(one for one in letters if not unicodedata.combining(one)))
+    return " ".join(sorted(words)) or None
+
+
+def postcode_key(text: str) -> str | None:
+    """A British postcode without its space."""
+    found = re.sub(r"[^0-9A-Z]", "", plain(text).upper())
+    return found if _POSTCODE.fullmatch(found) else None
