@@ -24,6 +24,7 @@ from dagster import (
     ExecuteInProcessResult,
     evaluate_automation_conditions,
 )
+from dagster_shared.serdes import serialize_value
 
 from leads_pipeline import duck
 from leads_pipeline.assets import published as published_module
@@ -683,12 +684,14 @@ def requested(
         result = evaluate_automation_conditions(
             here.definitions, here.instance, cursor=cursor, evaluation_time=datetime.now(UTC) + later
         )
+    graph = here.definitions.resolve_asset_graph()
     found: dict[str, set[str | None]] = {}
     for one in result.results:
         subset = one.true_subset
         if not subset.is_empty:
             keys = subset.expensively_compute_asset_partitions()
-            found[one.key.to_user_string()] = {key.partition_key for key in keys}
+            for asset in graph.get(one.key).execution_set_asset_keys:  # what is made together is asked for together
+                found.setdefault(asset.to_user_string(), set()).update(key.partition_key for key in keys)
     return found, result.cursor
 
 
@@ -927,6 +930,43 @@ def test_the_warehouse_follows_the_staged_days(here: Installation) -> None:
     assert not [name for name in found if name.startswith("stg_")]
     here.execute(PUBLISH_JOB, tags={})
     assert requested(here, cursor)[0] == {}
+
+
+def test_of_what_one_run_makes_the_last_recorded_is_evaluated_alone(here: Installation) -> None:
+    here.pull({here.key(3), here.key(3, 102)}, [APPLICANT, APPRAISAL])
+    graph = here.definitions.resolve_asset_graph()
+    recorded = [event.asset_key for event in stage(here, here.day(3), here.day(3)).get_asset_materialization_events()]
+    recorded += [event.asset_key for event in here.execute(PUBLISH_JOB, tags={}).get_asset_materialization_events()]
+    evaluated = {key for key in recorded if key and graph.get(key).automation_condition is not None}
+    assert {key.to_user_string() for key in evaluated} == {
+        "stg_applicant_windows",
+        "stg_appraisal_windows",
+        "landed_windows",
+        "inventory",  # of other sources
+        "leads_report",
+    }
+    for kind in (APPLICANT, APPRAISAL):
+        staged_of_kind = [key.path[-1] for key in recorded if key and key.path[-1].startswith(f"stg_{kind.name}")]
+        assert staged_of_kind[-1] == f"stg_{kind.name}_windows"
+        assert len(staged_of_kind) == len(staged_tables(kind))
+
+
+@pytest.mark.usefixtures("nothing_is_daily")
+def test_an_hour_in_which_nothing_happens_leaves_little_in_the_books(here: Installation) -> None:
+    """Dagster stores each evaluation that differs from the last one, as those of a full hour do."""
+    here.pull({here.key(3), here.key(3, 102)}, [APPLICANT, APPRAISAL])
+    stage(here, here.day(3), here.day(3))
+    here.execute(PUBLISH_JOB, tags={})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BetaWarning)
+        cursor = requested(here)[1]
+        later = evaluate_automation_conditions(
+            here.definitions, here.instance, cursor=cursor, evaluation_time=datetime.now(UTC) + HOUR
+        )
+    assert [one for one in later.results if not one.true_subset.is_empty] == []
+    assert (
+        sum(len(serialize_value(one.serializable_evaluation)) for one in later.results) < 350_000
+    )  # it was twice that
 
 
 def test_nothing_follows_while_a_pull_is_under_way(here: Installation) -> None:

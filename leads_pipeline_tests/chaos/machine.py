@@ -81,6 +81,8 @@ from leads_pipeline_tests.chaos.ledger import Portal
 _ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1, base_delay_seconds=0.001)
 _BASE_URL: Final = "http://portal.example"
 
+_STARTING_NO_PULL: Final = ("tell_of_failures", "forget_old_evaluations")
+
 # Ticks of a sensor in a row, until it asks for no run any more; each launches at most one stretch of windows.
 _TICKS: Final = 40
 
@@ -301,7 +303,7 @@ class Machine:
         sensors = [
             one
             for one in self._repository.sensor_defs
-            if one.sensor_type is SensorType.STANDARD and one.name != "tell_of_failures"  # it starts no pull
+            if one.sensor_type is SensorType.STANDARD and one.name not in _STARTING_NO_PULL
         ]
         sensors.sort(key=lambda one: one.name != "end_dead_runs")  # in truth it has ticked many times since
         for _ in range(_TICKS):

@@ -841,6 +841,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "lands_after",
         ),
         _m(
+            "follow the staged table that is recorded first, and miss what a killed run left unrecorded",
+            "assets/staged.py",
+            "if table == windows_table(kind) else None",
+            "if table == kind.table else None",
+            "test_assets.py",
+            "recorded_is_evaluated",
+        ),
+        _m(
             "never repeat a staging that failed",
             "assets/staged.py",
             "    AutomationCondition.execution_failed()\n    | ",
