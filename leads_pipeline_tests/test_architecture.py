@@ -61,7 +61,6 @@ ABOVE_THE_DAGSTER_LINE = {
 VENDOR_HOMES = {
     "httpx": {"client", "auth"},
     "pyarrow": {"lake", "flatten", "privacy"},
-    "plotly": {"report"},
     "jinja2": {"report"},
     "duckdb": {"duck", "flatten", "drift", "warehouse", "privacy"},
     "pysequoia": {"pgp"},

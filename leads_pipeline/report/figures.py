@@ -1,10 +1,10 @@
-"""A few figures of each mart: the UI plots them over the materializations, the report begins with some.
+"""A few figures of each mart: the UI plots them over the materializations, the report shows some.
 
-Belongs here: which marts have figures, and the headline. Doesn't: their queries (sql/figures/).
+Belongs here: which marts have figures. Doesn't: their queries (sql/figures/).
 """
 
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from leads_pipeline.duck import statement
 from leads_pipeline.warehouse import Reader
@@ -25,35 +25,22 @@ _MARTS: Final = (
     "drift",
 )
 
-_HEADLINE: Final = {
-    "applicant_leads": "mart_leads_daily",
-    "appraisal_leads": "mart_leads_daily",
-    "people": "mart_people",
-    "returning_people": "mart_people",
-    "hidden_valuations": "mart_hidden_valuations",
-    "contract_changes": "drift",
-}
-_NOT_LANDED: Final = ("windows_damaged", "windows_failed", "windows_missing")
-
 
 def mart_figures(db: Reader) -> dict[str, dict[str, int | float]]:
     """The figures of every mart by name, without those that have no value yet. Raises StorageError."""
-    return {mart: _figures(db, mart) for mart in _MARTS}
+    return {mart: figures_of(db, mart) for mart in _MARTS}
 
 
-def headline(db: Reader) -> dict[str, int]:
-    """What the report begins with: of the last 30 days, or of now. Raises StorageError."""
-    figures = {mart: _figures(db, mart) for mart in {*_HEADLINE.values(), "mart_coverage"}}
-    return {
-        **{name: int(figures[mart].get(name, 0)) for name, mart in _HEADLINE.items()},
-        "windows_not_landed": sum(int(figures["mart_coverage"][name]) for name in _NOT_LANDED),
-    }
-
-
-def _figures(db: Reader, mart: str) -> dict[str, int | float]:
-    names, [values] = db.query(statement("figures/days") + statement(f"figures/{mart}"), {"days": FIGURE_DAYS})
+def figures_of(db: Reader, mart: str) -> dict[str, int | float]:
+    """The figures of one mart by name, without those that have no value yet. Raises StorageError."""
+    names, [values] = of_days(db, f"figures/{mart}")
     return {
         name: float(value) if isinstance(value, Decimal | float) else int(value)
         for name, value in zip(names, values, strict=True)
         if value is not None
     }
+
+
+def of_days(db: Reader, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Names and rows of a statement that goes on from figures/days. Raises StorageError."""
+    return db.query(statement("figures/days") + statement(name), {"days": FIGURE_DAYS})

@@ -1878,6 +1878,43 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "tags_elsewhere",
         ),
     ),
+    "the report tells what is": (
+        _m(
+            "a day under way counted as a day of the week",
+            "sql/figures/days.sql",
+            "        max(day) filter (state in ('landed', 'empty', 'partial')) as full_day,\n",
+            "        max(day) as full_day,\n",
+            "test_report.py",
+        ),
+        _m(
+            "a change told where a day hasn't landed",
+            "sql/report/branches.sql",
+            "    coalesce(is_comparable, false) as is_comparable\n",
+            "    true as is_comparable\n",
+            "test_report.py",
+        ),
+        _m(
+            "the people of a week counted once for each lead",
+            "sql/report/branches.sql",
+            "        count(distinct person) filter (is_last) as people,\n",
+            "        count(person) filter (is_last) as people,\n",
+            "test_report.py",
+        ),
+        _m(
+            "a report as long as there are branches",
+            "report/report.html.jinja",
+            "{% for part in [rows[:shown], rows[shown:]] if part %}\n",
+            "{% for part in [rows] if part %}\n",
+            "test_report.py",
+        ),
+        _m(
+            "a report that runs what a lead says",
+            "report/page.py",
+            "        autoescape=True,\n",
+            "        autoescape=False,\n",
+            "test_report.py",
+        ),
+    ),
 }
 
 

@@ -127,13 +127,8 @@ def assert_report_is_safe(warehouse: Warehouse, lake: Lake, texts: Sequence[str]
     for text in texts:
         if re.search(r"[<>]", text):
             assert text not in shown
-    # What plotly is given for its charts stands in scripts, as JSON in which no tag can begin.
-    outside = re.sub(r"(?s)<script.*?</script>", "", shown)
-    assert not re.findall(r"(?i)<(?:img|svg|iframe|object|embed|a|form|input|link|base)\b", outside)
-    assert not re.findall(r"(?i)<[^>]*\son(?:mouseover|error|load|click)\s*=", outside)
-    assert outside.lower().count("<script") == 0
-    for script in re.findall(r"(?s)<script.*?</script>", shown):
-        assert "<" not in script.removeprefix("<script").removesuffix("</script>").replace("<script", ""), script[:200]
+    assert not re.findall(r"(?i)<(?:script|img|iframe|object|embed|a|form|input|link|base)\b", shown)
+    assert not re.findall(r"(?i)<[^>]*\son(?:mouseover|error|load|click)\s*=", shown)
 
 
 def test_hostile_text_in_every_field_is_text_to_the_end(lake: Lake, injected: Injections) -> None:

@@ -1,2 +1,15 @@
--- Windows of each branch, kind and state.
-select kind, scope, state, count(*) from mart_coverage where is_configured group by all order by scope, kind
+-- Windows of each branch, kind and state; those with most to mend first.
+select
+    scope,
+    kind,
+    count(*) filter (state = 'landed') as landed,
+    count(*) filter (state = 'empty') as empty,
+    count(*) filter (state = 'open') as open,
+    count(*) filter (state = 'partial') as partial,
+    count(*) filter (state = 'damaged') as damaged,
+    count(*) filter (state = 'failed') as failed,
+    count(*) filter (state = 'missing') as missing
+from mart_coverage
+where is_configured
+group by scope, kind
+order by damaged + failed + missing desc, scope, kind

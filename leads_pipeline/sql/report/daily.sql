@@ -1,10 +1,19 @@
--- Leads of each kind, branch and day; all branches but the $shown busiest ones as $others.
-with last as (select max(day) as day from mart_coverage where is_configured),
-recent as (select mart_leads_daily.* from mart_leads_daily, last where lead_day > last.day - $days::integer),
-ranked as (
-    select scope, row_number() over (order by sum(leads) desc, scope) as rank from recent group by scope
+-- Leads of each of the last $days days, and how many windows of it should be there and are not.
+, grid as (
+    select day, count(*) filter (state in ('damaged', 'failed', 'missing')) as not_landed
+    from mart_coverage, days
+    where is_configured and day > before
+    group by day
+),
+leads as (
+    select
+        lead_day,
+        sum(leads) filter (kind = 'applicant') as applicants,
+        sum(leads) filter (kind = 'appraisal') as appraisals
+    from mart_leads_daily
+    group by lead_day
 )
-select kind, if(rank <= $shown, scope, $others) as branch, lead_day, sum(leads)::bigint as leads
-from recent join ranked using (scope)
-group by all
-order by kind, min(rank), lead_day
+select day, coalesce(applicants, 0)::bigint, coalesce(appraisals, 0)::bigint, not_landed
+from grid
+left join leads on lead_day = day
+order by day

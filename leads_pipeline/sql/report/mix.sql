@@ -1,10 +1,10 @@
--- Applicant leads of each market and situation; the rarest situation first.
-with last as (select max(day) as day from mart_coverage where is_configured)
-select market, situation, leads
-from (
-    select market, situation, sum(leads)::bigint as leads
-    from mart_enquiry_mix, last
-    where lead_day > last.day - $days::integer
-    group by all
-)
-order by sum(leads) over (partition by situation), situation
+-- Applicant leads of each situation and market in the last $days days; the most frequent situation first.
+select
+    situation,
+    coalesce(sum(leads) filter (market = 'sales'), 0)::bigint as sales,
+    coalesce(sum(leads) filter (market = 'lettings'), 0)::bigint as lettings,
+    coalesce(sum(leads) filter (market not in ('sales', 'lettings')), 0)::bigint as neither
+from mart_enquiry_mix, days
+where lead_day > before
+group by situation
+order by sum(leads) desc, situation
