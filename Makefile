@@ -37,13 +37,16 @@ LOCKED = $(PYTHON) -c 'import fcntl, os, sys; f = os.open("$(VENV).lock", os.O_C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dev test check format lint types audit chaos mutants bench venv venv-dev lock clean python
+.PHONY: help demo demo-outage dev test check format lint types audit chaos mutants bench venv venv-dev lock clean python
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: venv ## The main job on a simulated portal, from nothing to an analyst's query
 	@$(BIN)/leads-pipeline demo
+
+demo-outage: venv ## The portal fails, windows turn red, the sensors take up what is missing: three minutes
+	@$(BIN)/leads-pipeline demo-outage
 
 dev: venv ## The Dagster UI on http://127.0.0.1:3000, with its daemon
 	@$(BIN)/leads-pipeline dev

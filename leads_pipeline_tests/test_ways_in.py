@@ -1,6 +1,7 @@
 """Every way in that the README names, walked by somebody new: an `.env`, a bare shell, a portal elsewhere."""
 
 import json
+import os
 import re
 import shlex
 import socket
@@ -17,7 +18,7 @@ import pysequoia
 import pytest
 
 from leads_pipeline import pgp
-from leads_pipeline_tests.newcomer import ROOT, Newcomer, copy_checkout, free_port, newcomer, wait_for
+from leads_pipeline_tests.newcomer import BIN, ROOT, Newcomer, copy_checkout, free_port, newcomer, wait_for
 
 KINDS = ("applicant", "appraisal")
 PASSPHRASE = 'a "passphrase" of #4 words'
@@ -141,6 +142,25 @@ def test_a_port_that_is_taken_is_told_at_once(me: Newcomer, command: str) -> Non
     assert me.run("leads-pipeline", command, "--port", "99999").returncode == 2
 
 
+@pytest.mark.chaos
+def test_a_second_daemon_on_a_folder_is_refused_by_the_process_that_has_it(me: Newcomer) -> None:
+    me.fill_in()
+    command = ("leads-pipeline", "dev", "--port")
+    with me.running(*command, str(port := free_port())) as log:
+        lock = me.folder / "data" / ".dagster" / "dev.lock"
+        wait_for(lambda: lock.exists() and lock.read_text() != "", 60)
+        holder = re.search(r"process (\d+)", lock.read_text())
+        refused = me.run(*command, str(free_port()))
+        assert refused.returncode == 2
+        told = " ".join(refused.stderr.split())
+        assert holder
+        assert f"process {holder[1]}, with its pages at http://127.0.0.1:{port}" in told
+        assert Path(f"/proc/{holder[1]}/cmdline").read_bytes().split(b"\0")[1].endswith(b"leads-pipeline")
+        wait_for(lambda: "Dagster UI: http" in log.read_text(), 120)
+        lines = log.read_text().splitlines()
+        assert [line for line in lines if " - INFO - " in line] == []
+
+
 # --- the wheel, outside of a checkout ------------------------------------------------------------------------------
 
 
@@ -177,6 +197,27 @@ def test_the_wheel_works_outside_of_a_checkout_and_names_nothing_of_one(
     [question] = re.findall(r"Ask your own question: `(.*)`$", shown[0].stdout, re.MULTILINE)
     asked = subprocess.run(shlex.split(question), cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "branch" in asked.stdout
+
+
+# --- an outage -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.chaos
+def test_demo_outage_ends_with_everything_that_the_portal_has(tmp_path: Path) -> None:
+    kept = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)}
+    command = [str(BIN / "leads-pipeline"), "demo-outage", "--once", "--port", str(free_port())]
+    told = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=600, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "9 windows are landed and stay. 9 are red:" in told.stdout
+    assert "3 of branch-102, appraisal leads: server error (503)" in told.stdout
+    assert re.search(r"http://127\.0\.0\.1:\d+/runs/[0-9a-f-]{36}", told.stdout)
+    assert "All 18 windows are green." in told.stdout
+    for kind in KINDS:
+        [(ledger, published, lost, doubled)] = re.findall(
+            rf"{kind} +│ +(\d+) +│ +(\d+) +│ +(\d+) +│ +(\d+)", told.stdout
+        )
+        assert (int(ledger) > 0, published, lost, doubled) == (True, ledger, "0", "0")
+    assert list(tmp_path.glob("leads-outage-*")) == []
 
 
 # --- the daemon -----------------------------------------------------------------------------------------------------

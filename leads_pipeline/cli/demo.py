@@ -1,8 +1,6 @@
-"""The portal's simulator behind the pipeline: `demo`, `dev` without a service, `simulate`."""
+"""The portal's simulator, alone and behind the pipeline: `demo`, `simulate`."""
 
 import os
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,9 +17,7 @@ from rich.syntax import Syntax
 
 from leads_pipeline.cli.session import Session, out, plain_errors, show_report, table
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.definitions import variables, whole_paths
-from leads_pipeline.runs import dagster_home
-from leads_pipeline.settings import Settings
+from leads_pipeline.definitions import variables
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import days
 
@@ -32,7 +28,7 @@ DEMO_BRANCHES = 3
 @click.command(short_help="Run the main job on the portal's simulator.")
 def demo() -> None:
     """Run the main job on the portal's simulator: the last 7 days of 3 branches, raw to a first query."""
-    with plain_errors(), _simulator(DEMO_BRANCHES), Session.opened(DEMO_DAYS) as session:
+    with plain_errors(), simulator(DEMO_BRANCHES), Session.opened(DEMO_DAYS) as session:
         first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
         out.print(
             f"[bold]leads_pipeline demo[/bold]: a made-up portal runs at {session.settings.base_url}. "
@@ -46,40 +42,6 @@ def demo() -> None:
         show_report(report, troubles)
         _show_demo(session, first)
     sys.exit(0 if report.succeeded and not troubles else 1)
-
-
-@click.command(short_help="Start the Dagster UI with its daemon.")
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=3000,
-    show_default=True,
-    help="Port of the Dagster UI, on 127.0.0.1.",
-)
-def dev(port: int) -> None:
-    """Start the Dagster UI with its daemon; with the simulator where LEADS_BASE_URL isn't set."""
-    try:
-        with socket.create_server(("127.0.0.1", port)):
-            pass
-    except OSError as error:
-        raise click.ClickException(
-            f"127.0.0.1, port {port} can't be listened on: {error.strerror}. Name another with --port."
-        ) from None
-    with plain_errors(), _simulator(DEMO_BRANCHES, unless_set=True):
-        settings = Settings.from_variables(variables())
-        home = dagster_home(variables(), settings.data_dir)
-        # Dagster gives an .env in its working directory precedence over the environment, even its empty lines: it
-        # would take the simulator's place. So Dagster works in its home, and gets what we have read, in full.
-        variables().update({"DAGSTER_HOME": str(home), "LEADS_DATA_DIR": str(settings.data_dir)})
-        variables().update(whole_paths(variables()))
-        out.print(f"Dagster UI: http://127.0.0.1:{port} (ctrl-C stops it). Leads come from {settings.base_url}.")
-        dagster = [sys.executable, "-W", "ignore::FutureWarning", "-m", "dagster"]  # dg works in checkouts alone
-        command = [*dagster, "dev", "-m", "leads_pipeline.definitions", "-h", "127.0.0.1", "-p", str(port)]
-        # A shell that starts us in the background has us ignore ctrl-C, and with us Dagster, which knows no other end.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        process = subprocess.Popen(command, cwd=home)  # noqa: S603 - our own command
-        _until_it_ends(process)
-    sys.exit(0 if process.returncode in (0, -signal.SIGINT) else 1)
 
 
 @click.command(
@@ -97,7 +59,7 @@ _SIMULATOR_START_SECONDS = 30
 
 
 @contextmanager
-def _simulator(branches: int, *, unless_set: bool = False) -> Iterator[None]:
+def simulator(branches: int, *, unless_set: bool = False) -> Iterator[None]:
     """A simulator in a process of its own, and the environment variables that point at it."""
     if unless_set and variables().get("LEADS_BASE_URL"):
         yield
@@ -124,16 +86,6 @@ def _simulator(branches: int, *, unless_set: bool = False) -> Iterator[None]:
         finally:
             process.terminate()
             process.wait()
-
-
-def _until_it_ends(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for a child that shares our terminal; whatever asks us to end, ends it by ctrl-C and waits for it."""
-    signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT))
-    while process.returncode is None:
-        try:
-            process.wait()
-        except KeyboardInterrupt:
-            continue  # the child has had the ctrl-C too, and is closing down
 
 
 # What an analyst would ask first, and the answer that `make demo` ends with.

@@ -1,0 +1,144 @@
+"""Dagster's web pages and its daemon: `dev`, with the simulator where no service is set."""
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+
+import click
+
+from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
+from leads_pipeline.cli.session import out, plain_errors
+from leads_pipeline.definitions import variables, whole_paths
+from leads_pipeline.durable import storing
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.runs import dagster_home
+from leads_pipeline.settings import Settings
+
+HOST = "127.0.0.1"
+
+port_option = click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=3000,
+    show_default=True,
+    help=f"Port of the Dagster UI, on {HOST}.",
+)
+
+
+@click.command(short_help="Start the Dagster UI with its daemon.")
+@port_option
+@click.option(
+    "--log-level",
+    type=click.Choice(["error", "warning", "info", "debug"]),
+    default="warning",
+    show_default=True,
+    help="What Dagster prints here; info has each look of each sensor, some 20 lines a minute.",
+)
+def dev(port: int, log_level: str) -> None:
+    """Start the Dagster UI with its daemon; with the simulator where LEADS_BASE_URL isn't set."""
+    refuse_taken(port)
+    with plain_errors(), simulator(DEMO_BRANCHES, unless_set=True):
+        settings = Settings.from_variables(variables())
+        with dagster_ui(settings.data_dir, port, log_level=log_level) as process:
+            out.print(f"Dagster starts, which takes some 10 seconds. Leads come from {settings.base_url}.")
+            if is_listening(process, port):
+                out.print(f"Dagster UI: http://{HOST}:{port} (ctrl-C stops it).", soft_wrap=True)
+            process.wait()
+    sys.exit(0 if process.returncode in (0, -signal.SIGINT) else 1)
+
+
+def refuse_taken(port: int) -> None:
+    """Refuse a port that can't be listened on, before anything is started."""
+    try:
+        with socket.create_server((HOST, port)):
+            pass
+    except OSError as error:
+        raise click.ClickException(
+            f"{HOST}, port {port} can't be listened on: {error.strerror}. Name another with --port."
+        ) from None
+
+
+@contextmanager
+def dagster_ui(
+    data_dir: Path,
+    port: int,
+    *,
+    module: str = "leads_pipeline.definitions",
+    log_level: str = "warning",
+    log: Path | None = None,
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Dagster's webserver and daemon on a data folder, as long as the block lasts; ctrl-C ends both.
+
+    What they print goes to `log`, or else here.
+    Raises SettingsError where others run on the same Dagster home: two daemons would each launch every run.
+    """
+    home = dagster_home(variables(), data_dir)
+    # Dagster gives an .env in its working directory precedence over the environment, even its empty lines: it
+    # would take the simulator's place. So Dagster works in its home, and gets what we have read, in full.
+    variables().update({"DAGSTER_HOME": str(home), "LEADS_DATA_DIR": str(data_dir)})
+    variables().update(whole_paths(variables()))
+    dagster = [sys.executable, "-W", "ignore::FutureWarning", "-m", "dagster"]  # dg works in checkouts alone
+    command = [*dagster, "dev", "-m", module, "-h", HOST, "-p", str(port), "--log-level", log_level]
+    # A shell that starts us in the background has us ignore ctrl-C, and with us Dagster, which knows no other end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with _alone(home, port) as lock, log.open("wb") if log else nullcontext() as file:
+        process = subprocess.Popen(command, cwd=home, pass_fds=[lock], stdout=file, stderr=file)  # noqa: S603 - our own
+
+        def end(*_: object) -> None:
+            process.send_signal(signal.SIGINT)
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGTERM, end)
+        try:
+            with suppress(KeyboardInterrupt):  # Dagster shares our terminal, so it has had the ctrl-C too
+                yield process
+                process.send_signal(signal.SIGINT)
+        except BaseException:
+            process.send_signal(signal.SIGINT)
+            raise
+        finally:
+            _wait_for(process)
+
+
+def is_listening(process: "subprocess.Popen[bytes]", port: int) -> bool:
+    """Wait for the web pages; False where Dagster ends before it has any."""
+    while process.poll() is None:
+        with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+@contextmanager
+def _alone(home: Path, port: int) -> Iterator[int]:
+    """Hold the Dagster home against another daemon. The descriptor is for Dagster, which may outlive this process."""
+    path = home / "dev.lock"
+    with storing(path):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        os.write(lock, f"process {os.getpid()}, with its pages at http://{HOST}:{port}".encode())
+        yield lock
+    except BlockingIOError:
+        holder = os.pread(lock, 200, 0).decode()
+        raise SettingsError(
+            f"Another daemon runs on {home}: {holder}. Two would launch every run twice. Use that one, or end it by "
+            "ctrl-C where it runs, or kill with its number; or set LEADS_DATA_DIR to another folder."
+        ) from None
+    finally:
+        os.close(lock)
+
+
+def _wait_for(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for a child that is closing down, whatever is pressed meanwhile."""
+    while process.returncode is None:
+        with suppress(KeyboardInterrupt):
+            process.wait()
