@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from leads_pipeline.auth import ClientCredentialsAuth
+from leads_pipeline.branches import read_branches
 from leads_pipeline.client import InventoryClient, LeadsClient, server_time
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
@@ -67,6 +68,8 @@ def examine(
 ) -> Iterator[Finding]:
     """Look at everything, in the order in which one thing needs the other."""
     yield _look("settings", lambda: _settings(settings))
+    if settings.branches_file:
+        yield _look("names of branches", lambda: _names(settings))
     yield from examine_leads(settings, leads)
     yield from examine_inventory(settings, inventory)
     yield from _data_folder(settings, data)
@@ -156,6 +159,14 @@ def _settings(settings: Settings) -> str:
         raise SettingsError(f"{', '.join(missing)}: not set. Put them into .env or the environment.")
     count = len(settings.scopes)
     return f"{count} {'scope' if count == 1 else 'scopes'} at {settings.base_url}, days in {settings.zone.key}."
+
+
+def _names(settings: Settings) -> str:
+    names = read_branches(settings.branches_file).names
+    if nameless := [scope.key for scope in settings.scopes if scope.key not in names]:
+        listed = ", ".join(nameless[:SCOPES_NAMED]) + (", …" if len(nameless) > SCOPES_NAMED else "")
+        raise _Warning(f"{len(nameless)} of {len(settings.scopes)} scopes have none in LEADS_BRANCHES_FILE: {listed}.")
+    return f"LEADS_BRANCHES_FILE names all {len(settings.scopes)} scopes."
 
 
 def _secret(leads: LeadsService) -> str:

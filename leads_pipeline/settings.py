@@ -56,6 +56,7 @@ VARIABLES = frozenset(
         "LEADS_AUDIENCE",
         "LEADS_TOKEN_SCOPE",
         "LEADS_SCOPES",
+        "LEADS_BRANCHES_FILE",
         "LEADS_START_DATE",
         "LEADS_MAX_CONCURRENCY",
         "LEADS_MAX_BODY_MB",
@@ -93,6 +94,7 @@ class Settings:
     audience: str | None
     token_scope: str
     scopes: tuple[Scope, ...]
+    branches_file: Path | None
     zone: ZoneInfo
     start_date: date | None
     max_concurrency: int
@@ -123,6 +125,7 @@ class Settings:
             audience=values.get("LEADS_AUDIENCE", base_url),
             token_scope=values.get("LEADS_TOKEN_SCOPE", DEFAULT_TOKEN_SCOPE),
             scopes=_scopes(values),
+            branches_file=path_of(values["LEADS_BRANCHES_FILE"]) if "LEADS_BRANCHES_FILE" in values else None,
             zone=_zone(values),
             start_date=_start_date(values),
             max_concurrency=_whole_number(

@@ -34,6 +34,7 @@ LAYERS = (
     ("client",),
     ("auth",),
     ("credentials",),
+    ("branches",),
     ("durable",),
     # I/O stops here
     ("pgp",),

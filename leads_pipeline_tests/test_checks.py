@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from dagster import AssetCheckResult, AssetCheckSeverity
 
 from leads_pipeline.assets.checks import habit_check_specs, habit_checks
-from leads_pipeline.assets.published import completeness_check
+from leads_pipeline.assets.published import completeness_check, known_branches, names_check
+from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Grid, Warehouse
@@ -191,3 +193,25 @@ def test_a_day_staged_again_since_is_the_next_publications(staged: Lake) -> None
 
     assert completeness(staged)[0]
     assert completeness(staged)[1]["days"] == 1
+
+
+def test_a_slip_in_the_file_of_names_warns_and_the_names_stay(tmp_path: Path) -> None:
+    store, file = Warehouse(Lake(tmp_path / "data")), tmp_path / "branches.csv"
+    file.write_text("id,name,region\n101,York,North\n102,Leeds,\n")
+    branches, trouble = known_branches(file, store)
+    assert (branches, names_check(trouble).passed) == (read_branches(file), True)
+    store.publish(replace(GRID, branches=branches), NOW)
+    file.write_text("id,name,region\n101,York,North\n101,Leeds,\n")
+
+    branches, trouble = known_branches(file, store)
+
+    assert not store.publish(replace(GRID, branches=branches), NOW).is_changed
+    result = names_check(trouble)
+    assert (result.passed, result.severity) == (False, AssetCheckSeverity.WARN)
+    assert "has 101 a second time in row 3. Keep one of them. Until then the names stay as they were." in str(
+        result.description
+    )
+
+
+def test_a_slip_in_the_file_of_names_before_the_first_publication_leaves_the_scopes(tmp_path: Path) -> None:
+    assert known_branches(tmp_path, Warehouse(Lake(tmp_path / "data")))[0] == Branches()

@@ -223,7 +223,9 @@ def test_the_help_of_the_simulator_has_its_name_and_the_form_of_a_fault() -> Non
 # --- coverage --------------------------------------------------------------------------------------------------------
 
 
-def test_coverage_counts_the_states_and_names_what_is_not_landed(here: Installation) -> None:
+def test_coverage_counts_the_states_and_names_what_is_not_landed(
+    here: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
     here.pull(here.keys([1, 2, 3]), [APPLICANT, APPRAISAL])
     here.pull(here.keys([4]), [APPLICANT])
@@ -243,7 +245,15 @@ def test_coverage_counts_the_states_and_names_what_is_not_landed(here: Installat
     assert 24.9 < left <= 26
     assert f"leads-pipeline backfill --from {here.day(4)} --to {here.day(3)}" in result.output
 
+    names = tmp_path / "branches.csv"
+    names.write_text("id,name\n102,York\n")
+    monkeypatch.setenv("LEADS_BRANCHES_FILE", str(names))
+    assert f"{here.key(3, 102)} (York)" in run("coverage", "--days", 4).output
     told = json.loads(run("coverage", "--days", 4, "--json").output)
+    branches = {one["partition"]: one["branch"] for one in told["not_landed"]}
+    assert (branches[here.key(3, 102)], branches[here.key(4, 101)]) == ("York", "branch-101")
+    names.unlink()
+    assert "LEADS_BRANCHES_FILE: " in run("coverage", "--days", 1).stderr
     lost = {(one["kind"], one["partition"], one["state"], one["is_refused"]) for one in told["not_landed"]}
     assert lost == {
         *((kind, here.key(3, 102), "failed", True) for kind in ("applicant", "appraisal")),

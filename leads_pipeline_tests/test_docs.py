@@ -250,7 +250,7 @@ def test_the_duckdb_command_line_answers(installation: Installation) -> None:
     assert done.returncode == 0, done.stderr
 
     def key(lead: Lead) -> tuple[Any, ...]:
-        return lead.day, lead.scope, lead.kind, lead.market, lead.text("leadSource") or "unknown"
+        return lead.day, lead.scope, lead.scope, lead.kind, lead.market, lead.text("leadSource") or "unknown"
 
     leads = landed_leads(installation.folder / "data")
     truth = {comparable((*group, len(found), people(found))) for group, found in groups(leads, key)}

@@ -141,6 +141,12 @@ RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
         ({"INVENTORY_AGENCY_REF": ""}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF is not set"),
         ({"INVENTORY_ADDRESSES": ""}, {"inventory": "yellow"}, "inventory", "INVENTORY_ADDRESSES names no place"),
         ({"INVENTORY_BASE_URL": ""}, {}, "inventory", "Not set up"),
+        (
+            {"LEADS_BRANCHES_FILE": "/nowhere.csv"},
+            {"names of branches": "red"},
+            "names of branches",
+            "/nowhere.csv can't be read: No such file",
+        ),
         ({"LEADS_DATA_DIR": "/proc/leads"}, NOWHERE, "data folder", "set LEADS_DATA_DIR"),
     ],
 )
@@ -151,6 +157,18 @@ def test_what_is_wrong_is_found_and_what_to_do_is_said(
     assert findings.not_green == expected
     assert words in findings.messages[check]
     assert findings.exit_code == ("red" in expected.values())
+
+
+def test_scopes_without_a_name_are_told(variables: dict[str, str], tmp_path: Path) -> None:
+    names = tmp_path / "branches.csv"
+    for content, light, words in (
+        ("101,York\n", "yellow", "2 of 3 scopes have none in LEADS_BRANCHES_FILE: branch-102, branch-103."),
+        ("101,York\n102,Leeds\n103,Hull\n", "green", "names all 3 scopes"),
+    ):
+        names.write_text(f"id,name\n{content}")
+        findings = found(variables, LEADS_BRANCHES_FILE=str(names))
+        assert findings.lights["names of branches"] == light
+        assert words in findings.messages["names of branches"]
 
 
 def test_each_scope_is_asked_for_once_with_each_lead_kind(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 import duckdb
 import pytest
 
+from leads_pipeline.branches import Branches
 from leads_pipeline.cli.demo import FIRST_QUERY
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.flatten.batches import flatten_day
@@ -32,6 +33,9 @@ from leads_pipeline_tests.staging import LONDON, land
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 # The clocks go back within these days.
 DAYS = [date(2026, 10, 22) + timedelta(days=number) for number in range(10)]
+
+# The third has none, and one that is named isn't configured.
+NAMES = Branches({"branch-101": "York", "branch-102": "Leeds", "branch-999": "Hull"})
 
 ODD: list[dict[str, Any]] = [
     {"contact": {"email": " Ann@Example.org "}, "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_LET"},
@@ -75,7 +79,8 @@ class Published:
             return db.execute(query).fetchall()
 
     def mart(self, name: str) -> list[tuple[Any, ...]]:
-        return self.rows(f"from {name} order by all")
+        """Its rows, but for the branch's name, which a test of its own looks at."""
+        return self.rows(f"select columns(lambda name: name <> 'branch') from {name} order by all")  # noqa: S608 - a mart's
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +102,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
                     lead = Lead.received(kind.name, f"branch-{branch.id}", day, content, LONDON)
                     leads[kind.name, content["id"]] = lead
             flatten_day(lake, kind, day, LONDON)
-    grid = Grid(tuple(Scope.parse(f"branch-{branch.id}") for branch in branches), DAYS[0], LONDON)
-    Warehouse(lake).publish(grid, NOW)
+    scopes = tuple(Scope.parse(f"branch-{branch.id}") for branch in branches)
+    Warehouse(lake).publish(Grid(scopes, DAYS[0], LONDON, branches=NAMES), NOW)
     return Published(lake, list(leads.values()))
 
 
@@ -113,6 +118,15 @@ def test_the_portal_sent_enough_to_tell_right_from_wrong(published: Published) -
     assert people(published.leads) < len(published.leads) - 20
     assert any(lead.created_at is None for lead in published.leads)
     assert published.rows("select count(*) from applicant_leads") == [(len(published.applicants),)]
+
+
+@pytest.mark.parametrize("mart", [mart.name for mart in marts() if "scope" in mart.columns and mart.name != "branches"])
+def test_every_mart_of_branches_has_their_names(mart: str, published: Published) -> None:
+    assert published.rows(f"select distinct scope, branch from {mart} order by all") == [  # noqa: S608 - a mart's name
+        ("branch-101", "York"),
+        ("branch-102", "Leeds"),
+        ("branch-103", "branch-103"),
+    ]
 
 
 def test_leads_daily(published: Published) -> None:
@@ -318,6 +332,7 @@ def test_the_figures_of_each_mart_are_the_leads_own(published: Published) -> Non
         "listings": len(listings),
         "leads_of_most_wanted_listing": max(listings.values()),
     }
+    assert found["branches"] == {"scopes": 4, "scopes_with_a_name": 3}
     assert found["mart_appraisals"]["leads_of_last_full_day"] == sum(lead.kind == "appraisal" for lead in last)
 
 

@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
+from leads_pipeline.branches import Branches
 from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
 from leads_pipeline.errors import BugError, StorageError
@@ -57,6 +58,7 @@ def failed(scope: str, attempts: int, error: str) -> dict[tuple[LeadKind, Window
 
 
 GRID = Grid(scopes=(Scope.parse("branch-101"),), first_day=DAY, zone=LONDON)
+YORK = Branches({"branch-101": "York"}, ("region",), {"branch-101": ("North",)})
 
 
 def in_all_rooms(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
@@ -108,7 +110,7 @@ def test_every_table_is_there_even_when_nothing_was_landed(lake: Lake) -> None:
             *(mart.name for mart in marts()),
         ],
         0,
-    ) | {"mart_coverage": 6}
+    ) | {"mart_coverage": 6, "branches": 1}
     there = query(lake, "select table_name from duckdb_tables() where schema_name = 'main'")
     assert {name for (name,) in there} == set(publication.rows)
 
@@ -164,6 +166,7 @@ def test_a_lead_reaches_the_warehouse_with_its_children(lake: Lake) -> None:
         "inventory": 0,
         "landed_windows": 2,
         "drift": 2,
+        "branches": 1,
     }
     assert query(
         lake,
@@ -455,8 +458,9 @@ def test_nothing_changed_leaves_the_file_untouched(lake: Lake) -> None:
         (Grid((Scope.parse("branch-7"),), DAY, LONDON), NOW),
         (Grid(GRID.scopes, DAY, LONDON, failed("branch-101", 1, "busy (429)")), NOW),
         (GRID, NOW + timedelta(days=1)),
+        (replace(GRID, branches=YORK), NOW),
     ],
-    ids=["scopes", "failures", "the day"],
+    ids=["scopes", "failures", "the day", "names"],
 )
 def test_a_changed_grid_rebuilds_the_marts_alone(lake: Lake, grid: Grid, now: datetime) -> None:
     publish(lake)
@@ -464,6 +468,70 @@ def test_a_changed_grid_rebuilds_the_marts_alone(lake: Lake, grid: Grid, now: da
     publication = publish(lake, grid, now)
 
     assert (publication.is_changed, publication.is_rebuilt, publication.days_changed) == (True, False, 0)
+
+
+def test_new_names_show_at_the_next_publication_and_no_lead_is_loaded(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": f"{n}"} for n in range(20)])
+    land_and_stage(lake, APPLICANT, [{"id": "former"}], scope="branch-7")
+    publish(lake)
+    assert query(lake, "from branches") == [("branch-101", "101", "branch-101"), ("branch-7", "7", "branch-7")]
+    monkeypatch.setattr(loading, "_load_leads", lambda *_, **__: pytest.fail("loaded"))
+
+    publish(lake, replace(GRID, branches=YORK))
+
+    assert query(lake, "from branches") == [("branch-101", "101", "York", "North"), ("branch-7", "7", "branch-7", None)]
+    assert query(lake, "select branch_of(scope), count(*) from applicant_leads group by all order by all") == [
+        ("York", 20),
+        ("branch-7", 1),
+    ]
+    assert query(lake, "select distinct branch from mart_leads_daily order by all") == [("York",), ("branch-7",)]
+    comments = query(lake, "select comment from duckdb_columns() where column_name = 'region'")
+    assert comments == [("From LEADS_BRANCHES_FILE",)]
+    renamed = Branches({"branch-101": "York City", "branch-999": "Hull"})
+    publish(lake, replace(GRID, branches=renamed))
+    assert query(lake, "select name from branches order by scope") == [("York City",), ("branch-7",), ("Hull",)]
+    assert not publish(lake, replace(GRID, branches=renamed)).is_changed
+
+
+def test_a_named_branch_keeps_its_name_in_the_rows_that_new_leads_make_anew(lake: Lake) -> None:
+    grid = replace(GRID, branches=YORK)
+    land_and_stage(lake, APPLICANT, [{"id": f"{n}"} for n in range(20)])
+    publish(lake, grid)
+    land_and_stage(lake, APPLICANT, [{"id": "new"}], NEXT_DAY)
+
+    publish(lake, grid)
+
+    assert query(lake, "select branch, sum(leads) from mart_leads_daily group by all") == [("York", 21)]
+
+
+def test_a_file_of_the_version_that_knew_no_names_is_brought_up_to_date_and_not_built_anew(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": f"{n}"} for n in range(20)])
+    with monkeypatch.context() as before:
+        without = tuple(
+            replace(
+                mart,
+                statement=re.sub(r"\n *branch_of\(.*?\) as branch,", "", mart.statement),
+                columns={name: text for name, text in mart.columns.items() if name != "branch"},
+            )
+            for mart in marts()
+            if mart.name != "branches"
+        )
+        in_all_rooms(before, "marts", lambda: without)
+        in_all_rooms(before, "MART_MACROS", tuple(m for m in sql_marts.MART_MACROS if "branch_of" not in m))
+        publish(lake)
+        with duckdb.connect(Warehouse(lake).path, read_only=True) as db:
+            assert "branch" not in [name for name, *_ in db.execute("describe mart_leads_daily").fetchall()]
+    monkeypatch.setattr(Warehouse, "_rebuilt", lambda *_: pytest.fail("built anew"))
+    monkeypatch.setattr(loading, "_load_leads", lambda *_, **__: pytest.fail("loaded"))
+
+    publish(lake, replace(GRID, branches=YORK))
+
+    assert query(lake, "select branch, leads from mart_leads_daily") == [("York", 20)]
+    assert query(lake, "select count(*) from applicant_leads") == [(20,)]
 
 
 def test_a_changed_statement_of_a_mart_rebuilds_the_marts_alone(
@@ -737,10 +805,10 @@ def test_leads_daily_counts_leads_and_people_by_market_and_source(lake: Lake) ->
     publish(lake)
 
     assert query(lake, "from mart_leads_daily order by all") == [
-        (DAY, "branch-101", "applicant", "lettings", "SITE", 1, 1),
-        (DAY, "branch-101", "applicant", "lettings", "unknown", 1, 1),
-        (DAY, "branch-101", "applicant", "sales", "SITE", 5, 2),
-        (DAY, "branch-101", "appraisal", "unknown", "unknown", 1, 0),
+        (DAY, "branch-101", "branch-101", "applicant", "lettings", "SITE", 1, 1),
+        (DAY, "branch-101", "branch-101", "applicant", "lettings", "unknown", 1, 1),
+        (DAY, "branch-101", "branch-101", "applicant", "sales", "SITE", 5, 2),
+        (DAY, "branch-101", "branch-101", "appraisal", "unknown", "unknown", 1, 0),
     ]
 
 
@@ -1008,7 +1076,7 @@ READING = """
 
 def check_reads(lake: Lake, publications: int, readers: int, reads: int) -> None:
     """Read in other processes while new versions are published: no error, no half state, several versions seen."""
-    assert AGREEING.keys() == {mart.name for mart in marts()}
+    assert AGREEING.keys() == {mart.name for mart in marts()} - {"branches"}
     more: dict[str, Any] = {
         "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL",
         "listingDetails": {"id": "1"},

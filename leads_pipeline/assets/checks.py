@@ -10,6 +10,7 @@ from typing import Any
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
 
+from leads_pipeline.branches import shown
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.duck import quoted, statement
 from leads_pipeline.errors import LeadsPipelineError
@@ -137,14 +138,18 @@ def _volumes(db: Reader) -> AssetCheckResult:
             "deviations": DEVIATIONS,
         },
     )
-    lines = [f"{kind} {day}|{scope}: {leads} leads, usually {usual:.0f}" for kind, scope, day, leads, usual in rows]
+    lines = [
+        f"{kind} {day}|{shown(scope, branch)}: {leads} leads, usually {usual:.0f}"
+        for kind, scope, branch, day, leads, usual in rows
+    ]
     return _result("mart_leads_daily", "volumes_are_as_usual", lines, {"windows": len(rows)})
 
 
 def _freshness(db: Reader) -> AssetCheckResult:
     _, rows = db.query(statement("checks/every_branch_is_fresh"), {"stale_days": STALE_DAYS})
     lines = [
-        f"{kind} {scope}: {f'newest day {newest}' if newest else 'nothing landed yet'}" for kind, scope, newest in rows
+        f"{kind} {shown(scope, branch)}: {f'newest day {newest}' if newest else 'nothing landed yet'}"
+        for kind, scope, branch, newest in rows
     ]
     return _result("mart_coverage", "every_branch_is_fresh", lines, {"stale_branches": len(rows)})
 

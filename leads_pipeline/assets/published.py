@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dagster import (
@@ -31,10 +32,11 @@ from leads_pipeline.assets.checks import NAMED, attempted, habit_check_specs, ha
 from leads_pipeline.assets.raw import failure
 from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE, materializations
 from leads_pipeline.assets.windows import window_check_specs, window_checks
+from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.duck import glob_literal
-from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
@@ -85,6 +87,11 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                 description="The portal sends no field, no enumerated value and no type that the contract doesn't know",
             ),
             AssetCheckSpec(
+                "names_are_read",
+                asset="branches",
+                description="LEADS_BRANCHES_FILE can be read and is right, where it is set",
+            ),
+            AssetCheckSpec(
                 "files_are_whole",
                 asset="landed_windows",
                 description="No raw or staged file is damaged or gone without another in its place",
@@ -98,7 +105,8 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         store = Warehouse(data.lake)
         try:
             failed = failed_windows(context.instance, settings, partitions)
-            grid = Grid(settings.scopes, partitions.first_day, settings.zone, failed)
+            branches, trouble = known_branches(settings.branches_file, store)
+            grid = Grid(settings.scopes, partitions.first_day, settings.zone, failed, branches)
             publication = store.publish(grid, now)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
@@ -122,9 +130,26 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             yield from habit_checks(db)
             yield attempted("drift", "contract_knows_what_comes", partial(drift_check, db))
             yield from window_checks(db, now)
+            yield names_check(trouble)
             yield attempted("landed_windows", "files_are_whole", partial(wholeness_check, data.lake, publication))
 
     return warehouse
+
+
+def known_branches(file: Path | None, store: Warehouse) -> tuple[Branches, str | None]:
+    """What the branches are called, and what is wrong with the file: then the names stay as they are published.
+
+    A slip in a list of names holds no lead back.
+    """
+    try:
+        return read_branches(file), None
+    except SettingsError as error:
+        try:
+            (_, _, _, *columns), rows = store.query("from branches where name <> scope")
+        except LeadsPipelineError:  # nothing is published yet, or by a version that knew no names
+            return Branches(), str(error)
+        names = {scope: name for scope, _, name, *_ in rows}
+        return Branches(names, tuple(columns), {scope: tuple(more) for scope, _, _, *more in rows}), str(error)
 
 
 def _metadata(publication: Publication, rows: int) -> Mapping[str, bool | int | float]:
@@ -268,6 +293,17 @@ def wholeness_check(lake: Lake, publication: Publication) -> AssetCheckResult:
         passed=not lines,
         description="\n".join([f"{len(found)} are damaged or gone. {DAMAGE_ADVICE}", *lines]) if lines else "All are.",
         metadata={"damaged": len(found), "days_not_staged": len(publication.not_staged)},
+    )
+
+
+def names_check(trouble: str | None) -> AssetCheckResult:
+    """Whether the file of names was read; what is wrong with it otherwise."""
+    return AssetCheckResult(
+        asset_key="branches",
+        check_name="names_are_read",
+        passed=trouble is None,
+        severity=AssetCheckSeverity.WARN,
+        description=f"{trouble} Until then the names stay as they were." if trouble else "They are, or none are set.",
     )
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
 
 from leads_pipeline.assets.checks import NAMED, attempted
+from leads_pipeline.branches import shown
 from leads_pipeline.duck import statement
 from leads_pipeline.retry import LOOKS_AFTER_DAYS
 from leads_pipeline.warehouse import Reader
@@ -106,12 +107,14 @@ class _Window(NamedTuple):
     kind: str
     day: date
     scope: str
+    branch: str
     deleted_from: datetime
     what: str
     error: str | None
 
     def __str__(self) -> str:
-        told = f"{self.kind} {self.day}|{self.scope}: {self.what}, deleted from {self.deleted_from:%Y-%m-%d %H:%M} UTC"
+        window = f"{self.kind} {self.day}|{shown(self.scope, self.branch)}"
+        told = f"{window}: {self.what}, deleted from {self.deleted_from:%Y-%m-%d %H:%M} UTC"
         return f"{told}. {self.error}" if self.error else told
 
 

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
@@ -81,6 +82,14 @@ class Session:
                 if is_recent or len(files) < len(LEAD_KINDS):
                     due.append(window)
         return due
+
+    def branches(self) -> Branches:
+        """What the branches are called; where that can't be read, a line that says why, and keys alone."""
+        try:
+            return read_branches(self.settings.branches_file)
+        except SettingsError as error:
+            err.print(escape(str(error)), highlight=False)
+            return Branches()
 
     def pull(self, windows: Sequence[Window], kinds: Sequence[LeadKind]) -> PullReport:
         """Pull those windows of those kinds, with a progress bar."""

@@ -9,6 +9,7 @@ import click
 from rich.markup import escape
 
 from leads_pipeline import status
+from leads_pipeline.branches import Branches
 from leads_pipeline.cli.session import LISTED_FAILURES, Session, err, out, plain_errors, show_report, table
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.damage import DAMAGE_ADVICE, damages, give_up
@@ -105,12 +106,13 @@ def coverage(count: int, as_json: bool) -> None:
             )
         )
         unstaged = sorted(session.unstaged())
+        branches = session.branches()
     lost = sorted((one for one in windows if one.state in _NOT_LANDED), key=lambda one: one.window)
     if as_json:
-        click.echo(json.dumps(_as_json(windows, lost, unstaged), indent=2))
+        click.echo(json.dumps(_as_json(windows, lost, unstaged, branches), indent=2))
     else:
         _show_counts(windows)
-        _show_lost(lost, now)
+        _show_lost(lost, now, branches)
         if unstaged:
             out.print(
                 f"Landed and not staged yet: {', '.join(map(str, unstaged))}. The daemon does it within minutes, and "
@@ -138,13 +140,13 @@ def _show_counts(windows: Sequence[WindowCoverage]) -> None:
     out.print(table(("kind", "state", "windows", "leads", "looked at (UTC), from", "to"), rows))
 
 
-def _show_lost(lost: Sequence[WindowCoverage], now: datetime) -> None:
+def _show_lost(lost: Sequence[WindowCoverage], now: datetime, branches: Branches) -> None:
     """What isn't landed, a paragraph a cause, soonest deleted first, and the command that pulls it."""
     causes: dict[tuple[str, str, str], list[WindowCoverage]] = {}
     for one in lost:
         causes.setdefault((one.kind.name, *_cause(one)), []).append(one)
     for (kind, state, _), windows in causes.items():
-        first, keys = windows[0], [one.window.partition_key for one in windows]
+        first, keys = windows[0], [f"{one.window.day}|{branches.shown(one.window.scope.key)}" for one in windows]
         which = "it" if len(windows) == 1 else "the first of them"
         until = f"The portal deletes {which} in {max(0.0, first.window.days_left(now)):.1f} days."
         if windows[-1].window.is_deleted(now):
@@ -153,7 +155,7 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime) -> None:
         if first.failed:
             out.print(f"  {escape(first.failed.error)}", highlight=False)
         more = f"  … and {len(keys) - LISTED_FAILURES} more" if len(keys) > LISTED_FAILURES else ""
-        out.print(f"  {'  '.join(keys[:LISTED_FAILURES])}{more}", highlight=False)
+        out.print(f"  {escape('  '.join(keys[:LISTED_FAILURES]))}{more}", highlight=False)
     if wanted := [one.window.day for one in lost if not one.window.is_deleted(now)]:
         out.print(f"\nTake them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False)
 
@@ -166,7 +168,7 @@ def _cause(one: WindowCoverage) -> tuple[str, str]:
 
 
 def _as_json(
-    windows: Sequence[WindowCoverage], lost: Sequence[WindowCoverage], unstaged: Sequence[date]
+    windows: Sequence[WindowCoverage], lost: Sequence[WindowCoverage], unstaged: Sequence[date], branches: Branches
 ) -> dict[str, object]:
     return {
         "windows": [
@@ -177,6 +179,7 @@ def _as_json(
             {
                 "kind": one.kind.name,
                 "partition": one.window.partition_key,
+                "branch": branches.names.get(one.window.scope.key, one.window.scope.key),
                 "state": one.state,
                 "attempts": one.failed.attempts if one.failed else 0,
                 "last_error": one.failed.error if one.failed else None,

@@ -12,6 +12,7 @@ from leads_pipeline.warehouse import Reader
 FIGURE_DAYS: Final = 30
 
 _MARTS: Final = (
+    "branches",
     "mart_leads_daily",
     "mart_people_daily",
     "mart_hidden_valuations",

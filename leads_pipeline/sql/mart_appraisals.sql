@@ -1,6 +1,7 @@
 -- One row per local day, scope, market, urgency, confidence and curiosity: which valuations are asked for, worth what?
 -- *lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- market: sales or lettings: what the owners think of
 -- urgency: How soon the owners want to act, readable, e.g. within 3 months; unknown where they don't say
 -- confidence: The portal's confidence in its estimates: low, medium or high; unknown where it doesn't say
@@ -28,6 +29,7 @@ with source as (
 select
     lead_day,
     scope,
+    branch_of(scope) as branch,
     market,
     urgency,
     confidence,

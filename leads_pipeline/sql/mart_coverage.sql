@@ -2,6 +2,7 @@
 -- kind: applicant or appraisal
 -- day: Day of the window in the pipeline's time zone
 -- scope: Scope of the window, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- state: landed, empty (no leads), partial (some deleted unseen), damaged (its file is, or is gone), open (not over yet), failed or missing (not pulled since it was over)
 -- rows: Leads landed for the window, before it was over too; NULL where nothing was
 -- landed_at: When the last answer that changed something was fetched, UTC
@@ -47,6 +48,7 @@ select
     cleaned.kind,
     cleaned.day,
     cleaned.scope,
+    branch_of(cleaned.scope) as branch,
     case
         when cleaned.is_damaged then 'damaged'
         when cleaned.is_partial then 'partial'

@@ -1,6 +1,7 @@
 -- One row per local day, scope, market and situation: who asks, first-time buyers, investors, people with a home?
 -- *lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- market: sales or lettings
 -- situation: What the person says of their own situation, readable, e.g. first time buyer; unknown where they don't say
 -- leads: Applicant leads
@@ -30,6 +31,7 @@ source as (
 select
     lead_day,
     scope,
+    branch_of(scope) as branch,
     market,
     situation,
     count(*) as leads,

@@ -3,6 +3,7 @@
 -- lead_id: The person's newest such lead; applicant_leads has their name and number for whoever may see it
 -- lead_day: Local day of that lead
 -- scope: Scope of that lead, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- market: sales or lettings: what the person is looking for
 -- situation: property to sell or property to let: what the person has
 -- enquiries: Leads in which the person said so
@@ -29,6 +30,7 @@ select
     lead_id,
     lead_day,
     scope,
+    branch_of(scope) as branch,
     market,
     situation,
     enquiries,

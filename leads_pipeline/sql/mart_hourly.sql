@@ -1,5 +1,6 @@
 -- One row per scope, kind, weekday and hour of the agency's time zone: when do people ask?
 -- scope: Scope whose window held the leads, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- kind: applicant or appraisal
 -- weekday: Local day of the week, 1 is Monday and 7 Sunday
 -- hour: Local hour, 0 to 23
@@ -33,6 +34,7 @@ local as (
 
 select
     scope,
+    branch_of(scope) as branch,
     kind,
     weekday,
     hour,

@@ -3,6 +3,7 @@
 -- *lead_id: The lead's own id
 -- lead_day: Local day on which the lead was submitted
 -- scope: Scope whose window held the lead, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- match: address (postcode, street, number and flat agree: trust it), postcode only (a neighbour, or written too differently), none (no item at the postcode, or the lead names none). Measured on 3,500 made-up leads with addresses as people write them and neighbours at each postcode: of the matches by address 98 % were right, and 88 % of the leads whose property is in the inventory had one; with addresses as the inventory has them, 100 % and 100 %
 -- items: Items that fit: at the address, or at the postcode alone
 -- item_id: The item at the address, the newest where there are several; NULL without a match by address
@@ -124,6 +125,7 @@ select
     leads.id as lead_id,
     leads.lead_day,
     leads.scope,
+    branch_of(leads.scope) as branch,
     case
         when at_address.id is not null then 'address'
         when at_postcode.postcode is not null then 'postcode only'

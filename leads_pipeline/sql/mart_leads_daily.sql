@@ -1,6 +1,7 @@
 -- One row per local day, scope, kind, market and source: how many leads came, from how many people?
 -- *lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- kind: applicant or appraisal
 -- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
 -- source: Site that the leads came from, as the portal names it; unknown where it doesn't say, … where it sends what may name a person
@@ -29,6 +30,7 @@ cleaned as (
 select
     lead_day,
     scope,
+    branch_of(scope) as branch,
     kind,
     market,
     source,

@@ -1,5 +1,6 @@
 -- One row per scope and listing that people asked about: which listings, and which price bands, are in demand?
 -- scope: Scope whose window held the leads, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- *listing_id: Id of the listing; leads that name none don't count
 -- market: sales or lettings, as the newest lead has it
 -- price: Price of the listing in its newest lead
@@ -56,6 +57,7 @@ cleaned as (
 
 select
     scope,
+    branch_of(scope) as branch,
     listing_id,
     newest.market,
     newest.price,

@@ -10,7 +10,9 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
+from leads_pipeline.branches import Branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.duck import quoted
 from leads_pipeline.flatten.statement import define_local_time
 from leads_pipeline.retry import FailedWindow
 from leads_pipeline.warehouse.schema import fill
@@ -21,17 +23,18 @@ from leads_pipeline.window import RETENTION, Scope, Window, day_interval, days, 
 class Grid:
     """The windows that should be there: every scope on every day from `first_day` to today in `zone`.
 
-    And those of them that are still failed.
+    And those of them that are still failed, and what the branches are called.
     """
 
     scopes: Sequence[Scope]
     first_day: date
     zone: ZoneInfo
     failed: Mapping[tuple[LeadKind, Window], FailedWindow] = field(default_factory=dict)
+    branches: Branches = field(default_factory=Branches)
 
 
 def set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
-    """Make what the marts read besides tables: grid_…, failures, zone_offsets and the variable retention."""
+    """Make what the marts read besides tables: grid_…, branch_names, failures, zone_offsets, the variable retention."""
     grid_days = [(day, *day_interval(day, grid.zone)) for day in days(grid.first_day, today(grid.zone, now))]
     db.execute("create temp table grid_kinds (kind varchar)")
     db.execute("create temp table grid_scopes (scope varchar)")
@@ -47,6 +50,7 @@ def set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
     define_local_time(db, grid.zone)
     fill(db, "grid_kinds", {"kind varchar": [kind.name for kind in LEAD_KINDS]})
     fill(db, "grid_scopes", {"scope varchar": [scope.key for scope in grid.scopes]})
+    _set_names(db, grid.branches)
     fill(
         db,
         "grid_days",
@@ -70,3 +74,10 @@ def set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
             "is_refused boolean": [failed.is_permanent for failed in grid.failed.values()],
         },
     )
+
+
+def _set_names(db: duckdb.DuckDBPyConnection, branches: Branches) -> None:
+    columns = ["scope", "name", *branches.columns]
+    db.execute(f"create temp table branch_names ({', '.join(f'{quoted(column)} varchar' for column in columns)})")
+    rows = [(scope, name, *branches.more.get(scope, ())) for scope, name in branches.names.items()]
+    fill(db, "branch_names", {f"{at} varchar": [row[at] for row in rows] for at in range(len(columns))})

@@ -47,6 +47,8 @@ def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: Stat
     if is_reworded := state.comments != wanted.comments:
         comment_tables(db)
     set_person_key(db, lake.person_key())
+    # The first of the marts, which the macros of the others read.
+    db.execute("create table if not exists branches (scope varchar, name varchar)")
     for macro in MART_MACROS:
         db.execute(f"create or replace macro {macro}")
     db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in FOLLOWED.items())})")
@@ -64,7 +66,8 @@ def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: Stat
         if is_anew:
             db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
         if is_anew or is_reworded:
-            comment(db, quoted(mart.name), mart.description, mart.columns)
+            more = dict.fromkeys(grid.branches.columns, "From LEADS_BRANCHES_FILE") if mart.name == "branches" else {}
+            comment(db, quoted(mart.name), mart.description, {**mart.columns, **more})
         if not is_anew and mart.follows:
             bring_up_to_date(db, mart, mart.follows)
     remember(db, wanted)

@@ -131,5 +131,6 @@ MART_MACROS: Final = (
         when ends_with(intent, '_RENT') or ends_with(intent, '_LET') then 'lettings'
         else 'unknown'
     end""",
+    "branch_of(v) as coalesce((select name from branches where scope = v), v)",
     "postcode_of(v) as nullif(regexp_replace(upper(v), '[^A-Z0-9]', '', 'g'), '')",
 )

@@ -72,7 +72,7 @@ def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
             ENUMERATIONS,
             lake.person_key(),
         ),
-        marts=_fingerprint([(mart.name, mart.statement, mart.follows) for mart in marts()], MART_MACROS),
+        marts=_fingerprint([(mart.name, mart.statement, mart.follows) for mart in marts()], MART_MACROS, grid.branches),
         comments=_fingerprint(tables(), BOOKKEEPING, marts()),
         grid=_fingerprint(grid, today(grid.zone, now)),
         files=files,

@@ -1164,6 +1164,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_marts.py",
             "people_daily",
         ),
+        _m(
+            "names that no publication takes up in the marts",
+            "warehouse/state.py",
+            "MART_MACROS, grid.branches)",
+            "MART_MACROS)",
+            "test_warehouse.py",
+            "new_names_show",
+        ),
+        _m(
+            "a slip in the file of names that takes the names away",
+            "assets/published.py",
+            'store.query("from branches where name <> scope")',
+            'store.query("from branches where false")',
+            "test_checks.py",
+            "slip",
+        ),
     ),
     "readers see the old or the new, never half": (
         _m(

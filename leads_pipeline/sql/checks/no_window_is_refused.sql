@@ -5,6 +5,7 @@ select
     kind,
     day,
     scope,
+    branch,
     deleted_from_at,
     concat(state, ', ', failed_attempts, ' attempts') as what,
     last_error

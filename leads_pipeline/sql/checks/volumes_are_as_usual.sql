@@ -2,7 +2,7 @@
 -- Roots of counts scatter alike whatever the size of the branch: see assets/checks.py.
 with days as (
     select
-        kind, scope, day, rows, 2 * sqrt(rows + 0.375) as root,
+        kind, scope, branch, day, rows, 2 * sqrt(rows + 0.375) as root,
         row_number() over (partition by kind, scope order by day desc) as age
     from mart_coverage
     where state in ('landed', 'empty') and is_configured
@@ -15,7 +15,7 @@ habits as (
     where age between 2 and 1 + $habit_days::integer
     group by kind, scope
 )
-select kind, scope, day, rows, usual
+select kind, scope, branch, day, rows, usual
 from days join habits using (kind, scope)
 where age = 1 and habits.days >= $fewest_days and usual >= $fewest_leads
     and abs(root - usual_root) > $deviations * spread

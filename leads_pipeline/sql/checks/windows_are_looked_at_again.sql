@@ -10,6 +10,7 @@ select
     kind,
     day,
     scope,
+    branch,
     deleted_from_at,
     concat('last looked at ', strftime(last_looked_at, '%Y-%m-%d %H:%M')) as what,
     null as last_error
