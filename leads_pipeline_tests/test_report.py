@@ -12,6 +12,7 @@ import pytest
 from dagster import materialize
 
 from leads_pipeline.assets.report import report_asset
+from leads_pipeline.branches import Branches
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.lake import Lake
 from leads_pipeline.report.charts import round_above
@@ -23,11 +24,12 @@ from leads_pipeline_tests.portal_leads import Lead, people
 from leads_pipeline_tests.staging import DAY, LONDON, land, stage
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+NAMES = {"branch-101": "York & Sons", "branch-102": "Leeds, Headingley"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
 def grid(*scopes: str, first_day: date = DAY) -> Grid:
-    return Grid(tuple(map(Scope.parse, scopes)), first_day, LONDON)
+    return Grid(tuple(map(Scope.parse, scopes)), first_day, LONDON, branches=Branches(NAMES))
 
 
 def written(lake: Lake) -> str:
@@ -234,11 +236,13 @@ def row_of(scope: str) -> tuple[str, ...]:
     return (str(len(week)), change, str(people(week)), str(viewings), str(appraisals))
 
 
-def test_branches_are_ranked_by_the_weeks_leads_with_the_change_on_the_week_before(weeks: str) -> None:
+def test_branches_are_ranked_by_name_and_the_weeks_leads_with_the_change_on_the_week_before(weeks: str) -> None:
     heading, *rows = section(weeks, "Branches")
     assert heading == ["branch", "leads", "change", "people", "viewings", "valuations"]
     ranked = sorted(SCOPES, key=lambda scope: -len(of_week(LAST_DAY, scope)))
-    assert rows == [[f"{place}. {scope}", *row_of(scope)] for place, scope in enumerate(ranked, start=1)]
+    assert rows == [
+        [f"{place}. {NAMES.get(scope, scope)}", *row_of(scope)] for place, scope in enumerate(ranked, start=1)
+    ]
 
 
 def test_no_change_of_all_branches_is_told_where_one_has_a_gap(weeks: str) -> None:

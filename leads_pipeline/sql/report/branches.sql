@@ -37,7 +37,7 @@ windows as (
 )
 select
     scopes.scope,
-    scopes.scope as name,
+    branch_of(scopes.scope) as name,
     coalesce(leads, 0) as leads,
     coalesce(leads_before, 0) as leads_before,
     coalesce(appraisals, 0) as appraisals,

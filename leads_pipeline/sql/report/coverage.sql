@@ -1,6 +1,6 @@
 -- Windows of each branch, kind and state; those with most to mend first.
 select
-    scope,
+    branch,
     kind,
     count(*) filter (state = 'landed') as landed,
     count(*) filter (state = 'empty') as empty,
@@ -11,5 +11,5 @@ select
     count(*) filter (state = 'missing') as missing
 from mart_coverage
 where is_configured
-group by scope, kind
-order by damaged + failed + missing desc, scope, kind
+group by scope, branch, kind
+order by damaged + failed + missing desc, branch, scope, kind
