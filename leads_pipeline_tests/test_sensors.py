@@ -701,13 +701,20 @@ def check_has_passed(here: Installation) -> bool | None:
     return event.asset_check_evaluation.passed if event and event.asset_check_evaluation else None
 
 
-def test_what_came_of_a_failed_window_is_staged_although_nothing_landed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_closed", [False, True], ids=["never landed before", "landed before, and closed"])
+def test_what_came_of_a_failed_window_is_staged_although_nothing_landed(tmp_path: Path, is_closed: bool) -> None:
     portal, limit = Config(branches=1, leads_per_day=500), {"LEADS_MAX_BODY_MB": "1"}
     with installation(tmp_path, portal, variables=limit, first=3) as here:
+        jobs = {job.name: job for job in here.definitions.jobs or ()}
+        if is_closed:
+            nothing = Then(status=200, body='{"applicants": [], "appraisals": []}')
+            here.simulator.set_faults([Rule(nothing, When(path=kind.path)) for kind in LEAD_KINDS])
+            here.pull({here.key(2)})
+            assert here.status().landed == {here.key(2)}
+            assert here.run_requested(RunRequest(partition_key=str(here.day(2))), STAGE_JOB).success
         noon = datetime.combine(here.day(2), datetime.min.time(), UTC) + timedelta(hours=12)
         here.simulator.set_faults([Rule(Then(status=500), When(from_time=f"{noon:%Y-%m-%dT%H:%M}"))])
         here.pull({here.key(2)})
-        jobs = {job.name: job for job in here.definitions.jobs or ()}
         tell = failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB])  # type: ignore[arg-type]  # they are of that kind
         tick = here.tick(tell)
         assert here.run_requested(the_request(tick), the_request(tick).job_name or "").success

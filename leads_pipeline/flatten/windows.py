@@ -20,6 +20,7 @@ class StagedWindow:
     scope: str
     rows: int
     looked_at: datetime
+    fetched_at: datetime
     is_damaged: bool
 
 
@@ -27,15 +28,17 @@ def unstaged_days(lake: Lake, kind: LeadKind, since: date) -> list[date]:
     """Landed days of which a window's last answer, or a pushed lead, isn't staged.
 
     Before `since` only those of which no window ever was. Decided by what the files say, as a run may have been
-    killed between landing and staging. Raises StorageError.
+    killed between landing and staging. An answer that lacks a piece is no look at a closed window, but the leads that
+    it added count: so what changed last is compared as well. Raises StorageError.
     """
-    staged: defaultdict[date, set[tuple[str, datetime]]] = defaultdict(set)
+    staged: defaultdict[date, set[tuple[str, datetime, datetime]]] = defaultdict(set)
     for window in staged_windows(lake, kind):
-        staged[window.day].add((window.scope, window.looked_at))
+        staged[window.day].add((window.scope, window.looked_at, window.fetched_at))
     asked = [day for day in lake.landed_days(kind) if day >= since or day not in staged]
     unstaged = _days_with_unstaged_pushes(lake, kind, asked)
     for day in asked:
-        if not {(landed.scope, landed.looked_at) for landed in lake.known_windows(kind, day)} <= staged[day]:
+        landed = {(window.scope, window.looked_at, window.fetched_at) for window in lake.known_windows(kind, day)}
+        if not landed <= staged[day]:
             unstaged.add(day)
     return sorted(unstaged)
 
@@ -79,7 +82,7 @@ def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:
     with connection(lake, f"windows-{secrets.token_hex(8)}") as db:
         rows = db.execute(
             """
-            select window_day, scope, rows, coalesce(looked_at, fetched_at), coalesce(is_damaged, false)
+            select window_day, scope, rows, coalesce(looked_at, fetched_at), fetched_at, coalesce(is_damaged, false)
             from (
                 select null::boolean as is_damaged, null::timestamptz as looked_at where false
                 union all by name
