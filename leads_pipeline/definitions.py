@@ -54,6 +54,7 @@ INVENTORY_JOB = "pull_inventory"
 PUSH_JOB = "take_in_pushes"
 STAGE_JOB = "stage_leads"
 PUBLISH_JOB = "publish_warehouse"
+CONNECTION_JOB = "check_connections"
 
 # What Dagster calls a run that materializes assets of no job: from the UI's lineage, or by automation.
 ASSET_JOB = "__ASSET_JOB"
@@ -128,7 +129,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
             look_sensor(settings, partitions, PULL_JOB),
             failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB]),
             push_sensor(settings, PUSH_JOB),
-            dead_run_sensor({PULL_JOB, INVENTORY_JOB, PUSH_JOB, STAGE_JOB, PUBLISH_JOB, ASSET_JOB}),
+            dead_run_sensor({PULL_JOB, INVENTORY_JOB, PUSH_JOB, STAGE_JOB, PUBLISH_JOB, CONNECTION_JOB, ASSET_JOB}),
             evaluation_sensor(),
             AutomationConditionSensorDefinition(
                 "follow_sources",
@@ -221,6 +222,12 @@ def _jobs() -> list[UnresolvedAssetJobDefinition]:
             INVENTORY_JOB,
             AssetSelection.assets("raw_inventory").without_checks(),
             description="Pull today's inventory.",
+            tags=tags,
+        ),
+        define_asset_job(
+            CONNECTION_JOB,
+            AssetSelection.checks_for_assets(*leads, "raw_inventory"),
+            description="Ask the services what the doctor asks: the `connection` checks of the raw assets.",
             tags=tags,
         ),
         define_asset_job(

@@ -15,7 +15,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.utils import make_new_run_id
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
+from leads_pipeline.definitions import CONNECTION_JOB, INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.durable import replace_file
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
 
@@ -140,6 +140,10 @@ class Runner:
     def publish(self) -> str | None:
         """Publish what changed. Returns what went wrong, None when nothing did."""
         return self._run(PUBLISH_JOB, {})
+
+    def check_connections(self) -> str | None:
+        """Ask the services what the doctor asks. Returns what went wrong with asking, None when nothing did."""
+        return self._run(CONNECTION_JOB, {})
 
     def _run(
         self,

@@ -22,9 +22,11 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from click import Context
+from dagster import AssetCheckKey, AssetKey, DagsterInstance
 
 from leads_pipeline.cli import main
 from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.definitions import build_definitions
 from leads_pipeline.simulator import Config, running
 from leads_pipeline_tests.portal_leads import Lead, groups, people
 from leads_pipeline_tests.staging import LONDON
@@ -196,7 +198,19 @@ def contents(path: Path) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-def test_the_demo_ends_with_an_answer_and_changes_nothing_the_second_time(tmp_path: Path) -> None:
+def checks_that_did_not_pass(data: Path) -> dict[AssetCheckKey, bool | None]:
+    """What the UI shows of them, as a newcomer sees it first; None is a check that nothing has run."""
+    planned = build_definitions({"LEADS_DATA_DIR": str(data)}).resolve_asset_graph().asset_check_keys
+    with DagsterInstance.get() as instance:
+        found = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(planned))
+    passed: dict[AssetCheckKey, bool | None] = dict.fromkeys(planned)
+    passed |= {key: one.evaluation.passed for key, one in found.items() if one.evaluation}
+    return {key: has_passed for key, has_passed in passed.items() if not has_passed}
+
+
+def test_the_demo_ends_with_an_answer_and_changes_nothing_the_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = run("leads-pipeline demo", tmp_path, bare(tmp_path))
     assert first.returncode == 0, first.stderr
     assert "What to do next" in first.stdout
@@ -215,6 +229,9 @@ def test_the_demo_ends_with_an_answer_and_changes_nothing_the_second_time(tmp_pa
     with duckdb.connect(tmp_path / "data" / "leads.duckdb", read_only=True) as db:
         # Its page shows the days that it pulled, and none before them in red.
         assert db.sql("select count(*) from mart_coverage where state in ('missing', 'failed')").fetchall() == [(0,)]
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "data" / ".dagster"))
+    drifted = AssetCheckKey(AssetKey("drift"), "contract_knows_what_comes")
+    assert checks_that_did_not_pass(tmp_path / "data") == {drifted: False}
     before = contents(tmp_path / "data" / "leads.duckdb")
     again = run("leads-pipeline demo", tmp_path, bare(tmp_path))
     assert "12 of 21 windows are landed and closed; 9 are pulled for each kind." in again.stdout

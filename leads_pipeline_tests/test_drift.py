@@ -85,6 +85,7 @@ def test_what_is_new_is_counted_with_its_days_and_the_line_that_takes_it_in(lake
     ]
     check = drift_check(Warehouse(lake))
     assert (check.passed, check.metadata["changes"].value) == (False, 9)
+    assert '- applicant: `Field("note", _T, "…")`' in (check.description or "").splitlines()
 
 
 # What is left to a person: that something is a value here and an object there, and lists of lists.

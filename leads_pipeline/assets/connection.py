@@ -14,7 +14,7 @@ from leads_pipeline.resources import InventoryService, LeadsService
 from leads_pipeline.settings import Settings
 
 _DESCRIPTION = (
-    "Secret, clock, token and one small request, now. No job runs it: press Execute, or `leads-pipeline doctor`"
+    "Secret, clock, token and one small request, now. No pull runs it: press Execute, or `leads-pipeline doctor`"
 )
 
 

@@ -49,7 +49,7 @@ def dev(port: int, log_level: str) -> None:
         with dagster_ui(settings.data_dir, port, log_level=log_level) as process:
             out.print(f"Dagster starts, which takes some 10 seconds. Leads come from {settings.base_url}.")
             if is_listening(process, port):
-                out.print(f"Dagster UI: http://{HOST}:{port} (ctrl-C stops it).", soft_wrap=True)
+                out.print(f"Dagster UI: http://{HOST}:{port}/assets (ctrl-C stops it).", soft_wrap=True)
             process.wait()
     sys.exit(0 if process.returncode in (0, -signal.SIGINT) else 1)
 

@@ -1902,6 +1902,16 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "tags_elsewhere",
         ),
     ),
+    "a newcomer sees what is": (
+        _m(
+            "a demo that leaves checks without an answer",
+            "cli/demo.py",
+            "        troubles += filter(None, [session.runner.check_connections()])\n",
+            "",
+            "test_docs.py",
+            "demo_ends",
+        ),
+    ),
     "the report tells what is": (
         _m(
             "a day under way counted as a day of the week",
