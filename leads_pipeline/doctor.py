@@ -230,7 +230,7 @@ def _ask(client: LeadsClient, kind: LeadKind, settings: Settings) -> str:
 
 def _data_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
     folder = settings.data_dir
-    writable = _look("data folder", lambda: _writable(folder))
+    writable = _look("data folder", lambda: writable(folder))
     yield writable
     if writable.light is Light.RED or not folder.exists():
         return
@@ -244,7 +244,8 @@ def _data_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
         yield _look("warehouse", lambda: _warehouse(warehouse))
 
 
-def _writable(folder: Path) -> str:
+def writable(folder: Path) -> str:
+    """Say that the folder can be written to, or made. Raises StorageError where neither can be."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=there):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,13 +18,15 @@ from dagster import DagsterRunStatus
 
 from leads_pipeline.cli import main
 from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead, read_delivery
+from leads_pipeline.doctor import writable
+from leads_pipeline.errors import StorageError
 from leads_pipeline.simulator.faults import CUT_OFFS, SHAPES, Then
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import Window
 from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.installation import Installation, installation
-from leads_pipeline_tests.newcomer import wait_for
+from leads_pipeline_tests.newcomer import free_port, wait_for
 
 
 @pytest.fixture
@@ -304,3 +307,33 @@ def test_coverage_tells_a_lost_file(here: Installation) -> None:
     assert "1 applicant missing. The portal deletes it in " in result.output
     [line] = [line for line in result.output.splitlines() if "branch-102" in line]
     assert line.split() == [here.key(2, 102)]
+
+
+def test_coverage_tells_in_hours_what_the_portal_deletes_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with installation(tmp_path, first=29) as here:
+        result = run("coverage", "--days", 29)
+        days = [Window.from_partition_key(here.key(29, 101), here.settings.zone).days_left(here.now)]
+    hours = round(24 * days[0])
+    [told, _] = re.findall(r"deletes the first of them in (\d+) hours", result.output)
+    assert abs(int(told) - hours) <= 1
+
+
+@pytest.mark.parametrize(
+    "command", ["demo", "coverage", "damaged", "dev", "receive", "backfill --from 2026-11-01 --to 2026-11-01"]
+)
+def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (tmp_path / "data").touch()  # a file has no folder in it, for root neither
+    settings = {"DATA_DIR": tmp_path / "data", "BASE_URL": "http://127.0.0.1:9", "BRANCH_IDS": "101"}
+    for name, value in {**settings, "RECEIVE_KEY": "0123456789abcdef"}.items():
+        monkeypatch.setenv(f"LEADS_{name}", str(value))
+    monkeypatch.chdir(tmp_path)
+    if command == "demo":
+        monkeypatch.setattr(sys.modules["leads_pipeline.cli.demo"], "simulator", lambda _: nullcontext())
+    result = run(*command.split(), *(["--port", str(free_port())] if command == "dev" else []))
+    assert result.exit_code == 2
+    with pytest.raises(StorageError, match="Nothing can be written to") as doctors_words:
+        writable(tmp_path / "data")
+    assert str(doctors_words.value) in " ".join(result.output.split())

@@ -137,7 +137,7 @@ def test_a_port_that_is_taken_is_told_at_once(me: Newcomer, command: str) -> Non
     me.fill_in(LEADS_RECEIVE_KEY="0123456789abcdef")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = me.run("leads-pipeline", command, "--port", str(taken.getsockname()[1]))
-    assert done.returncode in (1, 2)
+    assert done.returncode == 2
     assert "use" in done.stderr  # the system's words
     assert me.run("leads-pipeline", command, "--port", "99999").returncode == 2
 
@@ -208,10 +208,11 @@ def test_demo_outage_ends_with_everything_that_the_portal_has(tmp_path: Path) ->
     command = [str(BIN / "leads-pipeline"), "demo-outage", "--once", "--port", str(free_port())]
     told = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=600, check=False)
     assert told.returncode == 0, told.stdout + told.stderr
-    assert "9 windows are landed and stay. 9 are red:" in told.stdout
-    assert "3 of branch-102, appraisal leads: server error (503)" in told.stdout
+    [(landed, red)] = re.findall(r"(\d+) windows are landed and stay\. (\d+) are red:", told.stdout)
+    assert int(landed) == int(red) >= 3 * 3  # from the morning on with those of yesterday
+    assert f"{int(red) // 3} of branch-102, appraisal leads: server error (503)" in told.stdout
     assert re.search(r"http://127\.0\.0\.1:\d+/runs/[0-9a-f-]{36}", told.stdout)
-    assert "All 18 windows are green." in told.stdout
+    assert f"All {int(landed) + int(red)} windows are green." in told.stdout
     for kind in KINDS:
         [(ledger, published, lost, doubled)] = re.findall(
             rf"{kind} +│ +(\d+) +│ +(\d+) +│ +(\d+) +│ +(\d+)", told.stdout

@@ -13,7 +13,7 @@ from dagster import build_resources
 from leads_pipeline.cli.session import err, plain_errors
 from leads_pipeline.credentials import SecretSource, secret_of, write_key_pair
 from leads_pipeline.definitions import resources, variables
-from leads_pipeline.doctor import Finding, Light, examine, examine_names
+from leads_pipeline.doctor import Finding, Light, examine, examine_names, writable
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import Limits, Receiver, read_key, serve
@@ -80,6 +80,7 @@ def receive(host: str, port: int) -> None:
                 "`openssl rand -hex 32` makes one."
             )
         read_key(key)
+        writable(settings.data_dir)
         lake = Lake(settings.data_dir)
         if settings.base_url:
             lake.claim(origin(settings.base_url))

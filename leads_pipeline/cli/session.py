@@ -16,6 +16,7 @@ from rich.table import Table
 from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
+from leads_pipeline.doctor import writable
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.flatten.windows import unstaged_days
 from leads_pipeline.lake import Lake
@@ -54,6 +55,7 @@ class Session:
             raise SettingsError(
                 "LEADS_BRANCH_IDS is not set: name the branches to pull, as 101,102, in .env or the environment."
             )
+        writable(settings.data_dir)
         variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
         lake, day = Lake(settings.data_dir), today(settings.zone, datetime.now(UTC))
         if settings.start_date is None:

@@ -16,6 +16,7 @@ import click
 from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
 from leads_pipeline.cli.session import out, plain_errors
 from leads_pipeline.definitions import variables, whole_paths
+from leads_pipeline.doctor import writable
 from leads_pipeline.durable import storing
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.runs import dagster_home
@@ -43,7 +44,8 @@ port_option = click.option(
 )
 def dev(port: int, log_level: str) -> None:
     """Start the Dagster UI with its daemon; with the simulator where LEADS_BASE_URL isn't set."""
-    refuse_taken(port)
+    with plain_errors():
+        refuse_taken(port)
     with plain_errors(), simulator(DEMO_BRANCHES, unless_set=True):
         settings = Settings.from_variables(variables())
         with dagster_ui(settings.data_dir, port, log_level=log_level) as process:
@@ -55,12 +57,12 @@ def dev(port: int, log_level: str) -> None:
 
 
 def refuse_taken(port: int) -> None:
-    """Refuse a port that can't be listened on, before anything is started."""
+    """Refuse a port that can't be listened on, before anything is started. Raises SettingsError."""
     try:
         with socket.create_server((HOST, port)):
             pass
     except OSError as error:
-        raise click.ClickException(
+        raise SettingsError(
             f"{HOST}, port {port} can't be listened on: {error.strerror}. Name another with --port."
         ) from None
 
@@ -79,6 +81,7 @@ def dagster_ui(
     What they print goes to `log`, or else here.
     Raises SettingsError where others run on the same Dagster home: two daemons would each launch every run.
     """
+    writable(data_dir)
     home = dagster_home(variables(), data_dir)
     # Dagster gives an .env in its working directory precedence over the environment, even its empty lines: it
     # would take the simulator's place. So Dagster works in its home, and gets what we have read, in full.
@@ -88,23 +91,20 @@ def dagster_ui(
     command = [*dagster, "dev", "-m", module, "-h", HOST, "-p", str(port), "--log-level", log_level]
     # A shell that starts us in the background has us ignore ctrl-C, and with us Dagster, which knows no other end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     with _alone(home, port) as lock, log.open("wb") if log else nullcontext() as file:
-        process = subprocess.Popen(command, cwd=home, pass_fds=[lock], stdout=file, stderr=file)  # noqa: S603 - our own
-
-        def end(*_: object) -> None:
-            process.send_signal(signal.SIGINT)
-            raise KeyboardInterrupt
-
-        signal.signal(signal.SIGTERM, end)
+        # A session of its own, so that whatever ends us, from wherever, ends all of it by one ctrl-C: a second one
+        # would break off its closing down.
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            command, cwd=home, pass_fds=[lock], stdout=file, stderr=file, start_new_session=True
+        )
         try:
-            with suppress(KeyboardInterrupt):  # Dagster shares our terminal, so it has had the ctrl-C too
+            with suppress(KeyboardInterrupt):
                 yield process
-                process.send_signal(signal.SIGINT)
-        except BaseException:
-            process.send_signal(signal.SIGINT)
-            raise
         finally:
-            _wait_for(process)
+            _end(process)
 
 
 def is_listening(process: "subprocess.Popen[bytes]", port: int) -> bool:
@@ -137,8 +137,18 @@ def _alone(home: Path, port: int) -> Iterator[int]:
         os.close(lock)
 
 
-def _wait_for(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for a child that is closing down, whatever is pressed meanwhile."""
-    while process.returncode is None:
-        with suppress(KeyboardInterrupt):
-            process.wait()
+# How long a run may take to close down after Dagster has; it is told at the same moment.
+_RUN_END_SECONDS = 10
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Have Dagster and its runs close down as by ctrl-C, and wait for them, whatever is pressed meanwhile."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+        deadline: float | None = None
+        while True:
+            with suppress(KeyboardInterrupt):
+                process.wait()
+                deadline = deadline or time.monotonic() + _RUN_END_SECONDS
+                os.killpg(process.pid, 0 if time.monotonic() < deadline else signal.SIGKILL)
+                time.sleep(0.1)

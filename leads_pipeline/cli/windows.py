@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import click
 from rich.markup import escape
+from rich.padding import Padding
 
 from leads_pipeline import status
 from leads_pipeline.branches import Branches
@@ -148,14 +149,16 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime, branches: Branches
     for (kind, state, _), windows in causes.items():
         first, keys = windows[0], [f"{one.window.day}|{branches.shown(one.window.scope.key)}" for one in windows]
         which = "it" if len(windows) == 1 else "the first of them"
-        until = f"The portal deletes {which} in {max(0.0, first.window.days_left(now)):.1f} days."
+        days_left = max(0.0, first.window.days_left(now))
+        when = f"{days_left:.0f} days" if days_left >= 2 else f"{24 * days_left:.0f} hours"
+        until = f"The portal deletes {which} in {when}."
         if windows[-1].window.is_deleted(now):
             until = "The portal has deleted what they hold."
         out.print(f"\n[bold]{len(windows)} {kind} {state}.[/bold] {until}", highlight=False)
         if first.failed:
             out.print(f"  {escape(first.failed.error)}", highlight=False)
         more = f"  … and {len(keys) - LISTED_FAILURES} more" if len(keys) > LISTED_FAILURES else ""
-        out.print(f"  {escape('  '.join(keys[:LISTED_FAILURES]))}{more}", highlight=False)
+        out.print(Padding(f"{escape('  '.join(keys[:LISTED_FAILURES]))}{more}", (0, 0, 0, 2)), highlight=False)
     if wanted := [one.window.day for one in lost if not one.window.is_deleted(now)]:
         out.print(f"\nTake them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False)
 

@@ -96,7 +96,9 @@ def main(
     try:
         serve(config, host=host, port=port, on_listening=announce)
     except OSError as error:
-        raise click.ClickException(f"Can't listen on {host} port {port}: {error.strerror}.") from None
+        raise click.BadParameter(
+            f"can't listen on {host} port {port}: {error.strerror}. Name another.", param_hint="--port"
+        ) from None
     except KeyboardInterrupt:
         click.echo("\nStopped.")
 
