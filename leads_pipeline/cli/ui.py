@@ -49,7 +49,7 @@ def dev(port: int, log_level: str) -> None:
     with plain_errors(), simulator(DEMO_BRANCHES, unless_set=True):
         settings = Settings.from_variables(variables())
         with dagster_ui(settings.data_dir, port, log_level=log_level) as process:
-            out.print(f"Dagster starts, which takes some 10 seconds. Leads come from {settings.base_url}.")
+            out.print(f"Dagster starts, in some 10 seconds. Leads come from {settings.base_url}.", soft_wrap=True)
             if is_listening(process, port):
                 out.print(f"Dagster UI: http://{HOST}:{port}/assets (ctrl-C stops it).", soft_wrap=True)
             process.wait()
@@ -104,6 +104,8 @@ def dagster_ui(
             with suppress(KeyboardInterrupt):
                 yield process
         finally:
+            if process.poll() is None:
+                out.print("Dagster closes down, which takes some seconds; what is landed stays.")
             _end(process)
 
 
