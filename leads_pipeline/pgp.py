@@ -49,15 +49,16 @@ def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes
             f"hold. Name the private key that belongs to the public key you sent, or {_ASK_CONTACT} for this key."
         )
     decryptor = _decryptor(packets, passphrase)
-    try:
-        content = _ask(lambda: pysequoia.decrypt(bytes=message, decryptor=decryptor).bytes)
-    except _Refusal:
-        content = None
+    content = None
+    if decryptor is not None:
+        with suppress(_Refusal):
+            content = _ask(lambda: pysequoia.decrypt(bytes=message, decryptor=decryptor).bytes)
     if content is None:
-        # GnuPG's own mode, or a subkey's message where the key itself can decrypt too and is the only one tried.
+        # GnuPG's own mode; a subkey's message where the key itself can decrypt too and is the only one tried; or a key
+        # that GnuPG 2.4 has locked, whose numbers it writes in a form of its own.
         content = _decrypt_with_gpg(message, key, passphrase)
     if content is None:
-        raise CredentialsError(_altered(message))
+        raise CredentialsError(_still_locked() if decryptor is None else _altered(message))
     return content
 
 
@@ -213,7 +214,14 @@ _NOT_VALID = (
 )
 
 
-def _decryptor(packets: list[Packet], passphrase: str | None) -> pysequoia.PyDecryptor:
+def _still_locked() -> str:
+    if shutil.which("gpg") is not None:
+        return _STILL_LOCKED
+    return f"{_STILL_LOCKED} If it is the right one: a key that GnuPG 2.4 made takes gpg, which isn't installed here."
+
+
+def _decryptor(packets: list[Packet], passphrase: str | None) -> pysequoia.PyDecryptor | None:
+    """What opens messages with that key; None where the passphrase doesn't open it for pysequoia."""
     try:
         key = _ask(lambda: pysequoia.Tsk.from_packets(packets))
         return _ask(key.decryptor)
@@ -226,8 +234,7 @@ def _decryptor(packets: list[Packet], passphrase: str | None) -> pysequoia.PyDec
     try:
         return _ask(lambda: key.decryptor(passphrase))
     except _Refusal:
-        pass
-    raise CredentialsError(_STILL_LOCKED)
+        return None
 
 
 class _Refusal(Exception):  # noqa: N818 - never leaves this module

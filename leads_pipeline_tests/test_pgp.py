@@ -233,6 +233,24 @@ def test_a_message_in_gnupgs_own_mode_opens(
     assert "gpg can't open it either" in refusal(ocb[:-1] + bytes([ocb[-1] ^ 1]), key)
 
 
+# Made by GnuPG 2.4.7 for these tests alone (gpg_2_4/README.md): Debian 12's gpg can write neither.
+MADE_BY_GPG_2_4 = Path(__file__).parent / "gpg_2_4"
+
+
+@needs_gpg
+@pytest.mark.parametrize("mode", ["ocb", "mdc"])
+def test_a_message_and_a_locked_key_that_gpg_2_4_made_open(
+    mode: str, what_gpg_leaves: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = (MADE_BY_GPG_2_4 / "worthless_test_key.asc").read_bytes()
+    message = (MADE_BY_GPG_2_4 / f"{mode}_message.asc").read_bytes()
+    assert pgp.decrypt(message, key, "worthless") == b"opened"
+    assert what_gpg_leaves
+    assert "The passphrase doesn't open" in refusal(message, key, "wrong")
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert "a key that GnuPG 2.4 made takes gpg, which isn't installed here" in refusal(message, key, "worthless")
+
+
 @needs_gpg
 def test_a_message_in_gnupgs_own_mode_opens_with_a_key_that_new_key_made(gpg: Gpg, what_gpg_leaves: list[str]) -> None:
     private, public = pgp.new_key_pair("own-mode", PASSPHRASE, FAST)

@@ -1707,6 +1707,16 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "never_its_text",
         ),
         _m(
+            "call the passphrase wrong where gpg could unlock the key",
+            "pgp.py",
+            "        return _ask(lambda: key.decryptor(passphrase))\n    except _Refusal:\n        return None\n",
+            "        return _ask(lambda: key.decryptor(passphrase))\n"
+            "    except _Refusal:\n"
+            "        raise CredentialsError(_STILL_LOCKED) from None\n",
+            "test_pgp.py",
+            "gpg_2_4",
+        ),
+        _m(
             "the passphrase on gpg's command line",
             "pgp.py",
             '"--passphrase-fd", str(pipe)]',
