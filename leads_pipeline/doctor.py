@@ -230,9 +230,9 @@ def _ask(client: LeadsClient, kind: LeadKind, settings: Settings) -> str:
 
 def _data_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
     folder = settings.data_dir
-    writable = _look("data folder", lambda: writable(folder))
-    yield writable
-    if writable.light is Light.RED or not folder.exists():
+    folder_finding = _look("data folder", lambda: writable(folder))
+    yield folder_finding
+    if folder_finding.light is Light.RED or not folder.exists():
         return
     warehouse = Warehouse(data.lake)
     yield _look("free space", lambda: _space(folder, warehouse))
