@@ -35,7 +35,7 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.housekeeping import evaluation_sensor
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions
-from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
+from leads_pipeline.resources import AlertService, DataFolder, InventoryService, LeadsService
 from leads_pipeline.sensors import (
     catch_up_sensor,
     dead_run_sensor,
@@ -45,6 +45,7 @@ from leads_pipeline.sensors import (
     retry_sensor,
 )
 from leads_pipeline.settings import OURS, Settings, filled_in, path_of
+from leads_pipeline.watch import alert_sensor
 from leads_pipeline.window import RETENTION, today
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,22 @@ ASSET_JOB = "__ASSET_JOB"
 # A day closes at midnight; leads of its last minutes may reach the portal's list a little later.
 DAILY_CRON = "15 1 * * *"
 HOURLY_CRON = "5 * * * *"
+
+# What the daily schedule's runs are told from others by.
+_NIGHTLY = {"dagster/schedule_name": "pull_daily"}
+
+# The fields of AlertService and their variables.
+ALERT_VARIABLES = {
+    "webhook": "LEADS_ALERT_WEBHOOK",
+    "webhook_file": "LEADS_ALERT_WEBHOOK_FILE",
+    "slack_webhook": "LEADS_ALERT_SLACK_WEBHOOK",
+    "slack_webhook_file": "LEADS_ALERT_SLACK_WEBHOOK_FILE",
+    "email": "LEADS_ALERT_EMAIL",
+    "smtp_url": "LEADS_SMTP_URL",
+    "smtp_url_file": "LEADS_SMTP_URL_FILE",
+    "heartbeat_url": "LEADS_HEARTBEAT_URL",
+    "heartbeat_url_file": "LEADS_HEARTBEAT_URL_FILE",
+}
 
 # How many closed days the daily schedule takes up again, for leads that reach the portal's list late.
 LATE_DAYS = 3
@@ -120,6 +137,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
             "data": data,
             "leads": leads,
             "inventory": inventory,
+            "alerts": alert_service(environment),
         },
         jobs=list(jobs.values()),
         schedules=_schedules(settings, partitions),
@@ -131,6 +149,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
             push_sensor(settings, PUSH_JOB),
             dead_run_sensor({PULL_JOB, INVENTORY_JOB, PUSH_JOB, STAGE_JOB, PUBLISH_JOB, CONNECTION_JOB, ASSET_JOB}),
             evaluation_sensor(),
+            *([alert_sensor(settings, partitions, _NIGHTLY)] if _has_alerts(environment) else []),
             AutomationConditionSensorDefinition(
                 "follow_sources",
                 target=AssetSelection.all(),
@@ -174,6 +193,21 @@ def resources(
         **_secret("INVENTORY_CLIENT_SECRET", environment),
     )
     return data, leads, inventory
+
+
+def alert_service(environment: Mapping[str, str]) -> AlertService:
+    """Where alerts go. Addresses can hold passwords, so the UI shows their variables' names alone."""
+    environment = filled_in(environment)
+    found: dict[str, str] = {}
+    for field, variable in ALERT_VARIABLES.items():
+        if variable in environment:
+            is_file = variable.endswith("_FILE")
+            found[field] = str(path_of(environment[variable])) if is_file else EnvVar(variable)
+    return AlertService(**found)
+
+
+def _has_alerts(environment: Mapping[str, str]) -> bool:
+    return any(variable in filled_in(environment) for variable in ALERT_VARIABLES.values())
 
 
 def first_day(settings: Settings) -> date:

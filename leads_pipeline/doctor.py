@@ -21,7 +21,7 @@ from leads_pipeline.client import InventoryClient, LeadsClient, server_time
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
-from leads_pipeline.resources import DataFolder, InventoryService, LeadsService, origin
+from leads_pipeline.resources import AlertService, DataFolder, InventoryService, LeadsService, origin
 from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.settings import OURS, VARIABLES, Settings
 from leads_pipeline.warehouse import Warehouse
@@ -135,6 +135,21 @@ def examine_inventory(settings: Settings, inventory: InventoryService) -> Iterat
     yield _look("inventory", search)
 
 
+def examine_alerts(alerts: AlertService) -> Finding:
+    """Where somebody is told of what goes wrong; that it arrives is for `leads-pipeline alert --test` to show."""
+
+    def look() -> str:
+        channels = [channel.name for channel in alerts.channels()]
+        if not channels:
+            return "Not set up: nobody hears of a failure who doesn't look. See LEADS_ALERT_EMAIL in .env.example."
+        silence = (
+            "" if alerts.heartbeat() else " LEADS_HEARTBEAT_URL isn't set, so nothing rings when the machine is off."
+        )
+        return f"Go to {', '.join(channels)}; `leads-pipeline alert --test` tries them.{silence}"
+
+    return _look("alerts", look)
+
+
 class _Warning(Exception):  # noqa: N818 - a finding on its way, not an error
     """What makes a finding yellow."""
 
@@ -235,7 +250,7 @@ def _data_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
     if folder_finding.light is Light.RED or not folder.exists():
         return
     warehouse = Warehouse(data.lake)
-    yield _look("free space", lambda: _space(folder, warehouse))
+    yield examine_space(data)
     yield _look("one file system", lambda: _one_file_system(folder))
     yield _look("file modes", lambda: _modes(folder))
     yield _look("whole files", lambda: _whole(data))
@@ -255,6 +270,11 @@ def writable(folder: Path) -> str:
             f"Nothing can be written to {there} ({error.strerror}). Make it this user's own, or set LEADS_DATA_DIR."
         ) from None
     return f"{folder} can be written to." if there == folder else f"{folder} is made at the first run."
+
+
+def examine_space(data: DataFolder) -> Finding:
+    """Whether there is room for the next publication."""
+    return _look("free space", lambda: _space(data.lake.folder, Warehouse(data.lake)))
 
 
 def _space(folder: Path, warehouse: Warehouse) -> str:

@@ -6,7 +6,8 @@
     │   ├── ServerError         5xx, or a token server that misbehaves
     │   ├── UnreachableError    no connection, a reset, a deadline passed
     │   ├── InvalidAnswerError  200, but not what the contract calls an answer
-    │   └── StorageError        the data folder can't take or give what it should
+    │   ├── StorageError        the data folder can't take or give what it should
+    │   └── AlertError          an alert couldn't be sent
     └── PermanentError          somebody has to change something first
         ├── SettingsError       a setting is missing or can't be right
         ├── CredentialsError    the secret can't be read, or the token server refuses it
@@ -91,6 +92,12 @@ class StorageError(TransientError):
     """The data folder can't take or give what it should: a full disk gets free again without anybody telling us."""
 
     default_reason = "storage"
+
+
+class AlertError(TransientError):
+    """An alert couldn't be sent; its cause is another one, and stays as it is."""
+
+    default_reason = "alert"
 
 
 class PermanentError(LeadsPipelineError):

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from dagster import ConfigurableResource, InitResourceContext
 
 from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
+from leads_pipeline.channels import Channel, Email, SlackWebhook, Webhook
 from leads_pipeline.client import InventoryClient, LeadsClient
 from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import PgpSecret, SecretSource, only_one, secret_of
@@ -191,6 +192,43 @@ class InventoryService(ConfigurableResource[None]):
         """A client with its token. Raises SettingsError naming the missing variables."""
         agency_ref = _required(self.agency_ref, "INVENTORY_AGENCY_REF")
         return InventoryClient(_required(self.base_url, "INVENTORY_BASE_URL"), self.auth(), agency_ref)
+
+
+class AlertService(ConfigurableResource[None]):
+    """Where alerts go, and the heartbeat: each address in its variable, or in the file that VARIABLE_FILE names."""
+
+    webhook: str | None = None
+    webhook_file: str | None = None
+    slack_webhook: str | None = None
+    slack_webhook_file: str | None = None
+    email: str | None = None
+    smtp_url: str | None = None
+    smtp_url_file: str | None = None
+    heartbeat_url: str | None = None
+    heartbeat_url_file: str | None = None
+
+    def channels(self) -> list[Channel]:
+        """The channels that are set up. Raises SettingsError where one is set up by half or in two ways."""
+        channels: list[Channel] = []
+        for variable, make, value, file in (
+            ("LEADS_ALERT_WEBHOOK", Webhook, self.webhook, self.webhook_file),
+            ("LEADS_ALERT_SLACK_WEBHOOK", SlackWebhook, self.slack_webhook, self.slack_webhook_file),
+        ):
+            if (url := secret_of({variable: value, f"{variable}_FILE": file})) is not None:
+                channels.append(make(variable, url))
+        server = secret_of({"LEADS_SMTP_URL": self.smtp_url, "LEADS_SMTP_URL_FILE": self.smtp_url_file})
+        recipients = tuple(part.strip() for part in (self.email or "").split(",") if part.strip())
+        if recipients and server is not None:
+            channels.append(Email("LEADS_SMTP_URL", server, recipients))
+        elif recipients or server is not None:
+            raise SettingsError("LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together. Set both, or none.")
+        return channels
+
+    def heartbeat(self) -> SecretSource | None:
+        """The address to call after each nightly pull, None where there is none."""
+        return secret_of(
+            {"LEADS_HEARTBEAT_URL": self.heartbeat_url, "LEADS_HEARTBEAT_URL_FILE": self.heartbeat_url_file}
+        )
 
 
 def origin(base_url: str) -> str:

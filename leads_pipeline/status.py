@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Any, Self
 
 from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckKey,
     AssetKey,
     AssetRecordsFilter,
     DagsterEventType,
@@ -20,7 +22,9 @@ from dagster import (
     MetadataValue,
     MultiPartitionsDefinition,
     RunsFilter,
+    TimeWindowPartitionsDefinition,
 )
+from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
@@ -231,6 +235,25 @@ def failed_windows(
                 failed_window = FailedWindow(1, datetime.now(UTC), error=error)
             found[kind, window] = failed_window
     return found
+
+
+def failed_days(instance: DagsterInstance, asset: AssetKey, days_of: TimeWindowPartitionsDefinition) -> frozenset[date]:
+    """The days that the last run for them didn't make, of an asset that is partitioned by day."""
+    cache = get_and_update_asset_status_cache_value(instance, asset, days_of)
+    if cache is None:
+        return frozenset()
+    return frozenset(
+        date.fromisoformat(key) for key in cache.deserialize_failed_partition_subsets(days_of).get_partition_keys()
+    )
+
+
+def last_evaluation(instance: DagsterInstance, check: AssetCheckKey) -> AssetCheckEvaluation | None:
+    """What the check came to the last time that it came to an end."""
+    for record in instance.event_log_storage.get_asset_check_execution_history(
+        check, limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+    ):
+        return record.event.asset_check_evaluation if record.event else None
+    return None
 
 
 class WindowState(StrEnum):

@@ -188,7 +188,7 @@ class Installation:
             instance=self.instance,
             cursor=cursor,
             repository_def=definitions.get_repository_def(),
-            resources={name: (definitions.resources or {})[name] for name in ("data", "leads")},
+            resources={name: (definitions.resources or {})[name] for name in sensor.required_resource_keys},
             sensor_name=sensor.name,
         ) as context:
             return sensor.evaluate_tick(context)

@@ -17,7 +17,7 @@ LAYERS = (
     ("cli",),
     ("runs",),
     ("definitions",),
-    ("sensors", "housekeeping"),
+    ("sensors", "housekeeping", "watch"),
     ("assets",),
     ("status", "doctor"),
     ("partitions", "resources", "event_log"),
@@ -31,7 +31,7 @@ LAYERS = (
     ("receiver",),
     ("spool",),
     ("lake",),
-    ("client",),
+    ("client", "channels"),
     ("auth",),
     ("credentials",),
     ("branches",),
@@ -39,7 +39,7 @@ LAYERS = (
     # I/O stops here
     ("pgp",),
     ("settings", "contract"),
-    ("retry", "slicing"),
+    ("retry", "slicing", "alerts"),
     ("window",),
     ("errors",),
 )
@@ -51,6 +51,7 @@ ABOVE_THE_DAGSTER_LINE = {
     "definitions",
     "sensors",
     "housekeeping",
+    "watch",
     "assets",
     "status",
     "doctor",
@@ -60,7 +61,7 @@ ABOVE_THE_DAGSTER_LINE = {
 }
 # Which modules may import a vendor's package. A vendor that isn't named here is free.
 VENDOR_HOMES = {
-    "httpx": {"client", "auth"},
+    "httpx": {"client", "auth", "channels"},
     "pyarrow": {"lake", "flatten", "privacy"},
     "jinja2": {"report"},
     "duckdb": {"duck", "flatten", "drift", "warehouse", "privacy"},

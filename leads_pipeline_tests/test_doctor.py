@@ -101,7 +101,7 @@ def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
         *("variables", "settings", "secret", "clock", "token", "applicant leads", "appraisal leads"),
         *("inventory token", "inventory", "data folder", "free space", "one file system", "file modes"),
-        *("whole files", "portal of the data", "versions"),
+        *("whole files", "portal of the data", "versions", "alerts"),
     ]
 
 
@@ -426,3 +426,15 @@ def test_a_pull_plans_no_connection_check(tmp_path: Path, launcher: str) -> None
         kinds = (DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED, DagsterEventType.ASSET_CHECK_EVALUATION)
         pulls = [run for run in here.runs() if run.job_name == PULL_JOB]
         assert [here.instance.all_logs(run.run_id, of_type=kind) for run in pulls for kind in kinds] == [[], []]
+
+
+def test_alerts_that_go_nowhere_or_are_set_up_by_half_are_told(variables: dict[str, str]) -> None:
+    assert "nobody hears of a failure" in found(variables).messages["alerts"]
+    both = {"LEADS_ALERT_EMAIL": "it@agency.example", "LEADS_SMTP_URL": "smtps://mail.example"}
+    set_up = found(variables, **both)
+    assert set_up.lights["alerts"] == "green"
+    assert "LEADS_SMTP_URL" in set_up.messages["alerts"]
+    assert "nothing rings when the machine is off" in set_up.messages["alerts"]
+    half = found(variables, LEADS_ALERT_EMAIL="it@agency.example")
+    assert half.lights["alerts"] == "red"
+    assert "go together" in half.messages["alerts"]

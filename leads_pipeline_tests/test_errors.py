@@ -4,6 +4,7 @@ import pytest
 
 from leads_pipeline import errors
 from leads_pipeline.errors import (
+    AlertError,
     BugError,
     BusyError,
     CredentialsError,
@@ -21,7 +22,7 @@ from leads_pipeline.errors import (
 )
 
 TREE: dict[type[LeadsPipelineError], list[type[LeadsPipelineError]]] = {
-    TransientError: [BusyError, ServerError, UnreachableError, InvalidAnswerError, StorageError],
+    TransientError: [BusyError, ServerError, UnreachableError, InvalidAnswerError, StorageError, AlertError],
     PermanentError: [SettingsError, CredentialsError, RefusedError, TooLargeError, RetentionError, BugError],
 }
 

@@ -27,7 +27,6 @@ from dagster import (
     TableSchema,
     multi_asset,
 )
-from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import Column
@@ -38,6 +37,7 @@ from leads_pipeline.flatten.counts import StagedDay, UnbalancedError
 from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
+from leads_pipeline.status import last_evaluation
 from leads_pipeline.window import RETENTION
 
 # When a day is staged, and the warehouse published. `eager()` would wait for ever for a day of which one branch is
@@ -223,11 +223,6 @@ def _checks(
 
 def _wrong_before(instance: DagsterInstance, check: AssetCheckKey) -> Mapping[str, object]:
     """The days that the check's last result named."""
-    for record in instance.event_log_storage.get_asset_check_execution_history(
-        check, limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-    ):
-        evaluation = record.event.asset_check_evaluation if record.event else None
-        named = evaluation.metadata.get(_WRONG_DAYS) if evaluation else None
-        if named is not None and isinstance(named.value, Mapping):
-            return named.value
-    return {}
+    evaluation = last_evaluation(instance, check)
+    named = evaluation.metadata.get(_WRONG_DAYS) if evaluation else None
+    return named.value if named is not None and isinstance(named.value, Mapping) else {}

@@ -11,7 +11,7 @@ from dotenv import load_dotenv
 
 from leads_pipeline.cli.demo import demo, simulate
 from leads_pipeline.cli.outage import demo_outage
-from leads_pipeline.cli.services import credentials, doctor, receive
+from leads_pipeline.cli.services import alert, credentials, doctor, receive
 from leads_pipeline.cli.session import plain_errors
 from leads_pipeline.cli.ui import dev
 from leads_pipeline.cli.windows import backfill, coverage, damaged
@@ -43,5 +43,5 @@ def _read_env_file(path: Path) -> None:
         raise SettingsError(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
 
 
-for command in (backfill, coverage, credentials, damaged, demo, demo_outage, dev, doctor, receive, simulate):
+for command in (alert, backfill, coverage, credentials, damaged, demo, demo_outage, dev, doctor, receive, simulate):
     main.add_command(command)

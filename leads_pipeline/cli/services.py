@@ -1,23 +1,27 @@
-"""What pulls depend on: `doctor` tells whether it works, `receive` takes pushed leads, `credentials` makes keys."""
+"""What pulls depend on: `doctor` and `alert` try it, `receive` takes pushed leads, `credentials` makes keys."""
 
 import json
 import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import click
 from dagster import build_resources
 
+from leads_pipeline.alerts import Alert, Level, Occasion
+from leads_pipeline.channels import beat
 from leads_pipeline.cli.session import err, plain_errors
 from leads_pipeline.credentials import SecretSource, secret_of, write_key_pair
-from leads_pipeline.definitions import resources, variables
-from leads_pipeline.doctor import Finding, Light, examine, examine_names, writable
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.definitions import alert_service, resources, variables
+from leads_pipeline.doctor import Finding, Light, examine, examine_alerts, examine_names, writable
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import Limits, Receiver, read_key, serve
-from leads_pipeline.resources import origin
+from leads_pipeline.resources import AlertService, origin
 from leads_pipeline.settings import Settings
 from leads_pipeline.spool import Spool
 
@@ -53,8 +57,10 @@ def _findings() -> Iterator[Finding]:
         return
     data, leads, inventory = resources(settings, variables())
     # Dagster reads the secrets' variables, as it does in a run.
-    with build_resources({"data": data, "leads": leads, "inventory": inventory}) as opened:
+    used = {"data": data, "leads": leads, "inventory": inventory, "alerts": alert_service(variables())}
+    with build_resources(used) as opened:
         yield from examine(settings, opened.data, opened.leads, opened.inventory)
+        yield examine_alerts(opened.alerts)
 
 
 @click.command(short_help="Take leads that the portal pushes.")
@@ -93,6 +99,37 @@ def receive(host: str, port: int) -> None:
             limits,
             lambda address: click.echo(f"Deliveries are taken at {address} (ctrl-C stops it)."),
         )
+
+
+@click.command(short_help="Try the channels that alerts go to.")
+@click.option("--test", "is_test", is_flag=True, required=True, help="Send a message on each channel that is set up.")
+def alert(is_test: bool) -> None:  # noqa: ARG001 - what else it may do one day has to be asked for by name too
+    """Send a message on each channel that is set up, and call the heartbeat, to see whether they work.
+
+    Exit code 1 if one didn't take it, 2 if none is set up.
+    """
+    with plain_errors(), build_resources({"alerts": alert_service(variables())}) as opened:
+        service: AlertService = opened.alerts
+        now = datetime.now(UTC)
+        message = "This is a test: alerts of leads_pipeline arrive here. Nothing is wrong."
+        test = Alert(Occasion.TEST, ("test",), "a test", message, Level.WARNING, now, now)
+        ways = {channel.name: partial(channel.send, test) for channel in service.channels()}
+        if (url := service.heartbeat()) is not None:
+            ways["LEADS_HEARTBEAT_URL"] = partial(beat, "LEADS_HEARTBEAT_URL", url, "")
+        if not ways:
+            raise SettingsError(
+                "No channel is set up, so nobody is told when something goes wrong. Set LEADS_ALERT_EMAIL with "
+                "LEADS_SMTP_URL, LEADS_ALERT_SLACK_WEBHOOK or LEADS_ALERT_WEBHOOK."
+            )
+        is_well = True
+        for name, send in ways.items():
+            try:
+                send()
+                click.echo(f"{click.style('sent', 'green')}   {name}")
+            except LeadsPipelineError as error:
+                is_well = False
+                click.echo(f"{click.style('failed', 'red')} {name}: {error}")
+    sys.exit(0 if is_well else 1)
 
 
 def _secret_of(variable: str) -> SecretSource | None:

@@ -1,0 +1,177 @@
+"""What somebody is to be told, and when: each cause once, again while it lasts, and once when it is over.
+
+Belongs here: causes, and what a channel was told of them so far. Doesn't: finding causes (watch.py), sending alerts
+(channels.py).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum, StrEnum
+from typing import Any, Final, Self
+
+
+class Level(IntEnum):
+    """An error is told again each day while it lasts, a warning each week."""
+
+    WARNING = 1
+    ERROR = 2
+
+
+REPEATED_AFTER: Final = {Level.WARNING: timedelta(days=7), Level.ERROR: timedelta(days=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Something that somebody should know of.
+
+    `key` tells it from others and stays the same while it lasts. `message` says what happened, what is at stake until
+    when, and what to do. It is told once it has lasted for `patience`. News has no end, and is told once.
+    """
+
+    key: str
+    title: str
+    message: str
+    level: Level = Level.ERROR
+    patience: timedelta = timedelta(0)
+    is_news: bool = False
+
+
+class Occasion(StrEnum):
+    """Why an alert is sent."""
+
+    NEW = "new"
+    WORSE = "worse"
+    STILL = "still"
+    OVER = "over"
+    TEST = "test"
+
+
+_WORDS: Final = {Occasion.WORSE: "Worse: ", Occasion.STILL: "Still: ", Occasion.OVER: "Over: "}
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A message for one channel. `keys` are those of its causes: one, or all news of the moment."""
+
+    occasion: Occasion
+    keys: tuple[str, ...]
+    title: str
+    message: str
+    level: Level
+    since: datetime
+    at: datetime
+
+    @property
+    def headline(self) -> str:
+        """One line, as for the subject of an e-mail."""
+        return f"[leads_pipeline] {_WORDS.get(self.occasion, '')}{self.title}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A cause as a channel knows it. `told_at` is None as long as it wasn't told."""
+
+    since: datetime
+    title: str
+    level: Level
+    told_at: datetime | None = None
+    is_news: bool = False
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one channel was told. An alert that can't be sent is due again."""
+
+    _known: dict[str, _Known] = field(default_factory=dict)
+
+    def notice(self, causes: Iterable[Cause], now: datetime, is_unsure: Callable[[str], bool]) -> list[Alert]:
+        """Take in what there is now, and say what is to be told.
+
+        Where `is_unsure` of a key, its absence doesn't mean that it is over.
+        """
+        there = {cause.key: cause for cause in causes}
+        alerts = []
+        for key in [key for key in self._known if key not in there and not is_unsure(key)]:
+            known = self._known[key]
+            if known.told_at is None or known.is_news:
+                del self._known[key]
+            else:
+                lasted = f"It lasted from {_moment(known.since)} to {_moment(now)} at most."
+                alerts.append(Alert(Occasion.OVER, (key,), known.title, lasted, known.level, known.since, now))
+        for key, cause in there.items():
+            new = _Known(now, cause.title, cause.level, is_news=cause.is_news)
+            known = self._known.setdefault(key, new)
+            if (occasion := _occasion(cause, known, now)) is not None:
+                message = f"{cause.message}\n\nSince {_moment(known.since)}."
+                alerts.append(Alert(occasion, (key,), cause.title, message, cause.level, known.since, now))
+        news = [alert for alert in alerts if there.get(alert.keys[0], _NO_NEWS).is_news]
+        return [alert for alert in alerts if alert not in news] + ([_joined(news)] if news else [])
+
+    def note_told(self, alert: Alert) -> None:
+        """The alert was sent."""
+        for key in alert.keys:
+            if alert.occasion is Occasion.OVER:
+                del self._known[key]
+            else:
+                title = self._known[key].title if len(alert.keys) > 1 else alert.title
+                self._known[key] = replace(self._known[key], title=title, level=alert.level, told_at=alert.at)
+
+    def pack(self) -> dict[str, list[Any]]:
+        """As JSON has it."""
+        return {
+            key: [
+                known.since.timestamp(),
+                known.title,
+                known.level.value,
+                known.told_at.timestamp() if known.told_at else None,
+                known.is_news,
+            ]
+            for key, known in self._known.items()
+        }
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Sequence[Any]]) -> Self:
+        """The reverse of `pack`. Raises what a wrong form causes: ValueError, TypeError, AttributeError."""
+        return cls(
+            {
+                key: _Known(
+                    datetime.fromtimestamp(since, UTC),
+                    title,
+                    Level(level),
+                    datetime.fromtimestamp(told_at, UTC) if told_at is not None else None,
+                    is_news,
+                )
+                for key, (since, title, level, told_at, is_news) in packed.items()
+            }
+        )
+
+
+_NO_NEWS: Final = Cause("", "", "")
+
+
+def _occasion(cause: Cause, known: _Known, now: datetime) -> Occasion | None:
+    if known.told_at is None:
+        return Occasion.NEW if now - known.since >= cause.patience else None
+    if cause.is_news:
+        return None
+    if cause.level > known.level:
+        return Occasion.WORSE
+    return Occasion.STILL if now - known.told_at >= REPEATED_AFTER[cause.level] else None
+
+
+def _joined(news: Sequence[Alert]) -> Alert:
+    """One alert of all news of the moment."""
+    if len(news) == 1:
+        return news[0]
+    return replace(
+        news[0],
+        keys=tuple(alert.keys[0] for alert in news),
+        title=f"{news[0].title}, and {len(news) - 1} more",
+        message="\n\n".join(alert.message for alert in news),
+        level=max(alert.level for alert in news),
+    )
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,279 @@
+"""Tells whoever isn't looking: finds what went wrong, and sends it where the settings say.
+
+Belongs here: finding causes in Dagster's records, the published file and the disk; the sensor that tells them. Doesn't:
+what is told when (alerts.py), how it is sent (channels.py).
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Set
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from dagster import (
+    AssetCheckKey,
+    AssetCheckSeverity,
+    AssetKey,
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    sensor,
+)
+
+from leads_pipeline.alerts import Cause, Level, Memory
+from leads_pipeline.channels import beat
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.doctor import Light, examine_space
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.partitions import Partitions
+from leads_pipeline.resources import AlertService, DataFolder
+from leads_pipeline.retry import FailedWindow
+from leads_pipeline.settings import Settings
+from leads_pipeline.status import LIVE, failed_days, failed_windows, last_evaluation
+from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.window import RETENTION, Window
+
+WATCH_INTERVAL_SECONDS = 300
+
+# What can pass is asked for again by itself several times within the hour.
+PATIENCE = timedelta(hours=1)
+
+# A publication looks each night even where nothing came; the day that has 25 hours is none to ring on.
+OLDEST_PUBLICATION = timedelta(hours=27)
+
+# Told in better words by the windows themselves, and field by field.
+_TOLD_OTHERWISE = {"no_window_is_refused", "contract_knows_what_comes"}
+
+# Beginnings of the keys of causes that are hidden while a run works: what it makes is neither failed nor made then.
+_WINDOWS, _STAGING, _MAKING = "windows ", "staging ", "making "
+
+# How many lines of a list an alert has.
+_LINES = 10
+
+# Assets of which the last run tells whether they work, and what follows where it failed.
+_MADE = {
+    "raw_push": "Pushed leads wait in the spool, on the disk.",
+    "raw_inventory": "Today's inventory can be had today alone.",
+    "applicant_leads": "What was published before stays as it is; newer leads wait, landed and staged.",
+    "leads_report": "leads.duckdb has what the report is made from.",
+}
+
+
+def alert_sensor(
+    settings: Settings,
+    partitions: Partitions,
+    nightly: Mapping[str, str],
+    *,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> SensorDefinition:
+    """Tells each channel of causes, and the heartbeat of the newest run that has the tags `nightly`."""
+
+    @sensor(
+        name="tell_people",
+        minimum_interval_seconds=WATCH_INTERVAL_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Sends alerts: what went wrong once it lasts, daily while it does, and once when it is over.",
+        required_resource_keys={"data", "alerts"},
+    )
+    def tell_people(context: SensorEvaluationContext) -> SensorResult:
+        instance, alerts, now = context.instance, context.resources.alerts, clock()
+        state = _read_state(context.cursor)
+        failures = _beat(instance, alerts, nightly, state)
+        channels = alerts.channels()
+        told = 0
+        if channels:
+            checks = context.repository_def.asset_graph.asset_check_keys if context.repository_def else set()
+            causes = list(find_causes(instance, settings, partitions, context.resources.data, checks, now))
+            unsure = (_WINDOWS, _STAGING, _MAKING) if instance.get_runs(RunsFilter(statuses=LIVE), limit=1) else ()
+            for channel in channels:
+                memory = _read_memory(state, channel.name)
+                for alert in memory.notice(causes, now, lambda key: key.startswith(unsure)):
+                    try:
+                        channel.send(alert)
+                    except LeadsPipelineError as error:
+                        failures.append(str(error))
+                        break  # the others would wait for the same dead server
+                    memory.note_told(alert)
+                    told += 1
+                state["channels"][channel.name] = memory.pack()
+        for failure in failures:
+            context.log.warning(failure)
+        cursor = json.dumps(state)
+        return SensorResult(skip_reason=" ".join([f"Sent {told} alerts.", *failures]), cursor=cursor)
+
+    return tell_people
+
+
+def _read_state(cursor: str | None) -> dict[str, Any]:
+    """What was told. A cursor that can't be read counts as none: causes are then told once more."""
+    try:
+        state = json.loads(cursor or "")
+        return {"beat": list(state["beat"]), "channels": dict(state["channels"])}
+    except (ValueError, KeyError, TypeError):
+        return {"beat": [], "channels": {}}
+
+
+def _read_memory(state: Mapping[str, Any], channel: str) -> Memory:
+    try:
+        return Memory.unpack(state["channels"].get(channel, {}))
+    except (ValueError, TypeError, AttributeError):
+        return Memory()
+
+
+# --- the heartbeat ----------------------------------------------------------------------------------------------------
+
+_PATHS = {DagsterRunStatus.SUCCESS: "", DagsterRunStatus.FAILURE: "/fail", DagsterRunStatus.CANCELED: "/fail"}
+
+
+def _beat(
+    instance: DagsterInstance, alerts: AlertService, nightly: Mapping[str, str], state: dict[str, Any]
+) -> list[str]:
+    """Call the heartbeat where the nightly pull has begun or ended since; what went wrong with that."""
+    url = alerts.heartbeat()
+    runs = instance.get_runs(RunsFilter(tags=nightly), limit=1) if url else []
+    for run in runs:
+        path = "/start" if run.status in LIVE else _PATHS.get(run.status)
+        if url is not None and path is not None and state["beat"] != [run.run_id, path]:
+            try:
+                beat("LEADS_HEARTBEAT_URL", url, path)
+            except LeadsPipelineError as error:
+                return [str(error)]
+            state["beat"] = [run.run_id, path]
+    return []
+
+
+# --- causes -----------------------------------------------------------------------------------------------------------
+
+
+def find_causes(
+    instance: DagsterInstance,
+    settings: Settings,
+    partitions: Partitions,
+    data: DataFolder,
+    checks: Set[AssetCheckKey],
+    now: datetime,
+) -> Iterator[Cause]:
+    """Everything that somebody should know of now."""
+    finders: dict[str, Callable[[], Iterator[Cause]]] = {
+        "windows": partial(_failures, instance, settings, partitions, now),
+        "staged days": partial(_failed_days, instance, partitions),
+        "runs": partial(_failed_runs, instance),
+        "the publication's age": partial(_old_publication, instance, now),
+        "checks": partial(_failed_checks, instance, checks),
+        "the disk": partial(_full_disk, data),
+        "the drift": partial(_drift, Warehouse(data.lake)),
+    }
+    for what, find in finders.items():
+        try:
+            yield from find()
+        except LeadsPipelineError as error:
+            yield Cause(f"watch {what}", f"{what} can't be watched", str(error), patience=PATIENCE)
+
+
+def _failures(instance: DagsterInstance, settings: Settings, partitions: Partitions, now: datetime) -> Iterator[Cause]:
+    """A cause for each reason for which windows fail that the portal still has."""
+    by_reason: defaultdict[tuple[bool, str], list[tuple[Window, LeadKind, FailedWindow]]] = defaultdict(list)
+    for (kind, window), failed in failed_windows(instance, settings, partitions).items():
+        if not window.is_deleted(now):
+            by_reason[failed.is_permanent, failed.reason or "no answer"].append((window, kind, failed))
+    for (is_permanent, reason), cases in by_reason.items():
+        cases.sort(key=lambda case: (case[0], case[1].name))
+        first, kind, failed = cases[0]
+        named = "\n".join(f"- {kind.name} {window.partition_key}" for window, kind, _ in cases[:_LINES])
+        more = f"\nand {len(cases) - _LINES} more" if len(cases) > _LINES else ""
+        asked_again = "about daily, and at once after a change of settings or secret" if is_permanent else "by itself"
+        yield Cause(
+            f"{_WINDOWS}{'refused' if is_permanent else 'failing'}: {reason}",
+            f"{len(cases)} {'window' if len(cases) == 1 else 'windows'} can't be pulled: {reason}",
+            f"{failed.error}\n\n{named}{more}\n\nThe portal begins to delete the first of them on "
+            f"{first.start + RETENTION:%Y-%m-%d %H:%M} UTC. Until then they are asked for again {asked_again}. "
+            "`leads-pipeline coverage` shows where they stand.",
+            patience=timedelta(0) if is_permanent else PATIENCE,
+        )
+
+
+def _failed_days(instance: DagsterInstance, partitions: Partitions) -> Iterator[Cause]:
+    for kind in LEAD_KINDS:
+        if days := sorted(failed_days(instance, AssetKey(f"stg_{kind.table}"), partitions.days)):
+            named = ", ".join(map(str, days[:_LINES])) + (", …" if len(days) > _LINES else "")
+            yield Cause(
+                f"{_STAGING}{kind.name}",
+                f"{len(days)} {'day' if len(days) == 1 else 'days'} of {kind.name} leads can't be staged",
+                f"{named}. The leads are landed, and missing from leads.duckdb, or there as they were before. It is "
+                "tried again each hour; the failed run in the Dagster UI says what is wrong.",
+                patience=PATIENCE,
+            )
+
+
+def _failed_runs(instance: DagsterInstance) -> Iterator[Cause]:
+    records = instance.get_asset_records([AssetKey(asset) for asset in _MADE])
+    last_runs = {record.asset_entry.asset_key.to_user_string(): record.asset_entry.last_run_id for record in records}
+    told = set()
+    for asset, consequence in _MADE.items():
+        run = instance.get_run_by_id(run_id) if (run_id := last_runs.get(asset)) else None
+        if run is not None and run.status is DagsterRunStatus.FAILURE and run_id not in told:
+            told.add(run_id)  # the report that follows a publication fails with it
+            yield Cause(
+                f"{_MAKING}{asset}",
+                f"the last run that was to make {asset} failed",
+                f"{consequence} The failed run {run.run_id} in the Dagster UI says what is wrong; it is tried again "
+                "each hour or with what comes next.",
+                patience=PATIENCE,
+            )
+
+
+def _old_publication(instance: DagsterInstance, now: datetime) -> Iterator[Cause]:
+    event = instance.get_latest_materialization_event(AssetKey("applicant_leads"))
+    if event is not None and now.timestamp() - event.timestamp > OLDEST_PUBLICATION.total_seconds():
+        published_at = datetime.fromtimestamp(event.timestamp, UTC)
+        yield Cause(
+            "publication",
+            "nothing has been published for more than a day",
+            f"The last publication was at {published_at:%Y-%m-%d %H:%M} UTC, and one is due each night even where "
+            "nothing came. Analysts see old figures, and the checks that look after windows don't run. See in the "
+            "Dagster UI whether the daemon runs, and what the last runs say.",
+        )
+
+
+def _failed_checks(instance: DagsterInstance, checks: Set[AssetCheckKey]) -> Iterator[Cause]:
+    for check in sorted(checks, key=lambda check: (check.asset_key, check.name)):
+        evaluation = None if check.name in _TOLD_OTHERWISE else last_evaluation(instance, check)
+        if evaluation is not None and not evaluation.passed:
+            what = f"{check.asset_key.to_user_string()}: {check.name}"
+            yield Cause(
+                f"check {what}",
+                f"check failed: {what.replace('_', ' ')}",
+                evaluation.description or "The check's page in the Dagster UI has its figures.",
+                Level.ERROR if evaluation.severity is AssetCheckSeverity.ERROR else Level.WARNING,
+            )
+
+
+def _full_disk(data: DataFolder) -> Iterator[Cause]:
+    if not data.lake.folder.exists():
+        return
+    finding = examine_space(data)
+    if finding.light is not Light.GREEN:
+        level = Level.ERROR if finding.light is Light.RED else Level.WARNING
+        yield Cause("disk", "the disk gets full", finding.message, level)
+
+
+def _drift(warehouse: Warehouse) -> Iterator[Cause]:
+    """News for each field, value and type that the contract doesn't know; their names are those that may be shown."""
+    if not warehouse.path.exists():
+        return
+    _, rows = warehouse.query("select kind, change, field, value, declaration from drift")
+    for kind, change, field, value, declaration in rows:
+        what = f"{kind} {field}" + (f" = {value}" if value is not None else "")
+        takes_in = f" What takes it in, in contract.py: {declaration}" if declaration else ""
+        yield Cause(
+            f"drift {change} {what}",
+            f"{change} from the portal: {what}",
+            f"{change[0].upper()}{change[1:]}: {what}. Nothing is lost: raw files and leads have it.{takes_in}",
+            Level.WARNING,
+            is_news=True,
+        )
