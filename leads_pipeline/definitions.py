@@ -6,6 +6,7 @@ command line runs it (runs.py).
 
 import logging
 import os
+import resource
 import warnings
 from collections.abc import Mapping, MutableMapping
 from datetime import UTC, date, datetime, timedelta
@@ -82,6 +83,21 @@ ALERT_VARIABLES = {
 
 # How many closed days the daily schedule takes up again, for leads that reach the portal's list late.
 LATE_DAYS = 3
+
+
+def forgo_core_dumps() -> None:
+    """Have this process, and all that it starts, leave no image of its memory when it crashes: it holds leads.
+
+    The limit of one byte is Linux's own word for it: 0 would stop a file alone, and not a program that dumps are piped
+    to (core(5)). Where somebody has forbidden dumps already, that stays.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    if hard != 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+
+
+# Whatever runs leads-pipeline loads this module: the command line, Dagster's code server, each run.
+forgo_core_dumps()
 
 
 def variables() -> MutableMapping[str, str]:

@@ -10,6 +10,7 @@
     │   └── AlertError          an alert couldn't be sent
     └── PermanentError          somebody has to change something first
         ├── SettingsError       a setting is missing or can't be right
+        ├── QuestionError       what was asked for can't be answered as it was put
         ├── CredentialsError    the secret can't be read, or the token server refuses it
         ├── RefusedError        the service refuses the request itself (400, 401, 403, 404, …)
         ├── TooLargeError       the answer has more bytes than LEADS_MAX_BODY_MB allows
@@ -110,6 +111,12 @@ class SettingsError(PermanentError):
     """A setting is missing or can't be right; the message names the environment variable."""
 
     default_reason = "settings"
+
+
+class QuestionError(PermanentError):
+    """What was asked for can't be answered as it was put; the message says how to put it, and repeats nothing of it."""
+
+    default_reason = "question"
 
 
 class CredentialsError(PermanentError):

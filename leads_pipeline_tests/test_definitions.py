@@ -1,6 +1,8 @@
 """The code location: it loads for any settings, says what is wrong with bad ones, and shows no secret."""
 
 import os
+import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -274,3 +276,13 @@ def test_the_hourly_schedules_run_pulls_the_day_under_way(here: Installation) ->
     assert isinstance(request, RunRequest)
     assert here.run_requested(request).success
     assert here.asked() == here.asked(APPRAISAL) == dict.fromkeys(here.keys([0]), 1)
+
+
+def test_a_process_that_crashes_leaves_no_image_of_its_memory(tmp_path: Path) -> None:
+    crash = "import leads_pipeline.definitions, os, resource as r; print(r.getrlimit(r.RLIMIT_CORE)); os.abort()"
+    command = [sys.executable, "-W", "ignore", "-c", crash]
+    ended = subprocess.run(command, cwd=tmp_path, env={**os.environ}, capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGABRT
+    assert not any(tmp_path.iterdir())
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    assert ended.stdout.strip() == str((0, 0) if hard == 0 else (1, 1))

@@ -11,6 +11,7 @@ from leads_pipeline.errors import (
     InvalidAnswerError,
     LeadsPipelineError,
     PermanentError,
+    QuestionError,
     RefusedError,
     RetentionError,
     ServerError,
@@ -23,7 +24,15 @@ from leads_pipeline.errors import (
 
 TREE: dict[type[LeadsPipelineError], list[type[LeadsPipelineError]]] = {
     TransientError: [BusyError, ServerError, UnreachableError, InvalidAnswerError, StorageError, AlertError],
-    PermanentError: [SettingsError, CredentialsError, RefusedError, TooLargeError, RetentionError, BugError],
+    PermanentError: [
+        SettingsError,
+        QuestionError,
+        CredentialsError,
+        RefusedError,
+        TooLargeError,
+        RetentionError,
+        BugError,
+    ],
 }
 
 

@@ -1,12 +1,27 @@
 """The person behind the leads: who is meant, where they lie, what they are given."""
 
+import html
+import json
 import re
-from collections.abc import Callable
+import shutil
+import stat
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS, PushedLead, ReceivedLead, read_leads
+from leads_pipeline.duck import link_or_copy
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.identity import (
     email_keys,
     mailbox_of,
@@ -16,6 +31,16 @@ from leads_pipeline.privacy.identity import (
     postcode_key,
     unescaped,
 )
+from leads_pipeline.privacy.matching import Evidence, LeadKey, Sought, texts_of
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.book import LeadBook
+from leads_pipeline.simulator.leads import LeadFactory
+from leads_pipeline.simulator.stock import Stock
+from leads_pipeline.spool import Spool
+from leads_pipeline.window import Window
+from leads_pipeline_tests.command_line import run
+from leads_pipeline_tests.installation import Installation, installation
+from leads_pipeline_tests.staging import land
 
 # --- who is meant -----------------------------------------------------------------------------------------------------
 
@@ -142,4 +167,357 @@ def test_no_text_breaks_a_key_and_each_has_a_utf8_form(text: str) -> None:
 
 def test_the_escapes_of_json_are_read_in_what_is_no_json() -> None:
     assert unescaped(r'{"email": "jane\u0040people.example"') == '{"email": "jane@people.example"'
-    assert unescaped(r"\ud83d\udc4d \ud83d") == "👍 \ufffd"
+    assert unescaped(r"\ud83d\udc4d \ud83d") == "👍 "
+
+
+# --- whose lead it is -------------------------------------------------------------------------------------------------
+
+EMAIL, PHONE = "jane.roe@people.example", "07700 900123"
+
+
+def lead(lead_id: str, *, email: str = "", phone: str = "", name: str = "", **more: Any) -> dict[str, Any]:
+    first, _, last = name.partition(" ")
+    contact = {"firstName": first, "lastName": last, "phoneNumber": phone, "email": email}
+    return {"id": lead_id, "contact": contact, **more}
+
+
+def groups(sought: Sought, *leads: Mapping[str, Any] | str, may_be_shared: bool = False) -> dict[str, str]:
+    """The group of each lead that is found, by its id, or by its place where it is no object."""
+    evidence: dict[LeadKey, list[Evidence]] = {}
+    for number, one in enumerate(leads):
+        text = one if isinstance(one, str) else json.dumps(one)
+        shown = sought.evidence(texts_of(text))
+        key = ("applicant", str(number) if isinstance(one, str) else one["id"])
+        if sought.sees(shown) or key[1] in sought.lead_ids:
+            assert sought.ids_alone or sought.may_be_in(text), text
+            evidence.setdefault(key, []).append(shown)
+    return {key[1]: str(group) for key, group in sought.grouped(evidence, may_be_shared=may_be_shared).items()}
+
+
+def test_an_address_in_any_form_is_what_was_given() -> None:
+    forms = [form(EMAIL) for form in FORMS_OF_EMAIL]
+    leads = [lead(str(number), email=form, name="Jane Roe") for number, form in enumerate(forms)]
+    assert groups(Sought.of([EMAIL]), *leads) == dict.fromkeys(map(str, range(len(forms))), "A")
+
+
+def test_another_tag_of_the_mailbox_and_a_mention_are_offered_apart() -> None:
+    assert groups(
+        Sought.of([EMAIL]),
+        lead("tagged", email="jane.roe+rent@people.example"),
+        lead("mentioned", email="john@people.example", message=f"Ask my wife, {EMAIL}!"),
+        lead("stranger", email="jane.roe@elsewhere.example", message="jane roe at people"),
+    ) == {"tagged": "B", "mentioned": "D"}
+
+
+def test_a_telephone_takes_no_lead_of_another_name() -> None:
+    own, wifes = lead("own", phone=PHONE, name="John Roe"), lead("wife's", phone="+447700900123", name="Jane Roe")
+    nameless = lead("nameless", phone="0044 7700 900123")
+    assert groups(Sought.of(phones=[PHONE]), own, nameless) == {"own": "A", "nameless": "A"}
+    assert groups(Sought.of(phones=[PHONE]), own, wifes)["own"] == "C"
+    assert groups(Sought.of(phones=[PHONE]), own, wifes)["wife's"] == "C"
+    told = Sought.of(phones=[PHONE], names=["Roe, John"])
+    assert groups(told, own, wifes) == {"own": "A", "wife's": "C"}
+    by_email = lead("by e-mail", email=EMAIL, name="Jane Roe")
+    assert groups(Sought.of([EMAIL], [PHONE]), own, wifes, by_email) == {"own": "C", "wife's": "A", "by e-mail": "A"}
+
+
+def test_a_name_and_a_postcode_only_propose() -> None:
+    found = groups(
+        Sought.of(names=["Zoë Roe"], postcodes=["SW1A 1AA"]),
+        lead("both", name="zoe ROE", consumerPostcode="sw1a1aa"),
+        lead("name", name="Zoë Roe"),
+        lead("listing", name="Zoë Roe", listingDetails={"address": {"postcode": "SW1A 1AA"}}),
+    )
+    assert found == {"both": "P"}
+    assert groups(Sought.of(names=["Zoë Roe"]), lead("name", name="ROE ZOE")) == {"name": "P"}
+
+
+def test_all_versions_of_a_lead_decide_together() -> None:
+    former, now = lead("1", email=EMAIL, name="Jane Roe"), lead("1", email="other@people.example", name="Jane Smith")
+    assert groups(Sought.of([EMAIL]), former, now) == {"1": "A"}
+
+
+def test_what_many_share_is_refused_unless_it_may_be() -> None:
+    office = [lead(str(number), phone=PHONE, email=EMAIL, name=f"Person {'abcdef'[number]}") for number in range(4)]
+    for sought in (Sought.of(phones=[PHONE]), Sought.of([EMAIL])):
+        with pytest.raises(QuestionError, match="4 different names") as told:
+            groups(sought, *office)
+        assert EMAIL not in str(told.value)
+        assert len(groups(sought, *office[:3])) == 3
+        assert len(groups(sought, *office, may_be_shared=True)) == 4
+    to_agent = lead("1", email=EMAIL, recipientEmail=EMAIL)
+    with pytest.raises(QuestionError, match="at the agent's"):
+        groups(Sought.of([EMAIL]), to_agent)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"emails": ["n/a"]}, {"phones": ["12 34"]}, {"postcodes": ["here"]}, {"names": ["-"]}, {}]
+)
+def test_what_says_nothing_of_a_person_is_refused_without_being_repeated(wrong: dict[str, list[str]]) -> None:
+    with pytest.raises(QuestionError) as told:
+        Sought.of(**wrong)
+    assert not any(text in str(told.value) for texts in wrong.values() for text in texts if text != "-")
+
+
+def test_repeated_keys_odd_types_and_broken_json_hide_nobody() -> None:
+    sought = Sought.of([EMAIL], [PHONE])
+    deep = "[" * 100_000
+    found = groups(
+        sought,
+        f'{{"id": "0", "contact": {{"email": "{EMAIL}", "email": "other@people.example"}}}}',
+        f'{{"id": "1", "contact": {{"email": ["other@people.example", "{EMAIL}"]}}}}',
+        '{"id": "2", "contact": {"phoneNumber": 447700900123}}',
+        f'{{"id": "3", "contact": "{EMAIL}"}}',
+        '{"id": "4", "contact": {"email": "jane.roe\\u0040people.example\\ud800\\u0000"}}',
+        f'{{"id": "5", "{EMAIL}": 1}}',
+        f'{{"id": "6", "message": "{EMAIL}", "cut',
+        f'{{"id": "7", "n": {"7" * 5_000}, "contact": {{"emailAddress": "{EMAIL}"}}}}',
+        f'{{"id": "8", "nested": {deep}"{EMAIL}"',
+        f'{{"id": "9", "message": "call {PHONE}10 or 7700900123456"}}',
+    )
+    assert found == {**dict.fromkeys("012347", "A"), **dict.fromkeys("568", "D")}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.text(max_size=8), st.text() | st.integers() | st.lists(st.text(max_size=5)), max_size=4))
+def test_no_lead_breaks_the_search(content: dict[str, Any]) -> None:
+    sought = Sought.of([EMAIL], [PHONE], ["x"], ["Jane Roe"], ["SW1A 1AA"])
+    assert not sought.evidence(texts_of(json.dumps(content))).emails
+    assert sought.sees(sought.evidence(texts_of(json.dumps({**content, "contact": {"email": EMAIL}}))))
+
+
+# --- where they lie ---------------------------------------------------------------------------------------------------
+
+CONFIG = Config(branches=2, leads_per_day=12)
+
+# Lands a lead in a process that is killed when the file is written and hasn't its name yet.
+KILLED = """
+import os, sys
+from datetime import date
+from pathlib import Path
+from leads_pipeline import durable
+from leads_pipeline.contract import APPLICANT
+from leads_pipeline.lake import Lake
+from leads_pipeline_tests.staging import land
+durable.publish_file = lambda source, path: os._exit(9)
+land(Lake(Path(sys.argv[1])), APPLICANT, [sys.argv[2]], day=date.fromisoformat(sys.argv[3]))
+"""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who turned to the agency, by the portal's own book, and where else they were planted."""
+
+    here: Installation
+    email: str
+    phone: str
+    name: str
+    # Every text of each of their leads that left the portal, by kind and id.
+    texts: Mapping[tuple[str, str], set[str]]
+
+
+def portal_leads(here: Installation) -> Iterator[tuple[str, str]]:
+    """Kind and text of what the portal lists for yesterday and the day before."""
+    book = LeadBook(LeadFactory(CONFIG.seed, CONFIG.leads_per_day, Stock(CONFIG.seed)))
+    for kind in LEAD_KINDS:
+        for ago in (1, 2):
+            for scope in here.settings.scopes:
+                window = Window.of(here.day(ago), scope, here.settings.zone)
+                [branch] = here.simulator.organisation.branches_of(scope.key)
+                body = book.answer(kind.name, [branch], window.start, window.end, here.now)  # type: ignore[arg-type]  # the simulator's own two names
+                yield from ((kind.name, one.payload) for one in read_leads(kind, body))
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Iterator[Person]:
+    with installation(tmp_path, CONFIG, first=6) as here:
+        here.pull(here.keys([1, 2], [101, 102]), LEAD_KINDS)
+        texts: defaultdict[str, defaultdict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
+        for kind, text in portal_leads(here):
+            content = json.loads(text)
+            texts[content["contact"]["email"].strip().lower()][kind, content["id"]].add(text)
+        email = max(texts, key=lambda one: len(texts[one]))
+        own, lake = texts[email], here.lake
+        contact = json.loads(next(iter(next(iter(own.values())))))["contact"]
+
+        def planted(lead_id: str, **more: object) -> str:
+            text = json.dumps({"id": lead_id, "contact": {**contact, "email": f" {email.upper()}"}, **more})
+            own["applicant", lead_id].add(text)
+            return text
+
+        # A version before the person's address changed, and the one after it.
+        land(lake, APPLICANT, [planted("moved")], day=here.day(4), fetched_at=here.now - timedelta(hours=2))
+        after = json.dumps({"id": "moved", "contact": {"email": "new@people.example"}})
+        own["applicant", "moved"].add(after)
+        land(lake, APPLICANT, [after], day=here.day(4), fetched_at=here.now)
+        assert here.runner.stage(here.day(4), here.day(1)) is None
+        assert here.runner.publish() is None
+
+        delivery = planted("pushed")
+        Spool(lake).add([PushedLead(APPLICANT, ReceivedLead("pushed", delivery), here.now)])
+        command = [sys.executable, "-c", KILLED, str(lake.folder), planted("killed"), str(here.day(5))]
+        assert subprocess.run(command, check=False, cwd=Path(__file__).parent.parent).returncode == 9
+        land(lake, APPLICANT, [planted("set aside")], day=here.day(6))
+        [window] = lake.landed_windows(APPLICANT, here.day(6))
+        content = bytearray(window.path.read_bytes())
+        content[content.rindex(b"PAR1") - int.from_bytes(content[-8:-4], "little") - 5] ^= 1  # in the seal
+        window.path.write_bytes(content)
+        assert lake.landed_windows(APPLICANT, here.day(6)) == []
+
+        scratch = lake.folder / ".state" / "duckdb"
+        landed = lake.landed_windows(APPLICANT, here.day(4))[0].path
+        link_or_copy(landed, scratch / "staged-2026-01-01-raw" / "0.parquet")
+        draft = lake.folder / ".leads.duckdb.draft"
+        shutil.copyfile(lake.folder / "leads.duckdb", draft)
+        draft.chmod(0o600)
+        writing = lake.folder / "staged" / ".writing-2026-01-01" / "applicant_leads.tmp"
+        writing.parent.mkdir()
+        shutil.copyfile(lake.staged_path("applicant_leads", here.day(4)), writing)
+        with (lake.folder / "reports" / "leads.html").open("a") as report:
+            report.write(f"<!-- {email} -->")
+        here.instance.report_engine_event(f"somebody wrote {email.upper()}", here.runs()[0])
+        (Path(here.environment["DAGSTER_HOME"]) / "written.log").write_text(f"a line\nmailto:{email}\n")
+        yield Person(here, email, contact["phoneNumber"], f"{contact['firstName']} {contact['lastName']}", dict(own))
+
+
+def found_by(*arguments: str, exit_code: int = 0) -> dict[str, Any]:
+    result = run("privacy", "find", "--json", *arguments)
+    assert result.exit_code == exit_code, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def group_a(answer: Mapping[str, Any]) -> set[tuple[str, str]]:
+    return {(one["kind"], one["lead_id"]) for one in answer["leads"] if one["group"] == "A"}
+
+
+def test_find_reaches_a_person_in_every_place_and_export_gives_them_exactly_theirs(
+    person: Person, tmp_path: Path
+) -> None:
+    result = run("privacy", "find", "--json", "--email", person.email.title())
+    assert result.exit_code == 0, result.output
+    for text in (person.email, person.phone, person.name.split()[1], "new@people.example"):
+        assert text.casefold() not in (result.output + result.stderr).casefold()
+    answer = json.loads(result.stdout)
+    assert group_a(answer) == person.texts.keys()
+    assert len(person.texts) >= 5
+    places = {row["place"] for one in answer["leads"] for row in one["rows"]}
+    assert places == {
+        *("raw", "raw, unfinished", "spool", "quarantine", "staged", "staged, unfinished"),
+        *("leads.duckdb", "leads.duckdb, unfinished", "scratch of DuckDB"),
+    }
+    assert {one["place"] for one in answer["traces"]} >= {"Dagster's home", "reports", "staged"}
+    assert {one["part"] for one in answer["traces"]} >= {"text", "event_logs", "footer"}
+    [moved] = [one for one in answer["leads"] if one["lead_id"] == "moved"]
+    assert moved["versions"] == 2
+
+    folder = tmp_path / "answer"
+    result = run("privacy", "export", "--email", person.email, "--to", folder)
+    assert result.exit_code == 0, result.output
+    document = json.loads((folder / "person.json").read_text())
+    exported = {
+        (one["kind"], one["lead_id"]): {version["content"] for version in one["versions"]} for one in document["leads"]
+    }
+    assert exported == person.texts
+    assert document["sources"]
+    assert document["purposes"]
+    assert document["retention"]
+    page = (folder / "person.html").read_text()
+    for texts in person.texts.values():
+        for text in texts:
+            for path, value in texts_of(text):
+                assert html.escape(value) in page or path.endswith(".")
+    strangers = {json.loads(text)["id"] for _, text in portal_leads(person.here)} - {one for _, one in person.texts}
+    assert len(strangers) > 20
+    assert not any(stranger in page for stranger in strangers)
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
+    assert sorted(modes.values()) == [0o600, 0o600, 0o700]
+    again = run("privacy", "export", "--email", person.email, "--to", folder)
+    assert again.exit_code == 2
+    assert "Name a new one" in again.stderr
+
+
+@pytest.fixture
+def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with a raw file alone: two leads of Jane's, one that bears her number, one that names her."""
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    leads = [
+        lead("1", email=EMAIL, phone=PHONE, name="Jane Roe", consumerPostcode="SW1A 1AA"),
+        lead("2", email=EMAIL.upper(), name="Roe Jane"),
+        lead("3", email="john@people.example", phone=PHONE, name="John Roe"),
+        lead("4", email="john@people.example", name="John Roe", message=f"or ask {EMAIL}"),
+    ]
+    land(Lake(tmp_path / "data"), APPLICANT, leads)
+    return tmp_path / "data"
+
+
+@pytest.mark.usefixtures("few")
+def test_find_shows_no_personal_data_unless_it_is_asked_to() -> None:
+    for arguments in (["--json"], []):
+        result = run("privacy", "find", "--email", EMAIL, *arguments)
+        assert result.exit_code == 0
+        assert "1" in result.stdout
+        for text in (EMAIL, PHONE, "Roe", "people"):
+            assert text.casefold() not in (result.output + result.stderr).casefold()
+    told = run("privacy", "find", "--email", EMAIL, "--show")
+    assert told.exit_code == 2
+    assert "no terminal" in told.stderr
+
+
+@pytest.mark.usefixtures("few")
+def test_find_takes_each_kind_of_identifier(tmp_path: Path) -> None:
+    def found(*arguments: str) -> dict[str, str]:
+        return {one["lead_id"]: one["group"] for one in found_by(*arguments)["leads"]}
+
+    assert found("--lead", "3") == {"3": "A"}
+    assert found("--email", EMAIL) == {"1": "A", "2": "A", "4": "D"}
+    assert found("--email", EMAIL, "--phone", PHONE) == {"1": "A", "2": "A", "3": "C", "4": "D"}
+    assert found("--phone", PHONE, "--name", "John Roe") == {"1": "C", "3": "A", "4": "P"}
+    assert found("--postcode", "sw1a1aa") == {"1": "P"}
+    listed = tmp_path / "request.txt"
+    listed.write_text(f"email: {EMAIL}\n\nPhone : {PHONE}\n")
+    assert found("--from", str(listed)) == {"1": "A", "2": "A", "3": "C", "4": "D"}
+    listed.write_text(f"email: {EMAIL}\n{PHONE}\n")
+    told = run("privacy", "find", "--from", listed)
+    assert told.exit_code == 2
+    assert "Line 2" in told.stderr
+    assert PHONE not in told.stderr
+
+
+@pytest.mark.usefixtures("few")
+def test_who_is_nowhere_is_not_found_and_whoever_asks_for_nobody_is_told() -> None:
+    answer = found_by("--email", "nobody@people.example", "--phone", "020 7946 0999", "--lead", "nowhere")
+    assert (answer["leads"], answer["traces"]) == ([], [])
+    assert run("privacy", "find").exit_code == 2
+    assert run("privacy", "find", "--email", "n/a").exit_code == 2
+
+
+def test_what_cannot_be_decoded_is_named_and_makes_the_search_incomplete(few: Path) -> None:
+    quarantine = few / "quarantine"
+    quarantine.mkdir()
+    (quarantine / "cut.parquet").write_bytes(b"PAR1 cut off")
+    (quarantine / "cut.duckdb").write_bytes(b"12345678DUCK" + b"\0" * 50)
+    (quarantine / "cut.db").write_bytes(b"SQLite format 3\0" + b"\0" * 50)
+    answer = found_by("--email", EMAIL, exit_code=1)
+    assert not answer["is_whole"]
+    assert {one["file"] for one in answer["not_read"]} == {
+        f"quarantine/cut.{end}" for end in ("parquet", "duckdb", "db")
+    }
+    assert {lead_id for _, lead_id in group_a(answer)} == {"1", "2"}
+    told = run("privacy", "export", "--email", EMAIL, "--to", few.parent / "answer")
+    assert told.exit_code == 1
+    assert "quarantine/cut.parquet" in told.stderr
+
+
+def test_an_export_runs_nothing_that_somebody_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    evil = "<script>alert(1)</script>"
+    land(Lake(tmp_path / "data"), APPLICANT, [lead(evil, email=EMAIL, message=evil, **{evil: evil})])
+    assert run("privacy", "export", "--email", EMAIL, "--to", tmp_path / "answer").exit_code == 0
+    page = (tmp_path / "answer" / "person.html").read_text()
+    assert html.escape(evil) in page
+    assert "<script" not in page
+    assert run("privacy", "export", "--email", "nobody@people.example", "--to", tmp_path / "other").exit_code == 1
+    assert not (tmp_path / "other").exists()

@@ -11,6 +11,7 @@ from dotenv import load_dotenv
 
 from leads_pipeline.cli.demo import demo, simulate
 from leads_pipeline.cli.outage import demo_outage
+from leads_pipeline.cli.privacy import privacy
 from leads_pipeline.cli.services import alert, credentials, doctor, receive
 from leads_pipeline.cli.session import plain_errors
 from leads_pipeline.cli.ui import dev
@@ -43,5 +44,18 @@ def _read_env_file(path: Path) -> None:
         raise SettingsError(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
 
 
-for command in (alert, backfill, coverage, credentials, damaged, demo, demo_outage, dev, doctor, receive, simulate):
+for command in (
+    alert,
+    backfill,
+    coverage,
+    credentials,
+    damaged,
+    demo,
+    demo_outage,
+    dev,
+    doctor,
+    privacy,
+    receive,
+    simulate,
+):
     main.add_command(command)

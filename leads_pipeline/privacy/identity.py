@@ -6,6 +6,8 @@ Formatting never changes a key, and different digits never share one. What is no
 
 import re
 import unicodedata
+from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 import idna
@@ -18,7 +20,8 @@ _DIGITS_MIN, _DIGITS_MAX = 7, 15
 
 _GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
 
-_ADDRESS: Final = re.compile(r"""[^\s<>()\[\],;:"'`|\\@]+@[^\s<>()\[\],;:"'`|\\@/?&=]+""")
+# What ends an address in a text.
+_BESIDE_ADDRESS: Final = re.compile(r"""[\s<>()\[\],;:"'`|\\/?&=]+""")
 
 # What stands between two numbers in one field. A comma is a pause on some telephones; what follows it then is too
 # short to be a number.
@@ -32,18 +35,51 @@ _ESCAPE: Final = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 def plain(text: str) -> str:
     """The text as a reader sees it: one form of each character, and none that can't be seen.
 
-    Control and format characters (bidirectional marks, joiners, NUL) go, but for white space. What is half a surrogate
-    pair becomes one and the same character, and so has a UTF-8 form.
+    Control and format characters (bidirectional marks, joiners, NUL) go, but for white space; so do halves of surrogate
+    pairs, which have no UTF-8 form.
     """
     if text.isascii() and text.isprintable():
         return text
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    whole = text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
     # Normalised once more, as characters meet that an invisible one has kept apart.
-    return unicodedata.normalize("NFKC", "".join(filter(_is_seen, unicodedata.normalize("NFKC", whole))))
+    return unicodedata.normalize("NFKC", _unseen().sub("", unicodedata.normalize("NFKC", whole)))
 
 
-def _is_seen(character: str) -> bool:
-    return character.isspace() or unicodedata.category(character) not in ("Cc", "Cf", "Cn", "Co")
+# What is beyond holds rare ideographs, no form of a letter or a digit, and tags that can't be seen.
+_CHARACTERS: Final = (*range(0x20000), *range(0xE0000, 0xE1000))
+
+
+@cache
+def _unseen() -> re.Pattern[str]:
+    return re.compile(_class_of(lambda one: unicodedata.category(one) in ("Cc", "Cf") and not one.isspace()))
+
+
+@cache
+def disguises() -> str:
+    """A class for regular expressions: the characters beyond ASCII that can stand for one of a key's, or hide in it."""
+
+    def is_disguise(one: str) -> bool:
+        return unicodedata.category(one) in ("Cc", "Cf", "Nd") or bool(
+            re.search("[0-9a-z@]", unicodedata.normalize("NFKC", one).casefold())
+        )
+
+    return _class_of(lambda one: not one.isascii() and is_disguise(one))
+
+
+def _class_of(holds: Callable[[str], bool]) -> str:
+    """The characters of which that is so, as a class that Python, Arrow and DuckDB read."""
+    ranges: list[list[int]] = []
+    for code in _CHARACTERS:
+        if not 0xD800 <= code < 0xE000 and holds(chr(code)):
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1][1] = code
+            else:
+                ranges.append([code, code])
+    return "[" + "".join(f"{_in_class(first)}-{_in_class(last)}" for first, last in ranges) + "]"
+
+
+def _in_class(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x80 else chr(code)
 
 
 def unescaped(text: str) -> str:
@@ -53,7 +89,7 @@ def unescaped(text: str) -> str:
 
 def _characters(escapes: str) -> str:
     units = b"".join(int(unit, 16).to_bytes(2, "big") for unit in escapes.split("\\u")[1:])
-    return units.decode("utf-16-be", "replace")
+    return units.decode("utf-16-be", "ignore")
 
 
 def email_keys(text: str) -> frozenset[str]:
@@ -65,11 +101,12 @@ def email_keys(text: str) -> frozenset[str]:
     seen = plain(text)
     if "@" not in seen:
         return frozenset()
-    return frozenset(key for found in _ADDRESS.findall(seen) if (key := _email_key(found)))
+    words = (word for word in _BESIDE_ADDRESS.split(seen) if "@" in word)
+    return frozenset(key for word in words if (key := _email_key(word)))
 
 
 def _email_key(address: str) -> str | None:
-    local, _, domain = address.partition("@")
+    local, _, domain = address.rpartition("@")
     local = plain(local.casefold()).strip(".")
     domain = _domain(domain.strip(".-_!*#'"))
     if domain in _GMAIL:

@@ -10,7 +10,8 @@ reading, loading, winners, state, sql_marts and people, grid, schema.
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.publication import FILE_NAME, Publication, Warehouse
 from leads_pipeline.warehouse.reading import Reader
+from leads_pipeline.warehouse.reading import reading as version_of
 from leads_pipeline.warehouse.schema import Table, tables
 from leads_pipeline.warehouse.sql_marts import Mart, marts
 
-__all__ = ["FILE_NAME", "Grid", "Mart", "Publication", "Reader", "Table", "Warehouse", "marts", "tables"]
+__all__ = ["FILE_NAME", "Grid", "Mart", "Publication", "Reader", "Table", "Warehouse", "marts", "tables", "version_of"]

@@ -66,7 +66,7 @@ class Version:
 
 @contextmanager
 def reading(lake: Lake, path: Path) -> Iterator[Version]:
-    """Read one version of the published file for as long as this takes."""
+    """Read one version of the published file, or another DuckDB file as it is, for as long as this takes."""
     with ExitStack() as stack:
         yield Version(lake, path, stack)
 

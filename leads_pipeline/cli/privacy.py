@@ -1,0 +1,247 @@
+"""The person behind a lead: `privacy find` tells what there is of them, `privacy export` what they are given."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+from rich.markup import escape
+
+from leads_pipeline.cli.session import err, out, plain_errors, table
+from leads_pipeline.definitions import variables
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.lake import Lake
+from leads_pipeline.privacy.export import Contact, versions_of, write_export
+from leads_pipeline.privacy.matching import MEANINGS, Group, Sought
+from leads_pipeline.privacy.search import Found, FoundLead, search
+from leads_pipeline.settings import Settings
+
+# How many files of a kind are listed by their name; the rest are counted.
+LISTED_FILES = 20
+
+# As options, as words of --from, and in the order in which they are asked for.
+_IDENTIFIERS = {
+    "email": "E-mail address",
+    "phone": "Telephone number",
+    "lead": "Lead id",
+    "name": "First and last name",
+    "postcode": "Postcode",
+}
+_HELP = {
+    "email": "E-mail address, in any spelling; repeat for more.",
+    "phone": "Telephone number, in any spelling; repeat for more.",
+    "lead": "A lead's id; repeat for more.",
+    "name": "First and last name. It only proposes, and tells people of one telephone apart.",
+    "postcode": "The person's own postcode. It only proposes.",
+}
+
+privacy = click.Group(
+    "privacy",
+    short_help="Find and export a person's data.",
+    help="Find what there is of a person in every file, and export it for them. docs/privacy.md has the steps.",
+)
+
+
+def _identifiers(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say who is sought."""
+    options = [click.option(f"--{name}", f"{name}s", multiple=True, help=_HELP[name]) for name in _IDENTIFIERS]
+    options += [
+        click.option(
+            "--from",
+            "listed",
+            type=click.File(encoding="utf-8", errors="replace"),
+            metavar="FILE",
+            help="Read them from a file, or from - (standard input): lines such as `email: jane@people.example`.",
+        ),
+        click.option("--shared", is_flag=True, help="Look for what many people share as well, an office's number say."),
+    ]
+    return reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+
+@privacy.command(short_help="Say where a person's data lie.")
+@_identifiers
+@click.option("--show", is_flag=True, help="Don't mask names, addresses and numbers; on a terminal only.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+def find(show: bool, as_json: bool, **given: Any) -> None:
+    """Say where a person's data lie: leads in every version and place, and traces beside them.
+
+    Without an option it asks who is sought, so that no address stays in the shell's history. Leads come in groups: A is
+    the person's, B, C, D and P may be, and somebody has to look.
+
+    Exit code 1 if a file couldn't be read, so that what wasn't found may be there all the same.
+    """
+    with plain_errors():
+        if show and not sys.stdout.isatty():
+            raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
+        found = _search(Settings.from_variables(variables()), **given)
+    if as_json:
+        click.echo(json.dumps(_as_json(found, show=show), indent=2))
+    else:
+        _show(found, show=show)
+    sys.exit(0 if found.is_whole else 1)
+
+
+@privacy.command(short_help="Write what a person asks to be given.")
+@_identifiers
+@click.option(
+    "--to",
+    "folder",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A new folder for person.html and person.json.",
+)
+@click.option(
+    "--with",
+    "more",
+    multiple=True,
+    type=click.Choice([Group.MAILBOX.value, Group.TELEPHONE.value, Group.PROPOSED.value]),
+    help="Export this group as well, once somebody has looked at it; repeat for more.",
+)
+def export(folder: Path, more: Sequence[str], **given: Any) -> None:
+    """Write what a person is given who asks for their data: person.html to be read, person.json for a machine.
+
+    All versions of the leads of group A, with sources, purposes and retention. Look at them before you send them, and
+    see docs/privacy.md for what to add.
+
+    Exit code 1 if nothing was found, or a file couldn't be read, so that something may be missing.
+    """
+    with plain_errors():
+        settings = Settings.from_variables(variables())
+        found = _search(settings, **given)
+        chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
+        if chosen:
+            portal = Lake(settings.data_dir).claimed_by()
+            for path in write_export(folder, replace(found, leads=chosen), portal, datetime.now(UTC)):
+                out.print(f"{path}", highlight=False, soft_wrap=True)
+    out.print(f"{len(chosen)} leads of the person are exported." if chosen else "No lead of the person was found.")
+    for group, count in sorted(Counter(lead.group for lead in found.leads if lead not in chosen).items()):
+        out.print(f"Left out, group {group} ({MEANINGS[group]}): {count}. `leads-pipeline privacy find` lists them.")
+    _show_undecoded(found)
+    sys.exit(0 if chosen and found.is_whole else 1)
+
+
+def _search(settings: Settings, listed: TextIO | None, shared: bool, **given: Sequence[str]) -> Found:
+    folder = settings.data_dir
+    if not folder.is_dir():
+        raise QuestionError(
+            f"{folder} is no folder: there is nothing to look through. LEADS_DATA_DIR names the folder."
+        )
+    values = {name: list(given[f"{name}s"]) for name in _IDENTIFIERS}
+    if listed is not None:
+        _read_list(listed, values)
+    if not any(values.values()):
+        _ask(values)
+    sought = Sought.of(values["email"], values["phone"], values["lead"], values["name"], values["postcode"])
+    home = Path(variables().get("DAGSTER_HOME") or folder / ".dagster").expanduser().absolute()
+    with err.status("Looking") as status:
+        return search(
+            Lake(folder),
+            home,
+            sought,
+            may_be_shared=shared,
+            tell=lambda stage, count: status.update(f"{stage}: {count} files"),
+        )
+
+
+def _read_list(lines: TextIO, values: dict[str, list[str]]) -> None:
+    for number, line in enumerate(lines, 1):
+        name, colon, value = line.partition(":")
+        if not line.strip():
+            continue
+        if not colon or name.strip().casefold() not in values:
+            raise QuestionError(
+                f"Line {number} of --from says nothing of a person. Write one of {', '.join(_IDENTIFIERS)}, a colon, "
+                "and the value."
+            )
+        values[name.strip().casefold()].append(value.strip())
+
+
+def _ask(values: dict[str, list[str]]) -> None:
+    if not sys.stdin.isatty():
+        raise QuestionError("Nobody is sought: give --email, --phone, --lead, --name, --postcode or --from.")
+    for name, label in _IDENTIFIERS.items():
+        answer = click.prompt(f"{label} (none: return)", default="", show_default=False, err=True)
+        values[name] += [answer] if answer.strip() else []
+
+
+def _contact(lead: FoundLead, *, show: bool) -> Contact:
+    contact = Contact.of(lead)
+    return contact if show else contact.masked()
+
+
+def _show(found: Found, *, show: bool) -> None:
+    rows = []
+    for lead in found.leads:
+        contact = _contact(lead, show=show)
+        places = Counter(sight.file.place for sight in lead.sights)
+        rows.append(
+            (
+                lead.group,
+                lead.kind,
+                escape(lead.lead_id),
+                escape("\n".join(contact.names)),
+                escape("\n".join(contact.others)),
+                len(versions_of(lead)),
+                "\n".join(f"{place}: {count}" for place, count in sorted(places.items())),
+            )
+        )
+    if rows:
+        out.print(table(("group", "kind", "lead id", "name", "contact", "versions", "rows by place"), rows))
+        for group in sorted({lead.group for lead in found.leads}):
+            out.print(f"{group}: {MEANINGS[group]}")
+    else:
+        out.print("No lead of the person was found.")
+    for (file, part), count in sorted(found.traces.items(), key=lambda one: (one[0][0].path, one[0][1])):
+        out.print(f"Beside leads: {escape(file.path)}, {escape(part)}: {count}", highlight=False, soft_wrap=True)
+    out.print(f"{sum(found.files.values())} files were read: {_counted(found)}.", highlight=False)
+    _show_undecoded(found)
+
+
+def _counted(found: Found) -> str:
+    return ", ".join(f"{place} {count}" for place, count in sorted(found.files.items()))
+
+
+def _show_undecoded(found: Found) -> None:
+    listed = list(found.undecoded.items())
+    for file, why in listed[:LISTED_FILES]:
+        err.print(f"[bold red]not read:[/bold red] {escape(file.path)}: {why}", highlight=False, soft_wrap=True)
+    if len(listed) > LISTED_FILES:
+        err.print(f"… and {len(listed) - LISTED_FILES} more.")
+    if listed:
+        err.print("Whatever those hold may be the person's too: docs/privacy.md says what to do with them.")
+
+
+def _as_json(found: Found, *, show: bool) -> dict[str, object]:
+    leads = []
+    for lead in found.leads:
+        contact = _contact(lead, show=show)
+        leads.append(
+            {
+                "group": lead.group,
+                "kind": lead.kind,
+                "lead_id": lead.lead_id,
+                "names": contact.names,
+                "contacts": contact.others,
+                "versions": len(versions_of(lead)),
+                "rows": [
+                    {"place": sight.file.place, "file": sight.file.path, "table": sight.row.table}
+                    for sight in lead.sights
+                ],
+            }
+        )
+    return {
+        "is_whole": found.is_whole,
+        "leads": leads,
+        "traces": [
+            {"place": file.place, "file": file.path, "part": part, "count": count}
+            for (file, part), count in found.traces.items()
+        ],
+        "not_read": [{"place": file.place, "file": file.path, "why": why} for file, why in found.undecoded.items()],
+        "files": dict(found.files),
+    }

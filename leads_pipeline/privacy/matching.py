@@ -1,0 +1,348 @@
+"""Whose lead it is: what a row says of its person, held against who is sought.
+
+Belongs here: the identifiers that are sought, what of them a text shows, and which lead falls into which group, without
+any input or output. Doesn't: spelling (identity.py), files (places.py).
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final, Self
+
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.privacy.identity import (
+    disguises,
+    email_keys,
+    mailbox_of,
+    name_key,
+    national_digits,
+    phone_keys,
+    plain,
+    postcode_key,
+    unescaped,
+)
+
+# An address or number under more names than this isn't one person's: a household's has two or three, an agency's more.
+NAMES_MAX: Final = 3
+
+# A kind's name and a lead's id.
+LeadKey = tuple[str, str]
+
+# A text, and the names of the fields that lead to it, joined by dots.
+PathAndText = tuple[str, str]
+
+# Staged columns are in snake case, the portal's fields in camel case. Addresses at the agent's aren't the person's.
+_RECIPIENT: Final = re.compile(r"(?i)recipient")
+_CONTACT: Final = re.compile(r"(?i)(?:^|\.)contact|(?:e-?mail|phone|mobile|tel)[^.]*$")
+_FIRST_NAME: Final = re.compile(r"(?i)(?:first|fore|given)_?name$")
+_NAME: Final = re.compile(r"(?i)(?:(?:first|fore|given|last|sur|family)_?name|(?:^|contact[._])name)$")
+_OWN_POSTCODE: Final = re.compile(r"(?i)consumer_?postcode$|property_?details.*postcode$")
+
+# Escapes in JSON of what a key may have, or of what lies beyond Latin-1. Those of < and & are in every third message.
+_ESCAPES: Final = (
+    r"\\u(?:00(?:2[bdBDeE]|3[0-9]|[46][0-9a-fA-F]|[57][0-9aA]|[89][0-9a-fA-F]|[aA][aAdD]|[bB][239aA])"
+    r"|0[1-9a-fA-F]|[1-9a-fA-F])"
+)
+
+
+class Group(StrEnum):
+    """How sure it is that a lead is the person's."""
+
+    GIVEN = "A"
+    MAILBOX = "B"
+    TELEPHONE = "C"
+    MENTION = "D"
+    PROPOSED = "P"
+
+
+MEANINGS: Final[Mapping[Group, str]] = {
+    Group.GIVEN: "what was given",
+    Group.MAILBOX: "the same mailbox, written with another tag",
+    Group.TELEPHONE: "the same telephone under another name",
+    Group.MENTION: "mentioned in what somebody wrote",
+    Group.PROPOSED: "the same name or postcode alone",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a row shows of its person and of who is sought. The sets hold keys; `people` the names that it bears."""
+
+    emails: frozenset[str] = frozenset()
+    phones: frozenset[str] = frozenset()
+    people: frozenset[str] = frozenset()
+    postcodes: frozenset[str] = frozenset()
+    recipients: frozenset[str] = frozenset()
+    is_mention: bool = False
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Who is sought, as keys. With ids alone, nothing but rows of these leads is found."""
+
+    emails: frozenset[str] = frozenset()
+    phones: frozenset[str] = frozenset()
+    lead_ids: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    postcodes: frozenset[str] = frozenset()
+    # Names as they stand in a text, in the order in which they were given.
+    spoken: tuple[str, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        emails: Iterable[str] = (),
+        phones: Iterable[str] = (),
+        lead_ids: Iterable[str] = (),
+        names: Iterable[str] = (),
+        postcodes: Iterable[str] = (),
+    ) -> Self:
+        """Read what was given. Raises QuestionError, which doesn't repeat it."""
+        names = list(names)
+        sought = cls(
+            emails=_keys("e-mail address", emails, email_keys),
+            phones=_keys("telephone number", phones, phone_keys),
+            lead_ids=frozenset(plain(one).strip() for one in lead_ids) - {""},
+            names=_keys("name", names, lambda text: _set(name_key(text))),
+            postcodes=_keys("British postcode", postcodes, lambda text: _set(postcode_key(text))),
+            spoken=tuple(plain(name) for name in names),
+        )
+        if not any((sought.emails, sought.phones, sought.lead_ids, sought.names, sought.postcodes)):
+            raise QuestionError("Nobody is sought: give an e-mail address, a telephone number, a lead id or a name.")
+        return sought
+
+    @cached_property
+    def mailboxes(self) -> frozenset[str]:
+        """The addresses without their tags."""
+        return frozenset(map(mailbox_of, self.emails))
+
+    @property
+    def ids_alone(self) -> bool:
+        """Whether nothing but lead ids is sought."""
+        return not (self.emails or self.phones or self.names or self.postcodes)
+
+    @cached_property
+    def plain_pattern(self) -> str:
+        """A regular expression for Python, Arrow and DuckDB: each ASCII text that shows them matches it.
+
+        It is generous: what it finds is read in full (see `evidence`).
+        """
+        parts = [_loosely(local, 6) + "[^@]{0,70}@" for local, _, _ in (key.partition("@") for key in self.mailboxes)]
+        parts += [_loosely(national_digits(key), 9) for key in self.phones]
+        parts += [re.escape(lead_id) for lead_id in self.lead_ids]
+        parts += [re.escape(max(_ascii_words(key), key=len, default=key)) for key in self.names]
+        parts += [_loosely(key, 3) for key in self.postcodes]
+        # The case of the rest counts: the sign for Kelvin is a k to whoever ignores it.
+        escapes = "" if self.ids_alone else r"|\\u" if self._has_accents else f"|{_ESCAPES}"
+        return f"(?i:{'|'.join(parts)}){escapes}"
+
+    @property
+    def _has_accents(self) -> bool:
+        """Whether a letter beyond ASCII may be one of a key's."""
+        return bool(self.names) or not all(map(str.isascii, self.emails))
+
+    @cached_property
+    def pattern(self) -> str:
+        """The same for any text, with the characters that can stand for others. It takes milliseconds to compile."""
+        if self.ids_alone:
+            return self.plain_pattern
+        beyond = r"[^\x00-\x7f]" if self._has_accents else disguises()
+        return f"{self.plain_pattern}|{beyond}"
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether the text matches the pattern."""
+        return self._pattern.search(text) is not None
+
+    @cached_property
+    def _in_text(self) -> re.Pattern[str] | None:
+        parts = [_loosely(national_digits(key), 4) + "(?![0-9])" for key in self.phones]
+        parts += [rf"(?<![\w-]){re.escape(lead_id)}(?![\w-])" for lead_id in self.lead_ids]
+        parts += [r"\b" + r"\W{1,3}".join(words) + r"\b" for name in self.spoken if len(words := _words(name)) > 1]
+        return re.compile("|".join(parts), re.IGNORECASE) if parts else None
+
+    def mentions(self, text: str) -> int:
+        """How often the text, of which nobody knows the form, shows an address, number, id or whole name."""
+        if not self.may_be_in(text):
+            return 0
+        seen = plain(unescaped(text))
+        count = len(self._in_text.findall(seen)) if self._in_text else 0
+        return count + sum(mailbox_of(key) in self.mailboxes for key in email_keys(seen) if self.emails)
+
+    def evidence(self, texts: Iterable[PathAndText]) -> Evidence:
+        """What a row's texts show."""
+        emails: set[str] = set()
+        phones: set[str] = set()
+        recipients: set[str] = set()
+        postcodes: set[str] = set()
+        first: list[str] = []
+        last: list[str] = []
+        is_mention = False
+        for path, text in texts:
+            if _RECIPIENT.search(path):
+                recipients |= email_keys(text)
+            elif is_name(path):
+                (first if _FIRST_NAME.search(path) else last).append(text)
+            elif is_contact(path):
+                emails |= email_keys(text)
+                phones |= phone_keys(text)
+            elif _OWN_POSTCODE.search(path):
+                postcodes |= _set(postcode_key(text))
+            else:
+                is_mention = is_mention or self.mentions(text) > 0
+        people = {name_key(one, other) for one in first or [""] for other in last or [""]}
+        return Evidence(
+            frozenset(emails),
+            frozenset(phones),
+            frozenset(name for name in people if name),
+            frozenset(postcodes),
+            frozenset(recipients),
+            is_mention,
+        )
+
+    def sees(self, evidence: Evidence) -> bool:
+        """Whether that is a reason to look at the lead."""
+        return bool(
+            evidence.is_mention
+            or self.emails & evidence.emails
+            or self.mailboxes & set(map(mailbox_of, evidence.emails))
+            or self.phones & evidence.phones
+            or self._proposes([evidence])
+        )
+
+    def _proposes(self, rows: Sequence[Evidence]) -> bool:
+        """Whether a lead has the name and the postcode that are sought, as far as both were given."""
+        has_name = any(self.names & row.people for row in rows)
+        has_postcode = any(self.postcodes & row.postcodes for row in rows)
+        return (has_name or not self.names) and (has_postcode or not self.postcodes) and (has_name or has_postcode)
+
+    def grouped(
+        self, found: Mapping[LeadKey, Sequence[Evidence]], *, may_be_shared: bool = False
+    ) -> dict[LeadKey, Group]:
+        """Which group each lead falls into, by all of its versions.
+
+        The same telephone is the person's where it comes without another name. Whose name that is, leads of the given
+        address say, or a given name; without either, a number under two names is nobody's for sure. Raises
+        QuestionError where what was given is shared by many, unless it may be.
+        """
+        if not may_be_shared:
+            self._refuse_what_is_shared([row for rows in found.values() for row in rows])
+        sure = {
+            key: rows
+            for key, rows in found.items()
+            if key[1] in self.lead_ids or any(self.emails & row.emails for row in rows)
+        }
+        names = self.names.union(*(row.people for rows in sure.values() for row in rows))
+        by_phone = [rows for rows in found.values() if any(self.phones & row.phones for row in rows)]
+        on_phone = frozenset[str]().union(*(row.people for rows in by_phone for row in rows))
+        if not names and len(on_phone) == 1:
+            names = on_phone
+        return {
+            key: group
+            for key, rows in found.items()
+            if (group := Group.GIVEN if key in sure else self._unsure(rows, names)) is not None
+        }
+
+    def _unsure(self, rows: Sequence[Evidence], names: frozenset[str]) -> Group | None:
+        mailboxes = {mailbox_of(key) for row in rows for key in row.emails}
+        people = frozenset[str]().union(*(row.people for row in rows))
+        if any(self.phones & row.phones for row in rows):
+            is_own = people <= names if people else not (self.emails and mailboxes - self.mailboxes)
+            if is_own:
+                return Group.GIVEN
+        if self.mailboxes & mailboxes:
+            return Group.MAILBOX
+        if any(self.phones & row.phones for row in rows):
+            return Group.TELEPHONE
+        if any(row.is_mention for row in rows):
+            return Group.MENTION
+        return Group.PROPOSED if self._proposes(rows) else None
+
+    def _refuse_what_is_shared(self, rows: Sequence[Evidence]) -> None:
+        people: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for row in rows:
+            for what, keys in (("e-mail address", row.emails & self.emails), ("telephone", row.phones & self.phones)):
+                for key in keys:
+                    people[what, key] |= row.people
+        for (what, _), names in people.items():
+            if len(names) > NAMES_MAX:
+                raise QuestionError(
+                    f"The {what} that was given stands on leads of {len(names)} different names: it may be a "
+                    "placeholder, an office's or the agency's own, and not one person's. Give something that is theirs "
+                    "alone, or say --shared, and look at each lead."
+                )
+        if any(self.emails & row.recipients for row in rows):
+            raise QuestionError(
+                "The e-mail address that was given is one at the agent's, which leads are sent to. Give the person's "
+                "own, or say --shared, and look at each lead."
+            )
+
+
+def is_name(path: str) -> bool:
+    """Whether the field of that path holds a person's name."""
+    return bool(_NAME.search(path))
+
+
+def is_contact(path: str) -> bool:
+    """Whether the field of that path holds the person's own address or number."""
+    return bool(_CONTACT.search(path)) and not _RECIPIENT.search(path) and not is_name(path)
+
+
+def texts_of(content: str) -> list[PathAndText]:
+    """Every text, number and field's name of a JSON document, repeated fields too; what is no JSON, as one text."""
+    try:
+        value = json.loads(content, object_pairs_hook=_Fields, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return [("", unescaped(content))]
+    found: list[PathAndText] = []
+    left: list[tuple[str, Any]] = [("", value)]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, _Fields):
+            found += [(f"{path}.", name) for name, _ in value.pairs]
+            left += [(f"{path}.{name}" if path else name, one) for name, one in value.pairs]
+        elif isinstance(value, list):
+            left += [(path, one) for one in value]
+        elif isinstance(value, str):
+            found.append((path, value))
+    return found
+
+
+class _Fields:
+    """A JSON object with each of its fields, in order; a dict would hide all but the last of a name."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        self.pairs = pairs
+
+
+def _keys(what: str, given: Iterable[str], read: Callable[[str], frozenset[str]]) -> frozenset[str]:
+    keys: set[str] = set()
+    for number, text in enumerate(given, 1):
+        if not (found := read(text)):
+            raise QuestionError(f"The {what} that was given as number {number} is none. Look at how it is written.")
+        keys |= found
+    return frozenset(keys)
+
+
+def _set(key: str | None) -> frozenset[str]:
+    return frozenset() if key is None else frozenset({key})
+
+
+def _words(name: str) -> list[str]:
+    return [re.escape(word) for word in re.findall(r"[^\W\d_]+", name)]
+
+
+def _ascii_words(key: str) -> list[str]:
+    return [word for word in key.split() if word.isascii()]
+
+
+def _loosely(text: str, most: int) -> str:
+    """The text's letters and digits, with up to so many other characters between them."""
+    return f"[^0-9A-Za-z]{{0,{most}}}".join(re.findall("[0-9A-Za-z]", text))

@@ -1,0 +1,286 @@
+"""Every file that a person may lie in, decoded: Parquet, DuckDB, sqlite, the spool, and the rest as text.
+
+Belongs here: walking the folders, telling what a file is by its content, handing out the rows and texts that a pattern
+may be in. Doesn't: whose they are (matching.py), what is made of them (search.py).
+
+What lies in the folder counts, not what should: the unfinished file of a killed writer, a second name in a scratch
+folder and a copy that somebody left there are read like the files that they were.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.duck import quoted
+from leads_pipeline.errors import StorageError
+from leads_pipeline.lake import Lake
+from leads_pipeline.privacy.matching import PathAndText, Sought, texts_of
+from leads_pipeline.warehouse import FILE_NAME, Reader, version_of
+
+# A text that is no row of anything is read in pieces of this, each beginning with the end of the one before.
+_PIECE_BYTES: Final = 8 * 1024 * 1024
+_OVERLAP_BYTES: Final = 4096
+
+_KINDS: Final = {table: kind.name for kind in LEAD_KINDS for table in kind.tables}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file, and the place that it belongs to, in words. `path` is for people: relative to the data folder."""
+
+    place: str
+    path: str
+    file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a lead. `kind` is None where the file doesn't say it."""
+
+    table: str
+    kind: str | None
+    lead_id: str
+    columns: dict[str, Any]
+
+    def texts(self) -> Iterator[PathAndText]:
+        """Every text in it; what is JSON is read."""
+        for name, value in self.columns.items():
+            for one in value if isinstance(value, list) else [value]:
+                if name == "payload" or (isinstance(one, str) and one.startswith(("{", "["))):
+                    yield from texts_of(str(one))
+                elif one is not None:
+                    yield name, str(one)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What is shown beside leads: how often, and in which table or part of the file."""
+
+    table: str
+    count: int
+
+
+def files_of(lake: Lake, dagster_home: Path) -> Iterator[File]:
+    """Each file of the data folder and of Dagster's home, which may lie elsewhere. Symbolic links aren't followed."""
+    seen = set()
+    for root in (lake.folder, dagster_home):
+        for folder, _, names in os.walk(root):
+            for name in sorted(names):
+                file = Path(folder) / name
+                if file not in seen and file.is_file() and not file.is_symlink():
+                    seen.add(file)
+                    is_dagster = file.is_relative_to(dagster_home)
+                    is_inside = file.is_relative_to(lake.folder)
+                    path = file.relative_to(lake.folder).as_posix() if is_inside else str(file)
+                    yield File("Dagster's home" if is_dagster else _place(path), path, file)
+
+
+def _place(path: str) -> str:
+    first, _, rest = path.partition("/")
+    if first in ("raw", "staged", "spool") and any(part.startswith(".") for part in rest.split("/")):
+        return f"{first}, unfinished"
+    if path.startswith(".state/duckdb/"):
+        return "scratch of DuckDB"
+    if path != FILE_NAME and FILE_NAME in first:
+        return f"{FILE_NAME}, unfinished"
+    return first
+
+
+def look_into(lake: Lake, file: File, sought: Sought) -> Iterator[Row | Trace]:
+    """The file's rows of leads that the pattern is in or whose id is sought, and traces of the person beside them.
+
+    A row is to be looked at (Sought.evidence). Raises UndecodedError, when what could be read was handed out; a file
+    that is gone meanwhile holds nothing.
+    """
+    try:
+        with file.file.open("rb") as opened:
+            head = opened.read(16)
+        if head[:4] == b"PAR1":
+            yield from _parquet(file, sought)
+        elif head[8:12] == b"DUCK":
+            yield from _duckdb(lake, file, sought)
+        elif head == b"SQLite format 3\0":
+            yield from _sqlite(file, sought)
+            # Free pages too. What isn't ASCII there is numbers for the most part.
+            yield from _text(file, sought, "pages", "ascii")
+        elif file.place.startswith("spool") or file.path.startswith("quarantine/spool/"):
+            yield from _spool(file, sought)
+        else:
+            yield from _text(file, sought, "text")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UndecodedError(f"it can't be read: {error.strerror}") from None
+
+
+class UndecodedError(Exception):
+    """What lies in the file isn't known. Its text says why in a few words and quotes nothing."""
+
+
+def _parquet(file: File, sought: Sought) -> Iterator[Row | Trace]:
+    try:
+        yield from _footer(file, sought)
+        table = _candidates(file, sought)
+    except (pa.ArrowException, ValueError):
+        raise UndecodedError("it is a damaged or unfinished Parquet file") from None
+    parts = (part.partition(".")[0] for part in reversed(Path(file.path).parts))
+    name = next((part for part in parts if part in _KINDS), "")
+    for columns in table.to_pylist():
+        yield from _row_of(name or file.place, columns, sought)
+
+
+def _row_of(table: str, columns: dict[str, Any], sought: Sought) -> Iterator[Row | Trace]:
+    """A row of a lead where it says which one, else a trace if it is one."""
+    if columns.get("lead_id") is not None:
+        yield Row(table, columns.get("kind") or _KINDS.get(table), str(columns["lead_id"]), columns)
+    elif count := sum(sought.mentions(str(value)) for value in columns.values() if value is not None):
+        yield Trace(table, count)
+
+
+def _footer(file: File, sought: Sought) -> Iterator[Trace]:
+    """Least and greatest value of each column, and what the writer noted."""
+    metadata = pq.ParquetFile(file.file).metadata
+    noted = [value.decode(errors="replace") for value in (metadata.metadata or {}).values()]
+    for group in range(metadata.num_row_groups):
+        for number in range(metadata.num_columns):
+            statistics = metadata.row_group(group).column(number).statistics
+            if statistics is not None and statistics.has_min_max:
+                noted += [str(statistics.min), str(statistics.max)]
+    if sought.may_be_in("\n".join(noted)) and (count := sum(map(sought.mentions, noted))):
+        yield Trace("footer", count)
+
+
+def _candidates(file: File, sought: Sought) -> pa.Table:
+    """The rows that the pattern is in, or whose id is sought; the others never leave Arrow."""
+    opened = pq.ParquetFile(file.file)
+    schema = opened.schema_arrow
+    texts = [field.name for field in schema if _is_text(field.type)]
+    is_by_id = "lead_id" in texts
+    read = opened.read(["lead_id"] if sought.ids_alone and is_by_id else texts, use_threads=False)
+    # The stubs don't know how these functions go together.
+    holds: list[Any] = []
+    if is_by_id:
+        holds.append(pc.is_in(read["lead_id"], pa.array(sorted(sought.lead_ids), pa.string())))
+    if not (sought.ids_alone and is_by_id):
+        columns: list[Any] = [
+            pc.binary_join(column, "\n") if pa.types.is_list(column.type) else column for column in read.columns
+        ]
+        if columns:
+            holds.append(_holding(columns, sought))
+    chosen = reduce(pc.or_, holds) if holds else None
+    if chosen is None or not pc.any(chosen).as_py():
+        return schema.empty_table()
+    return opened.read(use_threads=False).filter(chosen)
+
+
+def _holding(columns: list[Any], sought: Sought) -> Any:
+    """For each row whether the pattern is in one of its texts. Python looks at those alone that aren't ASCII."""
+    joined: Any = pc.binary_join_element_wise(*columns, "\n", null_handling="skip")
+    joined = joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
+    found: Any = pc.match_substring_regex(joined, sought.plain_pattern)
+    beyond = pc.indices_nonzero(pc.and_not(pc.invert(pc.string_is_ascii(joined)), found))
+    if not len(beyond):
+        return found
+    more = {
+        index
+        for index, text in zip(beyond.to_pylist(), joined.take(beyond).to_pylist(), strict=True)
+        if sought.may_be_in(text)
+    }
+    return pa.array([is_found or index in more for index, is_found in enumerate(found.to_pylist())])
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return pa.types.is_string(type_) or (pa.types.is_list(type_) and pa.types.is_string(type_.value_type))
+
+
+def _duckdb(lake: Lake, file: File, sought: Sought) -> Iterator[Row | Trace]:
+    try:
+        with version_of(lake, file.file) as db:
+            _, tables = db.query(
+                "select schema_name, table_name, list(column_name), list(data_type) from duckdb_columns() "
+                "where not internal group by all order by all"
+            )
+            for schema, table, names, types in tables:
+                yield from _duckdb_table(db, schema, table, dict(zip(names, types, strict=True)), sought)
+    except StorageError:
+        raise UndecodedError("DuckDB can't open it now: it is damaged, or being written") from None
+
+
+def _duckdb_table(db: Reader, schema: str, table: str, types: dict[str, str], sought: Sought) -> Iterator[Row | Trace]:
+    texts = [quoted(name) for name, type_ in types.items() if type_.startswith(("VARCHAR", "JSON", "STRUCT", "MAP"))]
+    if not texts:
+        return
+    # None of it is a received value: names are those of the file's catalogue, quoted, and the rest is bound.
+    by_id = "lead_id in (select unnest($ids::varchar[]))" if "lead_id" in types else "false"
+    by_text = (
+        "false"
+        if sought.ids_alone and "lead_id" in types
+        else (f"regexp_matches(concat_ws(chr(10), {', '.join(f'{name}::varchar' for name in texts)}), $pattern)")
+    )
+    parameters = {"ids": sorted(sought.lead_ids), "pattern": sought.pattern}
+    where = f"({by_id}) or ({by_text})"
+    used = {name: value for name, value in parameters.items() if f"${name}" in where}
+    columns, rows = db.query(f"from {quoted(schema)}.{quoted(table)} where {where}", used)
+    for row in rows:
+        yield from _row_of(table, dict(zip(columns, row, strict=True)), sought)
+
+
+def _sqlite(file: File, sought: Sought) -> Iterator[Trace]:
+    try:
+        with closing(sqlite3.connect(f"{file.file.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            db.text_factory = _decoded
+            tables = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
+            for table in tables:
+                count = 0
+                for row in db.execute(f"select * from {quoted(table)}"):  # noqa: S608 - a name of the file's catalogue
+                    texts = (_decoded(one) if isinstance(one, bytes) else one for one in row)
+                    for text in texts:
+                        if isinstance(text, str):
+                            count += sought.mentions(text)
+                if count:
+                    yield Trace(table, count)
+    except sqlite3.Error:
+        raise UndecodedError("sqlite can't read it now: it is damaged, or being written") from None
+
+
+def _decoded(content: bytes) -> str:
+    return content.decode(errors="replace")
+
+
+def _spool(file: File, sought: Sought) -> Iterator[Row | Trace]:
+    """Deliveries that no run has taken in; what isn't whole, as text."""
+    content = file.file.read_bytes()
+    rest = []
+    for line in content.splitlines():
+        try:
+            record = msgspec.convert(msgspec.json.decode(line), dict[str, Any])
+            kind, lead_id, payload = (str(record[name]) for name in ("kind", "lead_id", "payload"))
+        except (msgspec.DecodeError, msgspec.ValidationError, KeyError):
+            rest.append(_decoded(line))
+            continue
+        if lead_id in sought.lead_ids or sought.may_be_in(payload):
+            yield Row("delivery", kind, lead_id, record)
+    if count := sum(map(sought.mentions, rest)):
+        yield Trace("text", count)
+
+
+def _text(file: File, sought: Sought, part: str, encoding: str = "utf-8") -> Iterator[Trace]:
+    count, end = 0, b""
+    with file.file.open("rb") as opened:
+        while piece := opened.read(_PIECE_BYTES):
+            # What the piece before has shown as well is counted twice, rather than missed where it is cut in two.
+            count += sought.mentions((end + piece).decode(encoding, "ignore"))
+            end = piece[-_OVERLAP_BYTES:]
+    if count:
+        yield Trace(part, count)
