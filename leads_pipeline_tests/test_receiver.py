@@ -590,6 +590,7 @@ def push_through_kills(folder: Path, count: int, senders: int) -> int:
     return receiver.kills
 
 
+@pytest.mark.chaos
 def test_what_was_answered_200_is_in_the_warehouse_once_although_the_receiver_was_killed(tmp_path: Path) -> None:
     assert push_through_kills(tmp_path, 200, senders=4) >= 1
 

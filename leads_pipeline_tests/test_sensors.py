@@ -181,6 +181,7 @@ def test_a_portal_that_refuses_for_an_hour_loses_no_window(here: Installation, s
     assert here.status().failed == frozenset()
 
 
+@pytest.mark.chaos
 def test_what_is_refused_all_the_time_is_asked_for_about_daily_until_the_portal_deletes_it(here: Installation) -> None:
     moment, cursor, asked = here.now, retry_tick(here, here.now).cursor, 0
     here.simulator.set_faults(here.rules(here.keys([3]), REFUSED))

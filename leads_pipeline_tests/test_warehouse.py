@@ -344,7 +344,9 @@ def test_a_lead_that_is_given_up_is_gone_when_no_other_day_holds_it(lake: Lake) 
     assert query(lake, "select count(*) from landed_windows") == [(0,)]
 
 
-@pytest.mark.parametrize("part_leads", [1, 8, 1000])
+@pytest.mark.parametrize(
+    "part_leads", [pytest.param(1, marks=pytest.mark.chaos), 8, pytest.param(1000, marks=pytest.mark.chaos)]
+)
 def test_loading_day_by_day_gives_what_building_anew_gives(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, part_leads: int
 ) -> None:
@@ -598,6 +600,7 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
     return bytes(harmed)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("seed", range(2))
 def test_a_file_damaged_anywhere_ends_in_a_right_publication(
     lake: Lake, seed: int, caplog: pytest.LogCaptureFixture
@@ -638,6 +641,7 @@ def test_a_file_that_rots_while_nothing_changes_is_built_anew(lake: Lake, part: 
     assert not publish(lake).is_changed
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("seed", range(2))
 def test_damage_that_duckdb_alone_can_notice_is_no_bug(lake: Lake, seed: int) -> None:
     rng = random.Random(100 + seed)  # noqa: S311 - the same damage each time
@@ -989,6 +993,7 @@ def publish_base(lake: Lake) -> None:
         publish(lake)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("change", [add_leads, lose_a_day, change_every_lead, add_long_texts])
 def test_a_swap_between_headers_and_blocks_shows_a_reader_one_whole_version(
     lake: Lake, tmp_path: Path, change: Callable[[Lake], None]
@@ -998,6 +1003,7 @@ def test_a_swap_between_headers_and_blocks_shows_a_reader_one_whole_version(
     publish_in_steps(lake, tmp_path, change)
 
 
+@pytest.mark.chaos
 def test_swaps_one_after_the_other_show_readers_whole_versions_and_dont_make_the_file_grow(
     lake: Lake, tmp_path: Path
 ) -> None:
