@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from statistics import median
 from textwrap import dedent
 from typing import Any
 
@@ -261,13 +260,19 @@ def test_the_ui_starts_on_the_simulator_and_ends_when_it_is_told(tmp_path: Path)
         assert process.wait(60) == 0
 
 
+def origins(lead: Lead) -> Iterator[str]:
+    """Site and product as a person reads them."""
+    for field, prefix in (("leadSource", "SOURCE_"), ("portalSource", "PORTAL_SOURCE_")):
+        yield lead.text(field).removeprefix(f"{lead.kind.upper()}_{prefix}").lower().replace("_", " ") or "unknown"
+
+
 def test_the_duckdb_command_line_answers(installation: Installation) -> None:
     command = next(line for line in commands() if line.startswith("duckdb "))
     done = run(command, installation.folder, installation.environment)
     assert done.returncode == 0, done.stderr
 
     def key(lead: Lead) -> tuple[Any, ...]:
-        return lead.day, lead.scope, lead.scope, lead.kind, lead.market, lead.text("leadSource") or "unknown"
+        return lead.day, lead.scope, lead.scope, lead.kind, lead.market, *origins(lead)
 
     leads = landed_leads(installation.folder / "data")
     truth = {comparable((*group, len(found), people(found))) for group, found in groups(leads, key)}
@@ -283,11 +288,6 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
     images: Counter[date] = Counter()
     for row in rows:
         images[row.day] += len((row.content.get("listingDetails") or {}).get("images") or [])
-    applicants = [lead for lead in leads if lead.kind == "applicant"]
-    answered = [
-        (*group, len(found), len(known := [lead for lead in found if lead.created_at]), median(40 for _ in known))
-        for group, found in groups(applicants, lambda lead: (lead.scope,))
-    ]
     costs = [
         (*group, 900, len(found), 900 / len(found))
         for group, found in groups(leads, lambda lead: (lead.scope, datetime(lead.day.year, lead.day.month, 1)))  # noqa: DTZ001 - a month
@@ -298,7 +298,6 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
         ],
         "applicant_listing_images": [(day, count) for day, count in images.items() if count],
         "import polars": list(Counter(row.scope for row in rows).items()),
-        "answered_at": answered,
         "invoices.csv": costs,
     }
 

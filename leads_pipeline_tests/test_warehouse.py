@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
+from leads_pipeline.assets.checks import habit_checks
 from leads_pipeline.branches import Branches
 from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
@@ -43,6 +44,7 @@ from leads_pipeline.warehouse import (
     state,
     tables,
 )
+from leads_pipeline.warehouse import answers as answers_room
 from leads_pipeline.warehouse import publication as publication_room
 from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage
@@ -167,6 +169,7 @@ def test_a_lead_reaches_the_warehouse_with_its_children(lake: Lake) -> None:
         "landed_windows": 2,
         "drift": 2,
         "branches": 1,
+        "answers": 0,
     }
     assert query(
         lake,
@@ -514,19 +517,15 @@ def test_a_file_of_the_version_that_knew_no_names_is_brought_up_to_date_and_not_
     land_and_stage(lake, APPLICANT, [{"id": f"{n}"} for n in range(20)])
     with monkeypatch.context() as before:
         without = tuple(
-            replace(
-                mart,
-                statement=re.sub(r"\n *branch_of\(.*?\) as branch,", "", mart.statement),
-                columns={name: text for name, text in mart.columns.items() if name != "branch"},
-            )
+            replace(mart, statement=mart.statement.replace("branch_of(", "upper("))
             for mart in marts()
             if mart.name != "branches"
         )
         in_all_rooms(before, "marts", lambda: without)
         in_all_rooms(before, "MART_MACROS", tuple(m for m in sql_marts.MART_MACROS if "branch_of" not in m))
         publish(lake)
-        with duckdb.connect(Warehouse(lake).path, read_only=True) as db:
-            assert "branch" not in [name for name, *_ in db.execute("describe mart_leads_daily").fetchall()]
+        assert query(lake, "select branch from mart_leads_daily") == [("BRANCH-101",)]
+        assert "main.branches" not in tables_in(Warehouse(lake).path)
     monkeypatch.setattr(Warehouse, "_rebuilt", lambda *_: pytest.fail("built anew"))
     monkeypatch.setattr(loading, "_load_leads", lambda *_, **__: pytest.fail("loaded"))
 
@@ -809,10 +808,10 @@ def test_leads_daily_counts_leads_and_people_by_market_and_source(lake: Lake) ->
     publish(lake)
 
     assert query(lake, "from mart_leads_daily order by all") == [
-        (DAY, "branch-101", "branch-101", "applicant", "lettings", "SITE", 1, 1),
-        (DAY, "branch-101", "branch-101", "applicant", "lettings", "unknown", 1, 1),
-        (DAY, "branch-101", "branch-101", "applicant", "sales", "SITE", 5, 2),
-        (DAY, "branch-101", "branch-101", "appraisal", "unknown", "unknown", 1, 0),
+        (DAY, "branch-101", "branch-101", "applicant", "lettings", "site", "unknown", 1, 1),
+        (DAY, "branch-101", "branch-101", "applicant", "lettings", "unknown", "unknown", 1, 1),
+        (DAY, "branch-101", "branch-101", "applicant", "sales", "site", "unknown", 5, 2),
+        (DAY, "branch-101", "branch-101", "appraisal", "unknown", "unknown", "unknown", 1, 0),
     ]
 
 
@@ -1050,10 +1049,13 @@ AGREEING = {
     "mart_coverage": ("sum(rows)", "both"),
     "mart_hidden_valuations": ("count(*)", "applicants"),
     "mart_listing_demand": ("sum(leads)", "applicants"),
+    "mart_listing_daily": ("sum(leads)", "applicants"),
     "mart_enquiry_mix": ("sum(leads)", "applicants"),
     "drift": ("sum(leads)", "applicants"),
     "mart_appraisals": ("sum(leads)", "appraisals"),
 }
+
+COUNTING_NO_LEADS = {"answers", "branches", "mart_answers", "mart_listing_stock"}
 
 READING = """
     import json, sys, duckdb
@@ -1082,7 +1084,7 @@ READING = """
 
 def check_reads(lake: Lake, publications: int, readers: int, reads: int) -> None:
     """Read in other processes while new versions are published: no error, no half state, several versions seen."""
-    assert AGREEING.keys() == {mart.name for mart in marts()} - {"branches"}
+    assert AGREEING.keys() == {mart.name for mart in marts()} - COUNTING_NO_LEADS
     more: dict[str, Any] = {
         "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL",
         "listingDetails": {"id": "1"},
@@ -1477,3 +1479,77 @@ def test_marts_brought_up_to_date_are_the_marts_made_anew(
         for table in rows:
             assert query(lake, f"from {table} order by all") == query(anew, f"from {table} order by all"), (step, table)
     assert followed == {mart.name for mart in marts() if mart.follows}
+
+
+# --- the agency's own answers -----------------------------------------------------------------------------------------
+
+
+def answers(lake: Lake) -> list[tuple[Any, ...]]:
+    publish(lake)
+    return query(lake, "select number, lead_id, answered_at, problem from answers order by all")
+
+
+def test_a_changed_file_of_answers_shows_at_the_next_publication(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": "a", "createdAt": "2026-11-19T10:00:00Z"}, {"id": "b"}])
+    file = lake.folder / "answers.csv"
+    assert answers(lake) == []
+    assert query(lake, "from mart_answers") == []
+
+    file.write_text("lead_id,answered_at\na,2026-11-19T10:40:00Z\n")
+
+    assert answers(lake) == [(1, "a", datetime(2026, 11, 19, 10, 40, tzinfo=UTC), None)]
+    assert query(lake, "select lead_id, minutes from mart_answers order by all") == [("a", 40), ("b", None)]
+    file.unlink()
+    assert answers(lake) == []
+    assert not publish(lake).is_changed
+
+
+def test_answers_come_as_parquet_too(lake: Lake) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": "a", "createdAt": "2026-11-19T10:00:00Z"}])
+    moments = "timestamptz '2026-11-19 10:30:00+00' as answered_at"
+    duckdb.execute(f"copy (select 'a' as lead_id, {moments}) to '{lake.folder / 'answers.parquet'}'")
+    assert answers(lake) == [(1, "a", datetime(2026, 11, 19, 10, 30, tzinfo=UTC), None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("answers.csv", b"", "answers.csv has no column lead_id, or none answered_at"),
+        ("answers.csv", b"lead_id;answered_at\na;b\n", "answers.csv has no column lead_id, or none answered_at"),
+        (
+            "answers.csv",
+            b"lead_id,answered_at\n\xff\n",
+            "answers.csv is no CSV in UTF-8, or no Parquet file, from here on",
+        ),
+        ("answers.parquet", b"PAR1", "answers.parquet is no CSV in UTF-8, or no Parquet file, from here on"),
+        ("answers.csv", None, "answers.csv can't be read: Is a directory"),
+    ],
+)
+def test_a_file_of_answers_that_cant_be_read_is_told_and_holds_no_publication_back(
+    lake: Lake, name: str, content: bytes | None, problem: str
+) -> None:
+    land_and_stage(lake, APPLICANT, [{"id": "a"}])
+    path = lake.folder / name
+    path.mkdir() if content is None else path.write_bytes(content)
+
+    assert answers(lake) == [(None, None, None, problem)]
+    assert query(lake, "select count(*) from applicant_leads") == [(1,)]
+    assert query(lake, "from mart_answers") == []
+    [check] = [result for result in habit_checks(Warehouse(lake)) if result.check_name == "answers_count"]
+    assert (check.passed, check.description) == (False, f"- 1 rows: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("written", "moment"),
+    [
+        ("2026-11-19T10:40:00Z", datetime(2026, 11, 19, 10, 40, tzinfo=UTC)),
+        (" 2026-07-19 10:40 ", datetime(2026, 7, 19, 9, 40, tzinfo=UTC)),  # the agency's summer
+        ("2026-11-19T10:40:00.5+05:30", datetime(2026, 11, 19, 5, 10, 0, 500_000, tzinfo=UTC)),
+        ("2026-11-19", None),
+        ("19/11/2026 10:40", None),
+        ("0001-01-01T00:00:00+01:00", None),
+        ("", None),
+    ],
+)
+def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(written: str, moment: datetime | None) -> None:
+    assert answers_room._moment(written, LONDON) == moment  # noqa: SLF001 - a row at a time

@@ -68,6 +68,11 @@ def habit_check_specs() -> list[AssetCheckSpec]:
             ),
         ),
         AssetCheckSpec(
+            "answers_count",
+            asset="answers",
+            description="Every row of your own answers, where there are any, is of a lead and has a moment after it",
+        ),
+        AssetCheckSpec(
             "every_branch_is_fresh",
             asset="mart_coverage",
             description=f"Of every branch a day no older than {STALE_DAYS} days is landed",
@@ -80,6 +85,7 @@ def habit_checks(db: Reader) -> Iterator[AssetCheckResult]:
     for kind in LEAD_KINDS:
         yield attempted(kind.table, "key_fields_are_filled_as_usual", partial(_key_fields, db, kind))
     yield attempted("mart_leads_daily", "volumes_are_as_usual", partial(_volumes, db))
+    yield attempted("answers", "answers_count", partial(_answers, db))
     yield attempted("mart_coverage", "every_branch_is_fresh", partial(_freshness, db))
 
 
@@ -143,6 +149,12 @@ def _volumes(db: Reader) -> AssetCheckResult:
         for kind, scope, branch, day, leads, usual in rows
     ]
     return _result("mart_leads_daily", "volumes_are_as_usual", lines, {"windows": len(rows)})
+
+
+def _answers(db: Reader) -> AssetCheckResult:
+    _, rows = db.query(statement("checks/answers_count"))
+    lines = [f"{count} rows: {problem}" for problem, count in rows]
+    return _result("answers", "answers_count", lines, {"answers": sum(count for _, count in rows)})
 
 
 def _freshness(db: Reader) -> AssetCheckResult:

@@ -12,6 +12,8 @@ from leads_pipeline.warehouse import Reader
 FIGURE_DAYS: Final = 30
 
 _MARTS: Final = (
+    "answers",
+    "mart_answers",
     "branches",
     "mart_leads_daily",
     "mart_people_daily",
@@ -20,6 +22,8 @@ _MARTS: Final = (
     "mart_hourly",
     "mart_appraisals",
     "mart_listing_demand",
+    "mart_listing_daily",
+    "mart_listing_stock",
     "mart_enquiry_mix",
     "mart_lead_properties",
     "mart_coverage",

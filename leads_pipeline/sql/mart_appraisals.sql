@@ -18,8 +18,8 @@ with source as (
         lead_day,
         scope,
         market_of(enquiry_type, intent) as market,
-        coalesce(nullif(readable(urgency), 'unspecified'), 'unknown') as urgency,
-        coalesce(nullif(readable(property_details_estimate_confidence_band), 'unspecified'), 'unknown') as confidence,
+        readable(urgency) as urgency,
+        readable(property_details_estimate_confidence_band) as confidence,
         just_curious as is_just_curious,
         person,
         property_details_estimate_value as estimate

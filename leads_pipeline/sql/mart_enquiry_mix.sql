@@ -12,7 +12,7 @@
 with situations as (
     select
         consumer_situation,
-        coalesce(nullif(readable(consumer_situation), 'unspecified'), 'unknown') as situation
+        readable(consumer_situation) as situation
     from (select distinct consumer_situation from applicant_leads)
 ),
 

@@ -1,22 +1,29 @@
--- One row per scope, kind, weekday and hour of the agency's time zone: when do people ask?
+-- One row per local day, hour, scope, kind and market: when do people ask?
+-- *lead_day: Local day on which the leads were submitted
+-- weekday: Day of the week of that day, 1 is Monday and 7 Sunday
+-- hour: Local hour, 0 to 23
 -- scope: Scope whose window held the leads, e.g. branch-101
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- kind: applicant or appraisal
--- weekday: Local day of the week, 1 is Monday and 7 Sunday
--- hour: Local hour, 0 to 23
--- leads: Leads submitted in it, of all weeks; those whose moment the portal doesn't know don't count
+-- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
+-- leads: Leads submitted in it; those whose moment the portal doesn't know don't count
 
 with source as (
-    select 'applicant' as kind, scope, created_at
+    select 'applicant' as kind, lead_day, scope, created_at, enquiry_type, intent
     from applicant_leads
     union all
-    select 'appraisal' as kind, scope, created_at
+    select 'appraisal' as kind, lead_day, scope, created_at, enquiry_type, intent
     from appraisal_leads
 ),
 
 -- Quarters of an hour, as no zone's offset is finer: there are few, and each is looked up once.
 cleaned as (
-    select kind, scope, floor(epoch(created_at) / 900)::integer as quarter
+    select
+        kind,
+        lead_day,
+        scope,
+        market_of(enquiry_type, intent) as market,
+        floor(epoch(created_at) / 900)::integer as quarter
     from source
     where created_at is not null
 ),
@@ -28,18 +35,20 @@ quarters as (
 ),
 
 local as (
-    select quarter, isodow(local_at)::integer as weekday, hour(local_at)::integer as hour
+    select quarter, hour(local_at)::integer as hour
     from quarters
 )
 
 select
+    lead_day,
+    isodow(lead_day)::integer as weekday,
+    hour,
     scope,
     branch_of(scope) as branch,
     kind,
-    weekday,
-    hour,
+    market,
     count(*) as leads
 from cleaned
 inner join local using (quarter)
-group by scope, kind, weekday, hour
-order by scope, kind, weekday, hour
+group by lead_day, hour, scope, kind, market
+order by lead_day, hour, scope, kind, market

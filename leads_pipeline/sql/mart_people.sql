@@ -4,6 +4,7 @@
 -- applicant_leads: Those that ask about a listing
 -- appraisal_leads: Those that ask for a valuation
 -- scopes: Different scopes that the person turned to
+-- branches: Names of these branches, in the order of the alphabet
 -- days: Different local days on which the person asked
 -- first_lead_day: Local day of the first lead
 -- last_lead_day: Local day of the last lead
@@ -26,6 +27,7 @@ people as (
         count(*) filter (kind = 'appraisal') as appraisal_leads,
         min(lead_day) as first_lead_day,
         max(lead_day) as last_lead_day,
+        min(scope) as scope,
         min(scope) <> max(scope) or first_lead_day <> last_lead_day as is_returning
     from source
     group by person
@@ -33,7 +35,11 @@ people as (
 
 -- Counting what is different costs most by far, and few people have more than one of anything.
 several as (
-    select person, count(distinct scope) as scopes, count(distinct lead_day) as days
+    select
+        person,
+        count(distinct scope) as scopes,
+        list_sort(list(distinct branch_of(scope))) as branches,
+        count(distinct lead_day) as days
     from source
     where person in (select person from people where is_returning)
     group by person
@@ -45,6 +51,7 @@ select
     people.applicant_leads,
     people.appraisal_leads,
     coalesce(several.scopes, 1) as scopes,
+    coalesce(several.branches, [branch_of(people.scope)]) as branches,
     coalesce(several.days, 1) as days,
     people.first_lead_day,
     people.last_lead_day

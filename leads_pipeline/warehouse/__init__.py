@@ -4,7 +4,7 @@ Belongs here: what is loaded when, which of a lead's versions counts, publicatio
 columns (flatten/), what a mart holds (sql/), when to publish (assets/).
 
 This is the door: whoever uses the warehouse imports from here, and the rooms from each other, downwards: publication,
-reading, loading, winners, state, sql_marts and people, grid, schema.
+reading, loading, winners, state, sql_marts and people, grid and answers, schema.
 """
 
 from leads_pipeline.warehouse.grid import Grid

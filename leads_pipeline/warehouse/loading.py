@@ -19,6 +19,7 @@ from leads_pipeline.flatten.columns import staged_columns, windows_table
 from leads_pipeline.flatten.inventory import insert_inventory
 from leads_pipeline.flatten.trees import HIDDEN, trees_of
 from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse.answers import set_answers
 from leads_pipeline.warehouse.grid import Grid, set_grid
 from leads_pipeline.warehouse.people import PERSON_OF_LEAD, set_person_key
 from leads_pipeline.warehouse.schema import comment, comment_tables, fill
@@ -60,6 +61,7 @@ def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: Stat
     if any(table == INVENTORY for table, _ in changed):
         _load_inventory(db, lake)
     set_grid(db, grid, now)
+    set_answers(db, lake, grid.zone)
     drop_former_marts(db)
     for mart in marts():
         is_anew = is_whole or mart.follows is None

@@ -119,10 +119,10 @@ MART_MACROS: Final = (
             or v in (select value from pipeline.drift_names where value is not null) then v
         when v <> '' then '{HIDDEN}'
     end""",  # noqa: S608 - put together from constants alone
-    # CONSUMER_SITUATION_PROPERTY_TO_SELL reads "property to sell"; what isn't known reads likewise, with its prefix.
-    f"""
-    readable(v) as
-        nullif(lower(replace(regexp_replace(as_member(v), '^({"|".join(ENUM_PREFIXES)})', ''), '_', ' ')), '')""",
+    # CONSUMER_SITUATION_PROPERTY_TO_SELL reads "property to sell"; a new member likewise, with its prefix. Nothing,
+    # nothing but spaces, and the portal's own UNSPECIFIED are one word.
+    f"member_words(v) as lower(replace(regexp_replace(v, '^({'|'.join(ENUM_PREFIXES)})', ''), '_', ' '))",
+    "readable(v) as coalesce(nullif(nullif(member_words(as_member(trim(v))), ''), 'unspecified'), 'unknown')",
     """
     market_of(enquiry_type, intent) as case
         when enquiry_type = 'ENQUIRY_TYPE_SALES' then 'sales'

@@ -17,6 +17,7 @@ from leads_pipeline.contract import ENUMERATIONS, LEAD_KINDS
 from leads_pipeline.duck import quoted
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse.answers import answers_fingerprint
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import PERSON_MACROS
 from leads_pipeline.warehouse.schema import BOOKKEEPING, fill, tables
@@ -74,7 +75,7 @@ def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
         ),
         marts=_fingerprint([(mart.name, mart.statement, mart.follows) for mart in marts()], MART_MACROS, grid.branches),
         comments=_fingerprint(tables(), BOOKKEEPING, marts()),
-        grid=_fingerprint(grid, today(grid.zone, now)),
+        grid=_fingerprint(grid, today(grid.zone, now), answers_fingerprint(lake)),
         files=files,
     )
 
