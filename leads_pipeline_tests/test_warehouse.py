@@ -27,7 +27,7 @@ from leads_pipeline.branches import Branches
 from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.flatten.batches import flatten_day, sweep_stagings
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.retry import FailedWindow
@@ -880,6 +880,33 @@ def test_the_file_is_published_read_only_and_not_for_everybody(lake: Lake) -> No
 
     assert stat.S_IMODE(Warehouse(lake).path.stat().st_mode) == 0o440
     assert leftovers(lake) == []
+
+
+KILLED_WHILE_STAGING = """
+import os, sys
+from pathlib import Path
+from leads_pipeline.contract import APPLICANT
+from leads_pipeline.flatten import batches
+from leads_pipeline.lake import Lake
+from leads_pipeline_tests.staging import stage
+batches.read_raw = lambda db, files: os._exit(9)
+stage(Lake(Path(sys.argv[1])), APPLICANT)
+"""
+
+
+def test_what_a_killed_staging_left_goes_and_a_living_one_keeps_it(lake: Lake) -> None:
+    land(lake, APPLICANT, [{"id": "1", "message": "before"}])
+    [raw] = lake.landed_windows(APPLICANT, DAY)
+    command = [sys.executable, "-c", KILLED_WHILE_STAGING, str(lake.folder)]
+    assert subprocess.run(command, check=False, cwd=Path(__file__).parent.parent).returncode == 9
+    assert raw.path.stat().st_nlink == 2
+    with lake.holding_staged(DAY):
+        sweep_stagings(lake)
+        assert raw.path.stat().st_nlink == 2
+    stage(lake, APPLICANT, NEXT_DAY)
+    publish(lake)
+    assert raw.path.stat().st_nlink == 1
+    assert not list((lake.folder / ".state" / "duckdb").iterdir())
 
 
 def test_what_killed_publications_left_is_swept_even_when_nothing_changes(lake: Lake) -> None:

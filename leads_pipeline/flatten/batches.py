@@ -1,9 +1,10 @@
 """Days flattened together: taking them, writing their staged files, one that fails alone."""
 
+import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ import duckdb
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import connection, quoted
-from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.columns import WINDOW_COLUMNS, staged_columns, staged_tables, windows_table
 from leads_pipeline.flatten.counts import StagedDay, balanced, counted
 from leads_pipeline.flatten.raw import read_raw, second_names
@@ -101,7 +102,7 @@ def _flatten_batch(
         if not taken:
             return []
         # The day's lock is held, so the name is this thread's.
-        name = f"staged-{taken[0].isoformat()}"
+        name = f"{_SCRATCH}{taken[0].isoformat()}"
         frozen = stack.enter_context(second_names(lake, name, files))
         # The last batch, often the only one, may have both cores.
         with connection(lake, name, threads=1 if left else FLATTENING_THREADS) as db:
@@ -114,6 +115,21 @@ def _flatten_batch(
             for day, paths in targets.items():
                 _write(db, kind, day, paths)
             return [balanced(kind, staged) for staged in counted(db, kind, targets)]
+
+
+_SCRATCH: Final = "staged-"
+
+
+def sweep_stagings(lake: Lake) -> None:
+    """Remove what killed stagings left: second names, which keep raw files that have since been replaced.
+
+    A day's lock is held for as long as its folders are in use, so those of a day that can be had at once are nobody's.
+    """
+    for folder in (lake.folder / ".state" / "duckdb").glob(f"{_SCRATCH}????-??-??-*"):
+        with suppress(StorageError, ValueError):
+            day = date.fromisoformat(folder.name.removeprefix(_SCRATCH)[:10])
+            with lake.holding_staged(day, timeout_seconds=0):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 # Parquet's statistics hold values, and zstd's level 3 is raw's; neither costs speed.

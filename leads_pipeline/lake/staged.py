@@ -14,7 +14,7 @@ from typing import Final
 
 from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, publish_file, reading, storing, sync
 from leads_pipeline.lake.sealed import is_intact, seal
-from leads_pipeline.lake.state import FolderState, days_in, found_in
+from leads_pipeline.lake.state import LOCK_TIMEOUT_SECONDS, FolderState, days_in, found_in
 
 _STAGED: Final = "staged"
 
@@ -83,9 +83,9 @@ class StagedFiles(FolderState):
         return files
 
     @contextmanager
-    def holding_staged(self, day: date) -> Iterator[None]:
+    def holding_staged(self, day: date, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> Iterator[None]:
         """Hold the day's staged files as they are, whole, so that files of several tables belong together."""
-        with self.lock(_staged_lock(day)):
+        with self.lock(_staged_lock(day), timeout_seconds=timeout_seconds):
             self._finish_staged(day)
             yield
 

@@ -18,7 +18,7 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import connection, link_or_copy, scratch_folder
 from leads_pipeline.durable import publish_file, replace_file, syncing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
-from leads_pipeline.flatten.batches import flatten_days
+from leads_pipeline.flatten.batches import flatten_days, sweep_stagings
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.counts import StagedDay
 from leads_pipeline.flatten.retaining import WAREHOUSE_FILE
@@ -140,6 +140,7 @@ class Warehouse:
         for leftover in (self._lake.folder / ".state" / "duckdb").glob("warehouse-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         sweep_readers(self._lake)
+        sweep_stagings(self._lake)
 
     def _held(self, wanted: "State") -> "Held | None":
         """What the published file remembers; None where there is none that can be read.

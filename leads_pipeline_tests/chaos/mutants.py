@@ -2055,6 +2055,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "runs_nothing",
         ),
         _m(
+            "keep what a killed staging left",
+            "warehouse/publication.py",
+            "        sweep_stagings(self._lake)\n",
+            "",
+            "test_warehouse.py",
+            "killed_staging",
+        ),
+        _m(
+            "sweep the second names of a staging under way",
+            "flatten/batches.py",
+            "            with lake.holding_staged(day, timeout_seconds=0):\n                shutil",
+            "            if day:\n                shutil",
+            "test_warehouse.py",
+            "killed_staging",
+        ),
+        _m(
             "leave an image of the memory behind a crash",
             "definitions.py",
             "\nforgo_core_dumps()\n",
