@@ -327,13 +327,13 @@ def _changes_in_words(shown: Sequence[Mapping[str, str | int]], changes: int) ->
     if not changes:
         return "The portal sends nothing that the contract doesn't know."
     lines = [f"- {row['kind']}: `{row['declaration']}`" for row in shown if row["declaration"]]
-    takes_in = f" These lines in contract.py take in {len(lines)} of them (docs/architecture.md, A field):"
-    return "\n".join(
+    takes_in = f"Lines for contract.py that take in {len(lines)} of them (docs/architecture.md, A field):\n\n"
+    return "\n\n".join(
         [
-            f"The portal has begun to send what the contract doesn't know, {changes} changes. Nothing is lost: each is "
-            "kept in `_extra` or in its column. What reads … came from fewer than three people, and may be a person's."
-            + (takes_in if lines else ""),
-            *lines,
+            f"{changes} changes at the portal that the contract doesn't know. Nothing is lost: `_extra` or the column "
+            "has each.",
+            "What reads … came from fewer than three people, and may be a person's.",
+            *([takes_in + "\n".join(lines)] if lines else []),
         ]
     )
 
