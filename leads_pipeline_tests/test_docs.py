@@ -1,9 +1,11 @@
 """The README and its guides keep their word: each command, table, variable and snippet in them is there and runs."""
 
 import ast
+import html
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -383,19 +385,30 @@ def test_the_settings_are_those_of_env_example() -> None:
     assert set(re.findall(r"`((?:LEADS|INVENTORY|DAGSTER)_[A-Z_]+)`", section)) == example
 
 
-def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: Installation) -> None:
+NOTEBOOK = ROOT / "examples" / "first_look.ipynb"
+
+
+def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: Installation, tmp_path: Path) -> None:
     """Its cells one after the other, as a kernel would run them, with the last line of each shown."""
-    notebook = json.loads((ROOT / "examples" / "first_look.ipynb").read_text(encoding="utf-8"))
-    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert not any(cell["outputs"] for cell in cells)
-    script = ""
+    cells = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+    script = "display = print\n"
     for cell in cells:
         *statements, shown = ast.parse("".join(cell["source"])).body
-        script += "\n".join(ast.unparse(statement) for statement in statements) + f"\nprint({ast.unparse(shown)})\n"
+        if isinstance(shown, ast.Expr):
+            shown = ast.parse(f"print({ast.unparse(shown)})").body[0]
+        script += "".join(f"{ast.unparse(statement)}\n" for statement in (*statements, shown))
+    shutil.copytree(NOTEBOOK.parent, tmp_path / "examples")
+    (tmp_path / "data").symlink_to(installation.folder / "data")
     # What pandas 3 has deprecated is called by DuckDB's own df().
     warnings = ["-W", "error", "-W", "ignore:The inplace keyword"]
     done = subprocess.run(
-        [sys.executable, *warnings, "-c", script], cwd=installation.folder, capture_output=True, text=True, check=False
+        [sys.executable, *warnings, "-c", script],
+        cwd=tmp_path / "examples",
+        env=bare(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "mart_hidden_valuations" in done.stdout
@@ -403,6 +416,23 @@ def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: Insta
     daily = sorted((*group, len(leads), people(leads)) for group, leads in by_day)
     truth = [(number, *row) for number, row in enumerate(daily)][-10:]
     assert {comparable(row) for row in truth} <= set(printed(done.stdout))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("place", ["beside the data", "elsewhere"])
+def test_jupyter_executes_the_notebook(installation: Installation, tmp_path: Path, place: str) -> None:
+    shutil.copytree(NOTEBOOK.parent, tmp_path / "examples")
+    environment = bare(tmp_path)
+    if place == "elsewhere":
+        environment["LEADS_DATA_DIR"] = str(installation.folder / "data")
+    else:
+        (tmp_path / "data").symlink_to(installation.folder / "data")
+    run_it = "jupyter nbconvert --to html --execute examples/first_look.ipynb"
+    done = run(run_it, tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "examples" / "first_look.html").read_text(encoding="utf-8")
+    questions = [path.read_text(encoding="utf-8").split("\n")[0] for path in NOTEBOOK.parent.glob("questions/*.sql")]
+    assert [question for question in questions if question.removeprefix("-- ") not in html.unescape(page)] == []
 
 
 def test_the_architecture_names_the_layers_that_the_code_is_held_to() -> None:
