@@ -165,6 +165,11 @@ def test_no_text_breaks_a_key_and_each_has_a_utf8_form(text: str) -> None:
         assert phone_keys(key) == {key}
 
 
+def test_the_texts_of_a_lead_come_in_the_order_in_which_they_were_received() -> None:
+    content = json.dumps({"a": {"b": "1", "c": ["2", "3"]}, "d": "4"})
+    assert [text for path, text in texts_of(content) if not path.endswith(".")] == ["1", "2", "3", "4"]
+
+
 def test_the_escapes_of_json_are_read_in_what_is_no_json() -> None:
     assert unescaped(r'{"email": "jane\u0040people.example"') == '{"email": "jane@people.example"'
     assert unescaped(r"\ud83d\udc4d \ud83d") == "👍 "

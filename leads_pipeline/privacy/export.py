@@ -35,7 +35,10 @@ SOURCES: Final = (
     "over when it was asked (pull) or by itself (push).",
 )
 
-_DESCRIPTIONS: Final = {(kind.name, field.path): field.description for kind in LEAD_KINDS for field in kind.fields}
+# What stands behind a semicolon is for analysts.
+_DESCRIPTIONS: Final = {
+    (kind.name, field.path): field.description.partition(";")[0] for kind in LEAD_KINDS for field in kind.fields
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,7 @@ def _page(document: Mapping[str, Any]) -> str:
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         f"<title>Personal data</title><style>{_STYLE}</style><h1>Your personal data</h1>",
-        f"<p>Made on {escape(document['made_at'])}. {len(document['leads'])} enquiries"
+        f"<p>Made on {escape(document['made_at'])}. Enquiries: {len(document['leads'])}"
         + (f", received from {escape(document['portal'])}" if document["portal"] else "")
         + ".</p>",
     ]

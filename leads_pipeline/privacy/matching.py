@@ -29,6 +29,9 @@ from leads_pipeline.privacy.identity import (
 # An address or number under more names than this isn't one person's: a household's has two or three, an agency's more.
 NAMES_MAX: Final = 3
 
+# A shorter id is a number that stands anywhere: it is looked for in columns of ids alone.
+ID_MIN: Final = 8
+
 # A kind's name and a lead's id.
 LeadKey = tuple[str, str]
 
@@ -164,7 +167,7 @@ class Sought:
     @cached_property
     def _in_text(self) -> re.Pattern[str] | None:
         parts = [_loosely(national_digits(key), 4) + "(?![0-9])" for key in self.phones]
-        parts += [rf"(?<![\w-]){re.escape(lead_id)}(?![\w-])" for lead_id in self.lead_ids]
+        parts += [rf"(?<![\w-]){re.escape(lead_id)}(?![\w-])" for lead_id in self.lead_ids if len(lead_id) >= ID_MIN]
         parts += [r"\b" + r"\W{1,3}".join(words) + r"\b" for name in self.spoken if len(words := _words(name)) > 1]
         return re.compile("|".join(parts), re.IGNORECASE) if parts else None
 
@@ -307,9 +310,9 @@ def texts_of(content: str) -> list[PathAndText]:
         path, value = left.pop()
         if isinstance(value, _Fields):
             found += [(f"{path}.", name) for name, _ in value.pairs]
-            left += [(f"{path}.{name}" if path else name, one) for name, one in value.pairs]
+            left += [(f"{path}.{name}" if path else name, one) for name, one in reversed(value.pairs)]
         elif isinstance(value, list):
-            left += [(path, one) for one in value]
+            left += [(path, one) for one in reversed(value)]
         elif isinstance(value, str):
             found.append((path, value))
     return found
