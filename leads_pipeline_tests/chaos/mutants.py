@@ -841,6 +841,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "lands_after",
         ),
         _m(
+            "keep what was evaluated for ever",
+            "housekeeping.py",
+            "storage.purge_asset_evaluations(before=before.timestamp())",
+            "pass",
+            "test_housekeeping.py",
+            "forgotten_after",
+        ),
+        _m(
             "follow the staged table that is recorded first, and miss what a killed run left unrecorded",
             "assets/staged.py",
             "if table == windows_table(kind) else None",
