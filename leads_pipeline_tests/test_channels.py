@@ -68,10 +68,12 @@ def web_sink() -> Iterator[WebSink]:
     sink = WebSink()
     thread = Thread(target=sink.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield sink
-    sink.shutdown()
-    thread.join()
-    sink.server_close()
+    try:
+        yield sink
+    finally:
+        sink.shutdown()
+        thread.join()
+        sink.server_close()
 
 
 def test_a_webhook_gets_the_alert_as_json(web: WebSink) -> None:

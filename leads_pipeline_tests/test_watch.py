@@ -224,6 +224,9 @@ def test_the_heartbeat_is_called_once_for_each_nightly_pull_and_for_no_other(wat
     assert watched.tick() == []
     watched.pull(Then(status=500), nightly=True)
     assert watched.tick() == [("beat", "/fail")]
+    records = [path for path in Path(watched.here.environment["DAGSTER_HOME"]).rglob("*") if path.is_file()]
+    assert records
+    assert [path.name for path in records if TOKEN.encode() in path.read_bytes()] == []
 
 
 def test_a_sink_that_is_down_is_told_later_and_keeps_no_other_waiting(tmp_path: Path, web: WebSink) -> None:
