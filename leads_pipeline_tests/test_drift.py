@@ -206,6 +206,20 @@ def test_a_name_is_shown_once_three_people_have_sent_it_whatever_the_days(lake: 
     assert Warehouse(lake).query("from drift") == before
 
 
+def test_a_name_of_three_among_many_people_is_counted_as_exactly_as_one_of_all(lake: Lake) -> None:
+    people = [f"person-{number:03}" for number in range(80)]
+    leads = [of(person, common=1) | ({"rare": 1} if person >= "person-077" else {}) for person in people]
+    land(lake, APPRAISAL, [*leads, of("person-079", 2, rare=1), of("person-000", 2, unshown=1, common="a")])
+    stage(lake, APPRAISAL)
+    publish(lake)
+
+    assert [(row[1], row[5], row[6]) for row in drift(lake)] == [
+        ("common", 81, 'Field("common", _T, "…")'),
+        ("rare", 4, 'Field("rare", _I, "…")'),
+        ("…", 1, None),
+    ]
+
+
 def beside_leads(lake: Lake) -> list[str]:
     _, found = Warehouse(lake).query("select schema_name || '.' || table_name, table_name from duckdb_tables()")
     return [name for name, table in found if table not in {table for kind in LEAD_KINDS for table in kind.tables}]

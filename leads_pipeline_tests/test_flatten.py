@@ -507,6 +507,16 @@ def test_what_is_read_of_a_lead_that_drifts_grows_as_the_lead_does(
     assert sum(read) < 20 * len(lead)
 
 
+@pytest.mark.parametrize("known", ["message", "new 7", 'a quoted " 7'])
+def test_a_key_that_stands_twice_among_many_is_a_problem(lake: Lake, known: str) -> None:
+    many = {f"new {number}": number for number in range(100)} | {'a quoted " 7': 1, "a quoted ": 2, "message": "m"}
+    body = json.dumps({"id": "a"} | many)
+    land(lake, APPLICANT, [f"{body[:-1]},{json.dumps(known)}:1}}", body.replace('"a"', '"b"', 1)])
+    stage(lake, APPLICANT)
+
+    assert [row["_problems"] for row in staged_rows(lake, "applicant_leads")] == [[known], []]
+
+
 def test_a_list_that_is_none_is_a_problem_of_the_lead(lake: Lake) -> None:
     rows = flattened(
         lake,

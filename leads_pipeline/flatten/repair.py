@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import accumulate
-from json.encoder import encode_basestring_ascii
 from typing import Any, Final
 
 import duckdb
@@ -16,6 +15,7 @@ from leads_pipeline.contract import ChildTable, LeadKind
 from leads_pipeline.flatten.casts import MACROS
 from leads_pipeline.flatten.trees import Tree, tree_of, tree_of_lead
 
+_ENCODER: Final = msgspec.json.Encoder()
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -26,7 +26,7 @@ _MAX_NESTING: Final = 500
 
 
 # A Python function, the DuckDB types of its parameters, and of what it returns.
-_Function = tuple[Callable[..., str | list[str] | list[str | None] | None], list[Any], str]
+_Function = tuple[Callable[..., bool | str | list[str] | list[str | None] | None], list[Any], str]
 
 
 def extra_functions(kind: LeadKind) -> dict[str, _Function]:
@@ -46,16 +46,17 @@ def extra_functions(kind: LeadKind) -> dict[str, _Function]:
 
 def define_functions(db: duckdb.DuckDBPyConnection, extra: Mapping[str, _Function]) -> None:
     """Make the macros and functions that the statements call. DuckDB calls a function only for rows that reach it."""
-    for macro in MACROS:
-        db.execute(f"create temp macro {macro}")
     functions: dict[str, _Function] = {
         "mended": (_mended, ["VARCHAR"], "VARCHAR"),
         "written": (_written, ["VARCHAR", "VARCHAR"], "VARCHAR"),
+        "a_part_repeats": (_a_part_repeats, ["VARCHAR"], "BOOLEAN"),
         **extra,
     }
     for name, (function, parameters, returned) in functions.items():
         # DuckDB otherwise expects a function never to return NULL, and never to get one.
         db.create_function(name, function, parameters, returned, null_handling=FunctionNullHandling.SPECIAL)
+    for macro in MACROS:
+        db.execute(f"create temp macro {macro}")
 
 
 def _mended(payload: str) -> str | None:
@@ -71,6 +72,14 @@ def _mended(payload: str) -> str | None:
         return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()
     except (ValueError, RecursionError):
         return None
+
+
+def _a_part_repeats(joined: str | None) -> bool | None:
+    """Whether one of the parts that a quote separates stands twice; so it does of any key that does."""
+    if joined is None:
+        return None
+    parts = joined.split('"')
+    return len(set(parts)) < len(parts)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -173,20 +182,20 @@ def _shallow(text: str) -> bytes:
     return raw
 
 
-def _unknown(tree: Tree, members: Mapping[str, msgspec.Raw]) -> str | None:
-    """The values are cut out of the text received: nothing is rounded or written anew."""
-    parts = []
-    for key, value in members.items():
-        known = tree.get(key, _NEW)
-        if known is _NEW:
-            parts.append(f"{encode_basestring_ascii(key)}:{str(value, 'utf-8')}")
-        elif (
-            known is not None
-            and bytes(value).lstrip().startswith(b"{")
-            and (inner := _unknown(known, _MEMBERS.decode(value)))
-        ):
-            parts.append(f"{encode_basestring_ascii(key)}:{inner}")
-    return f"{{{','.join(parts)}}}" if parts else None
+def _unknown(tree: Tree, members: dict[str, msgspec.Raw]) -> str | None:
+    """What is left of the members without those that the tree knows.
+
+    The values are cut out of the text received: nothing is rounded or written anew. Members that are known are few,
+    unknown ones may be thousands: those are touched by msgspec alone.
+    """
+    for key in tree.keys() & members.keys():
+        inner = None if tree[key] is None else _unknown_inside(tree[key], members[key])
+        if inner is None:
+            del members[key]
+        else:
+            members[key] = msgspec.Raw(inner)
+    return _ENCODER.encode(members).decode() if members else None
 
 
-_NEW: Final = object()
+def _unknown_inside(tree: Tree, value: msgspec.Raw) -> str | None:
+    return _unknown(tree, _MEMBERS.decode(value)) if bytes(value).lstrip().startswith(b"{") else None

@@ -248,8 +248,7 @@ def _repeated(keys: str, path: str) -> str:
     """A key that stands twice is a problem, as one of its values is in no column: the first counts, as in DuckDB."""
     prefix = literal(f"{path}." if path else "")
     return (
-        f"case when list_unique({keys}) < len({keys})"
-        f" then list_transform(repeated({keys}), lambda key: {prefix} || key) else [] end"
+        f"case when may_repeat({keys}) then list_transform(repeated({keys}), lambda key: {prefix} || key) else [] end"
     )
 
 

@@ -1869,6 +1869,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "three_people",
         ),
         _m(
+            "believe that the first people sent each new name",
+            "drift.py",
+            "coalesce({_IS_NAME} and len(people) = {PEOPLE_MIN}, false)",
+            "true",
+            "test_drift.py",
+            "among_many_people",
+        ),
+        _m(
+            "miss the second of a key among many",
+            "flatten/repair.py",
+            "    return len(set(parts)) < len(parts)\n",
+            "    return False\n",
+            "test_flatten.py",
+            "twice_among_many",
+        ),
+        _m(
             "what may be a person's name in a mart",
             "warehouse/sql_marts.py",
             "when v <> '' then '{HIDDEN}'",

@@ -250,15 +250,15 @@ typed as (
         case when not starts_with(item."viewingTimes"::varchar, '[') then 'viewingTimes' end,
         case when not starts_with(item."listingDetails"."images"::varchar, '[') then 'listingDetails.images' end,
         case when extra is not null and extra_json is null then '_extra' end], lambda problem: problem is not null) else [] end,
-            case when has_more then flatten([case when list_unique(keys[1]) < len(keys[1]) then list_transform(repeated(keys[1]), lambda key: '' || key) else [] end,
-        case when list_unique(keys[2]) < len(keys[2]) then list_transform(repeated(keys[2]), lambda key: 'contact.' || key) else [] end,
-        case when list_unique(keys[3]) < len(keys[3]) then list_transform(repeated(keys[3]), lambda key: 'contact.preferences.' || key) else [] end,
-        case when list_unique(keys[4]) < len(keys[4]) then list_transform(repeated(keys[4]), lambda key: 'searchCriteria.' || key) else [] end,
-        case when list_unique(keys[5]) < len(keys[5]) then list_transform(repeated(keys[5]), lambda key: 'searchCriteria.location.' || key) else [] end,
-        case when list_unique(keys[6]) < len(keys[6]) then list_transform(repeated(keys[6]), lambda key: 'listingDetails.' || key) else [] end,
-        case when list_unique(keys[7]) < len(keys[7]) then list_transform(repeated(keys[7]), lambda key: 'listingDetails.address.' || key) else [] end,
-        case when list_unique(keys[8]) < len(keys[8]) then list_transform(repeated(keys[8]), lambda key: 'listingDetails.pricing.' || key) else [] end,
-        case when list_unique(keys[9]) < len(keys[9]) then list_transform(repeated(keys[9]), lambda key: 'listingDetails.estimate.' || key) else [] end]) end
+            case when has_more then flatten([case when may_repeat(keys[1]) then list_transform(repeated(keys[1]), lambda key: '' || key) else [] end,
+        case when may_repeat(keys[2]) then list_transform(repeated(keys[2]), lambda key: 'contact.' || key) else [] end,
+        case when may_repeat(keys[3]) then list_transform(repeated(keys[3]), lambda key: 'contact.preferences.' || key) else [] end,
+        case when may_repeat(keys[4]) then list_transform(repeated(keys[4]), lambda key: 'searchCriteria.' || key) else [] end,
+        case when may_repeat(keys[5]) then list_transform(repeated(keys[5]), lambda key: 'searchCriteria.location.' || key) else [] end,
+        case when may_repeat(keys[6]) then list_transform(repeated(keys[6]), lambda key: 'listingDetails.' || key) else [] end,
+        case when may_repeat(keys[7]) then list_transform(repeated(keys[7]), lambda key: 'listingDetails.address.' || key) else [] end,
+        case when may_repeat(keys[8]) then list_transform(repeated(keys[8]), lambda key: 'listingDetails.pricing.' || key) else [] end,
+        case when may_repeat(keys[9]) then list_transform(repeated(keys[9]), lambda key: 'listingDetails.estimate.' || key) else [] end]) end
         ) as problems
     from checked
 )
@@ -403,7 +403,7 @@ typed as (
         case when "text of earliest" is not null and "earliest" is null and not starts_with("text of earliest", '0001-01-01T00:00') then 'earliest' end,
         case when "text of latest" is not null and "latest" is null and not starts_with("text of latest", '0001-01-01T00:00') then 'latest' end,
         case when extra is not null and extra_json is null then '_extra' end], lambda problem: problem is not null) else [] end,
-            case when has_more then flatten([case when list_unique(keys[1]) < len(keys[1]) then list_transform(repeated(keys[1]), lambda key: '' || key) else [] end]) end
+            case when has_more then flatten([case when may_repeat(keys[1]) then list_transform(repeated(keys[1]), lambda key: '' || key) else [] end]) end
         ) as problems
     from checked
 )
@@ -476,7 +476,7 @@ typed as (
         case when "text of cdn_url" is not null and "cdn_url" is null then 'cdnUrl' end,
         case when "text of filename" is not null and "filename" is null then 'filename' end,
         case when extra is not null and extra_json is null then '_extra' end], lambda problem: problem is not null) else [] end,
-            case when has_more then flatten([case when list_unique(keys[1]) < len(keys[1]) then list_transform(repeated(keys[1]), lambda key: '' || key) else [] end]) end
+            case when has_more then flatten([case when may_repeat(keys[1]) then list_transform(repeated(keys[1]), lambda key: '' || key) else [] end]) end
         ) as problems
     from checked
 )

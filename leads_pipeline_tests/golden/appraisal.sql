@@ -171,13 +171,13 @@ typed as (
         case when item."propertyDetails"."address" is not null and coalesce("text of property_details_address_line1", "text of property_details_address_line2", "text of property_details_address_line3", "text of property_details_address_town", "text of property_details_address_county", "text of property_details_address_postcode") is null and json_type(doc, '/propertyDetails/address') <> 'OBJECT' then 'propertyDetails.address' end,
         case when item."propertyDetails"."energy" is not null and coalesce("text of property_details_energy_efficiency", "text of property_details_energy_rating") is null and json_type(doc, '/propertyDetails/energy') <> 'OBJECT' then 'propertyDetails.energy' end,
         case when extra is not null and extra_json is null then '_extra' end], lambda problem: problem is not null) else [] end,
-            case when has_more then flatten([case when list_unique(keys[1]) < len(keys[1]) then list_transform(repeated(keys[1]), lambda key: '' || key) else [] end,
-        case when list_unique(keys[2]) < len(keys[2]) then list_transform(repeated(keys[2]), lambda key: 'contact.' || key) else [] end,
-        case when list_unique(keys[3]) < len(keys[3]) then list_transform(repeated(keys[3]), lambda key: 'contact.preferences.' || key) else [] end,
-        case when list_unique(keys[4]) < len(keys[4]) then list_transform(repeated(keys[4]), lambda key: 'propertyDetails.' || key) else [] end,
-        case when list_unique(keys[5]) < len(keys[5]) then list_transform(repeated(keys[5]), lambda key: 'propertyDetails.estimate.' || key) else [] end,
-        case when list_unique(keys[6]) < len(keys[6]) then list_transform(repeated(keys[6]), lambda key: 'propertyDetails.address.' || key) else [] end,
-        case when list_unique(keys[7]) < len(keys[7]) then list_transform(repeated(keys[7]), lambda key: 'propertyDetails.energy.' || key) else [] end]) end
+            case when has_more then flatten([case when may_repeat(keys[1]) then list_transform(repeated(keys[1]), lambda key: '' || key) else [] end,
+        case when may_repeat(keys[2]) then list_transform(repeated(keys[2]), lambda key: 'contact.' || key) else [] end,
+        case when may_repeat(keys[3]) then list_transform(repeated(keys[3]), lambda key: 'contact.preferences.' || key) else [] end,
+        case when may_repeat(keys[4]) then list_transform(repeated(keys[4]), lambda key: 'propertyDetails.' || key) else [] end,
+        case when may_repeat(keys[5]) then list_transform(repeated(keys[5]), lambda key: 'propertyDetails.estimate.' || key) else [] end,
+        case when may_repeat(keys[6]) then list_transform(repeated(keys[6]), lambda key: 'propertyDetails.address.' || key) else [] end,
+        case when may_repeat(keys[7]) then list_transform(repeated(keys[7]), lambda key: 'propertyDetails.energy.' || key) else [] end]) end
         ) as problems
     from checked
 )
