@@ -132,6 +132,20 @@ def section(page: str, heading: str) -> list[list[str]]:
     return [texts("t[hd]", row) for row in re.findall(r"(?s)<tr>(.*?)</tr>", markup)]
 
 
+def test_listings_are_those_of_the_week(page: str, lake: Lake) -> None:
+    assert section(page, "Listings most asked about")[1:] == [
+        [f"listing, {HOSTILE} {NAMES['branch-101']}, {HOSTILE}", "250,000", "3", "3"]
+    ]
+    for later, listings in ((6, 1), (7, 0)):
+        Warehouse(lake).publish(grid("branch-101"), NOW + timedelta(days=later))
+        file = Warehouse(lake).path
+        file.chmod(0o600)
+        with duckdb.connect(file) as db:
+            db.execute("update mart_coverage set state = 'empty' where day = $1", [DAY + timedelta(days=later)])
+        assert len(section(written(lake), "Listings most asked about")[1:]) == listings
+    Warehouse(lake).publish(grid("branch-101"), NOW)
+
+
 def test_a_warehouse_without_leads_gives_a_page_that_says_so(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "data")
     Warehouse(lake).publish(grid("branch-101"), NOW)
@@ -202,12 +216,13 @@ def write_marts(lake: Lake, scopes: Sequence[str], leads: Sequence[Lead]) -> Non
         for lead in leads:
             db.execute(
                 "insert into mart_people_daily by name select $day as lead_day, $scope as scope, $kind as kind, "
-                "'sales' as market, 'somewhere' as source, md5_number($person)::uuid as person, 1 as leads",
+                "'sales' as market, 'somewhere' as source, 'listing' as portal_source, "
+                "md5_number($person)::uuid as person, 1 as leads",
                 {"day": lead.day, "scope": lead.scope, "kind": lead.kind, "person": lead.identity},
             )
         db.execute(
-            "insert into mart_leads_daily by name select lead_day, scope, kind, market, source, sum(leads) as leads "
-            "from mart_people_daily group by all"
+            "insert into mart_leads_daily by name select columns(* exclude (person, branch, situation, leads)), "
+            "sum(leads) as leads from mart_people_daily group by all"
         )
         for lead in leads:
             db.execute(
@@ -248,7 +263,7 @@ def test_branches_are_ranked_by_name_and_the_weeks_leads_with_the_change_on_the_
 def test_no_change_of_all_branches_is_told_where_one_has_a_gap(weeks: str) -> None:
     assert "No change is shown where a day of these or of the seven before has not landed." in weeks
     assert "on the week before)" not in weeks
-    assert section(weeks, "Sources") == [["source", "leads"], ["somewhere", str(len(of_week(LAST_DAY)))]]
+    assert section(weeks, "Sources") == [["source", "leads"], ["somewhere listing", str(len(of_week(LAST_DAY)))]]
 
 
 def test_today_is_under_way_and_not_counted(weeks: str) -> None:

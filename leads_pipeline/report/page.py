@@ -23,7 +23,6 @@ from leads_pipeline.warehouse import Reader
 _ROWS_SHOWN: Final = 10
 # Today is under way, and yesterday lands in the night.
 _DAYS_OPEN: Final = 2
-_LISTINGS_SHOWN: Final = 10
 _CHANGES_SHOWN: Final = 20
 
 
@@ -64,7 +63,7 @@ def write_report(db: Reader, lake: Lake) -> Report:
         weekdays=WEEKDAYS,
         mix=[(situation, leads) for situation, *leads in of_days(db, "report/mix")[1]],
         bands=_bands(db),
-        listings=db.query(statement("report/listings"), {"shown": _LISTINGS_SHOWN})[1],
+        listings=of_days(db, "report/listings")[1],
         coverage=db.query(statement("report/coverage")),
         drift=db.query(statement("report/drift"), {"shown": _CHANGES_SHOWN})[1],
     )

@@ -2103,16 +2103,6 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "image_of_its_memory",
         ),
     ),
-    "a newcomer sees what is": (
-        _m(
-            "a demo that leaves checks without an answer",
-            "cli/demo.py",
-            "        troubles += filter(None, [session.runner.check_connections()])\n",
-            "",
-            "test_docs.py",
-            "demo_ends",
-        ),
-    ),
     "the report tells what is": (
         _m(
             "a day under way counted as a day of the week",
@@ -2134,6 +2124,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "        count(distinct person) filter (is_last) as people,\n",
             "        count(person) filter (is_last) as people,\n",
             "test_report.py",
+        ),
+        _m(
+            "listings of all time called the week's",
+            "sql/report/listings.sql",
+            "    where lead_day between full_day - 6 and full_day\n",
+            "",
+            "test_report.py",
+            "listings",
         ),
         _m(
             "a report as long as there are branches",
