@@ -192,7 +192,10 @@ def _show(found: Found, *, show: bool) -> None:
             )
         )
     if rows:
-        out.print(table(("group", "kind", "lead id", "name", "contact", "versions", "rows by place"), rows))
+        shown = table(("group", "kind", "lead id", "name", "contact", "versions", "rows by place"), rows)
+        for column in shown.columns:
+            column.overflow = "fold"  # an id is of use when it is whole
+        out.print(shown)
         for group in sorted({lead.group for lead in found.leads}):
             out.print(f"{group}: {MEANINGS[group]}")
     else:
