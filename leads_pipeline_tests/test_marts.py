@@ -237,6 +237,21 @@ def test_people_daily_counts_a_persons_leads(published: Published) -> None:
     assert sorted(published.mart("mart_people_daily"), key=repr) == sorted(truth, key=repr)
 
 
+@pytest.mark.parametrize("period", ["week", "month"])
+def test_people_of_a_branch_and_period_come_right_in_one_plain_query(period: str, published: Published) -> None:
+    def begin(day: date) -> date:
+        return day.replace(day=1) if period == "month" else day - timedelta(days=day.weekday())
+
+    truth = [
+        (*key, people(leads)) for key, leads in groups(published.leads, lambda lead: (branch(lead), begin(lead.day)))
+    ]
+    rows = published.rows(
+        f"select branch, date_trunc('{period}', lead_day)::date as first, count(distinct person) "  # noqa: S608 - a word
+        "from mart_people_daily group by branch, first"
+    )
+    assert sorted(rows) == sorted(truth)
+
+
 def test_the_demos_first_query_counts_each_person_of_a_branch_once(published: Published) -> None:
     truth = []
     for (scope,), leads in groups(published.leads, lambda lead: (lead.scope,)):
