@@ -351,9 +351,9 @@ def person(tmp_path: Path) -> Iterator[Person]:
             return text
 
         # A version before the person's address changed, and the one after it.
-        land(lake, APPLICANT, [planted("moved")], day=here.day(4), fetched_at=here.now - timedelta(hours=2))
-        after = json.dumps({"id": "moved", "contact": {"email": "new@people.example"}})
-        own["applicant", "moved"].add(after)
+        land(lake, APPLICANT, [planted("moved-away")], day=here.day(4), fetched_at=here.now - timedelta(hours=2))
+        after = json.dumps({"id": "moved-away", "contact": {"email": "new@people.example"}})
+        own["applicant", "moved-away"].add(after)
         land(lake, APPLICANT, [after], day=here.day(4), fetched_at=here.now)
         assert here.runner.stage(here.day(4), here.day(1)) is None
         assert here.runner.publish() is None
@@ -413,7 +413,7 @@ def test_find_reaches_a_person_in_every_place_and_export_gives_them_exactly_thei
     }
     assert {one["place"] for one in answer["traces"]} >= {"Dagster's home", "reports", "staged"}
     assert {one["part"] for one in answer["traces"]} >= {"text", "event_logs", "footer"}
-    [moved] = [one for one in answer["leads"] if one["lead_id"] == "moved"]
+    [moved] = [one for one in answer["leads"] if one["lead_id"] == "moved-away"]
     assert moved["versions"] == 2
 
     folder = tmp_path / "answer"
