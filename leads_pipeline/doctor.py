@@ -141,7 +141,10 @@ def examine_alerts(alerts: AlertService) -> Finding:
     def look() -> str:
         channels = [channel.name for channel in alerts.channels()]
         if not channels:
-            return "Not set up: nobody hears of a failure who doesn't look. See LEADS_ALERT_EMAIL in .env.example."
+            return (
+                "Not set up: nobody hears of a failure who doesn't look. LEADS_ALERT_EMAIL with LEADS_SMTP_URL would "
+                "tell you by e-mail."
+            )
         silence = (
             "" if alerts.heartbeat() else " LEADS_HEARTBEAT_URL isn't set, so nothing rings when the machine is off."
         )

@@ -1017,8 +1017,8 @@ def test_the_command_refuses_a_broken_fault_file_and_a_taken_port(tmp_path: Path
     assert "unknown field `statsu` - at `$.rules[0].then`" in err
     taken = simulate("--port", server.base_url.rpartition(":")[2])
     _, err = taken.communicate(timeout=20)
-    assert taken.returncode == 1
-    assert "Can't listen" in err
+    assert taken.returncode == 2
+    assert "Name another" in err
     assert "Traceback" not in err
 
 
