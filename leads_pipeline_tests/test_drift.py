@@ -88,8 +88,11 @@ def test_what_is_new_is_counted_with_its_days_and_the_line_that_takes_it_in(lake
     assert '- applicant: `Field("note", _T, "…")`' in (check.description or "").splitlines()
 
 
-# What is left to a person: that something is a value here and an object there, and lists of lists.
-UNDECLARABLE = {"mood", "tags", "visits[].deep", "visits[].tags", "viewingTimes[].tags", "odd", "odd[].a"}
+# What is left to a person: what is a value here and an object there, lists of lists, and names of columns that exist.
+UNDECLARABLE = {
+    *("mood", "tags", "visits[].deep", "visits[].tags", "viewingTimes[].tags", "odd", "odd[].a"),
+    *("day", "source", "lead_id", "position", "viewingTimes[].day", "viewingTimes[].leadId"),
+}
 
 
 def test_the_suggested_lines_take_in_what_is_new(lake: Lake, tmp_path: Path) -> None:
@@ -101,6 +104,10 @@ def test_the_suggested_lines_take_in_what_is_new(lake: Lake, tmp_path: Path) -> 
         {"id": "5", "viewingTimes": [{"note": "a", "tags": [1]}], "listingDetails": {"newImages": [{"size": 2}]}},
         {"id": "6", "intent": "APPLICANT_INTENT_SWAP", "consumerSituation": "CONSUMER_SITUATION_MOVING_ABROAD"},
         {"id": "7", "intent": "APPLICANT_INTENT_GIVE"},
+        # Names that the flattening statement has for its own, and two that are columns already.
+        {"id": "8", "day": "Monday", "body": "b", "item": 1, "keys": 2, "extra": True, "payload": "p", "staged": 1},
+        {"id": "9", "source": "s", "lead_id": "l", "position": 1, "rows": 2, "lead": 3, "value": 1, "raw": "r"},
+        {"id": "10", "viewingTimes": [{"day": "Monday", "body": "b", "item": 1, "leadId": 3, "extra": "e"}]},
     )
     for kind in LEAD_KINDS:
         land(lake, kind, leads)
@@ -150,6 +157,11 @@ def test_the_suggested_lines_take_in_what_is_new(lake: Lake, tmp_path: Path) -> 
     } <= set(typed)
     ages = "select count(*), sum(guest_age), count(is_short) from applicant_visits"
     assert Warehouse(lake).query(ages)[1] == [(12, 21, 3)]
+    for table in ("applicant_leads", "appraisal_leads"):
+        values = Warehouse(lake).query(f"select body, item, keys, extra, value, raw from {table}")[1]  # noqa: S608 - ours
+        assert {("b", 1, 2, True, None, None), (None, None, None, None, 1, "r")} < set(values)
+    values = Warehouse(lake).query("select body, item, extra from applicant_viewing_times")[1]
+    assert ("b", 1, "e") in values
 
 
 def declare(file: Path, suggested: list[tuple[Any, ...]]) -> None:

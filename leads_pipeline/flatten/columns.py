@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from leads_pipeline.contract import INVENTORY_FIELDS, Field, LeadKind
-from leads_pipeline.duck import DUCKDB_TYPES, Column
+from leads_pipeline.duck import DUCKDB_TYPES, Column, quoted
+
+# A lead's text, beside its columns while a day is flattened. No field's column can have that name.
+BODY: Final = quoted("text of the lead")
 
 
 def staged_columns(kind: LeadKind) -> dict[str, tuple[Column, ...]]:

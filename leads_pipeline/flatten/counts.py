@@ -12,6 +12,7 @@ import duckdb
 from leads_pipeline.contract import UNKNOWN_MOMENT, LeadKind
 from leads_pipeline.duck import glob_literal, quoted
 from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.columns import BODY
 from leads_pipeline.flatten.trees import declared_part, objects_in, pointer, trees_of
 
 
@@ -108,7 +109,7 @@ _WITNESSES: Final = {
 
 def _unexplained(kind: LeadKind) -> str:
     is_missed = " or ".join(
-        f"{column} is null and not starts_with(coalesce(try(json_extract_string(body, '$.{path}')),"
+        f"{column} is null and not starts_with(coalesce(try(json_extract_string({BODY}, '$.{path}')),"
         f" '{UNKNOWN_MOMENT}'), '{UNKNOWN_MOMENT}')"
         for column, path in _WITNESSES.items()
     )

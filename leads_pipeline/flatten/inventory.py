@@ -10,7 +10,7 @@ import duckdb
 from leads_pipeline.contract import INVENTORY_FIELDS
 from leads_pipeline.duck import glob_literal, quoted
 from leads_pipeline.flatten.repair import define_functions, unknown_members
-from leads_pipeline.flatten.statement import stacked, typed
+from leads_pipeline.flatten.statement import columns_of, typed
 from leads_pipeline.flatten.trees import NOT_JSON, tree_of
 
 _INVENTORY: Final = f"""
@@ -49,7 +49,7 @@ def insert_inventory(db: duckdb.DuckDBPyConnection, files: Sequence[Path], table
         insert into {quoted(table)}
         {ctes}
         select item_id, first_seen_day, last_seen_day, fetched_at, searched_address,
-            {stacked(quoted(field.column) for field in INVENTORY_FIELDS)}, problems, extra_json
+            {columns_of(INVENTORY_FIELDS)}, problems, extra_json
         from typed
         order by item_id
         """,  # noqa: S608 - put together from the contract's constants alone

@@ -10,6 +10,7 @@ import duckdb
 
 from leads_pipeline.contract import UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
 from leads_pipeline.duck import literal, quoted
+from leads_pipeline.flatten.columns import BODY
 from leads_pipeline.flatten.trees import NOT_AN_OBJECT, NOT_JSON, Tree, objects_in, pointer, put, tree_of, tree_of_lead
 from leads_pipeline.window import offsets
 
@@ -47,23 +48,24 @@ def _lead_statement(kind: LeadKind) -> str:
         extra="extra_of_lead(body)",
         first_problem=f"coalesce(oddity, case when item is null then '{NOT_JSON}' end)",
     )
+    created_at = value_of(next(field for field in kind.fields if field.column == "created_at"))
     lists = "".join(f", item{_member(child.path)}::varchar as {_list(child)}" for child in kind.children)
     return f"""
 {ctes}
 select
     lead_id,
-    coalesce((timezone('UTC', created_at) + zone_offsets.ahead_of_utc)::date, day) as lead_day,
+    coalesce((timezone('UTC', {created_at}) + zone_offsets.ahead_of_utc)::date, day) as lead_day,
     scope,
     fetched_at,
     sequence,
     source,
     day as window_day,
-    {stacked(quoted(field.column) for field in kind.fields)},
+    {columns_of(kind.fields)},
     problems as _problems,
     extra_json as _extra,
-    body{lists}
+    body as {BODY}{lists}
 from typed
-asof left join zone_offsets on typed.created_at >= zone_offsets.since
+asof left join zone_offsets on typed.{created_at} >= zone_offsets.since
 """  # noqa: S608 - put together from the contract's constants alone
 
 
@@ -82,11 +84,11 @@ def _child_statement(kind: LeadKind, child: ChildTable) -> str:
         select *,
             case
                 when not regexp_matches({_list(child)}, {literal(_number_in(child))}) then docs
-                when is_first then elements_of_{child.name}(body, len(docs))
+                when is_first then elements_of_{child.name}({BODY}, len(docs))
             end as bodies,
             case
                 when regexp_full_match({_list(child)}, {literal(_plain_list(tree))}) then null
-                when is_first then extras_of_{child.name}(body, len(docs))
+                when is_first then extras_of_{child.name}({BODY}, len(docs))
             end as extras
         from (
             select *,
@@ -107,7 +109,7 @@ def _child_statement(kind: LeadKind, child: ChildTable) -> str:
 select
     lead_id,
     position,
-    {stacked(quoted(field.column) for field in child.fields)},
+    {columns_of(child.fields)},
     problems as _problems,
     extra_json as _extra,
     window_day
@@ -144,7 +146,7 @@ def typed(
     is_odd = [
         f"({first_problem}) is not null",
         "extra is not null and extra_json is null",
-        *(f"({_text(field)} is null) <> ({quoted(field.column)} is null)" for field in fields),
+        *(f"({_text(field)} is null) <> ({value_of(field)} is null)" for field in fields),
         *(_seems_no_object(path, fields, lists) for path in objects if path),
         *(_is_no_list(child) for child in lists),
     ]
@@ -164,7 +166,7 @@ texts as (
 ),
 cast_strictly as (
     select *,
-        {stacked(f"{_cast(field)} as {quoted(field.column)}" for field in fields)},
+        {stacked(f"{_cast(field)} as {value_of(field)}" for field in fields)},
         case when has_more and ({" or ".join(_has_new(keys, known) for keys, _, known in levels)})
             then coalesce({extra}, '') end as extra
     from texts
@@ -205,8 +207,8 @@ def _written_at(field: Field) -> str:
 
 def _untyped(field: Field) -> str:
     unknown = f" and not starts_with({_text(field)}, '{UNKNOWN_MOMENT}')" if field.type is FieldType.MOMENT else ""
-    column = quoted(field.column)
-    return f"case when {_text(field)} is not null and {column} is null{unknown} then {literal(field.path)} end"
+    value = value_of(field)
+    return f"case when {_text(field)} is not null and {value} is null{unknown} then {literal(field.path)} end"
 
 
 def _no_object(path: str, fields: Sequence[Field], lists: Sequence[ChildTable]) -> str:
@@ -293,6 +295,16 @@ def _member(path: str) -> str:
 
 def _text(field: Field) -> str:
     return quoted(f"text of {field.column}")
+
+
+def value_of(field: Field) -> str:
+    """The field's typed value among the columns of `typed`, whose own names a field of the portal's may have too."""
+    return quoted(f"value of {field.column}")
+
+
+def columns_of(fields: Iterable[Field]) -> str:
+    """The fields' values under the names of their columns, a line each."""
+    return stacked(f"{value_of(field)} as {quoted(field.column)}" for field in fields)
 
 
 def _list(child: ChildTable) -> str:

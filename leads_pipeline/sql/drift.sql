@@ -34,12 +34,20 @@ objects as (
     )
 ),
 
+-- Columns that are there already, of which no second one can be declared.
+taken as (
+    select distinct split_part(table_name, '_', 1) as kind, column_name
+    from duckdb_columns()
+    where database_name = current_database()
+),
+
 -- Another type wouldn't fit the values that fit; no column takes an object or a list.
 fields as (
     select
         changes.*,
         case
             when is_hidden or change <> 'new field' or list_has_any(types, ['{}', '[]']) or objects.field is not null
+                or taken.column_name is not null
                 then null
             when len(types) = 0 then format('Field("{}", _T, "…")', path)
             when len(types) = 1 then format('Field("{}", {}, "…")', path, types[1])
@@ -48,6 +56,10 @@ fields as (
         end as line
     from changes
     left join objects on objects.kind = changes.kind and objects.field = changes.field
+    -- Of a list that is no table yet, the columns that each such table has are those of the other kind's.
+    left join (from taken select column_name, list(kind) as kinds group by column_name) as taken
+        on taken.column_name = column_of(changes.path)
+        and (list_contains(taken.kinds, changes.kind) or contains(changes.field, '[]'))
 ),
 
 -- By what the first elements of a list have.
@@ -58,7 +70,7 @@ lists as (
         case when lists.types = ['[]'] then format(
             'ChildTable("{}_{}", "{}", ({},), "…")',
             lists.kind,
-            lower(regexp_replace(replace(lists.field, '.', '_'), '([a-z0-9])([A-Z])', '\1_\2', 'g')),
+            column_of(lists.field),
             lists.field,
             string_agg(elements.line, ', ' order by elements.field)
         ) end as line

@@ -131,6 +131,7 @@ MART_MACROS: Final = (
         when ends_with(intent, '_RENT') or ends_with(intent, '_LET') then 'lettings'
         else 'unknown'
     end""",
+    r"column_of(v) as lower(regexp_replace(replace(v, '.', '_'), '([a-z0-9])([A-Z])', '\1_\2', 'g'))",
     "branch_of(v) as coalesce((select name from branches where scope = v), v)",
     "postcode_of(v) as nullif(regexp_replace(upper(v), '[^A-Z0-9]', '', 'g'), '')",
 )

@@ -1157,6 +1157,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     ),
     "an analyst's figures are right": (
         _m(
+            "a line for a column that is there is suggested",
+            "sql/drift.sql",
+            "                or taken.column_name is not null\n",
+            "",
+            "test_drift.py",
+            "suggested_lines",
+        ),
+        _m(
+            "a field takes the name of a step of the flattening",
+            "flatten/statement.py",
+            'return quoted(f"value of {field.column}")',
+            "return quoted(field.column)",
+            "test_drift.py",
+            "suggested_lines",
+        ),
+        _m(
             "people counted twice in the demo's answer",
             "cli/demo.py",
             "count(distinct person) as people",
