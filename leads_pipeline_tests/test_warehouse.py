@@ -1399,7 +1399,8 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Answer], list
         windows = [Window.of(day, branch, LONDON) for day in days for branch in branches]
         answers = [answer for _, answer in leads.fetch_windows(APPLICANT, windows) if isinstance(answer, Answer)]
         assert len(answers) == len(windows)
-        return answers, list(inventory.search(""))
+        # They come as they are answered, and what is drawn for each lead follows their order.
+        return sorted(answers, key=lambda answer: answer.window), list(inventory.search(""))
 
 
 @pytest.mark.parametrize("written", ["by the portal", "by people"])
