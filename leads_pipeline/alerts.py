@@ -91,7 +91,8 @@ class Memory:
         Where `is_unsure` of a key, its absence doesn't mean that it is over.
         """
         there = {cause.key: cause for cause in causes}
-        alerts = []
+        alerts: list[Alert] = []
+        news: list[Alert] = []
         for key in [key for key in self._known if key not in there and not is_unsure(key)]:
             known = self._known[key]
             if known.told_at is None or known.is_news:
@@ -104,9 +105,9 @@ class Memory:
             known = self._known.setdefault(key, new)
             if (occasion := _occasion(cause, known, now)) is not None:
                 message = f"{cause.message}\n\nSince {_moment(known.since)}."
-                alerts.append(Alert(occasion, (key,), cause.title, message, cause.level, known.since, now))
-        news = [alert for alert in alerts if there.get(alert.keys[0], _NO_NEWS).is_news]
-        return [alert for alert in alerts if alert not in news] + ([_joined(news)] if news else [])
+                alert = Alert(occasion, (key,), cause.title, message, cause.level, known.since, now)
+                (news if cause.is_news else alerts).append(alert)
+        return [*alerts, *([_joined(news)] if news else [])]
 
     def note_told(self, alert: Alert) -> None:
         """The alert was sent."""
@@ -114,8 +115,9 @@ class Memory:
             if alert.occasion is Occasion.OVER:
                 del self._known[key]
             else:
-                title = self._known[key].title if len(alert.keys) > 1 else alert.title
-                self._known[key] = replace(self._known[key], title=title, level=alert.level, told_at=alert.at)
+                # Of news, which are never told again, the title that they share does no harm.
+                known = self._known[key]
+                self._known[key] = replace(known, title=alert.title, level=alert.level, told_at=alert.at)
 
     def pack(self) -> dict[str, list[Any]]:
         """As JSON has it."""
@@ -145,9 +147,6 @@ class Memory:
                 for key, (since, title, level, told_at, is_news) in packed.items()
             }
         )
-
-
-_NO_NEWS: Final = Cause("", "", "")
 
 
 def _occasion(cause: Cause, known: _Known, now: datetime) -> Occasion | None:

@@ -68,8 +68,20 @@ HOURLY_CRON = "5 * * * *"
 # What the daily schedule's runs are told from others by.
 _NIGHTLY = {"dagster/schedule_name": "pull_daily"}
 
-# The fields of AlertService and their variables.
-ALERT_VARIABLES = {
+# Fields of the resources, and the variables that fill them in.
+_LEADS_SECRET_VARIABLES = {
+    "client_secret": "LEADS_CLIENT_SECRET",
+    "client_secret_file": "LEADS_CLIENT_SECRET_FILE",
+    "client_secret_pgp_file": "LEADS_CLIENT_SECRET_PGP_FILE",
+    "pgp_private_key_file": "LEADS_PGP_PRIVATE_KEY_FILE",
+    "pgp_passphrase": "LEADS_PGP_PASSPHRASE",
+    "pgp_passphrase_file": "LEADS_PGP_PASSPHRASE_FILE",
+}
+_INVENTORY_SECRET_VARIABLES = {
+    "client_secret": "INVENTORY_CLIENT_SECRET",
+    "client_secret_file": "INVENTORY_CLIENT_SECRET_FILE",
+}
+_ALERT_VARIABLES = {
     "webhook": "LEADS_ALERT_WEBHOOK",
     "webhook_file": "LEADS_ALERT_WEBHOOK_FILE",
     "slack_webhook": "LEADS_ALERT_SLACK_WEBHOOK",
@@ -165,7 +177,11 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
             push_sensor(settings, PUSH_JOB),
             dead_run_sensor({PULL_JOB, INVENTORY_JOB, PUSH_JOB, STAGE_JOB, PUBLISH_JOB, CONNECTION_JOB, ASSET_JOB}),
             evaluation_sensor(),
-            *([alert_sensor(settings, partitions, _NIGHTLY)] if _has_alerts(environment) else []),
+            *(
+                [alert_sensor(settings, partitions, _NIGHTLY)]
+                if filled_in(environment).keys() & set(_ALERT_VARIABLES.values())
+                else []
+            ),
             AutomationConditionSensorDefinition(
                 "follow_sources",
                 target=AssetSelection.all(),
@@ -198,32 +214,21 @@ def resources(
         token_scope=settings.token_scope,
         max_concurrency=settings.max_concurrency,
         max_body_mb=settings.max_body_mb,
-        **_secret("LEADS_CLIENT_SECRET", environment),
-        **_pgp(environment),
+        **_by_name(_LEADS_SECRET_VARIABLES, environment),
     )
     inventory = InventoryService(
         data=data,
         base_url=settings.inventory_base_url,
         client_id=settings.inventory_client_id,
         agency_ref=settings.inventory_agency_ref,
-        **_secret("INVENTORY_CLIENT_SECRET", environment),
+        **_by_name(_INVENTORY_SECRET_VARIABLES, environment),
     )
     return data, leads, inventory
 
 
 def alert_service(environment: Mapping[str, str]) -> AlertService:
-    """Where alerts go. Addresses can hold passwords, so the UI shows their variables' names alone."""
-    environment = filled_in(environment)
-    found: dict[str, str] = {}
-    for field, variable in ALERT_VARIABLES.items():
-        if variable in environment:
-            is_file = variable.endswith("_FILE")
-            found[field] = str(path_of(environment[variable])) if is_file else EnvVar(variable)
-    return AlertService(**found)
-
-
-def _has_alerts(environment: Mapping[str, str]) -> bool:
-    return any(variable in filled_in(environment) for variable in ALERT_VARIABLES.values())
+    """Where alerts go."""
+    return AlertService(**_by_name(_ALERT_VARIABLES, filled_in(environment)))
 
 
 def first_day(settings: Settings) -> date:
@@ -233,27 +238,16 @@ def first_day(settings: Settings) -> date:
     return Lake(settings.data_dir).start_date() or today(settings.zone, datetime.now(UTC)) - RETENTION
 
 
-def _secret(variable: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The secret by the variable's name, so that the UI shows that and not its value."""
-    found: dict[str, str] = {}
-    if variable in environment:
-        found["client_secret"] = EnvVar(variable)
-    if f"{variable}_FILE" in environment:
-        found["client_secret_file"] = str(path_of(environment[f"{variable}_FILE"]))
-    return found
+def _by_name(variables_of: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """What a resource's fields get of their variables: of one that names a file its whole path, else its own name.
 
-
-def _pgp(environment: Mapping[str, str]) -> dict[str, str]:
-    """The files that a PGP message and its key are in; the passphrase by its variable's name."""
-    files = {
-        "client_secret_pgp_file": "LEADS_CLIENT_SECRET_PGP_FILE",
-        "pgp_private_key_file": "LEADS_PGP_PRIVATE_KEY_FILE",
-        "pgp_passphrase_file": "LEADS_PGP_PASSPHRASE_FILE",
+    So the UI shows the name of a variable and not its value, which is or holds a secret.
+    """
+    return {
+        field: str(path_of(environment[variable])) if variable.endswith("_FILE") else EnvVar(variable)
+        for field, variable in variables_of.items()
+        if variable in environment
     }
-    found = {field: str(path_of(environment[variable])) for field, variable in files.items() if variable in environment}
-    if "LEADS_PGP_PASSPHRASE" in environment:
-        found["pgp_passphrase"] = EnvVar("LEADS_PGP_PASSPHRASE")
-    return found
 
 
 def _jobs() -> list[UnresolvedAssetJobDefinition]:

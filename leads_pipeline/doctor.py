@@ -40,8 +40,8 @@ WINDOW_AGE = timedelta(minutes=10)
 SPACE_WARN_BYTES = 1_000_000_000
 SPACE_FAIL_BYTES = 100_000_000
 
-# How many scopes of one cause are named; the rest are counted.
-SCOPES_NAMED = 10
+# How many things of one cause are named; the rest are counted.
+MOST_NAMED = 10
 
 _DAGSTER_PACKAGES = ("dagster", "dagster-webserver", "dagster-dg-cli")
 
@@ -153,6 +153,11 @@ def examine_alerts(alerts: AlertService) -> Finding:
     return _look("alerts", look)
 
 
+def some_of(names: Sequence[str]) -> str:
+    """The first names in a line; a last mark tells of others."""
+    return ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
+
+
 class _Warning(Exception):  # noqa: N818 - a finding on its way, not an error
     """What makes a finding yellow."""
 
@@ -182,8 +187,9 @@ def _settings(settings: Settings) -> str:
 def _names(settings: Settings) -> str:
     names = read_branches(settings.branches_file).names
     if nameless := [scope.key for scope in settings.scopes if scope.key not in names]:
-        listed = ", ".join(nameless[:SCOPES_NAMED]) + (", …" if len(nameless) > SCOPES_NAMED else "")
-        raise _Warning(f"{len(nameless)} of {len(settings.scopes)} scopes have none in LEADS_BRANCHES_FILE: {listed}.")
+        raise _Warning(
+            f"{len(nameless)} of {len(settings.scopes)} scopes have none in LEADS_BRANCHES_FILE: {some_of(nameless)}."
+        )
     return f"LEADS_BRANCHES_FILE names all {len(settings.scopes)} scopes."
 
 
@@ -233,7 +239,7 @@ def _ask(client: LeadsClient, kind: LeadKind, settings: Settings) -> str:
     if failed:
         lines = []
         for reason, cases in sorted(failed.items()):
-            named = ", ".join(key for key, _ in cases[:SCOPES_NAMED]) + (", …" if len(cases) > SCOPES_NAMED else "")
+            named = some_of([key for key, _ in cases])
             lines.append(f"{reason}: {len(cases)} of {len(windows)} scopes ({named}). {cases[0][1]}")
         is_busy = all(isinstance(error, BusyError) for cases in failed.values() for _, error in cases)
         raise (_Warning if is_busy else LeadsPipelineError)(" ".join(lines))

@@ -28,7 +28,7 @@ from dagster import (
 from leads_pipeline.alerts import Cause, Level, Memory
 from leads_pipeline.channels import beat
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.doctor import Light, examine_space
+from leads_pipeline.doctor import MOST_NAMED, Light, examine_space, some_of
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import AlertService, DataFolder
@@ -51,9 +51,6 @@ _TOLD_OTHERWISE = {"no_window_is_refused", "contract_knows_what_comes"}
 
 # Beginnings of the keys of causes that are hidden while a run works: what it makes is neither failed nor made then.
 _WINDOWS, _STAGING, _MAKING = "windows ", "staging ", "making "
-
-# How many lines of a list an alert has.
-_LINES = 10
 
 # Assets of which the last run tells whether they work, and what follows where it failed.
 _MADE = {
@@ -184,8 +181,8 @@ def _failures(instance: DagsterInstance, settings: Settings, partitions: Partiti
     for (is_permanent, reason), cases in by_reason.items():
         cases.sort(key=lambda case: (case[0], case[1].name))
         first, kind, failed = cases[0]
-        named = "\n".join(f"- {kind.name} {window.partition_key}" for window, kind, _ in cases[:_LINES])
-        more = f"\nand {len(cases) - _LINES} more" if len(cases) > _LINES else ""
+        named = "\n".join(f"- {kind.name} {window.partition_key}" for window, kind, _ in cases[:MOST_NAMED])
+        more = f"\nand {len(cases) - MOST_NAMED} more" if len(cases) > MOST_NAMED else ""
         asked_again = "about daily, and at once after a change of settings or secret" if is_permanent else "by itself"
         yield Cause(
             f"{_WINDOWS}{'refused' if is_permanent else 'failing'}: {reason}",
@@ -200,12 +197,12 @@ def _failures(instance: DagsterInstance, settings: Settings, partitions: Partiti
 def _failed_days(instance: DagsterInstance, partitions: Partitions) -> Iterator[Cause]:
     for kind in LEAD_KINDS:
         if days := sorted(failed_days(instance, AssetKey(f"stg_{kind.table}"), partitions.days)):
-            named = ", ".join(map(str, days[:_LINES])) + (", …" if len(days) > _LINES else "")
             yield Cause(
                 f"{_STAGING}{kind.name}",
                 f"{len(days)} {'day' if len(days) == 1 else 'days'} of {kind.name} leads can't be staged",
-                f"{named}. The leads are landed, and missing from leads.duckdb, or there as they were before. It is "
-                "tried again each hour; the failed run in the Dagster UI says what is wrong.",
+                f"{some_of([str(day) for day in days])}. The leads are landed, and missing from leads.duckdb, or there "
+                "as they were before. It is tried again each hour; the failed run in the Dagster UI says what is "
+                "wrong.",
                 patience=PATIENCE,
             )
 
