@@ -25,6 +25,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final, Self
 from unittest.mock import patch
+from zoneinfo import ZoneInfo
 
 import httpx
 from dagster import (
@@ -75,7 +76,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.spool import Spool
 from leads_pipeline.status import failed_windows
 from leads_pipeline.warehouse import Grid, Warehouse
-from leads_pipeline.window import Window, days
+from leads_pipeline.window import Window, day_interval, days
 from leads_pipeline_tests.chaos.ledger import Portal
 
 _ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1, base_delay_seconds=0.001)
@@ -158,8 +159,14 @@ class Machine:
     # --- switching on and off ----------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        # Both ends of a window belong to it: what was created when a day begins is in two.
+        zone = ZoneInfo(self.zone)
         self._in_several_days = frozenset(
-            lead.id for lead in self.portal.leads if len({version.created_at for version in lead.versions}) > 1
+            lead.id
+            for lead in self.portal.leads
+            for created_at in [lead.versions[0].created_at]
+            if len({version.created_at for version in lead.versions}) > 1
+            or created_at == day_interval(created_at.astimezone(zone).date(), zone)[0]
         )
         enter = self._stack.enter_context
         enter(warnings.catch_warnings())
