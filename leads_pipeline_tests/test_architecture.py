@@ -37,7 +37,7 @@ LAYERS = (
     ("branches",),
     ("durable",),
     # I/O stops here
-    ("pgp",),
+    ("pgp", "person"),
     ("settings", "contract"),
     ("retry", "slicing", "alerts"),
     ("window",),
@@ -66,8 +66,8 @@ VENDOR_HOMES = {
     "jinja2": {"report"},
     "duckdb": {"duck", "flatten", "drift", "warehouse", "privacy"},
     "pysequoia": {"pgp"},
-    "phonenumbers": {"privacy"},
-    "idna": {"privacy"},
+    "phonenumbers": {"person"},
+    "idna": {"person"},
     "dagster": ABOVE_THE_DAGSTER_LINE,
     # It turns 64-bit ids into floats, so it stays out of everything that moves leads.
     "pandas": ABOVE_THE_DAGSTER_LINE,

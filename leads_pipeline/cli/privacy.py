@@ -17,8 +17,8 @@ from leads_pipeline.cli.session import err, out, plain_errors, table
 from leads_pipeline.definitions import variables
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
+from leads_pipeline.person.matching import MEANINGS, Group, Sought
 from leads_pipeline.privacy.export import Contact, versions_of, write_export
-from leads_pipeline.privacy.matching import MEANINGS, Group, Sought
 from leads_pipeline.privacy.search import Found, FoundLead, search
 from leads_pipeline.settings import Settings
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.durable import make_folder, replace_file
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy.identity import plain
-from leads_pipeline.privacy.matching import is_contact, is_name, texts_of
+from leads_pipeline.person.identity import plain
+from leads_pipeline.person.matching import is_contact, is_name, texts_of
 from leads_pipeline.privacy.search import Found, FoundLead
 
 # True of every installation. What only the agency knows, docs/privacy.md asks it to add.

@@ -1,7 +1,7 @@
 """Every file that a person may lie in, decoded: Parquet, DuckDB, sqlite, the spool, and the rest as text.
 
 Belongs here: walking the folders, telling what a file is by its content, handing out the rows and texts that a pattern
-may be in. Doesn't: whose they are (matching.py), what is made of them (search.py).
+may be in. Doesn't: whose they are (person/), what is made of them (search.py).
 
 What lies in the folder counts, not what should: the unfinished file of a killed writer, a second name in a scratch
 folder and a copy that somebody left there are read like the files that they were.
@@ -25,7 +25,7 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.matching import PathAndText, Sought, texts_of
+from leads_pipeline.person.matching import PathAndText, Sought, texts_of
 from leads_pipeline.warehouse import FILE_NAME, Reader, version_of
 
 # A text that is no row of anything is read in pieces of this, each beginning with the end of the one before.

@@ -1,7 +1,7 @@
 """Everything that there is of a person: their leads in every version and place, and traces beside them.
 
 Belongs here: the two passes of a search and what comes of them. Doesn't: reading files (places.py), whose a lead is
-(matching.py), showing it (export.py, cli/privacy.py).
+(person/), showing it (export.py, cli/privacy.py).
 """
 
 from collections import Counter, defaultdict
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.matching import Evidence, Group, LeadKey, Sought
+from leads_pipeline.person.matching import Evidence, Group, LeadKey, Sought
 from leads_pipeline.privacy.places import File, Row, Trace, UndecodedError, files_of, look_into
 
 

@@ -1,7 +1,7 @@
 """Whose lead it is: what a row says of its person, held against who is sought.
 
 Belongs here: the identifiers that are sought, what of them a text shows, and which lead falls into which group, without
-any input or output. Doesn't: spelling (identity.py), files (places.py).
+any input or output. Doesn't: spelling (identity.py), files (privacy/).
 """
 
 import json
@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy.identity import (
+from leads_pipeline.person.identity import (
     disguises,
     email_keys,
     mailbox_of,
