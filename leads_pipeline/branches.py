@@ -29,6 +29,11 @@ class Branches:
         """The scope for a person to read: `branch-101 (York)`, or its key alone where it has no name."""
         return shown(scope, self.names.get(scope))
 
+    def shown_window(self, key: str) -> str:
+        """The window of that partition key for a person to read: `2026-11-19|branch-101 (York)`."""
+        day, separator, scope = key.rpartition("|")
+        return f"{day}{separator}{self.shown(scope)}"
+
 
 def shown(scope: str, name: str | None) -> str:
     """The scope with its name, where it has one of its own."""
@@ -63,6 +68,14 @@ def read_branches(path: Path | None) -> Branches:
         names[scope] = name
         more[scope] = tuple(cells[at] or None for at in more_at)
     return Branches(names, tuple(header[at] for at in more_at), more)
+
+
+def readable_branches(path: Path | None) -> Branches:
+    """The names for a message; keys alone where they can't be read, which the check on names tells of."""
+    try:
+        return read_branches(path)
+    except SettingsError:
+        return Branches()
 
 
 def _lines(path: Path) -> StringIO:

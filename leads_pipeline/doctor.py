@@ -90,6 +90,19 @@ def examine_names(variables: Iterable[str]) -> Finding:
     return _look("variables", look)
 
 
+def examine_env_file(path: Path) -> Iterator[Finding]:
+    """Whether other users can read the file that may hold the secret; nothing where there is none."""
+
+    def look() -> str:
+        ways = path.absolute().parents
+        if path.stat().st_mode & 0o004 and all(folder.stat().st_mode & 0o001 for folder in ways):
+            raise _Warning(f"Other users of this machine can read it, and secrets may stand in it: chmod 600 {path}")
+        return "Read, and closed to other users."
+
+    if path.is_file():
+        yield _look(path.name, look)
+
+
 def examine_leads(settings: Settings, leads: LeadsService, kinds: Sequence[LeadKind] = LEAD_KINDS) -> Iterator[Finding]:
     """The leads service: secret, clock, token, and for each kind of leads one small request per scope."""
     secret = _look("secret", lambda: _secret(leads))

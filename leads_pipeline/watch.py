@@ -26,6 +26,7 @@ from dagster import (
 )
 
 from leads_pipeline.alerts import Cause, Level, Memory
+from leads_pipeline.branches import readable_branches
 from leads_pipeline.channels import beat
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.doctor import MOST_NAMED, Light, examine_space, some_of
@@ -181,7 +182,8 @@ def _failures(instance: DagsterInstance, settings: Settings, partitions: Partiti
     for (is_permanent, reason), cases in by_reason.items():
         cases.sort(key=lambda case: (case[0], case[1].name))
         first, kind, failed = cases[0]
-        named = "\n".join(f"- {kind.name} {window.partition_key}" for window, kind, _ in cases[:MOST_NAMED])
+        shown = readable_branches(settings.branches_file).shown_window
+        named = "\n".join(f"- {kind.name} {shown(window.partition_key)}" for window, kind, _ in cases[:MOST_NAMED])
         more = f"\nand {len(cases) - MOST_NAMED} more" if len(cases) > MOST_NAMED else ""
         asked_again = "about daily, and at once after a change of settings or secret" if is_permanent else "by itself"
         yield Cause(

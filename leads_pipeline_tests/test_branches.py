@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.branches import Branches, read_branches
+from leads_pipeline.branches import Branches, read_branches, readable_branches
 from leads_pipeline.errors import SettingsError
 
 
@@ -85,3 +85,14 @@ def test_a_scope_is_shown_with_its_name() -> None:
         "branch-102",
         "branch-103",
     ]
+    assert [branches.shown_window(f"2026-11-19|branch-{id_}") for id_ in (101, 102)] == [
+        "2026-11-19|branch-101 (York)",
+        "2026-11-19|branch-102",
+    ]
+
+
+def test_a_message_goes_without_names_where_they_can_t_be_read(file: Path) -> None:
+    file.write_text("id,name\n101,York\n")
+    assert readable_branches(file).names == {"branch-101": "York"}
+    file.write_text("id\n101\n")
+    assert readable_branches(file) == Branches()

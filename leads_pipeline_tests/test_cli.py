@@ -137,12 +137,17 @@ def test_backfill_says_what_keeps_pushed_leads_from_being_taken_in(here: Install
     assert windows == 6
 
 
-def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(here: Installation) -> None:
+def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
+    here: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "branches.csv").write_text("id,name\n102,Leeds [city]\n")
+    monkeypatch.setenv("LEADS_BRANCHES_FILE", str(tmp_path / "branches.csv"))
     here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
     result = run("backfill", "--from", here.day(3), "--to", here.day(3), "--kind", "applicant")
     assert result.exit_code == 1
-    assert here.key(3, 102) in result.output
+    assert f"(applicant_leads {here.key(3, 102)} (Leeds [city]))" in result.output
     assert "refused (403)" in result.output
+    assert f"Published: {here.lake.folder / 'leads.duckdb'}" in result.output
     _, rows = Warehouse(here.lake).query("select scope from landed_windows order by 1")
     assert rows == [("branch-101",), ("branch-103",)]
 

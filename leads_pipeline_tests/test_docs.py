@@ -149,7 +149,8 @@ def test_the_readme_begins_with_what_to_try() -> None:
 
 
 def test_every_command_is_one_that_is_tested_here() -> None:
-    known = {"make demo", "make demo-outage", "make test", "make dev", "cp .env.example .env", "leads-pipeline doctor"}
+    targets = {f"make {target}" for target in ("demo", "demo-outage", "test", "dev")}
+    known = {*targets, "install -m 600 .env.example .env", "leads-pipeline doctor"}
     rest = [line for line in commands() if line not in known]
     assert [line.split(" -")[0] for line in rest] == [
         "duckdb",

@@ -298,6 +298,19 @@ def test_leads_that_others_can_read_are_found(variables: dict[str, str], tmp_pat
     assert found(variables).not_green == {}
 
 
+def test_an_env_file_that_others_can_read_is_found() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / ".env"
+        assert list(doctor.examine_env_file(path)) == []
+        path.write_text("LEADS_CLIENT_SECRET=s\n")
+        seen = []
+        for folder_mode, file_mode in [(0o755, 0o644), (0o755, 0o640), (0o700, 0o644), (0o755, 0o600)]:
+            path.parent.chmod(folder_mode)
+            path.chmod(file_mode)
+            seen += [(one.light, f"chmod 600 {path}" in one.message) for one in doctor.examine_env_file(path)]
+    assert seen == [("yellow", True), *[("green", False)] * 3]
+
+
 def test_a_folder_that_the_pipeline_makes_is_closed_to_others(variables: dict[str, str], tmp_path: Path) -> None:
     before = os.umask(0)
     try:

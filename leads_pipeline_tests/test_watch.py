@@ -36,7 +36,9 @@ def web() -> Iterator[WebSink]:
 
 @pytest.fixture
 def here(tmp_path: Path, web: WebSink) -> Iterator[Installation]:
+    (tmp_path / "branches.csv").write_text("id,name\n101,York\n")
     variables = {
+        "LEADS_BRANCHES_FILE": str(tmp_path / "branches.csv"),
         "LEADS_ALERT_WEBHOOK": f"{web.url}/{TOKEN}/hook",
         "LEADS_HEARTBEAT_URL": f"{web.url}/{TOKEN}/beat",
     }
@@ -96,7 +98,7 @@ def test_refused_windows_ring_at_once_as_one_message_and_once_more_when_they_are
     watched.pull(Then(status=403))
     assert watched.tick() == [("new", "12 windows can't be pulled: refused (403)")]
     first = watched.here.key(3, 101)
-    assert f"- applicant {first}\n- appraisal {first}\n" in watched.message
+    assert f"- applicant {first} (York)\n- appraisal {first} (York)\n" in watched.message
     assert "and 2 more" in watched.message
     assert "may read it; the portal's technical contact knows" in watched.message
     start = datetime.combine(watched.here.day(3) + timedelta(days=30), datetime.min.time())

@@ -25,6 +25,7 @@ from dagster import (
     asset,
 )
 
+from leads_pipeline.branches import Branches, readable_branches
 from leads_pipeline.contract import Answer, LeadKind
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake, Landing
@@ -123,7 +124,9 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
                 yield AssetObservation(context.asset_key, partition=window.partition_key, metadata=metadata)
             raise failure(f"No {kind.name} leads could be pulled", error) from None
         if failures:
-            raise Failure(_summary(failures, len(windows)), allow_retries=False)
+            raise Failure(
+                _summary(failures, len(windows), readable_branches(settings.branches_file)), allow_retries=False
+            )
 
     return raw_leads
 
@@ -177,14 +180,14 @@ def _metadata(answer: Answer, landing: Landing, *, token_source: str | None) -> 
     }
 
 
-def _summary(failures: Mapping[Window, LeadsPipelineError], total: int) -> str:
+def _summary(failures: Mapping[Window, LeadsPipelineError], total: int, branches: Branches) -> str:
     """How many windows failed and why, grouped by reason, the first few named."""
     by_reason: dict[str, list[Window]] = defaultdict(list)
     for window, error in failures.items():
         by_reason[error.reason].append(window)
     lines = [f"{len(failures)} of {total} windows failed; the others are landed."]
     for reason, windows in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-        named = ", ".join(window.partition_key for window in sorted(windows)[:NAMED_FAILURES])
+        named = ", ".join(branches.shown_window(window.partition_key) for window in sorted(windows)[:NAMED_FAILURES])
         more = f" and {len(windows) - NAMED_FAILURES} more" if len(windows) > NAMED_FAILURES else ""
         lines.append(f"{reason}: {len(windows)} ({named}{more}). {failures[min(windows)]}")
     lines.append(

@@ -41,7 +41,7 @@ def demo() -> None:
         troubles = session.pull_inventory() + session.refresh({window.day for window in due})
         # After the pulls: Dagster forgets what a check said before its asset was made anew.
         troubles += filter(None, [session.runner.check_connections()])
-        show_report(report, troubles)
+        show_report(report, troubles, session.branches())
         _show_demo(session, first)
     sys.exit(0 if report.succeeded and not troubles else 1)
 

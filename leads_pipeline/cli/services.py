@@ -17,7 +17,7 @@ from leads_pipeline.channels import beat
 from leads_pipeline.cli.session import err, plain_errors
 from leads_pipeline.credentials import SecretSource, secret_of, write_key_pair
 from leads_pipeline.definitions import alert_service, resources, variables
-from leads_pipeline.doctor import Finding, Light, examine, examine_alerts, examine_names, writable
+from leads_pipeline.doctor import Finding, Light, examine, examine_alerts, examine_env_file, examine_names, writable
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import Limits, Receiver, read_key, serve
@@ -49,6 +49,7 @@ def doctor(as_json: bool) -> None:
 
 
 def _findings() -> Iterator[Finding]:
+    yield from examine_env_file(Path.cwd() / ".env")
     yield examine_names(variables())
     try:
         settings = Settings.from_variables(variables())

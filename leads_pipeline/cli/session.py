@@ -24,6 +24,7 @@ from leads_pipeline.partitions import consecutive, rectangles
 from leads_pipeline.runs import PullReport, Runner, dagster_home
 from leads_pipeline.settings import Settings
 from leads_pipeline.spool import Spool
+from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import RETENTION, Scope, Window, today
 
 # How many failed windows are listed with their reason; the rest are counted.
@@ -159,7 +160,9 @@ class Session:
             for first, last in consecutive(touched):
                 troubles.append(self.runner.stage(first, last))
         with err.status("Publishing leads.duckdb"):
-            troubles.append(self.runner.publish())
+            troubles.append(trouble := self.runner.publish())
+        if trouble is None:
+            out.print(f"Published: {Warehouse(self.lake).path}", highlight=False, soft_wrap=True)
         return [trouble for trouble in troubles if trouble]
 
 
@@ -176,7 +179,7 @@ def plain_errors() -> Iterator[None]:
         sys.exit(EXIT_INTERRUPTED)
 
 
-def show_report(report: PullReport, troubles: Sequence[str]) -> None:
+def show_report(report: PullReport, troubles: Sequence[str], branches: Branches) -> None:
     """Print what landed, and what failed: windows by reason, then what went wrong after the pull."""
     landed = ", ".join(f"{count} of {kind.replace('_', ' ')}" for kind, count in sorted(report.landed.items()))
     out.print(f"Landed windows: {landed or 'none'}; {report.leads} leads in them, {report.new} of them new.")
@@ -184,10 +187,12 @@ def show_report(report: PullReport, troubles: Sequence[str]) -> None:
     for (kind, key), (reason, message) in sorted(report.failed.items()):
         by_reason.setdefault(reason, []).append((kind, key, message))
     for reason, windows in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-        named = ", ".join(f"{kind} {key}" for kind, key, _ in windows[:LISTED_FAILURES])
+        named = ", ".join(f"{kind} {branches.shown_window(key)}" for kind, key, _ in windows[:LISTED_FAILURES])
         more = f" and {len(windows) - LISTED_FAILURES} more" if len(windows) > LISTED_FAILURES else ""
         out.print(
-            f"\n[bold red]Failed, {reason}: {len(windows)}[/bold red] ({named}{more})", soft_wrap=True, highlight=False
+            f"\n[bold red]Failed, {reason}: {len(windows)}[/bold red] ({escape(named)}{more})",
+            soft_wrap=True,
+            highlight=False,
         )
         out.print(f"  {escape(windows[0][2])}", soft_wrap=True, highlight=False)
     for trouble in (*report.broken, *troubles):

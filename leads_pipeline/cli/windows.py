@@ -74,7 +74,7 @@ def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Seq
         if INVENTORY in kind_names or (not kind_names and last == session.today and session.settings.has_inventory):
             troubles += session.pull_inventory()
         troubles += session.refresh({window.day for window in windows if kinds} | pushed)
-        show_report(report, troubles)
+        show_report(report, troubles, session.branches())
     sys.exit(0 if report.succeeded and not troubles else 1)
 
 
@@ -147,7 +147,7 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime, branches: Branches
     for one in lost:
         causes.setdefault((one.kind.name, *_cause(one)), []).append(one)
     for (kind, state, _), windows in causes.items():
-        first, keys = windows[0], [f"{one.window.day}|{branches.shown(one.window.scope.key)}" for one in windows]
+        first, keys = windows[0], [branches.shown_window(one.window.partition_key) for one in windows]
         which = "it" if len(windows) == 1 else "the first of them"
         days_left = max(0.0, first.window.days_left(now))
         when = f"{days_left:.0f} days" if days_left >= 2 else f"{24 * days_left:.0f} hours"
