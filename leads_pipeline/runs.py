@@ -73,9 +73,14 @@ run_retries:
 """
 
 
+def home_folder(environment: Mapping[str, str], data_dir: Path) -> Path:
+    """Where Dagster's own state is or will be: DAGSTER_HOME, else `.dagster` in the data folder."""
+    return Path(environment.get("DAGSTER_HOME") or data_dir / ".dagster").expanduser().absolute()
+
+
 def dagster_home(environment: Mapping[str, str], data_dir: Path) -> Path:
-    """Dagster's own state: DAGSTER_HOME, else `.dagster` in the data folder; made with a sound dagster.yaml."""
-    home = Path(environment.get("DAGSTER_HOME") or data_dir / ".dagster").expanduser().absolute()
+    """Dagster's own state, made with a sound dagster.yaml where there is none."""
+    home = home_folder(environment, data_dir)
     if not (home / "dagster.yaml").exists():
         replace_file(home / "dagster.yaml", _DAGSTER_YAML.encode())
     return home

@@ -39,6 +39,9 @@ from leads_pipeline.window import RETENTION, Window, days, today
 # Marks a run whose keys stand in its config, where Dagster's own status doesn't see them.
 KEYS_IN_CONFIG_TAG = "leads_pipeline/keys_in_config"
 
+# A publication looks each night even where nothing came; the day that has 25 hours is none to ring on.
+OLDEST_PUBLICATION = timedelta(hours=27)
+
 # How many observations are read at a time.
 _PAGE = 1000
 
@@ -245,6 +248,12 @@ def failed_days(instance: DagsterInstance, asset: AssetKey, days_of: TimeWindowP
     return frozenset(
         date.fromisoformat(key) for key in cache.deserialize_failed_partition_subsets(days_of).get_partition_keys()
     )
+
+
+def last_publication(instance: DagsterInstance) -> datetime | None:
+    """When leads.duckdb was last brought up to date, None before the first time. Dagster's own moment, UTC."""
+    event = instance.get_latest_materialization_event(AssetKey("applicant_leads"))
+    return datetime.fromtimestamp(event.timestamp, UTC) if event is not None else None
 
 
 def last_evaluation(instance: DagsterInstance, check: AssetCheckKey) -> AssetCheckEvaluation | None:

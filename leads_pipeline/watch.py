@@ -35,7 +35,14 @@ from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import AlertService, DataFolder
 from leads_pipeline.retry import FailedWindow
 from leads_pipeline.settings import Settings
-from leads_pipeline.status import LIVE, failed_days, failed_windows, last_evaluation
+from leads_pipeline.status import (
+    LIVE,
+    OLDEST_PUBLICATION,
+    failed_days,
+    failed_windows,
+    last_evaluation,
+    last_publication,
+)
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import RETENTION, Window
 
@@ -43,9 +50,6 @@ WATCH_INTERVAL_SECONDS = 300
 
 # What can pass is asked for again by itself several times within the hour.
 PATIENCE = timedelta(hours=1)
-
-# A publication looks each night even where nothing came; the day that has 25 hours is none to ring on.
-OLDEST_PUBLICATION = timedelta(hours=27)
 
 # Told in better words by the windows themselves, and field by field.
 _TOLD_OTHERWISE = {"no_window_is_refused", "contract_knows_what_comes"}
@@ -227,9 +231,8 @@ def _failed_runs(instance: DagsterInstance) -> Iterator[Cause]:
 
 
 def _old_publication(instance: DagsterInstance, now: datetime) -> Iterator[Cause]:
-    event = instance.get_latest_materialization_event(AssetKey("applicant_leads"))
-    if event is not None and now.timestamp() - event.timestamp > OLDEST_PUBLICATION.total_seconds():
-        published_at = datetime.fromtimestamp(event.timestamp, UTC)
+    published_at = last_publication(instance)
+    if published_at is not None and now - published_at > OLDEST_PUBLICATION:
         yield Cause(
             "publication",
             "nothing has been published for more than a day",

@@ -10,6 +10,7 @@ import click
 from dotenv import load_dotenv
 
 from leads_pipeline.cli.demo import demo, simulate
+from leads_pipeline.cli.health import status
 from leads_pipeline.cli.outage import demo_outage
 from leads_pipeline.cli.privacy import privacy
 from leads_pipeline.cli.services import alert, credentials, doctor, receive
@@ -57,5 +58,6 @@ for command in (
     privacy,
     receive,
     simulate,
+    status,
 ):
     main.add_command(command)

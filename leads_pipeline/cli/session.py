@@ -51,11 +51,7 @@ class Session:
     @contextmanager
     def opened(cls, days_at_first: int = RETENTION.days) -> Iterator[Self]:
         """`days_at_first` is how far back the partitions of a new data folder go."""
-        settings = Settings.from_variables(variables())
-        if not settings.scopes:
-            raise SettingsError(
-                "LEADS_BRANCH_IDS is not set: name the branches to pull, as 101,102, in .env or the environment."
-            )
+        settings = configured()
         writable(settings.data_dir)
         variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
         lake, day = Lake(settings.data_dir), today(settings.zone, datetime.now(UTC))
@@ -164,6 +160,16 @@ class Session:
         if trouble is None:
             out.print(f"Published: {Warehouse(self.lake).path}", highlight=False, soft_wrap=True)
         return [trouble for trouble in troubles if trouble]
+
+
+def configured() -> Settings:
+    """The settings of an installation that has something to pull. Raises SettingsError."""
+    settings = Settings.from_variables(variables())
+    if not settings.scopes:
+        raise SettingsError(
+            "LEADS_BRANCH_IDS is not set: name the branches to pull, as 101,102, in .env or the environment."
+        )
+    return settings
 
 
 @contextmanager

@@ -24,6 +24,8 @@ from leads_pipeline.settings import Settings
 
 HOST = "127.0.0.1"
 
+_LOCK = "dev.lock"
+
 port_option = click.option(
     "--port",
     type=click.IntRange(1, 65535),
@@ -121,10 +123,15 @@ def is_listening(process: "subprocess.Popen[bytes]", port: int) -> bool:
 @contextmanager
 def _alone(home: Path, port: int) -> Iterator[int]:
     """Hold the Dagster home against another daemon. The descriptor is for Dagster, which may outlive this process."""
-    path = home / "dev.lock"
+    path = home / _LOCK
     with storing(path):
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
+        for _ in range(10):  # whoever only asks whether it is held holds it for a moment
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.1)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(lock, 0)
         os.write(lock, f"process {os.getpid()}, with its pages at http://{HOST}:{port}".encode())
@@ -137,6 +144,21 @@ def _alone(home: Path, port: int) -> Iterator[int]:
         ) from None
     finally:
         os.close(lock)
+
+
+def is_served(home: Path) -> bool:
+    """Whether a daemon of ours is at work on the Dagster home at this moment, in any process."""
+    try:
+        lock = os.open(home / _LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 # How long a run may take to close down after Dagster has; it is told at the same moment.

@@ -2005,6 +2005,32 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "not_logged",
         ),
     ),
+    "it runs on, and says so when it doesn't": (
+        _m(
+            "wait with the word until the portal deletes",
+            "health.py",
+            "deleted_from <= now + timedelta(days=FAIL_DAYS_BEFORE)",
+            "deleted_from <= now",
+            "test_health.py",
+            "three_days_before",
+        ),
+        _m(
+            "count windows that failed as nothing",
+            "health.py",
+            "[*(window for _, window in failed), *missing]",
+            "missing",
+            "test_health.py",
+            "counts_what_is_not_landed",
+        ),
+        _m(
+            "call a daemon that hangs well",
+            "health.py",
+            "now - health.daemon_seen_at > DAEMON_SILENCE",
+            "False",
+            "test_health.py",
+            "no_sign_of_life",
+        ),
+    ),
     "whoever asks for their data gets all of it, and nobody else's": (
         _m(
             "take an address with an invisible character for another one",
