@@ -329,6 +329,7 @@ OTHER_TESTS = {
     "pipeline",
     "readme",
     "secrets",
+    "share",
     "turn",
     "ways_in",
 }

@@ -541,7 +541,7 @@ def test_a_changed_statement_of_a_mart_rebuilds_the_marts_alone(
     publish(lake)
     path = tmp_path / "mart_new.sql"
     path.write_text("-- One row per question: which?\n-- answer: The answer\n\nselect 42 as answer\n")
-    new = (*marts(), sql_marts._read_mart(path))  # noqa: SLF001 - as if it lay in sql/
+    new = (*marts(), sql_marts.read_statement(path))  # as if it lay in sql/
     in_all_rooms(monkeypatch, "marts", lambda: new)
 
     publication = publish(lake)

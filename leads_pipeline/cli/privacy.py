@@ -1,4 +1,4 @@
-"""The person behind a lead: `privacy find` tells what there is of them, `privacy export` what they are given."""
+"""The people behind the leads: `privacy find` and `export` answer one, `share` writes a copy without their names."""
 
 import json
 import sys
@@ -20,6 +20,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import MEANINGS, Group, Sought
 from leads_pipeline.privacy.export import Contact, versions_of, write_export
 from leads_pipeline.privacy.search import Found, FoundLead, search
+from leads_pipeline.privacy.share import write_share
 from leads_pipeline.settings import Settings
 
 # How many files of a kind are listed by their name; the rest are counted.
@@ -124,6 +125,21 @@ def export(folder: Path, more: Sequence[str], **given: Any) -> None:
         out.print(f"Left out, group {group} ({MEANINGS[group]}): {count}. `leads-pipeline privacy find` lists them.")
     _show_undecoded(found)
     sys.exit(0 if chosen and found.is_whole else 1)
+
+
+@privacy.command(short_help="Write a copy without names, for wide use.")
+@click.argument("file", type=click.Path(path_type=Path))
+def share(file: Path) -> None:
+    """Write FILE, a new DuckDB file: a pseudonymised copy of the published leads, for wide use.
+
+    An allow-list says which fields pass. Its table `about` says what it is, and that it isn't anonymous.
+    docs/privacy.md says more.
+    """
+    with plain_errors():
+        shared = write_share(Lake(Settings.from_variables(variables()).data_dir), file.absolute(), datetime.now(UTC))
+    counts = ", ".join(f"{name} {count}" for name, count in shared.rows.items())
+    out.print(f"{file}: {counts}. Leads of small groups, with less: {shared.in_small_groups}.", soft_wrap=True)
+    out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")
 
 
 def _search(settings: Settings, listed: TextIO | None, shared: bool, **given: Sequence[str]) -> Found:

@@ -8,10 +8,26 @@ reading, loading, winners, state, sql_marts and people, grid and answers, schema
 """
 
 from leads_pipeline.warehouse.grid import Grid
+from leads_pipeline.warehouse.people import set_person_key
 from leads_pipeline.warehouse.publication import FILE_NAME, Publication, Warehouse
-from leads_pipeline.warehouse.reading import Reader
+from leads_pipeline.warehouse.reading import Reader, holding_version
 from leads_pipeline.warehouse.reading import reading as version_of
-from leads_pipeline.warehouse.schema import Table, tables
-from leads_pipeline.warehouse.sql_marts import Mart, marts
+from leads_pipeline.warehouse.schema import Table, comment, tables
+from leads_pipeline.warehouse.sql_marts import Mart, marts, read_statement
 
-__all__ = ["FILE_NAME", "Grid", "Mart", "Publication", "Reader", "Table", "Warehouse", "marts", "tables", "version_of"]
+__all__ = [
+    "FILE_NAME",
+    "Grid",
+    "Mart",
+    "Publication",
+    "Reader",
+    "Table",
+    "Warehouse",
+    "comment",
+    "holding_version",
+    "marts",
+    "read_statement",
+    "set_person_key",
+    "tables",
+    "version_of",
+]

@@ -7,6 +7,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,21 +48,35 @@ class Version:
             return [column[0] for column in result.description], result.fetchall()
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
-        if not self._path.exists():
-            raise StorageError(
-                f"{self._path} is not there yet. Publish the warehouse first: `leads-pipeline backfill`."
-            )
-        # Readers wait for nobody, so each has its own folder. The second name is for the moment in which the file is
-        # built anew: the headers and the blocks that DuckDB opens one after the other are then of one version.
-        sweep_readers(self._lake)
-        name = f"query-{secrets.token_hex(8)}"
         with ExitStack() as opening:
-            opening.enter_context(self._lake.reading(name))
-            folder = opening.enter_context(scratch_folder(self._lake, name))
-            link_or_copy(self._path, folder / WAREHOUSE_FILE)
-            db = opening.enter_context(connection(self._lake, f"{name}/query", folder / WAREHOUSE_FILE, read_only=True))
+            held = opening.enter_context(holding_version(self._lake, self._path))
+            db = opening.enter_context(connection(self._lake, f"{held.name}/query", held.path, read_only=True))
             self._stack.push(opening.pop_all())
         return db
+
+
+@dataclass(frozen=True, slots=True)
+class HeldVersion:
+    """A second name of a published version, in a scratch folder of that name."""
+
+    name: str
+    path: Path
+
+
+@contextmanager
+def holding_version(lake: Lake, path: Path) -> Iterator[HeldVersion]:
+    """Hold the version that is published now, whatever replaces it meanwhile. Raises StorageError where there is none.
+
+    Readers wait for nobody, so each has its own folder. The second name is for the moment in which the file is built
+    anew: the headers and the blocks that DuckDB opens one after the other are then of one version.
+    """
+    if not path.exists():
+        raise StorageError(f"{path} is not there yet. Publish the warehouse first: `leads-pipeline backfill`.")
+    sweep_readers(lake)
+    name = f"query-{secrets.token_hex(8)}"
+    with lake.reading(name), scratch_folder(lake, name) as folder:
+        link_or_copy(path, folder / WAREHOUSE_FILE)
+        yield HeldVersion(name, folder / WAREHOUSE_FILE)
 
 
 @contextmanager

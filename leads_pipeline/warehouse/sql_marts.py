@@ -40,10 +40,11 @@ def marts() -> tuple[Mart, ...]:
     A file begins with a comment of its grain and one comment per column, `-- name: description`, up to an empty line;
     a star before the name of a column says that the mart follows it.
     """
-    return tuple(_read_mart(path) for path in sorted(SQL_FOLDER.glob("*.sql")))
+    return tuple(read_statement(path) for path in sorted(SQL_FOLDER.glob("*.sql")))
 
 
-def _read_mart(path: Path) -> Mart:
+def read_statement(path: Path) -> Mart:
+    """The table that the file's statement makes, with its comments."""
     header, _, statement = path.read_text(encoding="utf-8").partition("\n\n")
     description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
     columns = dict(line.removeprefix("*").split(": ", 1) for line in lines)

@@ -1,0 +1,193 @@
+"""A copy of the warehouse for wide use: pseudonymised, by the allow-list of sql/share/.
+
+Belongs here: what a value may be that passes, what small groups lose, what the copy says of itself, writing it.
+Doesn't: which fields pass (sql/share/), the warehouse (warehouse/), arguments (cli/privacy.py).
+"""
+
+import hashlib
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from leads_pipeline.contract import ENUMERATIONS
+from leads_pipeline.duck import SQL_FOLDER, connection, literal, quoted
+from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, storing
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse import FILE_NAME, Mart, comment, holding_version, read_statement, set_person_key
+
+# A branch's day of fewer people is a small group: somebody who knows that a person asked then would know their row.
+PEOPLE_MIN: Final = 5
+
+# What the rows of a small group keep. Everything else is NULL there.
+KEPT_OF_SMALL_GROUPS: Final = ("lead_day", "scope", "branch", "source")
+
+_IS_SMALL: Final = (
+    "is_small_group",
+    f"Whether fewer than {PEOPLE_MIN} people are known to have sent this kind of lead to this branch on this day: then "
+    f"the row says {', '.join(KEPT_OF_SMALL_GROUPS)} and nothing else",
+)
+
+# What passes of a value: words that the contract knows, a step of a number, half of a postcode, a hash. No text passes
+# as it was received, as each may hold a name.
+_MACROS: Final = (
+    """
+    words_of(v) as case
+        when list_contains(getvariable('members'), trim(v)) then readable(v)
+        when trim(v) <> '' then '…'
+        else 'unknown'
+    end""",
+    "step_of(v, width, most) as case when v >= 0 then least(floor(v / width) * width, most)::bigint end",
+    "price_step_of(v, market) as if(market = 'lettings', step_of(v, 500, 20000), step_of(v, 100000, 5000000))",
+    """
+    outward_of(v) as nullif(
+        regexp_extract(postcode_of(v), '^([A-Z]{1,2}[0-9][A-Z0-9]?)([0-9][A-Z]{2})?$', 1), ''
+    )""",
+    # What is hashed says of what it is, so that no person's hash is a listing's.
+    "hash_of(what, v) as keyed_hash(what || ' ' || v)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a copy holds: the rows of each table, and how many of the leads lost all but the least."""
+
+    rows: Mapping[str, int]
+    in_small_groups: int
+
+
+@cache
+def allow_list() -> tuple[Mart, ...]:
+    """The tables of a copy: nothing passes that one of their statements doesn't name."""
+    return tuple(read_statement(path) for path in sorted((SQL_FOLDER / "share").glob("*.sql")))
+
+
+def write_share(lake: Lake, file: Path, now: datetime) -> Shared:
+    """Write the copy of what is published now. The file is new and for this user alone (0600).
+
+    Two copies have different keys, which nobody keeps, and their rows lie in an order by chance: so neither hashes nor
+    places join them. Raises QuestionError where the file can't be that, StorageError where nothing is published yet.
+    """
+    _check(lake, file)
+    with storing(file):
+        # The folder is private from its first moment, which a file that DuckDB makes isn't.
+        folder = Path(tempfile.mkdtemp(prefix=f".{file.name}.", suffix=".tmp", dir=file.parent))
+    try:
+        draft = folder / file.name
+        with (
+            holding_version(lake, lake.folder / FILE_NAME) as held,
+            connection(lake, f"{held.name}/share") as db,
+        ):
+            shared = _written(db, held.path, draft, _facts(lake, now))
+        with storing(file):
+            draft.chmod(PRIVATE_FILE_MODE)
+        publish_file(draft, file)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return shared
+
+
+def _check(lake: Lake, file: Path) -> None:
+    if file.exists() or file.is_symlink():
+        raise QuestionError(f"{file} is there already, and a copy replaces nothing. Remove it, or name another file.")
+    if not file.parent.is_dir():
+        raise QuestionError(f"{file.parent} is no folder. Make it, or name another one.")
+    if file.resolve().is_relative_to(lake.folder.resolve()):
+        raise QuestionError(
+            f"{file} lies in the data folder, which is for the pipeline alone. Name a file outside of {lake.folder}."
+        )
+
+
+def _written(db: duckdb.DuckDBPyConnection, source: Path, draft: Path, facts: Mapping[str, str]) -> Shared:
+    db.execute(f"attach {literal(str(source))} as source (read_only)")
+    db.execute(f"attach {literal(str(draft))} as shared")
+    db.execute("use source")  # whose macros the statements use
+    set_person_key(db, secrets.token_bytes(32))
+    db.execute("set variable members = $members", {"members": sorted({m for of in ENUMERATIONS.values() for m in of})})
+    for macro in _MACROS:
+        db.execute(f"create temp macro {macro}")
+    rows, in_small_groups = {}, 0
+    for table in allow_list():
+        columns = dict(table.columns)
+        target = f"shared.main.{quoted(table.name)}"
+        selected = _coarsened(table) if "person" in columns else _as_it_is(table)
+        db.execute(f"create table {target} as {selected} order by random()")
+        [(rows[table.name],)] = db.execute(f"select count(*) from {target}").fetchall()  # noqa: S608 - our own names
+        if "person" in columns:
+            name, description = _IS_SMALL
+            columns[name] = description
+            [(small,)] = db.execute(f"select count(*) from {target} where {name}").fetchall()  # noqa: S608
+            in_small_groups += small
+        comment(db, target, table.description, columns)
+    _describe(db, facts)
+    db.execute("use memory")
+    db.execute("detach shared")
+    return Shared(rows, in_small_groups)
+
+
+def _as_it_is(table: Mart) -> str:
+    return f"select {', '.join(map(quoted, table.columns))} from ({table.statement})"  # noqa: S608 - our own statement
+
+
+def _coarsened(table: Mart) -> str:
+    """The table's rows, those of small groups with what they keep. Leads of nobody known make no group larger."""
+    selected = [
+        quoted(name) if name in KEPT_OF_SMALL_GROUPS else f"if(is_small, null, {quoted(name)}) as {quoted(name)}"
+        for name in table.columns
+    ]
+    return f"""
+        with leads as ({table.statement}),
+        groups as (
+            select scope, lead_day, count(distinct person) < {PEOPLE_MIN} as is_small
+            from leads
+            group by scope, lead_day
+        )
+        select {", ".join(selected)}, is_small as {_IS_SMALL[0]}
+        from leads
+        join groups using (scope, lead_day)
+    """  # noqa: S608 - our own statement
+
+
+def _facts(lake: Lake, now: datetime) -> dict[str, str]:
+    """What the copy says of itself."""
+    lines = [f"{table.name}: {', '.join(table.columns)}" for table in allow_list()]
+    checksum = hashlib.sha256(repr((allow_list(), _MACROS)).encode()).hexdigest()
+    return {
+        "what it is": "A pseudonymised copy of an agency's leads, made by `leads-pipeline privacy share`.",
+        "what it isn't": "It isn't anonymous. Names, addresses, numbers and messages are not in it, but whoever knows "
+        "that somebody asked a branch on a day, about such a property, may still recognise their row.",
+        "law": "UK GDPR applies to it: it is for the purposes that the agency has a basis for, for as long as those "
+        "need it. An erasure in the pipeline doesn't reach it: delete it and make a new one.",
+        "made at": now.isoformat(timespec="seconds"),
+        "made by": f"leads-pipeline {version('leads-pipeline')}",
+        "made from": f"{FILE_NAME} of {lake.claimed_by() or 'a data folder of no portal'}",
+        "people": "Hashes are under a key of this copy, which nobody kept. They are the same person within the copy "
+        "and nobody in another one.",
+        "small groups": f"{_IS_SMALL[1]}.",
+        "allow-list": "; ".join(lines),
+        "allow-list, checksum": checksum,
+    }
+
+
+def _describe(db: duckdb.DuckDBPyConnection, facts: Mapping[str, str]) -> None:
+    """The table `about`, with days of the leads as the copy has them."""
+    days = " union all ".join(
+        f"select lead_day from shared.main.{quoted(table.name)}"  # noqa: S608 - our own names
+        for table in allow_list()
+        if "lead_day" in table.columns
+    )
+    [(first, last)] = db.execute(f"select min(lead_day), max(lead_day) from ({days})").fetchall()  # noqa: S608
+    rows = {**facts, "days": f"{first} to {last}" if first else "no lead"}
+    db.execute("create table shared.main.about (topic varchar, says varchar)")
+    db.executemany("insert into shared.main.about values (?, ?)", [*rows.items()])
+    description = "Read this first: what this file is, and what it isn't"
+    comment(db, "shared.main.about", description, {"topic": "What the row is about", "says": "What there is to say"})
