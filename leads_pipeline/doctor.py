@@ -15,6 +15,9 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from dagster import DagsterError, DagsterInstance
+from sqlalchemy.exc import SQLAlchemyError
+
 from leads_pipeline.auth import ClientCredentialsAuth
 from leads_pipeline.branches import read_branches
 from leads_pipeline.client import InventoryClient, LeadsClient, server_time
@@ -164,6 +167,32 @@ def examine_alerts(alerts: AlertService) -> Finding:
         return f"Go to {', '.join(channels)}; `leads-pipeline alert --test` tries them.{silence}"
 
     return _look("alerts", look)
+
+
+def examine_home(home: Path) -> Finding:
+    """Whether Dagster's home has the limits of the dagster.yaml that `leads-pipeline` writes; its own has none."""
+
+    def look() -> str:
+        if not (home / "dagster.yaml").exists():
+            return f"{home}/dagster.yaml is made at the first start."
+        try:
+            with DagsterInstance.from_config(str(home)) as instance:
+                pools = instance.get_concurrency_config().pool_config
+                missing = [] if pools.default_pool_limit == 1 else ["concurrency.pools.default_limit: 1"]
+                missing += [] if instance.run_monitoring_enabled else ["run_monitoring.enabled: true"]
+        except (DagsterError, SQLAlchemyError) as error:
+            raise StorageError(
+                f"Dagster can't read its own state in {home} ({type(error).__name__}). See dagster.yaml there."
+            ) from error
+        if missing:
+            raise _Warning(
+                f"{home}/dagster.yaml lacks {' and '.join(missing)}. Pulls wait for each other all the same, but each "
+                "takes a place among the runs meanwhile, and a run whose process died may count as under way for ever. "
+                "Add them; or move the file away, and the next start writes a sound one."
+            )
+        return f"{home} limits what runs side by side, and watches over runs."
+
+    return _look("Dagster's home", look)
 
 
 def some_of(names: Sequence[str]) -> str:

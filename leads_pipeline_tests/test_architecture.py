@@ -28,7 +28,7 @@ LAYERS = (
     ("drift", "damage"),
     ("flatten",),
     ("duck",),
-    ("receiver",),
+    ("receiver", "supervisor"),
     ("spool",),
     ("lake",),
     ("client", "channels"),

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 from dagster import DagsterRunStatus
 
 from leads_pipeline.cli import main
+from leads_pipeline.cli.ui import alone
 from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead, read_delivery
 from leads_pipeline.doctor import writable
 from leads_pipeline.errors import StorageError
@@ -342,3 +344,22 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
     with pytest.raises(StorageError, match="Nothing can be written to") as doctors_words:
         writable(tmp_path / "data")
     assert str(doctors_words.value) in " ".join(result.output.split())
+
+
+def test_serve_refuses_what_cannot_work_before_it_starts_anything(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path(here.environment["DAGSTER_HOME"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        for option in ("--port", "--read-only-port"):
+            refused = run("serve", "--port", free_port(), option, number)
+            assert refused.exit_code == 2
+            assert f"Name another with {option}." in refused.output
+    with alone(home, "http://127.0.0.1:3000"):
+        refused = run("serve", "--port", free_port())
+        assert refused.exit_code == 2
+        assert f"process {os.getpid()}, with its pages at http://127.0.0.1:3000" in refused.output
+    monkeypatch.delenv("LEADS_BASE_URL")
+    refused = run("serve", "--port", free_port())
+    assert (refused.exit_code, "LEADS_BASE_URL is not set" in refused.output) == (2, True)

@@ -101,7 +101,7 @@ def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
         *("variables", "settings", "secret", "clock", "token", "applicant leads", "appraisal leads"),
         *("inventory token", "inventory", "data folder", "free space", "one file system", "file modes"),
-        *("whole files", "portal of the data", "versions", "alerts"),
+        *("whole files", "portal of the data", "versions", "alerts", "Dagster's home"),
     ]
 
 
@@ -451,3 +451,17 @@ def test_alerts_that_go_nowhere_or_are_set_up_by_half_are_told(variables: dict[s
     half = found(variables, LEADS_ALERT_EMAIL="it@agency.example")
     assert half.lights["alerts"] == "red"
     assert "go together" in half.messages["alerts"]
+
+
+def test_a_home_of_dagsters_without_our_limits_is_told(variables: dict[str, str], tmp_path: Path) -> None:
+    home = tmp_path / "a home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("run_monitoring: {enabled: true}\n")
+    bare = found(variables, DAGSTER_HOME=str(home))
+    assert bare.not_green == {"Dagster's home": "yellow"}
+    assert "lacks concurrency.pools.default_limit: 1. " in bare.messages["Dagster's home"]
+    (home / "dagster.yaml").unlink()
+    dagster_home({"DAGSTER_HOME": str(home)}, tmp_path)
+    assert found(variables, DAGSTER_HOME=str(home)).not_green == {}
+    (home / "dagster.yaml").write_text("no such section: 1\n")
+    assert found(variables, DAGSTER_HOME=str(home)).lights["Dagster's home"] == "red"

@@ -14,6 +14,7 @@ from leads_pipeline.cli.health import status
 from leads_pipeline.cli.outage import demo_outage
 from leads_pipeline.cli.privacy import privacy
 from leads_pipeline.cli.services import alert, credentials, doctor, receive
+from leads_pipeline.cli.serving import serve
 from leads_pipeline.cli.session import plain_errors
 from leads_pipeline.cli.ui import dev
 from leads_pipeline.cli.windows import backfill, coverage, damaged
@@ -57,6 +58,7 @@ for command in (
     doctor,
     privacy,
     receive,
+    serve,
     simulate,
     status,
 ):

@@ -17,11 +17,21 @@ from leads_pipeline.channels import beat
 from leads_pipeline.cli.session import err, plain_errors
 from leads_pipeline.credentials import SecretSource, secret_of, write_key_pair
 from leads_pipeline.definitions import alert_service, resources, variables
-from leads_pipeline.doctor import Finding, Light, examine, examine_alerts, examine_env_file, examine_names, writable
+from leads_pipeline.doctor import (
+    Finding,
+    Light,
+    examine,
+    examine_alerts,
+    examine_env_file,
+    examine_home,
+    examine_names,
+    writable,
+)
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import Limits, Receiver, read_key, serve
 from leads_pipeline.resources import AlertService, origin
+from leads_pipeline.runs import home_folder
 from leads_pipeline.settings import Settings
 from leads_pipeline.spool import Spool
 
@@ -62,6 +72,9 @@ def _findings() -> Iterator[Finding]:
     with build_resources(used) as opened:
         yield from examine(settings, opened.data, opened.leads, opened.inventory)
         yield examine_alerts(opened.alerts)
+    home = home_folder(variables(), settings.data_dir)
+    variables()["DAGSTER_HOME"] = str(home)  # its dagster.yaml asks for it
+    yield examine_home(home)
 
 
 @click.command(short_help="Take leads that the portal pushes.")

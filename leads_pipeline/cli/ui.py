@@ -58,15 +58,28 @@ def dev(port: int, log_level: str) -> None:
     sys.exit(0 if process.returncode in (0, -signal.SIGINT) else 1)
 
 
-def refuse_taken(port: int) -> None:
+def refuse_taken(port: int, host: str = HOST, option: str = "--port") -> None:
     """Refuse a port that can't be listened on, before anything is started. Raises SettingsError."""
     try:
-        with socket.create_server((HOST, port)):
+        with socket.create_server((host, port)):
             pass
     except OSError as error:
         raise SettingsError(
-            f"{HOST}, port {port} can't be listened on: {error.strerror}. Name another with --port."
+            f"{host}, port {port} can't be listened on: {error.strerror}. Name another with {option}."
         ) from None
+
+
+def work_place(data_dir: Path) -> Path:
+    """The folder that Dagster's processes work in, with all that they need in the environment: Dagster's home.
+
+    Dagster gives an .env in its working directory precedence over the environment, even its empty lines: it would take
+    the simulator's place. So Dagster works in its home, and gets what we have read, in full.
+    """
+    writable(data_dir)
+    home = dagster_home(variables(), data_dir)
+    variables().update({"DAGSTER_HOME": str(home), "LEADS_DATA_DIR": str(data_dir)})
+    variables().update(whole_paths(variables()))
+    return home
 
 
 @contextmanager
@@ -83,12 +96,7 @@ def dagster_ui(
     What they print goes to `log`, or else here.
     Raises SettingsError where others run on the same Dagster home: two daemons would each launch every run.
     """
-    writable(data_dir)
-    home = dagster_home(variables(), data_dir)
-    # Dagster gives an .env in its working directory precedence over the environment, even its empty lines: it
-    # would take the simulator's place. So Dagster works in its home, and gets what we have read, in full.
-    variables().update({"DAGSTER_HOME": str(home), "LEADS_DATA_DIR": str(data_dir)})
-    variables().update(whole_paths(variables()))
+    home = work_place(data_dir)
     dagster = [sys.executable, "-W", "ignore::FutureWarning", "-m", "dagster"]  # dg works in checkouts alone
     command = [*dagster, "dev", "-m", module, "-h", HOST, "-p", str(port), "--log-level", log_level]
     # A shell that starts us in the background has us ignore ctrl-C, and with us Dagster, which knows no other end.
@@ -96,7 +104,7 @@ def dagster_ui(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-    with _alone(home, port) as lock, log.open("wb") if log else nullcontext() as file:
+    with alone(home, f"http://{HOST}:{port}") as lock, log.open("wb") if log else nullcontext() as file:
         # A session of its own, so that whatever ends us, from wherever, ends all of it by one ctrl-C: a second one
         # would break off its closing down.
         process = subprocess.Popen(  # noqa: S603 - our own command
@@ -121,8 +129,11 @@ def is_listening(process: "subprocess.Popen[bytes]", port: int) -> bool:
 
 
 @contextmanager
-def _alone(home: Path, port: int) -> Iterator[int]:
-    """Hold the Dagster home against another daemon. The descriptor is for Dagster, which may outlive this process."""
+def alone(home: Path, pages: str) -> Iterator[int]:
+    """Hold the Dagster home against another daemon; `pages` is the address of its pages.
+
+    The descriptor is for Dagster, which may outlive this process. Raises SettingsError where another one holds it.
+    """
     path = home / _LOCK
     with storing(path):
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -134,7 +145,7 @@ def _alone(home: Path, port: int) -> Iterator[int]:
             time.sleep(0.1)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(lock, 0)
-        os.write(lock, f"process {os.getpid()}, with its pages at http://{HOST}:{port}".encode())
+        os.write(lock, f"process {os.getpid()}, with its pages at {pages}".encode())
         yield lock
     except BlockingIOError:
         holder = os.pread(lock, 200, 0).decode()

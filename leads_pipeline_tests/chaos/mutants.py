@@ -2007,6 +2007,38 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     ),
     "it runs on, and says so when it doesn't": (
         _m(
+            "leave what was killed dead",
+            "supervisor.py",
+            '            kept.due_at = now + kept.delay\n            logger.warning(\n                "%s (process',
+            '            kept.due_at = float("inf")\n            logger.warning(\n                "%s (process',
+            "test_supervisor.py",
+            "what_is_killed",
+        ),
+        _m(
+            "end runs with the code location that started them",
+            "supervisor.py",
+            "if not kept.program.is_shared:",
+            "if True:",
+            "test_supervisor.py",
+            "outlives_it",
+        ),
+        _m(
+            "leave runs behind at the end",
+            "supervisor.py",
+            "for is_shared in (False, True):",
+            "for is_shared in (False,):",
+            "test_supervisor.py",
+            "outlives_it",
+        ),
+        _m(
+            "call a home without limits sound",
+            "doctor.py",
+            "if pools.default_pool_limit == 1 else",
+            "if pools else",
+            "test_doctor.py",
+            "without_our_limits",
+        ),
+        _m(
             "wait with the word until the portal deletes",
             "health.py",
             "deleted_from <= now + timedelta(days=FAIL_DAYS_BEFORE)",
