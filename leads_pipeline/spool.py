@@ -160,11 +160,11 @@ class Spool:
         return taken
 
     def _read(self, path: Path) -> list[PushedLead]:
-        digest, _, lines = path.read_bytes().partition(b"\n")
-        if digest != _digest(lines):
+        content = path.read_bytes()
+        if not is_whole_delivery(content):
             self._set_aside(path)
             return []
-        records = (_RECORDS.decode(line) for line in lines.splitlines())
+        records = (_RECORDS.decode(line) for line in content.splitlines()[1:])
         return [
             PushedLead(
                 _kind(one.kind), ReceivedLead(one.lead_id, one.payload, one.oddity), one.received_at, one.sequence
@@ -195,6 +195,12 @@ _RECORDS: Final = msgspec.json.Decoder(_Record)
 
 def _kind(name: str) -> LeadKind:
     return next(kind for kind in LEAD_KINDS if kind.name == name)
+
+
+def is_whole_delivery(content: bytes) -> bool:
+    """Whether a spool file's content is what was written there, to the last bit."""
+    digest, _, lines = content.partition(b"\n")
+    return digest == _digest(lines)
 
 
 def _digest(lines: bytes) -> bytes:

@@ -124,7 +124,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                     asset_key=name, metadata={**_metadata(publication, rows), **figures.get(name, {})}
                 )
             for table in lead_tables:
-                yield attempted(table, "lead_ids_are_unique", partial(_uniqueness, db, table))
+                yield attempted(table, "lead_ids_are_unique", partial(uniqueness_check, db, table))
             for kind in LEAD_KINDS:
                 yield attempted(kind.table, "staged_rows_add_up", partial(completeness_check, db, data.lake, kind))
             yield from habit_checks(db)
@@ -203,7 +203,8 @@ def _mart_spec(mart: Mart) -> AssetSpec:
     )
 
 
-def _uniqueness(db: Reader, table: str) -> AssetCheckResult:
+def uniqueness_check(db: Reader, table: str) -> AssetCheckResult:
+    """Whether each lead is one row of the table."""
     _, [(rows, ids)] = db.query(f"select count(*), count(distinct lead_id) from {table}")  # noqa: S608 - our own name
     return AssetCheckResult(
         asset_key=table, check_name="lead_ids_are_unique", passed=rows == ids, metadata={"rows": rows, "lead_ids": ids}

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from dotenv import load_dotenv
 
+from leads_pipeline.cli.backup import backup, restore, verify
 from leads_pipeline.cli.demo import demo, simulate
 from leads_pipeline.cli.health import status
 from leads_pipeline.cli.outage import demo_outage
@@ -49,6 +50,7 @@ def _read_env_file(path: Path) -> None:
 for command in (
     alert,
     backfill,
+    backup,
     coverage,
     credentials,
     damaged,
@@ -58,8 +60,10 @@ for command in (
     doctor,
     privacy,
     receive,
+    restore,
     serve,
     simulate,
     status,
+    verify,
 ):
     main.add_command(command)

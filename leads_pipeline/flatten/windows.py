@@ -73,6 +73,16 @@ def _days_with_unstaged_pushes(lake: Lake, kind: LeadKind, days: Iterable[date])
     }
 
 
+def staged_ids(lake: Lake, kind: LeadKind, day: date) -> set[str]:
+    """Every lead of the day's staged file, by its id; none where there is no whole file."""
+    path = lake.whole_staged(kind.table, day)
+    if path is None:
+        return set()
+    with connection(lake, f"ids-{secrets.token_hex(8)}") as db:
+        rows = db.execute("select lead_id from read_parquet($file)", {"file": glob_literal(path)}).fetchall()
+    return {lead_id for (lead_id,) in rows}
+
+
 def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:
     """The windows of every staged day, by day and scope. Those of a damaged file aren't among them."""
     table = windows_table(kind)

@@ -202,6 +202,13 @@ class RawLeads(Quarantine):
                     highest[row["lead_id"]] = max(row["sequence"], highest.get(row["lead_id"], 0))
         return highest
 
+    def lead_ids(self, kind: LeadKind, day: date) -> set[str]:
+        """Every lead that the day's raw files hold, pulled or pushed, by its id."""
+        files = [self._inspect(path, self._read_pushed) for path in self._raw_paths(kind, day)]
+        return {row["lead_id"] for file in files if file for row in file.read(["lead_id"]).to_pylist()} | set(
+            self.pushed_leads(kind, day)
+        )
+
     def landed_windows(self, kind: LeadKind, day: date) -> list[LandedWindow]:
         """What the day's raw files say about themselves, by scope.
 

@@ -1,0 +1,147 @@
+"""What outlives the disk: `backup` copies what nobody can give back, `restore` brings it back, `verify` counts it."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from leads_pipeline.backup import Backup, Roots, Store, back_up, settings_files
+from leads_pipeline.backup import restore as restore_backup
+from leads_pipeline.backup.parts import DAGSTER, DATA
+from leads_pipeline.backup.restoring import SETTINGS_FOLDER
+from leads_pipeline.backup.store import in_words
+from leads_pipeline.cli.session import err, plain_errors
+from leads_pipeline.definitions import variables
+from leads_pipeline.doctor import Light
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.lake import Lake
+from leads_pipeline.runs import home_folder
+from leads_pipeline.settings import Settings
+from leads_pipeline.verification import verify as verify_folder
+
+# How many backups a target keeps: two weeks of nights.
+KEPT_BACKUPS = 14
+
+_TARGET = click.argument("target", type=click.Path(file_okay=False, path_type=Path))
+
+
+def _roots(data_dir: Path) -> Roots:
+    """Where an installation keeps what is copied."""
+    return {DATA: data_dir, DAGSTER: home_folder(variables(), data_dir)}
+
+
+@click.command(short_help="Copy what can't be had again to another folder or disk.")
+@_TARGET
+@click.option("--keep", type=click.IntRange(1), default=KEPT_BACKUPS, show_default=True, help="How many backups stay.")
+@click.option("--with-secrets", is_flag=True, help="Copy secrets and the files that hold them as well.")
+def backup(target: Path, keep: int, with_secrets: bool) -> None:
+    """Copy what can't be had again to TARGET, a folder on another disk, while everything runs.
+
+    Only what has changed since the last backup is copied. Exit code 1 if a file wasn't whole, 2 if there is no backup.
+    """
+    with plain_errors():
+        settings = Settings.from_variables(variables())
+        files = settings_files(variables(), with_secrets=with_secrets)
+        with err.status("Copying what has changed"):
+            done = back_up(_roots(settings.data_dir), target, files, keep, datetime.now(UTC))
+    if done.is_first:
+        click.echo(f"{target} had no backup yet: this is the first one there.")
+    click.echo(
+        f"Backup {done.name}: {done.files} files, {_megabytes(done.bytes)}. Copied now: {done.written}, "
+        f"{_megabytes(done.written_bytes)}. Older backups removed: {done.forgotten}."
+    )
+    if done.damaged:
+        click.echo(
+            f"{len(done.damaged)} files aren't whole: {in_words(done.damaged)}. Where the backup before had them "
+            "whole, this one keeps that. `leads-pipeline doctor` and `leads-pipeline damaged` say what to do.",
+            err=True,
+        )
+    sys.exit(1 if done.damaged else 0)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+@click.command(short_help="Bring a backup back into an empty folder.")
+@_TARGET
+@click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), help="Instead of LEADS_DATA_DIR.")
+@click.option("--backup", "name", help="Its name; else the newest.")
+@click.option("--leave-out-damaged", is_flag=True, help="Restore what is whole where the backup is damaged.")
+def restore(target: Path, folder: Path | None, name: str | None, leave_out_damaged: bool) -> None:
+    """Bring the newest backup in TARGET back into an empty data folder. Nothing is ever overwritten.
+
+    Every file is compared with its checksum before the first is put in place. Exit code 1 if something was left out, 2
+    if nothing was restored.
+    """
+    with plain_errors():
+        if folder is None:
+            roots = _roots(Settings.from_variables(variables()).data_dir)
+        else:
+            roots = {**_roots(folder), DAGSTER: folder.absolute() / ".dagster"}
+        store = Store(target)
+        wanted = _chosen(store, name)
+        with err.status(f"Restoring {wanted.name}"):
+            done = restore_backup(store, wanted, roots, leave_out_damaged=leave_out_damaged)
+    data = roots[DATA]
+    click.echo(f"Restored {done.files} files of {done.backup}, made at {wanted.made_at:%Y-%m-%d %H:%M} UTC, to {data}.")
+    for path in done.kept:
+        click.echo(f"{path} was there already and stays as it is: it is newer than the backup's.")
+    if (data / SETTINGS_FOLDER).is_dir():
+        click.echo(f"The settings of then are in {data / SETTINGS_FOLDER}; nothing reads them there.")
+    click.echo(
+        "Start the pipeline, or run `leads-pipeline backfill` over the last 30 days: what has come since is pulled, "
+        "and leads.duckdb is made anew. Then `leads-pipeline verify` says whether all adds up."
+    )
+    if done.damaged:
+        click.echo(f"{len(done.damaged)} damaged files were left out: {in_words(done.damaged)}.", err=True)
+    sys.exit(1 if done.damaged else 0)
+
+
+def _chosen(store: Store, name: str | None) -> Backup:
+    names = store.names()
+    if not names:
+        raise SettingsError(f"{store.target} has no backup: no `leads-pipeline backup` to it has come to its end.")
+    if name is not None and name not in names:
+        raise SettingsError(f"{store.target} has no backup of that name. It has {', '.join(names)}.")
+    return store.read(name or names[-1])
+
+
+@click.command(short_help="Read every file and count from raw to marts.")
+@click.option(
+    "--backup",
+    "target",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Read the newest backup in this folder instead.",
+)
+def verify(target: Path | None) -> None:
+    """Read every file, compare every seal, and count the leads from raw to staged to leads.duckdb to the marts.
+
+    A damaged raw file is set aside, as by any run. Exit code 1 if something is red.
+    """
+    with plain_errors():
+        if target is not None:
+            is_well = _verify_backup(Store(target))
+        else:
+            is_well = True
+            for finding in verify_folder(Lake(Settings.from_variables(variables()).data_dir)):
+                is_well &= finding.light is not Light.RED
+                colour = "green" if finding.light is Light.GREEN else "red"
+                click.echo(f"{click.style(f'{finding.light:<6}', colour)} {finding.check}: {finding.message}")
+    sys.exit(0 if is_well else 1)
+
+
+def _verify_backup(store: Store) -> bool:
+    backup = _chosen(store, None)
+    with err.status(f"Reading {backup.name}"):
+        damaged = [entry.path for entry in backup.files if not store.is_whole(entry)]
+    if damaged:
+        click.echo(
+            f"{len(damaged)} of {len(backup.files)} files of {backup.name} are damaged or gone: {in_words(damaged)}. "
+            "Have the disk looked at, and make a new backup in another folder while the originals are there.",
+            err=True,
+        )
+    else:
+        click.echo(f"{backup.name}: {len(backup.files)} files, each as it was written.")
+    return not damaged
