@@ -115,8 +115,17 @@ def make_auth(
 
 
 def get(auth: httpx.Auth, portal: Portal, url: str = f"{SERVICE}/applicant-leads") -> httpx.Response:
-    with httpx.Client(auth=auth, transport=httpx.MockTransport(portal.data)) as client:
-        return client.get(url)
+    return fetch(auth, url, transport=httpx.MockTransport(portal.data))[0]
+
+
+def fetch(auth: httpx.Auth, *urls: str, transport: httpx.AsyncBaseTransport | None = None) -> list[httpx.Response]:
+    """What one client is answered to these, one after the other."""
+
+    async def get_all() -> list[httpx.Response]:
+        async with httpx.AsyncClient(auth=auth, transport=transport) as client:
+            return [await client.get(url) for url in urls]
+
+    return asyncio.run(get_all())
 
 
 def ask(store: TokenStore, answer: Handler, credentials: ClientCredentials = BODY) -> LeadsPipelineError:
@@ -353,21 +362,14 @@ def test_a_refused_token_is_dropped_even_if_there_is_no_other(store: TokenStore,
 def test_the_first_refusal_s_body_is_not_read(store: TokenStore, portal: Portal) -> None:
     chunks_read = 0
 
-    class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
+    class Endless(httpx.AsyncByteStream):
         is_closed = False
 
-        def __iter__(self) -> Iterator[bytes]:
+        async def __aiter__(self) -> AsyncIterator[bytes]:
             nonlocal chunks_read
             while chunks_read < 1000:
                 chunks_read += 1
                 yield b"x" * 1000
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            for chunk in self:
-                yield chunk
-
-        def close(self) -> None:
-            self.is_closed = True
 
         async def aclose(self) -> None:
             self.is_closed = True
@@ -381,20 +383,11 @@ def test_the_first_refusal_s_body_is_not_read(store: TokenStore, portal: Portal)
             return httpx.Response(401, headers={"Content-Encoding": "gzip"}, stream=bodies[-1])
         return response
 
-    portal.refused_tokens = {f"{TOKEN}-1", f"{TOKEN}-2"}
+    portal.refused_tokens = {f"{TOKEN}-1"}
     auth = make_auth(store, portal.token)
-    with httpx.Client(auth=auth, transport=httpx.MockTransport(data)) as client:
-        portal.refused_tokens = {f"{TOKEN}-1"}
-        assert client.get(SERVICE).status_code == 200
-    portal.refused_tokens = {f"{TOKEN}-1", f"{TOKEN}-2"}
-
-    async def get_async() -> int:
-        async with httpx.AsyncClient(auth=auth, transport=httpx.MockTransport(data)) as client:
-            return (await client.get(SERVICE)).status_code
-
-    assert asyncio.run(get_async()) == 200
+    assert fetch(auth, SERVICE, transport=httpx.MockTransport(data))[0].status_code == 200
     assert chunks_read == 0
-    assert [body.is_closed for body in bodies] == [True, True]
+    assert [body.is_closed for body in bodies] == [True]
 
 
 # A replaced or revoked secret
@@ -661,19 +654,16 @@ def test_an_answer_that_never_ends_meets_the_deadline(
 ) -> None:
     monkeypatch.setattr(endpoint, "TOKEN_DEADLINE_SECONDS", 0.2)
     server.raw_token_answer = answer
-    with pytest.raises(UnreachableError, match=words), httpx.Client(auth=server.auth(store)) as client:
-        client.get(f"{server.url}/leads")
+    with pytest.raises(UnreachableError, match=words):
+        fetch(server.auth(store), f"{server.url}/leads")
 
 
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"])
 def test_an_answer_that_breaks_off_is_told(server: Server, store: TokenStore, answer: bytes) -> None:
     server.raw_token_answer = answer
     server.drips.set()
-    with (
-        pytest.raises(UnreachableError, match="the connection broke"),
-        httpx.Client(auth=server.auth(store)) as client,
-    ):
-        client.get(f"{server.url}/leads")
+    with pytest.raises(UnreachableError, match="the connection broke"):
+        fetch(server.auth(store), f"{server.url}/leads")
 
 
 # One token for all
@@ -693,16 +683,15 @@ def test_tasks_that_start_cold_make_one_token_request(server: Server, store: Tok
 
 def test_threads_that_start_cold_make_one_token_request(server: Server, store: TokenStore) -> None:
     auth = server.auth(store)
-    with httpx.Client(auth=auth) as client, ThreadPoolExecutor(16) as pool:
-        responses = list(pool.map(lambda _: client.get(f"{server.url}/leads"), range(32)))
-    assert [response.status_code for response in responses] == [200] * 32
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: fetch(auth, f"{server.url}/leads"), range(32)))
+    assert [response.status_code for [response] in answers] == [200] * 32
     assert server.token_requests == 1
 
 
 def test_objects_of_one_process_share_a_token_too(server: Server, store: TokenStore) -> None:
     def get_alone(_: int) -> int:
-        with httpx.Client(auth=server.auth(TokenStore(store.folder))) as client:
-            return client.get(f"{server.url}/leads").status_code
+        return fetch(server.auth(TokenStore(store.folder)), f"{server.url}/leads")[0].status_code
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(get_alone, range(8))) == [200] * 8
@@ -756,8 +745,7 @@ def test_a_waiter_that_gives_up_stops_nobody_else(server: Server, store: TokenSt
 
 
 def test_the_event_loop_runs_on_while_another_process_holds_the_lock(server: Server, store: TokenStore) -> None:
-    with httpx.Client(auth=server.auth(store)) as client:
-        client.get(f"{server.url}/leads")
+    fetch(server.auth(store), f"{server.url}/leads")
     stored = only_file(store)
     stored.unlink()
 
@@ -795,7 +783,7 @@ def test_whoever_waits_for_the_lock_outlasts_a_token_request_and_is_told_of_a_ha
 
 
 PROCESSES = """
-import multiprocessing, sys
+import asyncio, multiprocessing, sys
 from pathlib import Path
 import httpx
 from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
@@ -811,9 +799,12 @@ def run():
         token_url=url + "/token", client_id="id", secret=StaticSecret("secret"), method=AuthMethod.BODY
     )
     auth = ClientCredentialsAuth(credentials, TokenStore(Path(folder)), service_url=url)
-    with httpx.Client(auth=auth, timeout=30, verify=False) as client:  # plain http: spare the start-up of TLS
+    asyncio.run(ask(auth))
+
+async def ask(auth):
+    async with httpx.AsyncClient(auth=auth, timeout=30, verify=False) as client:  # spare the start of TLS
         barrier.wait()
-        print(f"{client.get(url + '/leads').status_code} {auth.requests_made}\\n", end="", flush=True)
+        print(f"{(await client.get(url + '/leads')).status_code} {auth.requests_made}\\n", end="", flush=True)
 
 processes = [context.Process(target=run) for _ in range(16)]
 for process in processes:
@@ -1097,8 +1088,7 @@ def test_a_certified_server_takes_both_forms(
     oauth_server: OAuthServer, store: TokenStore, client: tuple[str, str, AuthMethod], scope: str | None
 ) -> None:
     auth = oauth_server.auth(store, *client)
-    with httpx.Client(auth=auth) as session:
-        first, second = session.get(f"{oauth_server.url}/leads"), session.get(f"{oauth_server.url}/leads")
+    first, second = fetch(auth, f"{oauth_server.url}/leads", f"{oauth_server.url}/leads")
     assert (first.status_code, second.status_code) == (200, 200)
     assert (first.json()["client"], first.json().get("scope")) == (client[0], scope)
     assert first.json()["tokenRequests"] == second.json()["tokenRequests"]
@@ -1106,10 +1096,8 @@ def test_a_certified_server_takes_both_forms(
 
 def test_a_token_that_a_certified_server_revoked_is_renewed_once(oauth_server: OAuthServer, store: TokenStore) -> None:
     auth = oauth_server.auth(store, *BASIC_CLIENT)
-    with httpx.Client(auth=auth) as session:
-        assert session.get(f"{oauth_server.url}/leads").status_code == 200
-        assert session.get(f"{oauth_server.url}/revoke").status_code == 200
-        assert session.get(f"{oauth_server.url}/leads").status_code == 200
+    answers = fetch(auth, *(f"{oauth_server.url}/{path}" for path in ("leads", "revoke", "leads")))
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
     assert auth.requests_made == 2
 
 
@@ -1125,5 +1113,5 @@ def test_a_certified_server_s_refusal_is_told(
     oauth_server: OAuthServer, store: TokenStore, client: tuple[str, str, AuthMethod], words: str
 ) -> None:
     auth = oauth_server.auth(store, *client)
-    with httpx.Client(auth=auth) as session, pytest.raises(CredentialsError, match=words):
-        session.get(f"{oauth_server.url}/leads")
+    with pytest.raises(CredentialsError, match=words):
+        fetch(auth, f"{oauth_server.url}/leads")

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from threading import Lock, Thread
 from typing import Literal, cast
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 class ClientCredentialsAuth(httpx.Auth):
     """Signs requests to the service at `service_url`, and to no other origin, with a token from store or endpoint.
 
-    Works with Client and AsyncClient, from any number of threads and tasks: whoever needs a token while one is on
+    Works with AsyncClient, from any number of threads and tasks: whoever needs a token while one is on
     its way waits for that one. A request refused with 401 or 403 is sent once more with another token; what comes
     back then is the caller's to judge. Errors of the token request are raised to whoever sends: CredentialsError,
     StorageError, BusyError, ServerError, UnreachableError. After the endpoint has refused a secret it isn't asked
@@ -64,22 +64,8 @@ class ClientCredentialsAuth(httpx.Auth):
         """A token that is good now, from store or endpoint, without a request to the service. Raises as those do."""
         return self._token().result()
 
-    def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Sign, send, and once more with another token if refused."""
-        if origin_of(request.url) != self._service:
-            yield request
-            return
-        token = self._token().result()
-        response = yield _signed(request, token)
-        if self._is_worth_renewing(response, token):
-            cast("httpx.SyncByteStream", response.stream).close()
-            response.stream = httpx.ByteStream(b"")  # httpx reads it before it sends again, however long it is
-            token = self._token(refused=token).result()
-            response = yield _signed(request, token)
-            self._note_second(response, token)
-
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """As sync_auth_flow; the event loop never waits for a lock or a token."""
+        """Sign, send, and once more with another token if refused. The event loop never waits for a lock or a token."""
         if origin_of(request.url) != self._service:
             yield request
             return
@@ -87,18 +73,15 @@ class ClientCredentialsAuth(httpx.Auth):
         response = yield _signed(request, token)
         if self._is_worth_renewing(response, token):
             await cast("httpx.AsyncByteStream", response.stream).aclose()
-            response.stream = httpx.ByteStream(b"")
+            response.stream = httpx.ByteStream(b"")  # httpx reads it before it sends again, however long it is
             token = await asyncio.wrap_future(self._token(refused=token))
             response = yield _signed(request, token)
-            self._note_second(response, token)
+            if response.status_code in _REFUSALS:
+                self._unhelpful = token
 
     def _is_worth_renewing(self, response: httpx.Response, token: Token) -> bool:
         is_known_good = token == self._unhelpful and self._clock() - token.fetched_at < RENEWAL_PAUSE_SECONDS
         return response.status_code in _REFUSALS and not is_known_good
-
-    def _note_second(self, response: httpx.Response, token: Token) -> None:
-        if response.status_code in _REFUSALS:
-            self._unhelpful = token
 
     def _token(self, refused: Token | None = None) -> Future[Token]:
         """A token other than the refused one: at once where this object holds it, else when it has been got."""

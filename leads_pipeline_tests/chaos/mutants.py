@@ -130,8 +130,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "end a run with failed windows quietly",
             "assets/raw.py",
-            "        if failures:\n            raise Failure(_summary",
-            "        if False:\n            raise Failure(_summary",
+            "        if failures:\n            raise Failure(\n                _summary",
+            "        if False:\n            raise Failure(\n                _summary",
             "test_assets.py",
             "failing_windows",
         ),
@@ -1942,9 +1942,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "auth/flow.py",
             (
                 (
-                    "        if self._is_worth_renewing(response, token):\n            cast(",
-                    "        while self._is_worth_renewing(response, token) and self.requests_made < 9:\n"
-                    "            cast(",
+                    "        if self._is_worth_renewing(response, token):\n",
+                    "        while self._is_worth_renewing(response, token) and self.requests_made < 9:\n",
                 ),
                 (
                     "            self._unhelpful = token\n",
