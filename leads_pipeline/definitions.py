@@ -203,7 +203,11 @@ def resources(
     is started from its partitions has to find them again.
     """
     environment = filled_in(environment)
-    data = DataFolder(path=str(settings.data_dir), first_day=first_day.isoformat() if first_day else None)
+    data = DataFolder(
+        path=str(settings.data_dir),
+        privacy_path=str(settings.privacy_dir) if settings.privacy_dir else None,
+        first_day=first_day.isoformat() if first_day else None,
+    )
     leads = LeadsService(
         data=data,
         base_url=settings.base_url,

@@ -305,6 +305,7 @@ def _data_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
     yield _look("one file system", lambda: _one_file_system(folder))
     yield _look("file modes", lambda: _modes(folder))
     yield _look("whole files", lambda: _whole(data))
+    yield _look("suppression list", lambda: _suppression(data))
     yield _look("portal of the data", lambda: _claim(settings, data))
     if warehouse.path.exists():
         yield _look("warehouse", lambda: _warehouse(warehouse))
@@ -369,6 +370,19 @@ def _whole(data: DataFolder) -> str:
     if found:
         raise StorageError(f"{len(found)} windows or files are damaged or gone. {DAMAGE_ADVICE}")
     return "Nothing is damaged: quarantine/ holds nothing that is missed."
+
+
+def _suppression(data: DataFolder) -> str:
+    suppressed = data.lake.suppression.read()
+    where = data.lake.suppression.folder
+    if not suppressed:
+        return "Nobody is on it."
+    if where.is_relative_to(data.lake.folder):
+        raise _Warning(
+            f"It lies in {where}: whoever restores the data folder from a backup takes it back, and people who were "
+            "erased return. Move the folder to where other backups are made of it, and set LEADS_PRIVACY_DIR."
+        )
+    return f"It is whole, with its key, apart from the data: {where}."
 
 
 def _claim(settings: Settings, data: DataFolder) -> str:

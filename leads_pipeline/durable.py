@@ -19,10 +19,11 @@ PRIVATE_FOLDER_MODE: Final = 0o700
 PRIVATE_FILE_MODE: Final = 0o600
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, *, modified_ns: int | None = None) -> None:
     """Write the file so that at every moment, power cuts included, it is whole: as before, or with this content.
 
-    Missing folders are made private (0700), the file too (0600). Raises StorageError; then the old file is untouched.
+    `modified_ns` is the moment that it is to bear, now where it isn't given. Missing folders are made private (0700),
+    the file too (0600). Raises StorageError; then the old file is untouched.
     """
     with storing(path):
         make_folder(path.parent)
@@ -32,6 +33,8 @@ def replace_file(path: Path, content: bytes) -> None:
             # Not tempfile's: a fifth of the time that a landing takes beside waiting for the disk (measured).
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE), "wb") as file:
                 file.write(content)
+            if modified_ns is not None:
+                os.utime(draft, ns=(modified_ns, modified_ns))
             publish_file(draft, path)
         except BaseException:
             draft.unlink(missing_ok=True)

@@ -40,13 +40,15 @@ class DataFolder(ConfigurableResource[Any]):
     """Where Parquet, the warehouse and the pipeline's own state lie."""
 
     path: str
+    # Where the suppression list lies; `privacy` in the folder where not set.
+    privacy_path: str | None = None
     # The first partition, to be remembered by whoever acts; unset where the settings say it, and for who only looks.
     first_day: str | None = None
 
     @property
     def lake(self) -> Lake:
         """The Parquet files below the folder."""
-        return Lake(Path(self.path))
+        return Lake(Path(self.path), Path(self.privacy_path) if self.privacy_path else None)
 
     @contextmanager
     def yield_for_execution(self, context: InitResourceContext) -> Iterator[Self]:

@@ -62,6 +62,7 @@ VARIABLES = frozenset(
         "LEADS_MAX_BODY_MB",
         "LEADS_ALLOW_PLAIN_HTTP",
         "LEADS_DATA_DIR",
+        "LEADS_PRIVACY_DIR",
         "INVENTORY_BASE_URL",
         "INVENTORY_CLIENT_ID",
         "INVENTORY_CLIENT_SECRET",
@@ -109,6 +110,7 @@ class Settings:
     max_concurrency: int
     max_body_mb: int
     data_dir: Path
+    privacy_dir: Path | None
     inventory_base_url: str | None
     inventory_client_id: str | None
     inventory_agency_ref: str | None
@@ -142,6 +144,7 @@ class Settings:
             ),
             max_body_mb=_whole_number(values, "LEADS_MAX_BODY_MB", DEFAULT_MAX_BODY_MB, 1, MOST_MAX_BODY_MB),
             data_dir=path_of(values.get("LEADS_DATA_DIR", "data")),
+            privacy_dir=path_of(values["LEADS_PRIVACY_DIR"]) if "LEADS_PRIVACY_DIR" in values else None,
             inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
             inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
             inventory_agency_ref=values.get("INVENTORY_AGENCY_REF"),

@@ -20,8 +20,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, ReceivedLead, read_texts
-from leads_pipeline.durable import make_folder, replace_file, storing
+from leads_pipeline.durable import make_folder, replace_file, storing, sync
+from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import PUSH_SCOPE, Lake
+from leads_pipeline.person.matching import texts_of
+from leads_pipeline.suppression import Shown
 from leads_pipeline.window import Scope, ScopeKind, today
 
 # What is taken in at once and so held in memory: some 10,000 leads, an ordinary day's.
@@ -29,6 +32,9 @@ CHUNK_BYTES: Final = 32 * 1024 * 1024
 
 # Nobody writes a file for that long: what is still unfinished then was left by a killed receiver, and never answered.
 LEFTOVER_SECONDS: Final = 3600
+
+# For whoever can't wait for that: longer than a delivery takes to be written, even on a slow disk.
+WRITING_SECONDS: Final = 60
 
 _SUFFIX: Final = ".pushed"
 
@@ -116,18 +122,43 @@ class Spool:
         return self._lake.next_sequence()
 
     def add(self, pushed: Sequence[PushedLead]) -> None:
-        """Keep these leads, all or none. When this returns, they are on the disk."""
-        lines = b"".join(
-            msgspec.json.encode(
-                _Record(
-                    one.kind.name, one.received_at, one.lead.lead_id, one.lead.payload, one.lead.oddity, one.sequence
-                )
-            )
-            + b"\n"
-            for one in pushed
-        )
+        """Keep these leads, all or none. When this returns, they are on the disk.
+
+        But for leads that the suppression list refuses. Where that can't be read, all are kept: nothing is landed then.
+        """
+        pushed = self._admitted(pushed)
+        if not pushed:
+            return
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(8)}{_SUFFIX}"
-        replace_file(self._folder / name, _digest(lines) + b"\n" + lines)
+        replace_file(self._folder / name, _file_of(pushed))
+
+    def _admitted(self, pushed: Sequence[PushedLead]) -> Sequence[PushedLead]:
+        with suppress(StorageError):
+            if (refusals := self._lake.suppression.read().refusals) and (found := refusals.leads(map(_shown, pushed))):
+                return [one for one in pushed if (one.kind.name, one.lead.lead_id) not in found]
+        return pushed
+
+    def remove_refused(self) -> int:
+        """Take deliveries of leads that the suppression list refuses out of what waits; how many."""
+        removed = 0
+        with self._lake.lock("spool"), storing(self._folder):
+            self._sweep(WRITING_SECONDS)
+            suppressed = self._lake.suppression.read()
+            for path in self.waiting():
+                pushed = self._read(path)
+                refused = suppressed.refusals.leads(map(_shown, pushed))
+                self._lake.know_leads(suppressed, refused)
+                kept = [one for one in pushed if (one.kind.name, one.lead.lead_id) not in refused]
+                if len(kept) == len(pushed):
+                    continue
+                removed += len(pushed) - len(kept)
+                if kept:
+                    replace_file(path, _file_of(kept))
+                else:
+                    path.unlink(missing_ok=True)
+            if self._folder.is_dir():
+                sync(self._folder)
+        return removed
 
     def waiting(self) -> list[Path]:
         """The files that nobody has taken in yet, oldest first."""
@@ -183,10 +214,10 @@ class Spool:
             aside,
         )
 
-    def _sweep(self) -> None:
+    def _sweep(self, older_than_seconds: float = LEFTOVER_SECONDS) -> None:
         for leftover in self._folder.glob(f".*{_SUFFIX}.*.tmp"):
             with suppress(FileNotFoundError):  # a receiver has just given it its name
-                if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
+                if time.time() - leftover.stat().st_mtime > older_than_seconds:
                     leftover.unlink()
 
 
@@ -201,6 +232,22 @@ def is_whole_delivery(content: bytes) -> bool:
     """Whether a spool file's content is what was written there, to the last bit."""
     digest, _, lines = content.partition(b"\n")
     return digest == _digest(lines)
+
+
+def _file_of(pushed: Sequence[PushedLead]) -> bytes:
+    lines = b"".join(
+        msgspec.json.encode(
+            _Record(one.kind.name, one.received_at, one.lead.lead_id, one.lead.payload, one.lead.oddity, one.sequence)
+        )
+        + b"\n"
+        for one in pushed
+    )
+    return _digest(lines) + b"\n" + lines
+
+
+def _shown(pushed: PushedLead) -> Shown:
+    lead = pushed.lead
+    return Shown(pushed.kind.name, lead.lead_id, pushed.received_at.date(), lambda: texts_of(lead.payload))
 
 
 def _digest(lines: bytes) -> bytes:

@@ -36,6 +36,7 @@ LAYERS = (
     ("auth",),
     ("credentials",),
     ("branches",),
+    ("suppression",),
     ("durable",),
     # I/O stops here
     ("pgp", "person"),

@@ -38,6 +38,7 @@ from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
 from leads_pipeline.window import Window
 from leads_pipeline_tests.installation import installation
+from leads_pipeline_tests.people import listed
 from leads_pipeline_tests.small_portal import SmallPortal, served
 
 # Dagster calls what it has deprecated itself.
@@ -101,7 +102,7 @@ def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
         *("variables", "settings", "secret", "clock", "token", "applicant leads", "appraisal leads"),
         *("inventory token", "inventory", "data folder", "free space", "one file system", "file modes"),
-        *("whole files", "portal of the data", "versions", "alerts", "Dagster's home"),
+        *("whole files", "suppression list", "portal of the data", "versions", "alerts", "Dagster's home"),
     ]
 
 
@@ -348,6 +349,17 @@ def test_a_disk_that_is_nearly_full_is_found(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     assert found(variables).lights["free space"] == light
+
+
+def test_a_suppression_list_belongs_apart_from_the_data_with_its_key(variables: dict[str, str], tmp_path: Path) -> None:
+    inside, apart = tmp_path / "data" / "privacy", tmp_path / "list"
+    listed(Lake(tmp_path / "data").suppression)
+    assert found(variables).not_green == {"suppression list": "yellow"}
+    inside.rename(apart)
+    assert found(variables, LEADS_PRIVACY_DIR=str(apart)).not_green == {}
+    assert found(variables).not_green == {"suppression list": "red"}
+    (apart / "key").unlink()
+    assert found(variables, LEADS_PRIVACY_DIR=str(apart)).not_green == {"suppression list": "red"}
 
 
 def test_a_warehouse_that_does_not_open_is_found(variables: dict[str, str], tmp_path: Path) -> None:

@@ -838,6 +838,7 @@ def test_a_staged_day_accounts_for_every_row(lake: Lake) -> None:
         raw_rows=3,
         duplicates=1,
         retained=0,
+        withheld=0,
         lead_ids=2,
         unexplained=0,
         rows={"appraisal_leads": 2, "appraisal_windows": 2},

@@ -226,7 +226,7 @@ from staged full join held using (day)
 """
 
 _NOT_HELD = """
-select count(*)
+select staged.lead_id
 from (
     select null::bigint as sequence where false  -- for files that were staged before there was one
     union all by name
@@ -266,9 +266,11 @@ def completeness_check(db: Reader, lake: Lake, kind: LeadKind) -> AssetCheckResu
     too_many = [day for day, staged, held in counts if held > staged and (day in files or day not in loaded)]
     missing = 0
     if short:
-        _, [(missing,)] = db.query(
+        _, not_held = db.query(
             _NOT_HELD.format(table=kind.table), {"patterns": [glob_literal(files[day].path) for day in short]}
         )
+        withheld = lake.suppression.read().withheld
+        missing = sum(not withheld.is_known(kind.name, lead_id) for (lead_id,) in not_held)
     return AssetCheckResult(
         asset_key=kind.table,
         check_name="staged_rows_add_up",

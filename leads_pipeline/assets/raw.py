@@ -170,6 +170,7 @@ def _metadata(answer: Answer, landing: Landing, *, token_source: str | None) -> 
         "dagster/partition_row_count": MetadataValue.int(landing.leads),
         "new": MetadataValue.int(landing.new),
         "changed": MetadataValue.int(landing.changed),
+        "refused": MetadataValue.int(landing.refused),
         "bytes": MetadataValue.int(answer.body_bytes),
         "window": MetadataValue.text(f"{window.start:%Y-%m-%dT%H:%MZ}/{window.end:%Y-%m-%dT%H:%MZ}"),
         "requests": MetadataValue.int(answer.attempts),

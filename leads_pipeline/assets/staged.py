@@ -155,7 +155,7 @@ def _spec(table: str, columns: Sequence[Column], kind: LeadKind, settings: Setti
 _WRONG_DAYS = "wrong_days"
 
 # Raised where files that an older version staged are to be staged again.
-_FILE_VERSION = 2
+_FILE_VERSION = 3
 
 
 def _version(kind: LeadKind, settings: Settings) -> str:
@@ -181,6 +181,7 @@ def _counts(staged: StagedDay) -> dict[str, int]:
         "raw_rows": staged.raw_rows,
         "duplicates": staged.duplicates,
         "retained": staged.retained,
+        "withheld": staged.withheld,
         "values_with_problems": sum(staged.problems.values()),
         "unknown_fields": sum(staged.extra.values()),
     }
@@ -194,7 +195,7 @@ def _checks(
     A day that an earlier run found wrong stays named until it is staged again, so that no green day hides it.
     """
     found: dict[str, Callable[[StagedDay], object]] = {
-        "rows_add_up": lambda day: day.raw_rows - day.duplicates + day.retained - day.rows[table],
+        "rows_add_up": lambda day: day.raw_rows - day.duplicates + day.retained - day.withheld - day.rows[table],
         "lead_ids_are_unique": lambda day: day.rows[table] - day.lead_ids,
         "no_unexplained_problems": lambda day: day.unexplained,
         "no_values_with_problems": lambda day: dict(day.problems),

@@ -117,7 +117,7 @@ def export(folder: Path, more: Sequence[str], **given: Any) -> None:
         found = _search(settings, **given)
         chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
         if chosen:
-            portal = Lake(settings.data_dir).claimed_by()
+            portal = Lake(settings.data_dir, settings.privacy_dir).claimed_by()
             for path in write_export(folder, replace(found, leads=chosen), portal, datetime.now(UTC)):
                 out.print(f"{path}", highlight=False, soft_wrap=True)
     out.print(f"{len(chosen)} leads of the person are exported." if chosen else "No lead of the person was found.")
@@ -157,7 +157,7 @@ def _search(settings: Settings, listed: TextIO | None, shared: bool, **given: Se
     home = Path(variables().get("DAGSTER_HOME") or folder / ".dagster").expanduser().absolute()
     with err.status("Looking") as status:
         return search(
-            Lake(folder),
+            Lake(folder, settings.privacy_dir),
             home,
             sought,
             may_be_shared=shared,

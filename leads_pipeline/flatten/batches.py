@@ -21,6 +21,7 @@ from leads_pipeline.flatten.raw import read_raw, second_names
 from leads_pipeline.flatten.repair import define_functions, extra_functions
 from leads_pipeline.flatten.retaining import retain, staged_before
 from leads_pipeline.flatten.statement import make_tables
+from leads_pipeline.flatten.withholding import withhold
 from leads_pipeline.lake import Lake, LandedWindow
 
 # Two batches side by side keep two cores busier than two threads at one, whose planning and writing they can't share.
@@ -112,6 +113,7 @@ def _flatten_batch(
             make_tables(db, kind, zone)
             _fill_windows(db, kind, windows)
             retain(db, kind, staged_before(db, lake, kind, taken, name), given_up)
+            withhold(db, lake, kind)
             for day, paths in targets.items():
                 _write(db, kind, day, paths)
             return [balanced(kind, staged) for staged in counted(db, kind, targets)]
@@ -142,7 +144,9 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
     A push lands none. Rows are counted and not taken from the footers, so that they agree with the leads beside them.
     """
     given = ", ".join(
-        f"unnest(${c.name}::{c.type}[]) as {c.name}" for c in WINDOW_COLUMNS if c.name not in ("rows", "is_damaged")
+        f"unnest(${c.name}::{c.type}[]) as {c.name}"
+        for c in WINDOW_COLUMNS
+        if c.name not in ("rows", "received", "is_damaged")
     )
     db.execute(
         f"""
@@ -154,7 +158,8 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
             where source = 'pull'
             group by all
         )
-        select * replace (coalesce(rows, 0)::bigint as rows), false as is_damaged
+        select * replace (coalesce(rows, 0)::bigint as rows), coalesce(rows, 0) + removed as received,
+            false as is_damaged
         from windows
         left join landed using (scope, window_day)
         """,  # noqa: S608 - put together from constants alone
@@ -163,6 +168,7 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
             "window_day": [window.day for window in landed],
             "window_start": [window.start for window in landed],
             "window_end": [window.end for window in landed],
+            "removed": [window.removed for window in landed],
             "looked_at": [window.looked_at for window in landed],
             "fetched_at": [window.fetched_at for window in landed],
             "run_id": [window.run_id for window in landed],

@@ -59,6 +59,8 @@ WINDOW_COLUMNS: Final = (
     Column("window_start", "timestamptz", "First moment of the window, UTC"),
     Column("window_end", "timestamptz", "First moment after the window, UTC"),
     Column("rows", "bigint", "Leads landed for the window; one that several windows hold counts in each"),
+    Column("removed", "bigint", "Leads of the window that were erased, or refused since", stand_in="0"),
+    Column("received", "bigint", "Leads that the portal sent for the window: rows and removed", stand_in="staged.rows"),
     Column(
         "looked_at",
         "timestamptz",

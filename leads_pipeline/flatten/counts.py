@@ -20,12 +20,13 @@ from leads_pipeline.flatten.trees import declared_part, objects_in, pointer, tre
 class StagedDay:
     """What flattening a day did.
 
-    `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates + retained` of them.
-    `retained` are leads that the day's raw files have lost and that were staged or published before. `duplicates`
-    are further rows of a lead id within the day: older versions, or held by several scopes. `lead_ids` counts
-    the different ids in the kind's staged table, as written, `unexplained` the leads that lack a key field which the
-    payload has, without `_problems` saying so: a fault of flattening. `problems` counts leads and child rows by what
-    `_problems` says, without names that the contract doesn't know; `extra` by such names, as received.
+    `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates + retained - withheld` of
+    them. `retained` are leads that the day's raw files have lost and that were staged or published before, `withheld`
+    those that the suppression list keeps out. `duplicates` are further rows of a lead id within the day: older
+    versions, or held by several scopes. `lead_ids` counts the different ids in the kind's staged table, as written,
+    `unexplained` the leads that lack a key field which the payload has, without `_problems` saying so: a fault of
+    flattening. `problems` counts leads and child rows by what `_problems` says, without names that the contract doesn't
+    know; `extra` by such names, as received.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class StagedDay:
     retained: int
     lead_ids: int
     unexplained: int
+    withheld: int
     rows: Mapping[str, int]
     problems: Mapping[str, int]
     extra: Mapping[str, int]
@@ -46,10 +48,10 @@ class UnbalancedError(StorageError):
     def __init__(self, staged: StagedDay, rows: int) -> None:
         super().__init__(
             f"The {staged.kind} leads of {staged.day} don't add up once they are flattened: of {staged.raw_rows} raw "
-            f"rows {staged.duplicates} are repeats, {staged.retained} leads are retained, {rows} were to be staged, "
-            f"with {staged.lead_ids} different ids; {staged.unexplained} lack a key field that their payload has. "
-            "That day's staged files stay as they were, raw has every lead, and the other days go on. It is a fault of "
-            "leads-pipeline: please report it.",
+            f"rows {staged.duplicates} are repeats, {staged.retained} leads are retained, {staged.withheld} withheld, "
+            f"{rows} were to be staged, with {staged.lead_ids} different ids; {staged.unexplained} lack a key field "
+            "that their payload has. That day's staged files stay as they were, raw has every lead, and the other days "
+            "go on. It is a fault of leads-pipeline: please report it.",
             reason="flattening",
         )
         self.staged = staged
@@ -63,6 +65,7 @@ def counted(
     duplicates = _by_day(db, "select day, count(*) from dropped group by day")
     duplicates += _by_day(db, "select window_day, count(*) from lost where is_held group by window_day")
     retained = _by_day(db, "select window_day, count(*) from lost group by window_day")
+    withheld = _by_day(db, "select window_day, count(*) from withheld group by window_day")
     unexplained = _by_day(db, _unexplained(kind))
     problems, extra = _problem_counts(db, kind), _extra_counts(db, kind)
     return [
@@ -72,6 +75,7 @@ def counted(
             raw_rows=raw_rows[day],
             duplicates=duplicates[day],
             retained=retained[day],
+            withheld=withheld[day],
             lead_ids=_read_count(db, "distinct lead_id", paths[kind.table]),
             unexplained=unexplained[day],
             rows={table: _read_count(db, "*", path) for table, path in paths.items()},
@@ -85,7 +89,8 @@ def counted(
 def balanced(kind: LeadKind, staged: StagedDay) -> StagedDay:
     """The day, whose files are about to replace others. Raises UnbalancedError."""
     rows = staged.rows[kind.table]
-    if staged.raw_rows - staged.duplicates + staged.retained == rows == staged.lead_ids and not staged.unexplained:
+    expected = staged.raw_rows - staged.duplicates + staged.retained - staged.withheld
+    if expected == rows == staged.lead_ids and not staged.unexplained:
         return staged
     raise UnbalancedError(staged, rows)
 

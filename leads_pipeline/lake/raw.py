@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.contract import Answer, LeadKind, PushedLead
 from leads_pipeline.durable import PRIVATE_FOLDER_MODE, make_folder, reading, replace_file, sweep, sync
-from leads_pipeline.lake.quarantine import RAW, Quarantine, raw_lock
+from leads_pipeline.lake.quarantine import RAW, raw_lock
+from leads_pipeline.lake.refusing import Refusing
 from leads_pipeline.lake.rows import RAW_SCHEMA, lead_rows, merge, pushed_rows, sequence_of
 from leads_pipeline.lake.sealed import UnreadableError, open_parquet, parquet, rows_of
 from leads_pipeline.lake.state import days_in, found_in
@@ -44,6 +45,7 @@ class Landing:
     """What landing an answer did, in different lead ids. `leads` counts those that the file has afterwards.
 
     `unchanged`: answered, and already held like that (or in a newer version). `kept`: held, and no longer answered.
+    `refused`: answered, and kept out by the suppression list.
     `is_changed` is False where the answer only confirmed what was there.
     """
 
@@ -52,6 +54,7 @@ class Landing:
     changed: int
     unchanged: int
     kept: int
+    refused: int
     is_partial: bool
     is_closed: bool
     is_changed: bool
@@ -62,10 +65,11 @@ class Landing:
 class LandedWindow:
     """What a raw file says about itself.
 
-    `scope` is the scope's key. `leads` counts different lead ids, `rows` older versions of them as well. `looked_at`
-    and `sequence` are those of the last answer, `fetched_at`, `run_id`, `request`, `body_sha256` and `attempts` of the
-    last that changed something. `is_closed`: an answer from after the window's end was merged. `is_partial`: closed,
-    but only by answers from when the portal had begun to delete the window.
+    `scope` is the scope's key. `leads` counts different lead ids, `rows` older versions of them as well, `removed`
+    leads that were taken out since or kept out. `looked_at` and `sequence` are those of the last answer, `fetched_at`,
+    `run_id`, `request`, `body_sha256` and `attempts` of the last that changed something. `is_closed`: an answer from
+    after the window's end was merged. `is_partial`: closed, but only by answers from when the portal had begun to
+    delete the window.
     """
 
     kind: str
@@ -75,6 +79,7 @@ class LandedWindow:
     end: datetime
     leads: int
     rows: int
+    removed: int
     looked_at: datetime
     sequence: int
     fetched_at: datetime
@@ -95,7 +100,7 @@ class LandedWindow:
         return self.is_closed and self.is_of(window)
 
 
-class RawLeads(Quarantine):
+class RawLeads(Refusing):
     """The folder raw/ of pulled and pushed leads."""
 
     def land(self, answer: Answer, run_id: str) -> Landing:
@@ -111,7 +116,11 @@ class RawLeads(Quarantine):
         with self.lock(raw_lock(path)):
             sweep(path)
             held = self._read_or_quarantine(path, self._read_landed)
-            merged = merge(rows_of(held.file) if held else [], lead_rows(answer, run_id), "lead_id")
+            held_rows, received = rows_of(held.file) if held else [], lead_rows(answer, run_id)
+            if refused := self.refused([*held_rows, *received]):
+                held_rows = [row for row in held_rows if row["lead_id"] not in refused]
+            merged = merge(held_rows, [row for row in received if row["lead_id"] not in refused], "lead_id")
+            removed = self.removed_fact(held.facts.get("removed", "") if held else "", refused)
             before = held.window if held and held.window.is_of(window) else None
             is_closed, is_partial = _completeness(before, answer)
             is_changed = (
@@ -126,6 +135,8 @@ class RawLeads(Quarantine):
             }
             if held is not None and not is_changed:
                 last_change = {name: held.facts[name] for name in last_change}
+            if removed:
+                last_change["body_sha256"] = ""  # it tells whoever guesses the answer that they are right
             # A slower process may hold an older answer than the file.
             # Of a closed window, one that isn't whole is no look either.
             is_look = answer.failure is None or before is None or not before.is_closed
@@ -139,6 +150,7 @@ class RawLeads(Quarantine):
                 "is_closed": str(is_closed),
                 "is_partial": str(is_partial),
                 **last_change,
+                **removed,
             }
             replace_file(path, parquet(merged.rows, RAW_SCHEMA, facts | {"path": self._relative(path)}))
         self._keep_sequence_above(merged.highest)
@@ -148,6 +160,7 @@ class RawLeads(Quarantine):
             changed=merged.changed,
             unchanged=merged.unchanged,
             kept=merged.kept,
+            refused=len(refused & {row["lead_id"] for row in received}),
             is_partial=is_partial,
             is_closed=is_closed,
             is_changed=is_changed,
@@ -183,8 +196,14 @@ class RawLeads(Quarantine):
         with self.lock(raw_lock(path)):
             sweep(path)
             held = self._read_or_quarantine(path, self._read_pushed)
-            merged = merge(rows_of(held) if held else [], pushed_rows(kind, day, scope, pushed, run_id), "lead_id")
-            replace_file(path, parquet(merged.rows, RAW_SCHEMA, {"path": self._relative(path)}))
+            held_rows = rows_of(held) if held is not None else []
+            received = pushed_rows(kind, day, scope, pushed, run_id)
+            if refused := self.refused([*held_rows, *received]):
+                held_rows = [row for row in held_rows if row["lead_id"] not in refused]
+                received = [row for row in received if row["lead_id"] not in refused]
+            merged = merge(held_rows, received, "lead_id")
+            if held is not None or received:
+                replace_file(path, parquet(merged.rows, RAW_SCHEMA, {"path": self._relative(path)}))
         self._keep_sequence_above(merged.highest)
         return merged.new, merged.changed
 
@@ -285,6 +304,7 @@ def _landed_window(path: Path, facts: Mapping[str, str], file: pq.ParquetFile) -
         end=datetime.fromisoformat(facts["window_end"]),
         leads=len(file.read(["lead_id"])["lead_id"].unique()) if is_first_format else int(facts["leads"]),
         rows=file.metadata.num_rows,
+        removed=len(facts.get("removed", "").split()),
         looked_at=fetched_at if is_first_format else datetime.fromisoformat(facts["looked_at"]),
         sequence=sequence_of(None, fetched_at) if is_first_format else int(facts["sequence"]),
         fetched_at=fetched_at,

@@ -19,6 +19,7 @@ import filelock
 
 from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.suppression import SuppressionList
 
 # Longer than any honest holder needs (a publication of millions of leads takes seconds): whoever waits this long
 # waits for a process that hangs.
@@ -37,9 +38,11 @@ logger = logging.getLogger(__name__)
 class FolderState:
     """The folder, whose files many processes and threads may use at once; it creates what it needs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, privacy: Path | None = None) -> None:
+        """`privacy` is where the suppression list lies, `privacy/` in the folder where it isn't given."""
         self._folder = folder
         self._state = folder / ".state"
+        self.suppression = SuppressionList(privacy or folder / "privacy", self._state / "privacy")
 
     @property
     def folder(self) -> Path:

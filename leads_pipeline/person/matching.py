@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, Self
 
 from leads_pipeline.errors import QuestionError
@@ -181,34 +181,7 @@ class Sought:
 
     def evidence(self, texts: Iterable[PathAndText]) -> Evidence:
         """What a row's texts show."""
-        emails: set[str] = set()
-        phones: set[str] = set()
-        recipients: set[str] = set()
-        postcodes: set[str] = set()
-        first: list[str] = []
-        last: list[str] = []
-        is_mention = False
-        for path, text in texts:
-            if _RECIPIENT.search(path):
-                recipients |= email_keys(text)
-            elif is_name(path):
-                (first if _FIRST_NAME.search(path) else last).append(text)
-            elif is_contact(path):
-                emails |= email_keys(text)
-                phones |= phone_keys(text)
-            elif _OWN_POSTCODE.search(path):
-                postcodes |= _set(postcode_key(text))
-            else:
-                is_mention = is_mention or self.mentions(text) > 0
-        people = {name_key(one, other) for one in first or [""] for other in last or [""]}
-        return Evidence(
-            frozenset(emails),
-            frozenset(phones),
-            frozenset(name for name in people if name),
-            frozenset(postcodes),
-            frozenset(recipients),
-            is_mention,
-        )
+        return shown_by(texts, lambda text: self.mentions(text) > 0)
 
     def sees(self, evidence: Evidence) -> bool:
         """Whether that is a reason to look at the lead."""
@@ -286,6 +259,53 @@ class Sought:
                 "The e-mail address that was given is one at the agent's, which leads are sent to. Give the person's "
                 "own, or say --shared, and look at each lead."
             )
+
+
+def shown_by(texts: Iterable[PathAndText], is_mention: Callable[[str], bool] = lambda _: False) -> Evidence:
+    """What the texts of a row show of its person; whoever knows whom to look for says which text mentions them."""
+    emails: set[str] = set()
+    phones: set[str] = set()
+    recipients: set[str] = set()
+    postcodes: set[str] = set()
+    first: list[str] = []
+    last: list[str] = []
+    has_mention = False
+    for path, text in texts:
+        match _role(path):
+            case "recipient":
+                recipients |= email_keys(text)
+            case "first name":
+                first.append(text)
+            case "last name":
+                last.append(text)
+            case "contact":
+                emails |= email_keys(text)
+                phones |= phone_keys(text)
+            case "postcode":
+                postcodes |= _set(postcode_key(text))
+            case _:
+                has_mention = has_mention or is_mention(text)
+    people = {name_key(one, other) for one in first or [""] for other in last or [""]}
+    return Evidence(
+        frozenset(emails),
+        frozenset(phones),
+        frozenset(name for name in people if name),
+        frozenset(postcodes),
+        frozenset(recipients),
+        has_mention,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _role(path: str) -> str:
+    """What the field of that path holds of a person."""
+    if _RECIPIENT.search(path):
+        return "recipient"
+    if is_name(path):
+        return "first name" if _FIRST_NAME.search(path) else "last name"
+    if is_contact(path):
+        return "contact"
+    return "postcode" if _OWN_POSTCODE.search(path) else ""
 
 
 def is_name(path: str) -> bool:

@@ -5,6 +5,8 @@
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- state: landed, empty (no leads), partial (some deleted unseen), damaged (its file is, or is gone), open (not over yet), failed or missing (not pulled since it was over)
 -- rows: Leads landed for the window, before it was over too; NULL where nothing was
+-- removed: Leads of the window that were erased, or refused since
+-- received: Leads that the portal sent for the window: rows and removed
 -- landed_at: When the last answer that changed something was fetched, UTC
 -- last_looked_at: When the last answer was fetched, whether it changed anything or not, UTC
 -- failed_attempts: Runs that failed to pull it since it last landed
@@ -30,6 +32,8 @@ cleaned as (
         coalesce(source.is_over, true) as is_over,
         source.kind is not null as is_configured,
         landed.rows,
+        landed.removed,
+        landed.received,
         landed.fetched_at,
         landed.looked_at,
         -- After a change of the time zone the landed window is another one. Where the portal has deleted both, the days
@@ -52,13 +56,15 @@ select
     case
         when cleaned.is_damaged then 'damaged'
         when cleaned.is_partial then 'partial'
-        when cleaned.is_closed and cleaned.rows = 0 then 'empty'
+        when cleaned.is_closed and cleaned.received = 0 then 'empty'
         when cleaned.is_closed then 'landed'
         when failures.kind is not null then 'failed'
         when cleaned.is_over then 'missing'
         else 'open'
     end as state,
     cleaned.rows,
+    cleaned.removed,
+    cleaned.received,
     cleaned.fetched_at as landed_at,
     cleaned.looked_at as last_looked_at,
     coalesce(failures.attempts, 0) as failed_attempts,

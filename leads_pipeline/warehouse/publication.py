@@ -255,7 +255,8 @@ class Warehouse:
             # DuckDB's commit waits for the whole copy to be on the disk, which has begun by then.
             with syncing(draft), connection(self._lake, "warehouse", draft) as db:
                 state = remembered(db)
-                if state.schema != wanted.schema:
+                # What is deleted stays in blocks that nobody has written over: whoever was erased is in no new file.
+                if (state.schema, state.suppressed) != (wanted.schema, wanted.suppressed):
                     return None
                 db.begin()
                 held = loaded(db, self._lake, state, wanted, grid, now)

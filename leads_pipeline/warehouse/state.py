@@ -34,6 +34,8 @@ INVENTORY: Final = "inventory"
 class State:
     """What a file was made from: fingerprints of schema, marts, comments and grid, and of each file loaded.
 
+    `suppressed` is the state of the suppression list.
+
     `files` is by table and day, the inventory's files under the table `inventory`.
     """
 
@@ -41,10 +43,11 @@ class State:
     marts: str
     comments: str
     grid: str
+    suppressed: str
     files: Mapping[tuple[str, date], str]
 
 
-EMPTY: Final = State("", "", "", "", {})
+EMPTY: Final = State("", "", "", "", "", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
         marts=_fingerprint([(mart.name, mart.statement, mart.follows) for mart in marts()], MART_MACROS, grid.branches),
         comments=_fingerprint(tables(), BOOKKEEPING, marts()),
         grid=_fingerprint(grid, today(grid.zone, now), answers_fingerprint(lake)),
+        suppressed=lake.suppression.read().state,
         files=files,
     )
 
@@ -111,6 +115,7 @@ def remembered(db: duckdb.DuckDBPyConnection) -> State:
         marts=facts.get("marts", ""),
         comments=facts.get("comments", ""),
         grid=facts.get("grid", ""),
+        suppressed=facts.get("suppressed", ""),
         files={(table, day): fingerprint for table, day, fingerprint in files},
     )
 
@@ -119,8 +124,9 @@ def remember(db: duckdb.DuckDBPyConnection, state: State) -> None:
     """Have the file remember what it was made from."""
     db.execute("delete from pipeline.facts")
     db.execute(
-        "insert into pipeline.facts values ('schema', ?), ('marts', ?), ('comments', ?), ('grid', ?)",
-        [state.schema, state.marts, state.comments, state.grid],
+        "insert into pipeline.facts values "
+        "('schema', ?), ('marts', ?), ('comments', ?), ('grid', ?), ('suppressed', ?)",
+        [state.schema, state.marts, state.comments, state.grid, state.suppressed],
     )
     db.execute("delete from pipeline.loaded_files")
     fill(

@@ -15,6 +15,7 @@ from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import glob_literal, link_or_copy, literal, quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.columns import staged_columns
+from leads_pipeline.flatten.withholding import withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.sql_marts import followed_columns
 
@@ -132,6 +133,10 @@ def find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, file
         where window_day not in (from changed_days)
         """
     )
+    # A staged file that was put back from a backup may hold who was erased since.
+    files_at_hand = f"({files.select(kind.table, 'staged.day')}) as staged"
+    if withheld_leads(db, lake, kind, files_at_hand, "staged.day"):
+        db.execute("delete from versions where lead_id in (from withheld_ids)")
     db.execute(
         """
         create or replace temp table winners as

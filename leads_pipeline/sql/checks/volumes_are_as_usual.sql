@@ -2,7 +2,7 @@
 -- Roots of counts scatter alike whatever the size of the branch: see assets/checks.py.
 with days as (
     select
-        kind, scope, branch, day, rows, 2 * sqrt(rows + 0.375) as root,
+        kind, scope, branch, day, received as rows, 2 * sqrt(received + 0.375) as root,
         row_number() over (partition by kind, scope order by day desc) as age
     from mart_coverage
     where state in ('landed', 'empty') and is_configured

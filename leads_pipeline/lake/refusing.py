@@ -1,0 +1,109 @@
+"""Leads that are kept out of raw files: of people who were erased, and of who wants no more enquiries taken.
+
+Belongs here: asking the suppression list under a file's lock, and taking rows out of a file that is there. Doesn't: the
+list itself (suppression.py), landing (raw.py), when a folder is gone through (privacy/).
+"""
+
+import hmac
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.durable import reading, replace_file, sweep
+from leads_pipeline.lake.quarantine import RAW, Quarantine, raw_lock
+from leads_pipeline.lake.rows import RAW_SCHEMA, Row, sequence_of
+from leads_pipeline.lake.sealed import open_parquet, parquet, rows_of
+from leads_pipeline.lake.state import found_in
+from leads_pipeline.suppression import Action, Entry, Shown, Suppressed
+
+# 64 bits tell the leads of one window apart.
+_REMOVED_BYTES: Final = 8
+
+
+class Refusing(Quarantine):
+    """What raw files do without."""
+
+    def refused(self, rows: Iterable[Row]) -> set[str]:
+        """Ids of the leads among these rows of one kind that mustn't be landed. A lock of what they land in is held.
+
+        The list is read here, so that whoever adds to it and then takes the lock misses nothing. A lead that is refused
+        by its contact is known by its id from then on, whatever other versions of it show.
+        """
+        suppressed = self.suppression.read()
+        if not suppressed.refusals:
+            return set()
+        found = suppressed.refusals.leads(map(Shown.of_raw, rows))
+        self.know_leads(suppressed, found)
+        return {lead_id for _, lead_id in found}
+
+    def know_leads(self, suppressed: Suppressed, found: Mapping[tuple[str, str], int]) -> None:
+        """Add to the list the ids of leads that were found to be meant by an entry, where it lacks them."""
+        by_entry: dict[int, list[str]] = {}
+        for (kind, lead_id), of in found.items():
+            if not suppressed.withheld.is_known(kind, lead_id):
+                by_entry.setdefault(of, []).append(suppressed.hashed_lead(kind, lead_id))
+        for of, leads in by_entry.items():
+
+            def entry(_: Suppressed, number: int, of: int = of, leads: Sequence[str] = leads) -> Entry:
+                return Entry(number=number, at=datetime.now(UTC), action=Action.MORE, of=of, leads=tuple(sorted(leads)))
+
+            self.suppression.append(entry)
+
+    def removed_fact(self, before: str, lead_ids: Iterable[str]) -> dict[str, str]:
+        """What a raw file notes of leads that were taken or kept out: a keyed hash of each, so that they count once."""
+        ids = set(lead_ids)
+        if not before and not ids:
+            return {}
+        key = self.person_key() if ids else b""
+        hashed = {hmac.digest(key, lead_id.encode(), "sha256")[:_REMOVED_BYTES].hex() for lead_id in ids}
+        return {"removed": " ".join(sorted({*before.split(), *hashed}))}
+
+    def raw_lead_files(self) -> Iterator[Path]:
+        """Every raw file of leads, pulled and pushed, as they lie there now."""
+        for kind in LEAD_KINDS:
+            yield from found_in(self._folder / RAW / kind.table, "day=*/scope=*/*.parquet")
+
+    def sweep_raw_leftovers(self) -> None:
+        """Remove what killed writers left in raw folders, beside a file or where there is none."""
+        for kind in LEAD_KINDS:
+            for leftover in found_in(self._folder / RAW / kind.table, "day=*/scope=*/.*.tmp"):
+                path = leftover.with_name(leftover.name[1:].rsplit(".", 2)[0])
+                with self.lock(raw_lock(path)):
+                    sweep(path)
+
+    def rewrite_raw(self, path: Path, change: Callable[[list[Row]], list[Row]]) -> set[str]:
+        """Replace the rows of a raw file of leads by what `change` makes of them; the ids of leads that are gone then.
+
+        Under the file's lock, whole or not at all. The file keeps its time, so that it doesn't look landed anew, and
+        counts the leads that are gone as removed. What a killed writer left beside it goes. A missing file holds
+        nobody, and a damaged one is set aside, as when it is read.
+        """
+        with self.lock(raw_lock(path)):
+            sweep(path)
+            opened = self._read_or_quarantine(path, lambda file: open_parquet(file, RAW_SCHEMA, self._relative(file)))
+            if opened is None:
+                return set()
+            file, facts = opened
+            rows = rows_of(file)
+            changed = change(list(rows))
+            if changed == rows:
+                return set()
+            ids = {row["lead_id"] for row in changed}
+            gone = {row["lead_id"] for row in rows} - ids
+            facts |= self.removed_fact(facts.get("removed", ""), gone)
+            if "window_start" in facts:
+                facts |= {
+                    "leads": str(len(ids)),
+                    "body_sha256": "",  # it tells whoever guesses the answer that they are right
+                    "looked_at": facts.get("looked_at", facts["fetched_at"]),
+                }
+                if "sequence" not in facts:
+                    facts["sequence"] = str(sequence_of(None, datetime.fromisoformat(facts["fetched_at"])))
+            facts.pop("schema_version")
+            facts.pop("ARROW:schema", None)
+            with reading(path):
+                modified = path.stat().st_mtime_ns
+            replace_file(path, parquet(changed, RAW_SCHEMA, facts), modified_ns=modified)
+        return gone

@@ -1,0 +1,435 @@
+"""The suppression list, and that what it refuses is landed, staged and published by nobody."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead, read_leads
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.lake import Lake
+from leads_pipeline.spool import Placement, Spool
+from leads_pipeline.suppression import Action, Shown, Suppressed, SuppressionList
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Scope
+from leads_pipeline_tests.people import EMAIL, PHONE, UNTIL, lead, listed
+from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage, staged_leads
+
+BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
+GRID = Grid(scopes=tuple(map(Scope.parse, ("branch-101", "branch-102"))), first_day=DAY, zone=LONDON)
+
+
+@pytest.fixture
+def list_(tmp_path: Path) -> SuppressionList:
+    return SuppressionList(tmp_path / "list", tmp_path / "guard")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "data", tmp_path / "list")
+
+
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(list_: SuppressionList) -> None:
+    added = [
+        listed(list_, phones=[PHONE], names=["Jane Roe"], case="DSR-7"),
+        listed(list_, emails=["x@people.example"]),
+    ]
+    assert [entry.number for entry in added] == [1, 2]
+    assert list(list_.read().entries) == added
+    assert (list_.folder.stat().st_mode & 0o777, list_.path.stat().st_mode & 0o777) == (0o700, 0o600)
+    written = b"".join(path.read_bytes() for path in list_.folder.iterdir() if path.name != "key").lower()
+    for text in (EMAIL, "jane", "roe", "people", "7700"):
+        assert text.encode() not in written
+
+
+def test_a_line_that_somebody_was_killed_over_is_none(list_: SuppressionList) -> None:
+    first = listed(list_)
+    whole = list_.path.read_bytes()
+    listed(list_)
+    line = list_.path.read_bytes()[len(whole) :]
+    guard = list_.guard.read_bytes()
+    for cut in range(0, len(line), 7):
+        list_.path.write_bytes(whole + line[:cut])
+        list_.guard.write_bytes(guard.replace(guard[:1], b"0", 1))
+        assert list(list_.read().entries) == [first]
+    assert listed(list_).number == 2
+    assert len(list_.read().entries) == 2
+
+
+def test_an_entry_is_on_the_disk_when_it_was_added(list_: SuppressionList, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bytes] = []
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").resolve()
+        if path == list_.path:
+            synced.append(path.read_bytes())
+
+    monkeypatch.setattr(os, "fsync", noting)
+    for _ in range(2):
+        listed(list_)
+        assert synced[-1:] == [list_.path.read_bytes()]
+
+
+def lose_the_key(list_: SuppressionList) -> None:
+    (list_.folder / "key").unlink()
+
+
+def another_key(list_: SuppressionList) -> None:
+    (list_.folder / "key").write_text("ab" * 32)
+
+
+def no_key(list_: SuppressionList) -> None:
+    (list_.folder / "key").write_text("none")
+
+
+def lose_the_list(list_: SuppressionList) -> None:
+    list_.path.unlink()
+
+
+def lose_all(list_: SuppressionList) -> None:
+    for path in list_.folder.iterdir():
+        path.unlink()
+
+
+def lose_an_entry(list_: SuppressionList) -> None:
+    list_.path.write_bytes(list_.path.read_bytes().splitlines(keepends=True)[0])
+
+
+def lose_the_first(list_: SuppressionList) -> None:
+    list_.path.write_bytes(list_.path.read_bytes().splitlines(keepends=True)[1])
+
+
+def change_an_entry(list_: SuppressionList) -> None:
+    list_.path.write_bytes(list_.path.read_bytes().replace(b'"erase"', b'"lifts"', 1))
+
+
+def break_theguard(list_: SuppressionList) -> None:
+    list_.guard.write_text("?")
+
+
+BREAKS = [
+    lose_the_key,
+    another_key,
+    no_key,
+    lose_the_list,
+    lose_all,
+    lose_an_entry,
+    lose_the_first,
+    change_an_entry,
+    break_theguard,
+]
+
+
+@pytest.mark.parametrize("spoil", BREAKS)
+def test_nothing_goes_on_with_a_list_that_is_not_what_it_was(
+    lake: Lake, spoil: Callable[[SuppressionList], None]
+) -> None:
+    land(lake, APPLICANT, [lead("1", email="john@people.example", createdAt=BEFORE)])
+    before = {path: path.read_bytes() for path in (lake.folder / "raw").rglob("*.parquet")}
+    listed(lake.suppression)
+    listed(lake.suppression)
+    lake.suppression.read()
+    spoil(lake.suppression)
+    with pytest.raises(StorageError, match="suppression list") as told:
+        land(lake, APPLICANT, [lead("2", email=EMAIL, createdAt=BEFORE)])
+    assert EMAIL not in str(told.value)
+    with pytest.raises(StorageError, match="suppression list"):
+        stage(lake, APPLICANT)
+    with pytest.raises(StorageError, match="suppression list"):
+        Warehouse(lake).publish(GRID, UNTIL)
+    with pytest.raises(StorageError, match="suppression list"):
+        listed(lake.suppression)
+    assert {path: path.read_bytes() for path in (lake.folder / "raw").rglob("*.parquet")} == before
+
+
+def test_a_restored_data_folder_does_not_take_the_list_back(lake: Lake, tmp_path: Path) -> None:
+    listed(lake.suppression)
+    guard = (lake.folder / ".state" / "privacy").read_bytes()
+    listed(lake.suppression, emails=["x@people.example"])
+    (lake.folder / ".state" / "privacy").write_bytes(guard)
+    assert len(lake.suppression.read().entries) == 2
+    (lake.folder / ".state" / "privacy").unlink()
+    assert len(Lake(lake.folder, tmp_path / "list").suppression.read().entries) == 2
+
+
+# --- whom an entry means ----------------------------------------------------------------------------------------------
+
+
+def meant(suppressed: Suppressed, *leads: dict[str, Any], day: date = DAY) -> set[str]:
+    rows = [
+        Shown.of_raw({"kind": "applicant", "lead_id": one["id"], "day": day, "payload": json.dumps(one)})
+        for one in leads
+    ]
+    return {lead_id for _, lead_id in suppressed.refusals.leads(rows)}
+
+
+def test_an_erasure_means_the_persons_leads_of_before_and_the_known_ids(list_: SuppressionList) -> None:
+    listed(list_, leads=[("applicant", "known"), ("appraisal", "other kind")])
+    leads = [
+        lead("mine", email=EMAIL.upper(), createdAt=BEFORE),
+        lead("new enquiry", email=EMAIL, createdAt=AFTER),
+        lead("known", email="john@people.example", createdAt=AFTER),
+        lead("other kind", email="john@people.example", createdAt=BEFORE),
+        lead("neighbour", email="jane@people.example", createdAt=BEFORE),
+        lead("tagged", email="jane.roe+x@people.example", createdAt=BEFORE),
+        lead("mentioned", email="john@people.example", createdAt=BEFORE, message=EMAIL),
+    ]
+    assert meant(list_.read(), *leads) == {"mine", "known"}
+
+
+def test_a_lead_of_unknown_moment_counts_by_its_day(list_: SuppressionList) -> None:
+    listed(list_)
+    for moment in ("0001-01-01T00:00:00Z", "yesterday", ""):
+        assert meant(list_.read(), lead("1", email=EMAIL, createdAt=moment)) == {"1"}
+        assert meant(list_.read(), lead("1", email=EMAIL, createdAt=moment), day=date(2026, 11, 22)) == set()
+
+
+def test_whoever_shares_the_telephone_is_somebody_else(list_: SuppressionList) -> None:
+    leads = [
+        lead("own", phone=PHONE, name="Roe Jane", createdAt=BEFORE),
+        lead("spouse", phone=PHONE, name="John Roe", createdAt=BEFORE),
+        lead("nameless", phone=PHONE, createdAt=BEFORE),
+        lead("nameless, other address", phone=PHONE, email="john@people.example", createdAt=BEFORE),
+    ]
+    listed(list_, phones=[PHONE], names=["Jane Roe"])
+    assert meant(list_.read(), *leads) == {"own", "nameless"}
+    listed(list_, phones=[PHONE], any_name=True)
+    assert meant(list_.read(), *leads) == {one["id"] for one in leads}
+
+
+def test_another_tag_belongs_where_somebody_said_so(list_: SuppressionList) -> None:
+    listed(list_, any_tag=True)
+    assert meant(list_.read(), lead("1", email="jane.roe+x@people.example", createdAt=BEFORE)) == {"1"}
+
+
+def test_what_was_lifted_means_nobody(list_: SuppressionList) -> None:
+    entry = listed(list_, Action.OBJECT, until=None, is_refusal=True)
+    assert meant(list_.read(), lead("1", email=EMAIL, createdAt=AFTER)) == {"1"}
+    before = list_.read().state
+    listed(list_, Action.LIFT, emails=(), of=entry.number)
+    assert meant(list_.read(), lead("1", email=EMAIL, createdAt=AFTER)) == set()
+    assert list_.read().state != before
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(st.characters(), max_size=40), st.text(st.characters(), max_size=40))
+def test_no_text_keeps_the_list_from_being_asked(
+    tmp_path_factory: pytest.TempPathFactory, one: str, other: str
+) -> None:
+    list_ = SuppressionList(tmp_path_factory.mktemp("list"), tmp_path_factory.mktemp("guard") / "guard")
+    listed(list_, phones=[PHONE])
+    text = json.dumps({"id": one, "contact": {"email": other, "phoneNumber": one}, "createdAt": other})
+    for payload in (text, f"{text}x", other.encode("utf-8", "replace").decode()):
+        row = {"kind": "applicant", "lead_id": one.encode("utf-8", "replace").decode(), "day": DAY, "payload": payload}
+        assert list_.read().refusals.leads([Shown.of_raw(row)]) == {}
+
+
+# --- refusal ----------------------------------------------------------------------------------------------------------
+
+JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
+JOHN = lead("john", email="john@people.example", createdAt=BEFORE)
+
+
+def ids(path: Path) -> list[str]:
+    return [row["lead_id"] for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def landed(lake: Lake, day: date = DAY) -> dict[str, list[str]]:
+    return {window.scope: ids(window.path) for window in lake.landed_windows(APPLICANT, day)}
+
+
+def counts(lake: Lake) -> list[tuple[Any, ...]]:
+    """scope, rows, removed, received, state of the landed windows as published."""
+    _, rows = Warehouse(lake).query(
+        "select scope, rows, removed, received, state from mart_coverage where rows is not null order by all"
+    )
+    return rows
+
+
+def test_a_pull_lands_nobody_who_is_refused_and_counts_them_once(lake: Lake) -> None:
+    listed(lake.suppression)
+    for _ in range(2):
+        land(lake, APPLICANT, [JANE, JOHN])
+    [window] = lake.landed_windows(APPLICANT, DAY)
+    assert landed(lake) == {"branch-101": ["john"]}
+    assert (window.leads, window.removed, window.body_sha256) == (1, 1, "")
+    land(lake, APPLICANT, [lead("jane", email=EMAIL, createdAt=AFTER)])
+    assert landed(lake) == {"branch-101": ["john"]}
+    land(lake, APPLICANT, [lead("again", email=EMAIL, createdAt=AFTER)])
+    assert landed(lake) == {"branch-101": ["again", "john"]}
+
+
+def test_a_lead_that_was_refused_by_its_contact_is_refused_under_another(lake: Lake) -> None:
+    listed(lake.suppression)
+    land(lake, APPLICANT, [JANE])
+    land(lake, APPLICANT, [JANE | {"contact": JOHN["contact"]}])
+    assert landed(lake) == {"branch-101": []}
+
+
+def test_all_versions_of_a_refused_lead_go_with_a_landing(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE | {"contact": JOHN["contact"]}, JOHN])
+    listed(lake.suppression)
+    land(lake, APPLICANT, [JANE, JOHN])
+    assert landed(lake) == {"branch-101": ["john"]}
+
+
+def push(lake: Lake, *leads: dict[str, Any], spool: Spool | None = None) -> None:
+    received = read_leads(APPLICANT, json.dumps({APPLICANT.list_key: leads}).encode())
+    (spool or Spool(lake)).add([PushedLead(APPLICANT, one, FETCHED_AT) for one in received])
+
+
+def take_in(lake: Lake) -> None:
+    for _ in Spool(lake).take_in(Placement(GRID.scopes, LONDON, DAY), "run"):
+        """All of it."""
+
+
+def test_a_push_is_refused_before_it_is_kept(lake: Lake) -> None:
+    listed(lake.suppression)
+    push(lake, JANE)
+    assert Spool(lake).waiting() == []
+    push(lake, JANE, JOHN)
+    [waiting] = Spool(lake).waiting()
+    assert b"john" in waiting.read_bytes()
+    assert EMAIL.encode() not in waiting.read_bytes()
+
+
+def test_a_push_that_waits_is_refused_when_it_is_taken_in(lake: Lake) -> None:
+    push(lake, JANE, JOHN)
+    listed(lake.suppression)
+    take_in(lake)
+    assert [ids(path) for path in lake.pushed_files(APPLICANT, DAY)] == [["john"]]
+
+
+def test_a_push_is_kept_where_the_list_cannot_be_read_and_taken_in_once_it_can(lake: Lake) -> None:
+    listed(lake.suppression)
+    key = lake.suppression.folder / "key"
+    content = key.read_bytes()
+    key.unlink()
+    push(lake, JOHN)
+    with pytest.raises(StorageError, match="suppression list"):
+        take_in(lake)
+    key.write_bytes(content)
+    take_in(lake)
+    assert [ids(path) for path in lake.pushed_files(APPLICANT, DAY)] == [["john"]]
+
+
+def test_what_waits_is_swept(lake: Lake) -> None:
+    push(lake, JANE)
+    push(lake, JANE, JOHN)
+    listed(lake.suppression)
+    assert Spool(lake).remove_refused() == 2
+    [waiting] = Spool(lake).waiting()
+    assert EMAIL.encode() not in waiting.read_bytes()
+    take_in(lake)
+    assert [ids(path) for path in lake.pushed_files(APPLICANT, DAY)] == [["john"]]
+
+
+def test_staging_refuses_what_raw_still_has_or_what_was_staged_before(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE | {"viewingTimes": [{"earliest": BEFORE}]}, JOHN])
+    stage(lake, APPLICANT)
+    listed(lake.suppression)
+    staged = stage(lake, APPLICANT)
+    assert (staged.withheld, staged.rows["applicant_viewing_times"]) == (1, 0)
+    assert staged_leads(lake, APPLICANT).keys() == {"john"}
+
+
+def test_staging_brings_nobody_back_whom_raw_lacks(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    stage(lake, APPLICANT)
+    [path] = lake.raw_lead_files()
+    listed(lake.suppression)
+    assert lake.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] != "jane"]) == {"jane"}
+    staged = stage(lake, APPLICANT)
+    assert (staged.retained, staged.withheld) == (1, 1)
+    assert staged_leads(lake, APPLICANT).keys() == {"john"}
+
+
+def test_publication_refuses_what_is_staged_and_writes_the_file_anew(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    listed(lake.suppression)
+    publication = Warehouse(lake).publish(GRID, UNTIL)
+    assert publication.is_rebuilt
+    Warehouse(lake).publish(GRID, UNTIL)  # which knows the lead's id from then on
+    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
+    assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
+
+
+def test_restricted_leads_stay_in_raw_alone_until_that_is_lifted(lake: Lake) -> None:
+    entry = listed(lake.suppression, Action.RESTRICT)
+    land(lake, APPLICANT, [JANE, JOHN])
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    assert landed(lake) == {"branch-101": ["jane", "john"]}
+    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
+    listed(lake.suppression, Action.LIFT, emails=(), of=entry.number)
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    assert Warehouse(lake).query("select lead_id from applicant_leads order by 1")[1] == [("jane",), ("john",)]
+
+
+def test_counts_stay_honest(lake: Lake) -> None:
+    listed(lake.suppression)
+    land(lake, APPLICANT, [JANE, JOHN])
+    land(lake, APPLICANT, [JANE], scope="branch-102")
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    assert counts(lake) == [("branch-101", 1, 1, 2, "landed"), ("branch-102", 0, 1, 1, "landed")]
+
+
+# --- taking rows out of a raw file ------------------------------------------------------------------------------------
+
+
+def test_a_raw_file_is_rewritten_whole_with_its_time_and_counts_what_is_gone(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    land(lake, APPLICANT, [JANE | {"message": "again"}], fetched_at=FETCHED_AT + timedelta(hours=1))
+    [path] = lake.raw_lead_files()
+    before, modified = lake.landed_windows(APPLICANT, DAY)[0], path.stat().st_mtime_ns
+    johns = [row for row in pq.ParquetFile(path).read().to_pylist() if row["lead_id"] == "john"]
+    (path.parent / f".{path.name}.0123456789abcdef.tmp").write_bytes(path.read_bytes())
+
+    assert lake.rewrite_raw(path, lambda rows: rows) == set()
+    assert lake.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] == "john"]) == {"jane"}
+    assert lake.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] == "john"]) == set()
+
+    [after] = lake.landed_windows(APPLICANT, DAY)
+    assert after == replace(before, leads=1, rows=1, removed=1, body_sha256="")
+    assert path.stat().st_mtime_ns == modified
+    assert pq.ParquetFile(path).read().to_pylist() == johns
+    assert list(path.parent.iterdir()) == [path]
+    assert EMAIL.encode() not in path.read_bytes()
+    assert lake.rewrite_raw(path.with_name("pushed.parquet"), lambda _: []) == set()
+
+
+def test_a_window_of_which_all_is_gone_stays_landed(lake: Lake) -> None:
+    land(lake, APPRAISAL, [JANE], day=NEXT_DAY)
+    [path] = lake.raw_lead_files()
+    lake.rewrite_raw(path, lambda _: [])
+    [window] = lake.landed_windows(APPRAISAL, NEXT_DAY)
+    assert (window.leads, window.removed, window.is_closed) == (0, 1, True)
+    assert flatten_day(lake, APPRAISAL, NEXT_DAY, LONDON).rows["appraisal_leads"] == 0
+
+
+def test_an_empty_list_costs_a_landing_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Shown, "of_raw", never)
+    land(lake, APPLICANT, [JANE, JOHN])
+    assert landed(lake) == {"branch-101": ["jane", "john"]}
+    assert not lake.suppression.folder.exists()
