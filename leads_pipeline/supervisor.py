@@ -93,7 +93,7 @@ class Supervisor:
                 self._end([kept for kept in self._kept if kept.program.is_shared is is_shared])
 
     def _look_after(self, kept: _Kept, now: float) -> None:
-        kept.groups = {group for group in kept.groups if _is_alive(group)}
+        kept.groups = {group for group in kept.groups if _is_alive(group, kept)}
         if kept.process is None:
             if now >= kept.due_at:
                 self._start(kept, now)
@@ -152,7 +152,7 @@ class Supervisor:
 def _is_left(kept: _Kept) -> bool:
     if kept.process is not None:
         kept.process.poll()  # until its end is noted, its group is there
-    kept.groups = {group for group in kept.groups if _is_alive(group)}
+    kept.groups = {group for group in kept.groups if _is_alive(group, kept)}
     return bool(kept.groups)
 
 
@@ -167,7 +167,13 @@ def _signal(kept: _Kept, number: signal.Signals) -> None:
             os.killpg(group, number)
 
 
-def _is_alive(group: int) -> bool:
+def _is_alive(group: int, kept: _Kept) -> bool:
+    process = kept.process
+    if process is None or process.returncode is not None or process.pid != group:
+        # In a container, where this process is the first, what lost its parent is ours to take note of.
+        with suppress(ChildProcessError):
+            while os.waitpid(-group, os.WNOHANG) != (0, 0):
+                pass
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

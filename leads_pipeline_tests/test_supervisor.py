@@ -117,3 +117,24 @@ def test_all_end_when_the_supervisor_itself_is_killed(tmp_path: Path) -> None:
     supervisor.kill()
     supervisor.wait()
     wait_for(lambda: not is_alive(numbers(tmp_path / "pids")[0]), 10)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere orphans go to the first process alone")
+def test_who_is_the_first_process_takes_note_of_the_end_of_orphans(tmp_path: Path) -> None:
+    code = (
+        "import ctypes, logging, os, signal, sys, threading\n"
+        "from pathlib import Path\n"
+        "from leads_pipeline.supervisor import Program, Supervisor\n"
+        "ctypes.CDLL(None).prctl(36, 1)\n"  # PR_SET_CHILD_SUBREAPER: orphans come to us, as to the first process
+        "logging.basicConfig(level=logging.INFO)\n"
+        "stop = threading.Event()\n"
+        "signal.signal(signal.SIGTERM, lambda *_: stop.set())\n"
+        "script = 'sleep 60 & echo $$ >> pids; exec sleep 60'\n"
+        "Supervisor([Program('parent', ('sh', '-c', script))], Path(sys.argv[1])).run(stop)\n"
+    )
+    supervisor = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(numbers(tmp_path / "pids")) == 1, 20)
+    supervisor.terminate()
+    _, told = supervisor.communicate(timeout=30)
+    assert supervisor.returncode == 0
+    assert "is killed" not in told

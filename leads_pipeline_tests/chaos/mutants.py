@@ -2099,6 +2099,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "outlives_it",
         ),
         _m(
+            "wait for orphans that have ended",
+            "supervisor.py",
+            "while os.waitpid(-group, os.WNOHANG) != (0, 0):",
+            "while False:",
+            "test_supervisor.py",
+            "of_orphans",
+        ),
+        _m(
             "leave runs behind at the end",
             "supervisor.py",
             "for is_shared in (False, True):",
