@@ -33,7 +33,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from leads_pipeline.assets import build_assets
 from leads_pipeline.assets.connection import connection_checks
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.housekeeping import evaluation_sensor
+from leads_pipeline.housekeeping import evaluation_sensor, history_sensor
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions
 from leads_pipeline.resources import AlertService, DataFolder, InventoryService, LeadsService
@@ -177,6 +177,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
             push_sensor(settings, PUSH_JOB),
             dead_run_sensor({PULL_JOB, INVENTORY_JOB, PUSH_JOB, STAGE_JOB, PUBLISH_JOB, CONNECTION_JOB, ASSET_JOB}),
             evaluation_sensor(),
+            history_sensor(timedelta(days=settings.keep_runs_days)),
             *(
                 [alert_sensor(settings, partitions, _NIGHTLY)]
                 if filled_in(environment).keys() & set(_ALERT_VARIABLES.values())

@@ -1,15 +1,17 @@
-"""Dagster's event log in sqlite, written in batches over connections that stay open.
+"""Dagster's event log in sqlite, written in batches over connections that stay open, and made smaller again.
 
-Belongs here: the three places where Dagster's own sqlite storage spends most of a pull's time. Doesn't: what is
-recorded, which is Dagster's business. `dagster.yaml` names the class; Dagster's own reads the same files, so that
-taking it out again needs nothing but taking it out of dagster.yaml.
+Belongs here: the three places where Dagster's own sqlite storage spends most of a pull's time; which old events no
+state is read from. Doesn't: what is recorded, which is Dagster's business; how old is old (housekeeping.py).
+`dagster.yaml` names the class; Dagster's own reads the same files, so that taking it out again needs nothing but taking
+it out of dagster.yaml.
 """
 
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +20,12 @@ import sqlalchemy
 from dagster import EventLogEntry, StringSource
 from dagster._config.config_schema import UserConfigSchema
 from dagster._core.events import ASSET_EVENTS
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from dagster._core.storage.event_log.schema import (
+    AssetCheckExecutionsTable,
+    AssetEventTagsTable,
+    SqlEventLogStorageTable,
+)
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._serdes import ConfigurableClassData
 from sqlalchemy.engine import Connection, CursorResult, Engine
@@ -145,6 +152,79 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
             else:
                 super().store_event_batch(list(stretch))
 
+    # --- what is forgotten --------------------------------------------------------------------------------------------
+
+    def forget_events(self, before: datetime, is_over: Callable[[], bool]) -> int:
+        """Delete what assets and checks did before that moment and nothing is decided by any more; how much.
+
+        What stays is what states and sensors are read from, for ever: of each partition of an asset the newest
+        materialization, and the newest plan and observation if nothing was materialized since; of each check the newest
+        result. Stops between two short transactions once `is_over`; what is left goes the next time.
+        """
+        last_id, forgotten = self._last_id(before), 0
+        doomed_checks, doomed = _doomed(last_id, before)
+        with self.index_connection() as connection:
+            checks = [id_ for (id_,) in connection.execute(doomed_checks)]
+        for some in _portions(checks):
+            if is_over():
+                return forgotten
+            with self.index_connection() as connection:
+                connection.execute(_CHECKS.delete().where(_CHECKS.c.id.in_(some)))
+            forgotten += len(some)
+        with self.index_connection() as connection:
+            events = [id_ for (id_,) in connection.execute(doomed)]
+        for some in _portions(events):
+            if is_over():
+                return forgotten
+            with self.index_connection() as connection:
+                connection.execute(AssetEventTagsTable.delete().where(AssetEventTagsTable.c.event_id.in_(some)))
+                connection.execute(_EVENTS.delete().where(_EVENTS.c.id.in_(some)))
+            forgotten += len(some)
+        return forgotten
+
+    def runs_that_count(self) -> frozenset[str]:
+        """Runs that a state is read from: whose failure or end says what became of a partition, an asset or a check."""
+        with self.index_connection() as connection:
+            return frozenset(run_id for (run_id,) in connection.execute(sqlalchemy.text(_RUNS_THAT_COUNT)))
+
+    def forget_run(self, run_id: str) -> None:
+        """Delete the run's own database, and what of the run is in the common one but isn't of an asset or a check."""
+        with self.index_connection() as connection:
+            connection.execute(_EVENTS.delete().where(_EVENTS.c.run_id == run_id, _EVENTS.c.asset_key.is_(None)))
+        with self._db_lock:
+            if (engine := self._engines.pop(run_id, None)) is not None:
+                engine.dispose()
+            self._initialized_dbs.discard(run_id)
+            for end in ("", "-wal", "-shm"):
+                Path(f"{self.path_for_shard(run_id)}{end}").unlink(missing_ok=True)
+
+    def shrink(self) -> bool:
+        """Give the disk back what is free in the common database, where that is more than half of it."""
+        with self.index_connection() as connection:
+            free, pages = (connection.execute(sqlalchemy.text(f"pragma {name}")).scalar_one() for name in _PAGES)
+        if 2 * free < pages:
+            return False
+        # Not through the pool, whose connections begin a transaction of their own.
+        with closing(sqlite3.connect(self.path_for_shard(INDEX_SHARD_NAME), timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as db:
+            db.execute("vacuum")
+        return True
+
+    def _last_id(self, before: datetime) -> int:
+        """The place in the log where that moment is: places follow time, and no index leads from a time to a place."""
+        at = before.astimezone(UTC).replace(tzinfo=None)
+        with self.index_connection() as connection:
+            low, high = 0, int(connection.execute(sqlalchemy.select(sqlalchemy.func.max(_EVENTS.c.id))).scalar() or 0)
+            while low < high:
+                middle = (low + high + 1) // 2
+                found = sqlalchemy.select(_EVENTS.c.timestamp).where(_EVENTS.c.id >= middle).order_by(_EVENTS.c.id)
+                if connection.execute(found.limit(1)).scalar_one() < at:
+                    low = middle
+                else:
+                    high = middle - 1
+        return low
+
+    # --- how events are stored ----------------------------------------------------------------------------------------
+
     def _store_events_of_assets(self, events: Iterable[EventLogEntry]) -> None:
         for run_id, group in groupby(events, key=lambda event: event.run_id):
             of_run = list(group)
@@ -162,6 +242,85 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
                 }
                 for event, id_ in newest.values():
                     self._store_asset_event(connection, event, id_)
+
+
+_EVENTS = SqlEventLogStorageTable
+_CHECKS = AssetCheckExecutionsTable
+
+# How many rows share a transaction: nobody waits longer for one than for a batch of events.
+_PORTION = 500
+
+_PAGES = ("freelist_count", "page_count")
+
+# By asset, type and partition, from the index alone.
+_NEWEST = """
+newest as (
+    select asset_key, dagster_event_type as type, partition, max(id) as id
+    from event_logs
+    where asset_key is not null
+    group by asset_key, dagster_event_type, partition
+),
+last_of_asset as (select max(id) as id from newest group by asset_key, type),
+materialized as (select asset_key, partition, id from newest where type = 'ASSET_MATERIALIZATION')
+"""
+
+_DOOMED = f"""
+with {_NEWEST}
+select logged.id
+from event_logs as logged
+join newest on newest.asset_key = logged.asset_key and newest.type = logged.dagster_event_type
+    and newest.partition is logged.partition
+left join materialized on materialized.asset_key = logged.asset_key and materialized.partition is logged.partition
+where logged.id <= :last_id
+    and (
+        logged.id < newest.id
+        or (
+            logged.dagster_event_type in ('ASSET_MATERIALIZATION_PLANNED', 'ASSET_OBSERVATION')
+            and logged.id < materialized.id
+        )
+    )
+    and logged.id not in (select id from last_of_asset)
+    and logged.id not in (
+        select evaluation_event_storage_id from asset_check_executions where evaluation_event_storage_id is not null
+    )
+order by logged.id
+"""  # noqa: S608 - our own text alone
+
+_DOOMED_CHECKS = """
+select id
+from asset_check_executions
+where create_timestamp < :before
+    and id not in (
+        select max(id) from asset_check_executions group by asset_key, check_name, partition, execution_status
+    )
+order by id
+"""
+
+_RUNS_THAT_COUNT = f"""
+with {_NEWEST}
+select logged.run_id
+from newest
+join event_logs as logged on logged.id = newest.id
+left join materialized on materialized.asset_key = newest.asset_key and materialized.partition is newest.partition
+where newest.type <> 'ASSET_MATERIALIZATION' and newest.id > coalesce(materialized.id, 0)
+union
+select last_run_id from asset_keys where last_run_id is not null
+union
+select run_id from asset_check_executions where run_id is not null
+"""  # noqa: S608 - our own text alone
+
+
+def _doomed(last_id: int, before: datetime) -> tuple[sqlalchemy.TextClause, sqlalchemy.TextClause]:
+    """What selects the ids of checks' results and of events that are to go."""
+    at = before.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        sqlalchemy.text(_DOOMED_CHECKS).bindparams(before=at),
+        sqlalchemy.text(_DOOMED).bindparams(last_id=last_id),
+    )
+
+
+def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (ids[at : at + _PORTION] for at in range(0, len(ids), _PORTION))
 
 
 def _is_of_asset(event: EventLogEntry) -> bool:

@@ -1,13 +1,29 @@
 """What Dagster writes down of its own deliberations, and how soon that is forgotten.
 
-Belongs here: the books that grow while nothing happens. Doesn't: runs and their events, which are never deleted, since
-the state of each window is read from them; ticks, whose retention is in dagster.yaml (runs.py).
+Belongs here: the books that grow while nothing happens; runs that ended long ago. Doesn't: which of their events a
+state is still read from (event_log.py); ticks, whose retention is in dagster.yaml (runs.py).
 """
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from dagster import DefaultSensorStatus, SensorDefinition, SensorEvaluationContext, SkipReason, sensor
+from dagster import (
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SkipReason,
+    sensor,
+)
+
+from leads_pipeline.event_log import BatchingSqliteEventLogStorage
+from leads_pipeline.status import LIVE
+
+FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+
 
 # Dagster itself keeps them for 30 days: a gigabyte, of which nobody reads more than the last hours.
 EVALUATIONS_KEPT_FOR = timedelta(days=3)
@@ -36,3 +52,54 @@ def evaluation_sensor(*, clock: Callable[[], datetime] = _utc_now) -> SensorDefi
         return SkipReason(f"What was noted before {before:%Y-%m-%d %H:%M} UTC is forgotten.")
 
     return forget_old_evaluations
+
+
+# A tick of a sensor may take a minute, and pulls wait for none of it for longer than a short transaction takes.
+FORGETTING_SECONDS = 20
+
+
+def history_sensor(kept_for: timedelta, *, clock: Callable[[], datetime] = _utc_now) -> SensorDefinition:
+    """Forgets runs and events that no state is read from."""
+
+    @sensor(
+        name="forget_old_runs",
+        minimum_interval_seconds=3600,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=(
+            f"Deletes runs that ended more than {kept_for.days} days ago, their logs and their events. What became of "
+            "each partition, and each check's last result, stay for ever."
+        ),
+    )
+    def forget_old_runs(context: SensorEvaluationContext) -> SkipReason:
+        if context.instance.get_runs(RunsFilter(statuses=LIVE), limit=1):
+            return SkipReason("A run is under way: the next look is in an hour.")
+        before = clock() - kept_for
+        return SkipReason(forget_history(context.instance, before, is_over=_after(FORGETTING_SECONDS)))
+
+    return forget_old_runs
+
+
+def forget_history(instance: DagsterInstance, before: datetime, *, is_over: Callable[[], bool]) -> str:
+    """Delete old events and runs until it `is_over`; what was done, in words. What is left goes the next time."""
+    log = instance.event_log_storage
+    if not isinstance(log, BatchingSqliteEventLogStorage):
+        return "Dagster's history isn't in the sqlite files that this knows; your database is yours to keep small."
+    events, runs = log.forget_events(before, is_over), 0
+    needed = log.runs_that_count()
+    for run_id in instance.get_run_ids(RunsFilter(statuses=FINISHED, created_before=before)):
+        if is_over():
+            break
+        if run_id not in needed:
+            log.forget_run(run_id)
+            instance.compute_log_manager.delete_logs(prefix=[run_id])
+            # Last, so that whoever is killed in between finds the run again.
+            instance.run_storage.delete_run(run_id)
+            runs += 1
+    else:
+        log.shrink()
+    return f"Forgot {events} events and {runs} runs from before {before:%Y-%m-%d}."
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    deadline = time.monotonic() + seconds
+    return lambda: time.monotonic() > deadline

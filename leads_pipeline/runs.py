@@ -31,7 +31,7 @@ nux:
   enabled: false
 
 # Ticks of sensors and schedules pile up fastest: 10,000 a day, of which nearly all found nothing to do. Runs and their
-# events are kept: the state of each partition is read from them, and Dagster has no retention for them.
+# events have none here: the sensor forget_old_runs deletes what no state is read from.
 retention:
   schedule:
     purge_after_days: {skipped: 7, success: 90, failure: 90}

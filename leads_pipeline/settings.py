@@ -28,6 +28,8 @@ DEFAULT_MAX_BODY_MB = 64
 MOST_MAX_BODY_MB = 4096
 # Listings that nobody has asked about for longer are no longer what a lead of today is about.
 MAX_FROM_LEADS_DAYS = 90
+# What failed is read from as far back as the portal keeps leads.
+LEAST_KEEP_RUNS_DAYS, DEFAULT_KEEP_RUNS_DAYS, MOST_KEEP_RUNS_DAYS = 35, 90, 3650
 # No lead is older than the portals that send them; an earlier year is a slip such as 0226, and a partition a day.
 EARLIEST_START_DATE = date(2000, 1, 1)
 DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a secret
@@ -60,6 +62,7 @@ VARIABLES = frozenset(
         "LEADS_START_DATE",
         "LEADS_MAX_CONCURRENCY",
         "LEADS_MAX_BODY_MB",
+        "LEADS_KEEP_RUNS_DAYS",
         "LEADS_ALLOW_PLAIN_HTTP",
         "LEADS_DATA_DIR",
         "LEADS_PRIVACY_DIR",
@@ -109,6 +112,7 @@ class Settings:
     start_date: date | None
     max_concurrency: int
     max_body_mb: int
+    keep_runs_days: int
     data_dir: Path
     privacy_dir: Path | None
     inventory_base_url: str | None
@@ -141,6 +145,9 @@ class Settings:
             start_date=_start_date(values),
             max_concurrency=_whole_number(
                 values, "LEADS_MAX_CONCURRENCY", DEFAULT_MAX_CONCURRENCY, 1, MOST_CONCURRENCY
+            ),
+            keep_runs_days=_whole_number(
+                values, "LEADS_KEEP_RUNS_DAYS", DEFAULT_KEEP_RUNS_DAYS, LEAST_KEEP_RUNS_DAYS, MOST_KEEP_RUNS_DAYS
             ),
             max_body_mb=_whole_number(values, "LEADS_MAX_BODY_MB", DEFAULT_MAX_BODY_MB, 1, MOST_MAX_BODY_MB),
             data_dir=path_of(values.get("LEADS_DATA_DIR", "data")),

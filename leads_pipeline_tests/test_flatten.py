@@ -20,13 +20,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, FieldType, LeadKind
-from leads_pipeline.flatten import batches, raw, repair, statement
+from leads_pipeline.flatten import batches, raw, repair, statement, windows
 from leads_pipeline.flatten.batches import flatten_day, flatten_days
 from leads_pipeline.flatten.columns import staged_columns, staged_tables, windows_table
 from leads_pipeline.flatten.counts import StagedDay, UnbalancedError
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.sealed import seal
 from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.warehouse.reading import sweep_readers
 from leads_pipeline.window import day_interval
 from leads_pipeline_tests import statements
 from leads_pipeline_tests.drifting import Received, drifting_leads, lost
@@ -967,3 +968,12 @@ def test_what_is_given_up_is_staged_no_more(lake: Lake) -> None:
     assert staged_rows(lake, "applicant_listing_images") == []
     assert [row["scope"] for row in staged_rows(lake, windows_table(APPLICANT))] == ["branch-102"]
     assert stage(lake, APPLICANT).retained == 1
+
+
+def test_what_a_killed_query_on_staged_files_left_is_swept_and_one_under_way_is_not(lake: Lake) -> None:
+    scratch = lake.folder / ".state" / "duckdb"
+    (scratch / "query-0123456789abcdef" / "query-spill").mkdir(parents=True)
+    with windows.querying(lake):
+        sweep_readers(lake)
+        assert len(list(scratch.iterdir())) == 1
+    assert list(scratch.iterdir()) == []

@@ -2,12 +2,15 @@
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 
+import duckdb
+
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import connection, glob_literal
+from leads_pipeline.duck import connection, glob_literal, scratch_folder
 from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.lake import Lake
 
@@ -49,7 +52,7 @@ def _days_with_unstaged_pushes(lake: Lake, kind: LeadKind, days: Iterable[date])
     paths = [path for day in pushed if (path := lake.whole_staged(kind.table, day)) is not None]
     staged: dict[tuple[date, str], int] = {}
     if paths:
-        with connection(lake, f"pushed-{secrets.token_hex(8)}") as db:
+        with querying(lake) as db:
             rows = db.execute(
                 """
                 select window_day, lead_id, coalesce(sequence, epoch_us(fetched_at))
@@ -78,7 +81,7 @@ def staged_ids(lake: Lake, kind: LeadKind, day: date) -> set[str]:
     path = lake.whole_staged(kind.table, day)
     if path is None:
         return set()
-    with connection(lake, f"ids-{secrets.token_hex(8)}") as db:
+    with querying(lake) as db:
         rows = db.execute("select lead_id from read_parquet($file)", {"file": glob_literal(path)}).fetchall()
     return {lead_id for (lead_id,) in rows}
 
@@ -89,7 +92,7 @@ def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:
     files = [file.path for file in lake.staged_files(table) if lake.whole_staged(table, file.day)]
     if not files:
         return []
-    with connection(lake, f"windows-{secrets.token_hex(8)}") as db:
+    with querying(lake) as db:
         rows = db.execute(
             """
             select window_day, scope, rows, coalesce(looked_at, fetched_at), fetched_at, coalesce(is_damaged, false)
@@ -103,3 +106,11 @@ def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:
             {"files": list(map(glob_literal, files))},
         ).fetchall()
     return [StagedWindow(*row) for row in rows]
+
+
+@contextmanager
+def querying(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection of its own, whose folder goes as those of killed readers of the warehouse do."""
+    name = f"query-{secrets.token_hex(8)}"
+    with lake.reading(name), scratch_folder(lake, name), connection(lake, f"{name}/query") as db:
+        yield db

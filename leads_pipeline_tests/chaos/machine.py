@@ -82,7 +82,7 @@ from leads_pipeline_tests.chaos.ledger import Portal
 _ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1, base_delay_seconds=0.001)
 _BASE_URL: Final = "http://portal.example"
 
-_STARTING_NO_PULL: Final = ("tell_of_failures", "forget_old_evaluations")
+_STARTING_NO_PULL: Final = ("tell_of_failures", "forget_old_evaluations", "forget_old_runs")
 
 # Ticks of a sensor in a row, until it asks for no run any more; each launches at most one stretch of windows.
 _TICKS: Final = 40

@@ -358,6 +358,40 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "damaged_file and raw",
         ),
     ),
+    "what is forgotten decides nothing": (
+        _m(
+            "forget a window's only plan",
+            "event_log.py",
+            "            and logged.id < materialized.id\n",
+            "            and true\n",
+            "test_housekeeping.py",
+            "test_no_state_is_read",
+        ),
+        _m(
+            "forget the newest materialization",
+            "event_log.py",
+            "        logged.id < newest.id\n",
+            "        logged.id <= newest.id\n",
+            "test_housekeeping.py",
+            "test_no_state_is_read",
+        ),
+        _m(
+            "forget the run that a failure is read from",
+            "housekeeping.py",
+            "        if run_id not in needed:\n",
+            "        if run_id:\n",
+            "test_housekeeping.py",
+            "test_no_state_is_read",
+        ),
+        _m(
+            "forget what is young",
+            "event_log.py",
+            "where logged.id <= :last_id\n",
+            "where :last_id is not null\n",
+            "test_housekeeping.py",
+            "young",
+        ),
+    ),
     "what outlives the disk is whole": (
         _m(
             "write the list of a backup before its contents",
