@@ -331,6 +331,7 @@ OTHER_TESTS = {
     "project",
     "order_of_receipt",
     "pipeline",
+    "privacy_erase",
     "readme",
     "secrets",
     "share",

@@ -11,6 +11,7 @@ from dotenv import load_dotenv
 
 from leads_pipeline.cli.backup import backup, restore, verify
 from leads_pipeline.cli.demo import demo, simulate
+from leads_pipeline.cli.erasing import apply, erase, log, look_again
 from leads_pipeline.cli.health import status
 from leads_pipeline.cli.outage import demo_outage
 from leads_pipeline.cli.privacy import privacy
@@ -67,3 +68,6 @@ for command in (
     verify,
 ):
     main.add_command(command)
+
+for command in (erase, apply, look_again, log):
+    privacy.add_command(command)

@@ -49,7 +49,7 @@ privacy = click.Group(
 )
 
 
-def _identifiers(command: Callable[..., None]) -> Callable[..., None]:
+def identifiers(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say who is sought."""
     options = [click.option(f"--{name}", f"{name}s", multiple=True, help=_HELP[name]) for name in _IDENTIFIERS]
     options += [
@@ -66,7 +66,7 @@ def _identifiers(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @privacy.command(short_help="Say where a person's data lie.")
-@_identifiers
+@identifiers
 @click.option("--show", is_flag=True, help="Don't mask names, addresses and numbers; on a terminal only.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def find(show: bool, as_json: bool, **given: Any) -> None:
@@ -84,12 +84,12 @@ def find(show: bool, as_json: bool, **given: Any) -> None:
     if as_json:
         click.echo(json.dumps(_as_json(found, show=show), indent=2))
     else:
-        _show(found, show=show)
+        show_found(found, show=show)
     sys.exit(0 if found.is_whole else 1)
 
 
 @privacy.command(short_help="Write what a person asks to be given.")
-@_identifiers
+@identifiers
 @click.option(
     "--to",
     "folder",
@@ -142,18 +142,19 @@ def share(file: Path) -> None:
     out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")
 
 
-def _search(settings: Settings, listed: TextIO | None, shared: bool, **given: Sequence[str]) -> Found:
-    folder = settings.data_dir
-    if not folder.is_dir():
-        raise QuestionError(
-            f"{folder} is no folder: there is nothing to look through. LEADS_DATA_DIR names the folder."
-        )
+def sought_in(listed: TextIO | None, **given: Sequence[str]) -> Sought:
+    """Who is sought, by options, by a file, or by asking. Raises QuestionError."""
     values = {name: list(given[f"{name}s"]) for name in _IDENTIFIERS}
     if listed is not None:
         _read_list(listed, values)
     if not any(values.values()):
         _ask(values)
-    sought = Sought.of(values["email"], values["phone"], values["lead"], values["name"], values["postcode"])
+    return Sought.of(values["email"], values["phone"], values["lead"], values["name"], values["postcode"])
+
+
+def looked_for(settings: Settings, sought: Sought, shared: bool) -> Found:
+    """What there is of them, with a word on what is being looked through. Raises QuestionError."""
+    folder = settings.data_dir
     home = Path(variables().get("DAGSTER_HOME") or folder / ".dagster").expanduser().absolute()
     with err.status("Looking") as status:
         return search(
@@ -163,6 +164,14 @@ def _search(settings: Settings, listed: TextIO | None, shared: bool, **given: Se
             may_be_shared=shared,
             tell=lambda stage, count: status.update(f"{stage}: {count} files"),
         )
+
+
+def _search(settings: Settings, listed: TextIO | None, shared: bool, **given: Sequence[str]) -> Found:
+    if not settings.data_dir.is_dir():
+        raise QuestionError(
+            f"{settings.data_dir} is no folder: there is nothing to look through. LEADS_DATA_DIR names the folder."
+        )
+    return looked_for(settings, sought_in(listed, **given), shared)
 
 
 def _read_list(lines: TextIO, values: dict[str, list[str]]) -> None:
@@ -191,7 +200,8 @@ def _contact(lead: FoundLead, *, show: bool) -> Contact:
     return contact if show else contact.masked()
 
 
-def _show(found: Found, *, show: bool) -> None:
+def show_found(found: Found, *, show: bool) -> None:
+    """Print the leads by group, the traces beside them, and what couldn't be read."""
     rows = []
     for lead in found.leads:
         contact = _contact(lead, show=show)

@@ -2364,6 +2364,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "counts_them_once",
         ),
         _m(
+            "erase from raw and leave the staged days",
+            "privacy/erase.py",
+            "flatten_days(lake, kind, [day for name, day in stagings if name == kind.name], zone)",
+            "flatten_days(lake, kind, [], zone)",
+            "test_privacy_erase.py",
+            "had_never_been",
+        ),
+        _m(
             "give a rewritten raw file a new time",
             "lake/refusing.py",
             ", modified_ns=modified)",

@@ -1,0 +1,242 @@
+"""`privacy erase` takes a person out of every file; `apply` finishes that, `verify` looks again, `log` tells of it."""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Any, Final, TextIO
+
+import click
+from rich.markup import escape
+
+from leads_pipeline.cli.privacy import identifiers, looked_for, show_found, sought_in
+from leads_pipeline.cli.session import Session, err, out, plain_errors, table
+from leads_pipeline.definitions import variables
+from leads_pipeline.durable import replace_file
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.lake import Lake
+from leads_pipeline.person.matching import Group
+from leads_pipeline.privacy.erase import (
+    Left,
+    Swept,
+    Wish,
+    add_to_list,
+    due_on,
+    left_by_list,
+    left_of,
+    note_done,
+    open_entries,
+    quarantined_of,
+    sweep,
+)
+from leads_pipeline.settings import Settings
+from leads_pipeline.suppression import Action, Entry
+
+# A reference of the agency's own, in which no name and no address fits.
+_CASE: Final = re.compile(r"[A-Za-z0-9._/-]{1,40}")
+
+_LISTED_FILES: Final = 20
+
+_OUT_OF_REACH: Final = r"""\ Out of this tool's reach, for you to see to: the portal, which is a controller of its own;
+copies that analysts made, notebooks, exports, e-mails, a CRM; backups from before this moment, which hold the person
+until they are deleted (one that is restored is swept by `leads-pipeline privacy apply`); a program that still has an
+old leads.duckdb open; what the disk keeps of deleted files until it writes over them."""
+
+
+@click.command(short_help="Take a person out of every file, for good.")
+@identifiers
+@click.option("--dry-run", is_flag=True, help="Show what would go, and change nothing.")
+@click.option("--yes", is_flag=True, help="Don't ask again.")
+@click.option(
+    "--with",
+    "more",
+    multiple=True,
+    type=click.Choice([Group.MAILBOX.value, Group.TELEPHONE.value, Group.PROPOSED.value]),
+    help="Erase this group as well, once somebody has looked at it; repeat for more.",
+)
+@click.option("--case", default="", help="Your own reference, such as DSR-17: no name, no address.")
+@click.option(
+    "--received", type=click.DateTime(["%Y-%m-%d"]), help="The day on which the request came; today if not given."
+)
+@click.option(
+    "--quarantine",
+    type=click.Choice(["delete", "keep"]),
+    default="keep",
+    help="Files in quarantine/ that show the person or that nobody can read: delete them, or keep and name them.",
+)
+def erase(
+    dry_run: bool,
+    yes: bool,
+    more: Sequence[str],
+    case: str,
+    received: datetime | None,
+    quarantine: str,
+    listed: TextIO | None,
+    shared: bool,
+    **given: Any,
+) -> None:
+    """Take a person out of every file, and keep them from coming back with the next pull, push or backup.
+
+    First they go on the suppression list, as hashes; then raw files, deliveries and staged days lose their leads, and
+    leads.duckdb is written anew; then everything is looked through again. Repeat it if it is interrupted, or run
+    `privacy apply`. A new enquiry of theirs lands. What somebody else's message says of them stays: groups B, C, D and
+    P are yours to read.
+
+    Exit code 1 if the person wasn't shown to be gone.
+    """
+    with plain_errors():
+        if case and not _CASE.fullmatch(case):
+            raise QuestionError(
+                "--case takes 40 letters, digits, dots, dashes or slashes at most: a reference, no name."
+            )
+        day = received.date() if received else datetime.now(UTC).date()
+        if day > datetime.now(UTC).date():
+            raise QuestionError("--received is a day that hasn't come.")
+        with Session.opened() as session:
+            sought = sought_in(listed, **given)
+            found = looked_for(session.settings, sought, shared)
+            chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
+            show_found(found, show=False)
+            if dry_run or not chosen:
+                out.print(
+                    f"{len(chosen)} leads would be erased. Nothing was changed." if chosen else "Nothing to erase."
+                )
+                sys.exit(0 if found.is_whole else 1)
+            if not yes:
+                click.confirm(f"Erase {len(chosen)} leads in every version and place, for good?", abort=True, err=True)
+            wish = Wish(action=Action.ERASE, groups=[Group(one) for one in more], case=case, received=day)
+            entry = add_to_list(session.lake, sought, chosen, wish, datetime.now(UTC))
+            swept, troubles = _swept(session)
+            found = looked_for(session.settings, sought, shared=True)
+            if quarantine == "delete" and (files := quarantined_of(found)):
+                for file in files:
+                    file.unlink(missing_ok=True)
+                found = looked_for(session.settings, sought, shared=True)
+            left = left_of(session.lake, found)
+            is_done = left.is_nothing and not troubles
+            if is_done:
+                note_done(session.lake, entry, swept)
+            receipt = _receipt(entry, swept, left, is_done=is_done)
+            path = session.lake.suppression.folder / "receipts" / f"{entry.number}.txt"
+            replace_file(path, receipt.encode())
+        out.print(escape(receipt), highlight=False, soft_wrap=True)
+        out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)
+        _show_left(left, troubles)
+    sys.exit(0 if is_done else 1)
+
+
+@click.command(short_help="Apply the suppression list to the data folder again.")
+def apply() -> None:
+    """Apply the suppression list to the data folder again: finish what was interrupted, or what a backup brought back.
+
+    Without knowing whom: by the hashes. Exit code 1 if something that the list refuses is still there.
+    """
+    with plain_errors(), Session.opened() as session:
+        swept, troubles = _swept(session)
+        left = left_by_list(session.lake)
+        if not (left or troubles):
+            for entry in open_entries(session.lake.suppression.read()):
+                note_done(session.lake, entry, swept)
+        out.print(f"{swept.leads} leads were taken out of {swept.files} raw files, and {swept.deliveries} deliveries.")
+        for what in (*left, *troubles):
+            err.print(f"[bold red]left:[/bold red] {escape(what)}", highlight=False, soft_wrap=True)
+    sys.exit(1 if left or troubles else 0)
+
+
+@click.command("verify", short_help="Look whether erased people are gone.")
+@identifiers
+def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # noqa: ARG001 - whoever is listed may share
+    """Look whether a person who was erased is gone: by what is given, in every file; else by the list alone.
+
+    By the list alone it looks through raw files, staged days and leads.duckdb, for everybody on it.
+
+    Exit code 1 if something is left, or a file couldn't be read.
+    """
+    with plain_errors():
+        settings = Settings.from_variables(variables())
+        lake = Lake(settings.data_dir, settings.privacy_dir)
+        if listed is None and not any(given.values()):
+            named = left_by_list(lake)
+            for what in named:
+                err.print(f"[bold red]left:[/bold red] {escape(what)}", highlight=False, soft_wrap=True)
+            is_gone = not named
+        else:
+            left = left_of(lake, looked_for(settings, sought_in(listed, **given), shared=True))
+            _show_left(left, [])
+            is_gone = left.is_nothing
+        out.print("Nothing that the list refuses is left." if is_gone else "Not shown to be gone.")
+    sys.exit(0 if is_gone else 1)
+
+
+@click.command(short_help="Tell what was asked and done, and what is due.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+def log(as_json: bool) -> None:
+    """Tell what was asked and done, and by when an answer is due: a month after the request was received.
+
+    Exit code 1 if an erasure isn't shown to be done.
+    """
+    with plain_errors():
+        settings = Settings.from_variables(variables())
+        suppressed = Lake(settings.data_dir, settings.privacy_dir).suppression.read()
+        done = {entry.of: entry for entry in suppressed.entries if entry.action is Action.DONE}
+        rows = [_as_row(entry, done.get(entry.number)) for entry in suppressed.entries if entry.received]
+        if as_json:
+            click.echo(json.dumps({"entries": rows}, indent=2))
+        elif rows:
+            out.print(table(tuple(rows[0]), [tuple(row.values()) for row in rows]))
+        else:
+            out.print("Nobody has asked for anything yet.")
+    sys.exit(1 if open_entries(suppressed) else 0)
+
+
+def _as_row(entry: Entry, done: Entry | None) -> dict[str, object]:
+    received = entry.received or entry.at.date()
+    return {
+        "number": entry.number,
+        "action": str(entry.action),
+        "case": entry.case,
+        "received": received.isoformat(),
+        "due": due_on(received).isoformat(),
+        "listed": f"{entry.at:%Y-%m-%d %H:%M}",
+        "done": f"{done.at:%Y-%m-%d %H:%M}" if done else None,
+        "leads": len(entry.leads),
+    }
+
+
+def _swept(session: Session) -> tuple[Swept, list[str]]:
+    """Go through the folder and publish; what that did, and what went wrong."""
+    with err.status("Taking leads out of raw files and staged days"):
+        swept = sweep(session.lake, session.settings.zone)
+    with err.status("Writing leads.duckdb anew"):
+        trouble = session.runner.publish()
+    return swept, [*(f"{what}: {why}" for what, why in swept.failed.items()), *([trouble] if trouble else [])]
+
+
+def _receipt(entry: Entry, swept: Swept, left: Left, *, is_done: bool) -> str:
+    """What was done, without a word of the person's."""
+    days = sum(swept.days.values())
+    received = entry.received or date.min
+    return f"""\
+Erasure {entry.number}{f", case {entry.case}" if entry.case else ""}
+Received {received}, due {due_on(received)}, listed {entry.at:%Y-%m-%d %H:%M} UTC
+
+Removed: {len(entry.leads)} leads in every version: {swept.files} raw files, {swept.deliveries} deliveries that waited,
+{days} days staged anew, leads.duckdb written anew.
+Kept: {left.kept} leads of theirs or about them: new enquiries, groups that weren't chosen, what others wrote.
+Kept for keeping them out: keyed hashes on the suppression list.
+Looked through again: {"nothing that the list refuses was found" if is_done else "NOT shown to be gone, see below"}.
+Backups from {entry.at:%Y-%m-%d %H:%M} UTC on, made after this receipt, don't hold them.
+
+{_OUT_OF_REACH}
+"""
+
+
+def _show_left(left: Left, troubles: Sequence[str]) -> None:
+    for what, files in (("left", left.leads), ("shown", left.traces), ("not read", left.unread)):
+        for file in files[:_LISTED_FILES]:
+            err.print(f"[bold red]{what}:[/bold red] {escape(file.path)}", highlight=False, soft_wrap=True)
+        if len(files) > _LISTED_FILES:
+            err.print(f"… and {len(files) - _LISTED_FILES} more.")
+    for trouble in troubles:
+        err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)

@@ -1,0 +1,276 @@
+"""Taking people out of every file of the data folder, by the suppression list: what it means, and what is left.
+
+Belongs here: adding a person to the list, going through raw files, spool and staged days, looking again. Doesn't:
+finding a person by what they are called (search.py), publishing (warehouse/), whom an entry means (suppression.py).
+
+The list comes first: from then on nobody lands, stages or publishes what it means, so what this takes out stays out.
+Each step is done under the lock of what it changes, whole or not at all, and can be repeated: whoever is killed in
+between runs it again.
+"""
+
+import shutil
+from calendar import monthrange
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow.parquet as pq
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.duck import connection, glob_literal, literal, quoted
+from leads_pipeline.errors import LeadsPipelineError, StorageError
+from leads_pipeline.flatten.batches import flatten_days
+from leads_pipeline.flatten.withholding import withheld_leads
+from leads_pipeline.lake import Lake
+from leads_pipeline.person.matching import Group, Sought
+from leads_pipeline.privacy.places import File
+from leads_pipeline.privacy.search import Found, FoundLead, Sight
+from leads_pipeline.spool import Spool
+from leads_pipeline.suppression import Action, Entry, Shown, Suppressed, hashes
+from leads_pipeline.warehouse import FILE_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is wanted for a person. `groups` are those that belong beside A, once somebody has looked at them."""
+
+    action: Action
+    groups: Collection[Group] = ()
+    case: str = ""
+    received: date | None = None
+    is_refusal: bool = False
+
+
+def add_to_list(lake: Lake, sought: Sought, chosen: Sequence[FoundLead], wish: Wish, now: datetime) -> Entry:
+    """Have the list mean the chosen leads, and what else shows the person and was created before now."""
+    names = sought.names.union(
+        *(
+            sought.evidence(sight.row.texts()).people
+            for lead in chosen
+            if lead.group is Group.GIVEN
+            for sight in lead.sights
+        )
+    )
+    kinds = [kind.name for kind in LEAD_KINDS]
+
+    def entry(suppressed: Suppressed, number: int) -> Entry:
+        leads = {
+            suppressed.hashed_lead(kind, lead.lead_id)
+            for lead in chosen
+            for kind in ([lead.kind] if lead.kind else kinds)
+        }
+        return Entry(
+            number=number,
+            at=now,
+            action=wish.action,
+            case=wish.case,
+            received=wish.received,
+            until=None if wish.is_refusal else now,
+            since=now if wish.is_refusal and wish.action is Action.OBJECT else None,
+            emails=hashes(suppressed, "email", sought.emails),
+            mailboxes=hashes(suppressed, "mailbox", sought.mailboxes),
+            phones=hashes(suppressed, "phone", sought.phones),
+            names=hashes(suppressed, "name", names),
+            any_tag=Group.MAILBOX in wish.groups,
+            any_name=Group.TELEPHONE in wish.groups,
+            is_refusal=wish.is_refusal,
+            leads=tuple(sorted(leads)),
+        )
+
+    return lake.suppression.append(entry)
+
+
+@dataclass(slots=True)
+class Swept:
+    """What going through the folder did: leads taken out of raw, by day and kind; deliveries; days staged again.
+
+    `failed` says what couldn't be done, by day or file; what it is about may still be there.
+    """
+
+    leads: int = 0
+    files: int = 0
+    deliveries: int = 0
+    days: Counter[str] = field(default_factory=Counter)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def sweep(lake: Lake, zone: ZoneInfo) -> Swept:
+    """Take what the list refuses out of raw files and the spool, and stage the days anew that hold what it withholds.
+
+    leads.duckdb is written anew by the next publication, by itself. Raises StorageError where the list can't be read.
+    """
+    swept = Swept()
+    while True:
+        before = lake.suppression.read().state
+        days = _sweep_raw(lake, swept)
+        swept.deliveries += Spool(lake).remove_refused()
+        stagings = _stagings(lake, days)
+        for kind in LEAD_KINDS:
+            for day, staged in flatten_days(lake, kind, [day for name, day in stagings if name == kind.name], zone):
+                if isinstance(staged, LeadsPipelineError):
+                    swept.failed[f"staged {kind.name} leads of {day}"] = str(staged)
+                else:
+                    swept.days[kind.name] += 1
+        _sweep_unfinished(lake)
+        # A lead that was met by its contact has other versions, where another contact stands; now its id is known.
+        if lake.suppression.read().state == before:
+            return swept
+
+
+def _sweep_raw(lake: Lake, swept: Swept) -> set[tuple[str, date]]:
+    days: set[tuple[str, date]] = set()
+    for path in lake.raw_lead_files():
+
+        def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            refused = lake.refused(rows)
+            return [row for row in rows if row["lead_id"] not in refused]
+
+        try:
+            gone = lake.rewrite_raw(path, kept)
+        except StorageError as error:
+            if not lake.suppression.read():  # which raises where the list is at fault
+                raise
+            swept.failed[path.relative_to(lake.folder).as_posix()] = str(error)
+            continue
+        if gone:
+            swept.leads += len(gone)
+            swept.files += 1
+            table, day = path.parts[-4], path.parts[-3].removeprefix("day=")
+            days.add((next(kind.name for kind in LEAD_KINDS if kind.table == table), date.fromisoformat(day)))
+    return days
+
+
+def _stagings(lake: Lake, days: set[tuple[str, date]]) -> list[tuple[str, date]]:
+    """Those days, and all whose staged files hold a lead that the list withholds."""
+    found = set(days)
+    for kind in LEAD_KINDS:
+        paths = [file.path for file in lake.staged_files(kind.table) if lake.whole_staged(kind.table, file.day)]
+        if not paths:
+            continue
+        with connection(lake, f"sweep-{kind.name}") as db:
+            db.execute("set variable files = $files", {"files": list(map(glob_literal, paths))})
+            source = "read_parquet(getvariable('files'), hive_partitioning = false, union_by_name = true)"
+            if withheld_leads(db, lake, kind, source, "window_day"):
+                rows = db.execute(
+                    f"select distinct window_day from {source} where lead_id in (from withheld_ids)"  # noqa: S608
+                ).fetchall()
+                found |= {(kind.name, day) for (day,) in rows}
+    return sorted(found)
+
+
+def _sweep_unfinished(lake: Lake) -> None:
+    """Remove what killed writers left where nothing finished is beside it."""
+    for leftover in (lake.folder / "staged").glob(".writing-*"):
+        with suppress(StorageError, ValueError, OSError):
+            day = date.fromisoformat(leftover.name.removeprefix(".writing-"))
+            with lake.holding_staged(day):
+                shutil.rmtree(leftover, ignore_errors=True)
+    lake.sweep_raw_leftovers()
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a search still finds of a person that the list means.
+
+    `leads` are files with rows of theirs, `traces` those that show them beside leads, `unread` those that nobody can
+    read. `kept` counts leads of theirs that the list doesn't mean: new enquiries, and groups that weren't chosen.
+    """
+
+    leads: Sequence[File]
+    traces: Sequence[File]
+    unread: Sequence[File]
+    kept: int
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the person was shown to be gone."""
+        return not (self.leads or self.traces or self.unread)
+
+
+def left_of(lake: Lake, found: Found) -> Left:
+    """What of a search the list means. Raises StorageError."""
+    suppressed = lake.suppression.read()
+    meant: defaultdict[File, int] = defaultdict(int)
+    kept, of_kept = 0, set[File]()
+    for lead in found.leads:
+        is_meant = bool(suppressed.refusals.leads(row for sight in lead.sights for row in _shown(lead, sight)))
+        kept += not is_meant
+        for sight in lead.sights:
+            if is_meant:
+                meant[sight.file] += 1
+            else:
+                of_kept.add(sight.file)
+    # The footer and the pages of a file that rightly holds the person show them as well.
+    traces = {file for file, _ in found.traces} - of_kept - meant.keys()
+    return Left(sorted(meant, key=_path), sorted(traces, key=_path), sorted(found.undecoded, key=_path), kept)
+
+
+def _shown(lead: FoundLead, sight: Sight) -> Iterator[Shown]:
+    columns = sight.row.columns
+    day = columns.get("window_day") or columns.get("day") or columns.get("received_at")
+    if not isinstance(day, date):
+        with suppress(TypeError, ValueError):
+            day = datetime.fromisoformat(str(day))
+    if isinstance(day, datetime):
+        day = day.date()
+    for kind in [lead.kind] if lead.kind else [kind.name for kind in LEAD_KINDS]:
+        yield Shown(kind, lead.lead_id, day if isinstance(day, date) else date.min, sight.row.texts)
+
+
+def _path(file: File) -> str:
+    return file.path
+
+
+def quarantined_of(found: Found) -> list[Path]:
+    """Files in quarantine/ that show the person, or of which nobody can say what is in them."""
+    files = {sight.file for lead in found.leads for sight in lead.sights}
+    files |= {file for file, _ in found.traces} | found.undecoded.keys()
+    return sorted(file.file for file in files if file.path.startswith("quarantine/"))
+
+
+def left_by_list(lake: Lake) -> list[str]:
+    """Where raw files, staged days and leads.duckdb still hold what the list refuses, without knowing whom."""
+    suppressed = lake.suppression.read()
+    left = [f"staged {kind} leads of {day}" for kind, day in _stagings(lake, set())]
+    for path in lake.raw_lead_files():
+        rows = pq.ParquetFile(path).read(["kind", "lead_id", "day", "payload"]).to_pylist()
+        if suppressed.refusals.leads(map(Shown.of_raw, rows)):
+            left.append(path.relative_to(lake.folder).as_posix())
+    published = lake.folder / FILE_NAME
+    if published.exists():
+        with connection(lake, "sweep-published") as db:
+            db.execute(f"attach {literal(str(published))} as published (read_only)")
+            left += [
+                f"{kind.table} of {FILE_NAME}"
+                for kind in LEAD_KINDS
+                if withheld_leads(db, lake, kind, f"published.{quoted(kind.table)}", "window_day")
+            ]
+    return left
+
+
+def open_entries(suppressed: Suppressed) -> list[Entry]:
+    """Erasures that nobody has shown to be done."""
+    done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
+    return [entry for entry in suppressed.active if entry.action is Action.ERASE and entry.number not in done]
+
+
+def due_on(received: date) -> date:
+    """The day on which a request has to be answered: one month after it was received (UK GDPR, article 12)."""
+    year, month = (received.year + 1, 1) if received.month == 12 else (received.year, received.month + 1)
+    return date(year, month, min(received.day, monthrange(year, month)[1]))
+
+
+def note_done(lake: Lake, entry: Entry, swept: Swept) -> Entry:
+    """Add to the list that an entry was carried out and that nothing was found any more."""
+    counts = {"leads": swept.leads, "raw files": swept.files, "deliveries": swept.deliveries}
+    counts |= {f"days of {kind} leads": days for kind, days in swept.days.items()}
+
+    def done(_: Suppressed, number: int) -> Entry:
+        return Entry(number=number, at=datetime.now(UTC), action=Action.DONE, of=entry.number, counts=counts)
+
+    return lake.suppression.append(done)

@@ -1,0 +1,166 @@
+"""`leads-pipeline privacy erase`: a person is gone from every place, stays gone, and nobody else's row is touched."""
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.lake import Lake
+from leads_pipeline.privacy.erase import due_on, left_by_list, sweep
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Scope
+from leads_pipeline_tests.command_line import run
+from leads_pipeline_tests.people import EMAIL, PHONE, lead, listed
+from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage
+from leads_pipeline_tests.test_suppression import push, take_in
+
+BEFORE = "2026-11-19T10:00:00Z"
+GRID = Grid(scopes=(Scope.parse("branch-101"), Scope.parse("branch-102")), first_day=DAY, zone=LONDON)
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+OTHERS = [
+    lead(
+        "john",
+        email="john@people.example",
+        phone=PHONE,
+        name="John Roe",
+        createdAt=BEFORE,
+        viewingTimes=[{"earliest": BEFORE}],
+    ),
+    lead("mary", email="mary@people.example", createdAt=BEFORE, message="Née?"),
+]
+HERS = [
+    lead("jane", email=EMAIL, phone=PHONE, name="Jane Roe", createdAt=BEFORE, viewingTimes=[{"earliest": BEFORE}]),
+    lead("mail", email=EMAIL.upper(), createdAt=BEFORE),
+]
+
+
+def fill(lake: Lake, hers: list[dict[str, Any]]) -> None:
+    """A history: two branches, versions, a window of hers alone, both kinds, a push; staged and published."""
+    for kind in (APPLICANT, APPRAISAL):
+        land(lake, kind, [*OTHERS, *hers], sequence=1)
+        land(
+            lake,
+            kind,
+            [*OTHERS, *(one | {"contact": {"email": "old@people.example"}} for one in hers)],
+            sequence=2,
+            fetched_at=FETCHED_AT + timedelta(hours=1),
+            scope="branch-102",
+        )
+        land(lake, kind, hers, day=NEXT_DAY, sequence=3)
+    push(lake, OTHERS[1], *hers)
+    take_in(lake)
+    for kind in (APPLICANT, APPRAISAL):
+        for day in (DAY, NEXT_DAY):
+            stage(lake, kind, day)
+    Warehouse(lake).publish(GRID, NOW)
+
+
+def published(lake: Lake) -> dict[str, list[tuple[Any, ...]]]:
+    """Every table and mart, without what says how it came about, and the pull's own counts of what was removed."""
+    left_out = {"removed", "received", "run_id", "state"}
+    tables: dict[str, list[tuple[Any, ...]]] = {}
+    with duckdb.connect(str(lake.folder / "leads.duckdb"), read_only=True) as db:
+        for (name,) in db.execute("select table_name from duckdb_tables() where schema_name = 'main'").fetchall():
+            columns = [row[0] for row in db.execute(f"describe {name}").fetchall() if row[0] not in left_out]
+            rows = db.sql(f"from {name}").select(*columns).fetchall()
+            tables[name] = sorted(rows, key=repr)
+    return tables
+
+
+def everything_in(folder: Path) -> bytes:
+    """What a reader of bytes finds, payloads decoded."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            found.append(path.read_bytes())
+            if path.suffix == ".parquet":
+                found.append(repr(pq.ParquetFile(path).read().to_pylist()).encode())
+    return b"\n".join(found).lower()
+
+
+def test_after_a_sweep_it_is_as_if_the_person_had_never_been(tmp_path: Path) -> None:
+    lake, without = Lake(tmp_path / "data", tmp_path / "list"), Lake(tmp_path / "without")
+    without.person_key()
+    (lake.folder / ".state").mkdir(parents=True)
+    shutil.copy(without.folder / ".state" / "person_key", lake.folder / ".state" / "person_key")
+    fill(lake, HERS)
+    fill(without, [])
+    assert b"jane.roe" in everything_in(lake.folder / "raw")
+    (lake.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-101" / ".leads.parquet.0.tmp").write_bytes(
+        EMAIL.encode()
+    )
+    push(lake, *HERS)
+
+    listed(lake.suppression, phones=[PHONE], names=["Jane Roe"])
+    swept = sweep(lake, LONDON)
+    Warehouse(lake).publish(GRID, NOW)
+    Warehouse(lake).publish(GRID, NOW)
+
+    assert (swept.failed, swept.deliveries) == ({}, 2)
+    assert left_by_list(lake) == []
+    assert published(lake) == published(without)
+    for text in (b"jane.roe", b"old@people"):
+        assert text not in everything_in(lake.folder)
+    assert sweep(lake, LONDON).files == 0
+
+
+def test_whoever_was_erased_is_gone_from_everywhere_and_comes_back_by_no_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    variables = {
+        "LEADS_DATA_DIR": str(data),
+        "LEADS_PRIVACY_DIR": str(tmp_path / "list"),
+        "DAGSTER_HOME": str(tmp_path / "home"),
+        "LEADS_BRANCH_IDS": "101,102",
+        "LEADS_START_DATE": DAY.isoformat(),
+        "LEADS_TIMEZONE": "Europe/London",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    lake = Lake(data, tmp_path / "list")
+    fill(lake, HERS)
+    shutil.copytree(data, tmp_path / "backup")
+    who = ("--email", EMAIL)
+
+    dry = run("privacy", "erase", *who, "--dry-run")
+    assert (dry.exit_code, lake.suppression.folder.exists()) == (0, False)
+    assert run("privacy", "erase", *who, "--case", EMAIL).exit_code == 2
+    told = run("privacy", "erase", *who, "--yes", "--case", "DSR-7", "--received", "2026-10-31")
+    assert told.exit_code == 0, told.output + told.stderr
+    assert "DSR-7" in told.stdout
+    for text in (EMAIL, "Roe", "people.example"):
+        assert text not in told.output + told.stderr
+    assert b"jane.roe" not in everything_in(data)
+    assert run("privacy", "verify", *who).exit_code == 0
+    assert run("privacy", "verify").exit_code == 0
+    [row] = json.loads(run("privacy", "log", "--json").stdout)["entries"]
+    assert (row["case"], row["due"], row["done"] is not None) == ("DSR-7", "2026-11-30", True)
+
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "backup", data)
+    assert run("privacy", "verify").exit_code == 1
+    assert run("privacy", "verify", *who).exit_code == 1
+    assert run("privacy", "apply").exit_code == 0
+    assert run("privacy", "verify", *who).exit_code == 0
+    assert b"jane.roe" not in everything_in(data)
+
+
+@pytest.mark.parametrize(
+    ("received", "due"),
+    [
+        ("2026-01-31", "2026-02-28"),
+        ("2026-12-15", "2027-01-15"),
+        ("2026-03-31", "2026-04-30"),
+        ("2026-05-01", "2026-06-01"),
+    ],
+)
+def test_an_answer_is_due_a_month_after_the_request(received: str, due: str) -> None:
+    assert due_on(datetime.fromisoformat(received).date()).isoformat() == due
