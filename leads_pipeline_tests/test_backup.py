@@ -17,6 +17,7 @@ from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.window import Scope
+from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
@@ -416,3 +417,23 @@ def test_a_database_is_copied_as_it_is_while_another_process_writes_to_it(lake: 
         found = [what for (what,) in db.execute("select what from runs").fetchall()]
     db.close()
     assert found == ["the first run", "committed, and only in the log"]
+
+
+def test_the_commands_take_the_suppression_list_along(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, folder in (("DATA_DIR", "data"), ("PRIVACY_DIR", "list")):
+        monkeypatch.setenv(f"LEADS_{variable}", str(tmp_path / folder))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "data" / ".dagster"))
+    (tmp_path / "list").mkdir()
+    (tmp_path / "list" / "suppressed").write_text("a hash\n")
+    (lake.folder / ".state" / "privacy").write_text("the last entry that the folder knew\n")
+    assert run("backup", tmp_path / "target").exit_code == 0
+    shutil.rmtree(tmp_path / "list")
+    result = run("restore", tmp_path / "target", "--to", tmp_path / "restored")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "list" / "suppressed").read_text() == "a hash\n"
+    assert (tmp_path / "restored" / ".state" / "privacy").read_text() == "the last entry that the folder knew\n"
+    assert (tmp_path / "restored" / ".dagster" / "history" / "runs.db").exists()
+    assert run("restore", tmp_path / "target").exit_code == 2, "the data folder is a living one"
+    assert run("verify", "--backup", tmp_path / "target").exit_code == 0

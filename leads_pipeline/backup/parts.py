@@ -70,7 +70,7 @@ def _folders(folder: Path) -> list[Path]:
         return sorted(path for path in folder.glob("*") if path.is_dir())
 
 
-_REMEMBERED: Final = ("origin", "start_date", "person_key", "settings_key", "sequence")
+_REMEMBERED: Final = ("origin", "start_date", "person_key", "settings_key", "sequence", "privacy")
 
 PARTS: Final = (
     Part(DAGSTER, _matching("dagster.yaml")),
@@ -81,7 +81,8 @@ PARTS: Final = (
     Part(DATA, _matching("raw/**/*.parquet"), is_intact),
     Part(DATA, _matching("quarantine/**/*")),
     Part(DATA, _matching("answers.csv", "answers.parquet")),
-    # The counter of what was received is copied after what was.
+    # The counter of what was received is copied after what was, and the last entry of the suppression list that this
+    # folder knew before the list.
     Part(DATA, _matching(*(f".state/{name}" for name in _REMEMBERED))),
     Part(PRIVACY, _matching("**/*")),
 )

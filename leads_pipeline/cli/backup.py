@@ -8,7 +8,7 @@ import click
 
 from leads_pipeline.backup import Backup, Roots, Store, back_up, settings_files
 from leads_pipeline.backup import restore as restore_backup
-from leads_pipeline.backup.parts import DAGSTER, DATA
+from leads_pipeline.backup.parts import DAGSTER, DATA, PRIVACY
 from leads_pipeline.backup.restoring import SETTINGS_FOLDER
 from leads_pipeline.backup.store import in_words
 from leads_pipeline.cli.session import err, plain_errors
@@ -26,9 +26,13 @@ KEPT_BACKUPS = 14
 _TARGET = click.argument("target", type=click.Path(file_okay=False, path_type=Path))
 
 
-def _roots(data_dir: Path) -> Roots:
+def _roots(data_dir: Path, privacy_dir: Path | None) -> Roots:
     """Where an installation keeps what is copied."""
-    return {DATA: data_dir, DAGSTER: home_folder(variables(), data_dir)}
+    return {
+        DATA: data_dir,
+        DAGSTER: home_folder(variables(), data_dir),
+        PRIVACY: Lake(data_dir, privacy_dir).suppression.folder,
+    }
 
 
 @click.command(short_help="Copy what can't be had again to another folder or disk.")
@@ -44,7 +48,7 @@ def backup(target: Path, keep: int, with_secrets: bool) -> None:
         settings = Settings.from_variables(variables())
         files = settings_files(variables(), with_secrets=with_secrets)
         with err.status("Copying what has changed"):
-            done = back_up(_roots(settings.data_dir), target, files, keep, datetime.now(UTC))
+            done = back_up(_roots(settings.data_dir, settings.privacy_dir), target, files, keep, datetime.now(UTC))
     if done.is_first:
         click.echo(f"{target} had no backup yet: this is the first one there.")
     click.echo(
@@ -76,10 +80,10 @@ def restore(target: Path, folder: Path | None, name: str | None, leave_out_damag
     if nothing was restored.
     """
     with plain_errors():
-        if folder is None:
-            roots = _roots(Settings.from_variables(variables()).data_dir)
-        else:
-            roots = {**_roots(folder), DAGSTER: folder.absolute() / ".dagster"}
+        settings = Settings.from_variables(variables())
+        roots = _roots(folder or settings.data_dir, settings.privacy_dir)
+        if folder is not None:
+            roots = {**roots, DAGSTER: folder.absolute() / ".dagster"}
         store = Store(target)
         wanted = _chosen(store, name)
         with err.status(f"Restoring {wanted.name}"):
