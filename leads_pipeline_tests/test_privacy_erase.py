@@ -164,3 +164,26 @@ def test_whoever_was_erased_is_gone_from_everywhere_and_comes_back_by_no_way(
 )
 def test_an_answer_is_due_a_month_after_the_request(received: str, due: str) -> None:
     assert due_on(datetime.fromisoformat(received).date()).isoformat() == due
+
+
+def test_an_erasure_is_open_until_the_person_was_shown_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    lake = Lake(tmp_path / "data")
+    assert run("privacy", "log").exit_code == 0
+    land(lake, APPLICANT, [*HERS, *OTHERS])
+    listed(lake.suppression, received=DAY)
+    [row] = json.loads(run("privacy", "log", "--json").stdout)["entries"]
+    assert (row["done"], run("privacy", "log").exit_code) == (None, 1)
+    assert run("privacy", "verify").exit_code == 1
+    sweep(lake, LONDON)
+    assert run("privacy", "verify").exit_code == 0
+    assert run("privacy", "verify", "--email", EMAIL).exit_code == 0
+    broken = lake.folder / "quarantine" / "cut.parquet"
+    broken.parent.mkdir()
+    broken.write_bytes(b"PAR1 cut off")
+    told = run("privacy", "verify", "--email", EMAIL)
+    assert told.exit_code == 1
+    assert "cut.parquet" in told.stderr

@@ -2372,6 +2372,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "had_never_been",
         ),
         _m(
+            "call a person gone whatever can't be read",
+            "privacy/erase.py",
+            "return not (self.leads or self.traces or self.unread)",
+            "return not (self.leads or self.traces)",
+            "test_privacy_erase.py",
+            "open_until",
+        ),
+        _m(
             "give a rewritten raw file a new time",
             "lake/refusing.py",
             ", modified_ns=modified)",
