@@ -15,7 +15,7 @@ SIMULATOR = "simulator"
 # From top to bottom. A module imports from lines below its own, never from its own line or one above.
 LAYERS = (
     ("cli",),
-    ("runs",),
+    ("runs", "metrics"),
     ("definitions",),
     ("sensors", "housekeeping", "watch", "health", "verification"),
     ("assets",),
@@ -50,6 +50,7 @@ LEVELS = {module: level for level, layer in enumerate(LAYERS) for module in laye
 ABOVE_THE_DAGSTER_LINE = {
     "cli",
     "runs",
+    "metrics",
     "definitions",
     "sensors",
     "housekeeping",

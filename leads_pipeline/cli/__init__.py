@@ -12,7 +12,7 @@ from dotenv import load_dotenv
 from leads_pipeline.cli.backup import backup, restore, verify
 from leads_pipeline.cli.demo import demo, simulate
 from leads_pipeline.cli.erasing import apply, erase, log, look_again
-from leads_pipeline.cli.health import status
+from leads_pipeline.cli.health import metrics, status
 from leads_pipeline.cli.outage import demo_outage
 from leads_pipeline.cli.privacy import privacy
 from leads_pipeline.cli.services import alert, credentials, doctor, receive
@@ -59,6 +59,7 @@ for command in (
     demo_outage,
     dev,
     doctor,
+    metrics,
     privacy,
     receive,
     restore,

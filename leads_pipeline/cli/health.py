@@ -1,11 +1,13 @@
-"""How the whole is doing: `status` for a person and for a probe."""
+"""How the whole is doing: `status` for a person and for a probe, `metrics` for Prometheus."""
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 
 import click
 from dagster import DagsterError, DagsterInstance
@@ -13,7 +15,7 @@ from rich.markup import escape
 from sqlalchemy.exc import SQLAlchemyError
 
 from leads_pipeline.cli.session import configured, out, plain_errors
-from leads_pipeline.cli.ui import is_served
+from leads_pipeline.cli.ui import HOST, is_served, refuse_taken
 from leads_pipeline.definitions import first_day, variables
 from leads_pipeline.errors import StorageError
 from leads_pipeline.health import Health, examine_health
@@ -42,6 +44,26 @@ def status(as_json: bool) -> None:
         if health.is_well:
             out.print("[green]well[/green]               Nobody has to look into anything.", highlight=False)
     sys.exit(0 if health.is_well else 1)
+
+
+@click.command(short_help="The figures of `status` for Prometheus.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Serve them at this port's /metrics, until ctrl-C.")
+@click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
+def metrics(port: int | None, host: str) -> None:
+    """Print the figures of `status` as Prometheus reads them, for a textfile, or serve them with --port."""
+    # Loaded here, as no other command needs it.
+    from leads_pipeline.metrics import exposition, serve_metrics
+
+    with plain_errors():
+        if port is None:
+            click.echo(exposition(look), nl=False)
+            return
+        configured()
+        refuse_taken(port, host)
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+        serve_metrics(look, host, port)
+        click.echo(f"Metrics are at http://{host}:{port}/metrics (ctrl-C stops it).")
+        Event().wait()
 
 
 def look() -> Health:

@@ -36,7 +36,8 @@ load_from:
 @port_option
 @click.option("--host", default=HOST, show_default=True, help="Where the pages are served. They have no login.")
 @click.option("--read-only-port", type=click.IntRange(1, 65535), help="Serve the pages here too, for looking only.")
-def serve(port: int, host: str, read_only_port: int | None) -> None:
+@click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve figures for Prometheus here, at /metrics.")
+def serve(port: int, host: str, read_only_port: int | None, metrics_port: int | None) -> None:
     """Run Dagster's web pages, its daemon and the code location, and start again what ends, until ctrl-C or SIGTERM.
 
     The pages have no login: whoever reaches them can start and stop everything. Let a proxy with TLS and a login stand
@@ -49,8 +50,9 @@ def serve(port: int, host: str, read_only_port: int | None) -> None:
                 "LEADS_BASE_URL is not set: there is nothing to pull from. `leads-pipeline dev` has a made-up portal."
             )
         refuse_taken(port, host)
-        if read_only_port is not None:
-            refuse_taken(read_only_port, host, "--read-only-port")
+        for other, option in ((read_only_port, "--read-only-port"), (metrics_port, "--metrics-port")):
+            if other is not None:
+                refuse_taken(other, host, option)
         home = work_place(settings.data_dir)
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
         stop = Event()
@@ -58,12 +60,14 @@ def serve(port: int, host: str, read_only_port: int | None) -> None:
             if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                 signal.signal(number, lambda *_: stop.set())
         with alone(home, f"http://{host}:{port}") as lock, TemporaryDirectory(prefix="leads-pipeline-") as folder:
-            programs = _programs(Path(folder), host, port, read_only_port)
+            programs = _programs(Path(folder), host, port, read_only_port, metrics_port)
             Supervisor(programs, home, [lock]).run(stop)
     sys.exit(0)
 
 
-def _programs(folder: Path, host: str, port: int, read_only_port: int | None) -> Sequence[Program]:
+def _programs(
+    folder: Path, host: str, port: int, read_only_port: int | None, metrics_port: int | None
+) -> Sequence[Program]:
     """What runs, in the order in which one needs the other. A run belongs to the code location, and outlives it."""
     address, workspace = folder / "code", folder / "workspace.yaml"
     workspace.write_text(_WORKSPACE % address)
@@ -76,6 +80,10 @@ def _programs(folder: Path, host: str, port: int, read_only_port: int | None) ->
     if read_only_port is not None:
         name = f"read-only webserver at http://{host}:{read_only_port}"
         found.append(Program(name, (*pages, "-p", str(read_only_port), "--read-only")))
+    if metrics_port is not None:
+        ours = (sys.executable, "-c", "from leads_pipeline.cli import main; main()")
+        command = (*ours, "metrics", "--host", host, "--port", str(metrics_port))
+        found.append(Program(f"metrics at http://{host}:{metrics_port}/metrics", command))
     found.append(Program("daemon", (*_DAGSTER, "dagster._daemon", "run", *of_workspace, *quiet)))
     return found
 

@@ -2141,6 +2141,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "of_orphans",
         ),
         _m(
+            "tell a monitor that all is well when nothing can be known",
+            "metrics.py",
+            'yield _gauge("well", WELL, 0)',
+            'yield _gauge("well", WELL, 1)',
+            "test_metrics.py",
+            "cannot_be_had",
+        ),
+        _m(
             "leave runs behind at the end",
             "supervisor.py",
             "for is_shared in (False, True):",
