@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from statistics import median
@@ -27,23 +28,26 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = date(2026, 11, 19)
 SCOPE = Scope.parse("branch-101")
 
-# What a lead holds beside its person, in pairs: with nothing new, and with the same number of bytes that is new.
-PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+# What a lead holds beside its person, in pairs: with nothing new, and with as many bytes that are new, or with
+# that many times as much of it.
+PAIRS: dict[str, tuple[dict[str, Any], Callable[[int], dict[str, Any]]]] = {
     "60 images, with a list of 12 objects each": (
         {"listingDetails": {"images": [{"original": "x" * 165} for _ in range(60)]}},
-        {"listingDetails": {"images": [{"original": "x" * 32, "tags": [{"a": n} for n in range(12)]}] * 60}},
+        lambda times: {
+            "listingDetails": {"images": [{"original": "x" * 32, "tags": [{"a": n} for n in range(12 * times)]}] * 60}
+        },
     ),
     "8,000 small objects in a new list": (
         {"message": "x" * 95_000},
-        {"new": [{"a": n} for n in range(8_000)]},
+        lambda times: {"new": [{"a": n} for n in range(8_000 * times)]},
     ),
     "8,000 small objects as images": (
         {"listingDetails": {"images": [{"filename": None}] * 8_000}},
-        {"listingDetails": {"images": [{"thumbnail": 1}] * 8_000}},
+        lambda times: {"listingDetails": {"images": [{"thumbnail": 1}] * (8_000 * times)}},
     ),
     "200 new fields": (
         {"message": "x" * 2_700},
-        {f"new{n}": n for n in range(200)},
+        lambda times: {f"new{n}": n for n in range(200 * times)},
     ),
 }
 
@@ -71,21 +75,30 @@ def timed(content: dict[str, Any], number: int) -> float:
 
 
 def main() -> None:
-    """Print a line per pair: medians of what a megabyte takes, and of the ratio of two days done in turn."""
+    """Print a line per pair: medians of what a megabyte takes, and of the ratios of days done in turn.
+
+    `ratio` is with it to nothing new, `twice` the same megabytes in half the leads, with twice as much each, to with it
+    once: 1 is linear in the bytes.
+    """
     timed({}, 1)  # what is done once a process
-    print(f"{'leads with':<42} {'kB a lead':>9} {'nothing new ms/MB':>18} {'with it ms/MB':>14} {'ratio':>6}")
-    for name, pair in PAIRS.items():
-        sizes = [len(json.dumps(content)) / 1e6 for content in pair]
-        number = max(1, round(MEGABYTES / sizes[0]))
+    print(
+        f"{'leads with':<42} {'kB a lead':>9} {'nothing new ms/MB':>18} {'with it ms/MB':>14} {'ratio':>6} {'twice':>6}"
+    )
+    for name, (nothing_new, new) in PAIRS.items():
+        number = max(2, round(MEGABYTES / _megabytes(nothing_new)))
+        days = [(nothing_new, number), (new(1), number), (new(2), number // 2)]
         rounds = []
         for _ in range(ROUNDS):
             a_day = timed({}, 1)
             rounds.append(
-                [
-                    1000 * (timed(content, number) - a_day) / (number * size)
-                    for content, size in zip(pair, sizes, strict=True)
-                ]
+                [1000 * (timed(content, leads) - a_day) / (leads * _megabytes(content)) for content, leads in days]
             )
-        known, new = (median(figures) for figures in zip(*rounds, strict=True))
-        ratio = median(new / known for known, new in rounds)
-        print(f"{name:<42} {sizes[1] * 1000:>9.1f} {known:>18.1f} {new:>14.1f} {ratio:>6.2f}", flush=True)
+        known, once, _ = (median(figures) for figures in zip(*rounds, strict=True))
+        ratio = median(once / known for known, once, _ in rounds)
+        twice = median(twice / once for _, once, twice in rounds)
+        size = 1000 * _megabytes(new(1))
+        print(f"{name:<42} {size:>9.1f} {known:>18.1f} {once:>14.1f} {ratio:>6.2f} {twice:>6.2f}", flush=True)
+
+
+def _megabytes(content: dict[str, Any]) -> float:
+    return len(json.dumps(content)) / 1e6

@@ -221,14 +221,19 @@ def test_a_name_is_shown_once_three_people_have_sent_it_whatever_the_days(lake: 
 def test_a_name_of_three_among_many_people_is_counted_as_exactly_as_one_of_all(lake: Lake) -> None:
     people = [f"person-{number:03}" for number in range(80)]
     leads = [of(person, common=1) | ({"rare": 1} if person >= "person-077" else {}) for person in people]
-    land(lake, APPRAISAL, [*leads, of("person-079", 2, rare=1), of("person-000", 2, unshown=1, common="a")])
+    # Names that are hidden as one count their lead once, and a list is one whatever is in it.
+    hidden = of("person-001", 3, **{"a b": 1, "c d": 2})
+    lists = [of(f"person-00{number}", 4, mixed=mixed) for number, mixed in enumerate([[], [1], [{"a": 1}]])]
+    rare = [of("person-079", 2, rare=1), of("person-000", 2, unshown=1, common="a")]
+    land(lake, APPRAISAL, [*leads, *rare, hidden, *lists])
     stage(lake, APPRAISAL)
     publish(lake)
 
     assert [(row[1], row[5], row[6]) for row in drift(lake)] == [
         ("common", 81, 'Field("common", _T, "…")'),
+        ("mixed", 3, None),
         ("rare", 4, 'Field("rare", _I, "…")'),
-        ("…", 1, None),
+        ("…", 3, None),
     ]
 
 

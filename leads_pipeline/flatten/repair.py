@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any, Final
 
@@ -24,6 +24,9 @@ _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, ValueError)
 # Half of what Python's stack holds.
 _MAX_NESTING: Final = 500
 
+
+# Most leads that have many keys have the same.
+_DIFFERENT_KEYS: Final = 32
 
 # A Python function, the DuckDB types of its parameters, and of what it returns.
 _Function = tuple[Callable[..., bool | str | list[str] | list[str | None] | None], list[Any], str]
@@ -49,7 +52,7 @@ def define_functions(db: duckdb.DuckDBPyConnection, extra: Mapping[str, _Functio
     functions: dict[str, _Function] = {
         "mended": (_mended, ["VARCHAR"], "VARCHAR"),
         "written": (_written, ["VARCHAR", "VARCHAR"], "VARCHAR"),
-        "a_part_repeats": (_a_part_repeats, ["VARCHAR"], "BOOLEAN"),
+        "a_part_repeats": (lru_cache(_DIFFERENT_KEYS)(_a_part_repeats), ["VARCHAR"], "BOOLEAN"),
         **extra,
     }
     for name, (function, parameters, returned) in functions.items():

@@ -2003,6 +2003,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "among_many_people",
         ),
         _m(
+            "count a lead for each of its names that are hidden as one",
+            "drift.py",
+            "            select shape, day, {_NAME_OF_KEY} as name,",
+            "            select shape, key, day, {_NAME_OF_KEY} as name,",
+            "test_drift.py",
+            "among_many_people",
+        ),
+        _m(
             "miss the second of a key among many",
             "flatten/repair.py",
             "    return len(set(parts)) < len(parts)\n",
