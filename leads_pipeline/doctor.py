@@ -306,6 +306,7 @@ def _data_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
     yield _look("file modes", lambda: _modes(folder))
     yield _look("whole files", lambda: _whole(data))
     yield _look("suppression list", lambda: _suppression(data))
+    yield _look("retention", lambda: _retention(settings))
     yield _look("portal of the data", lambda: _claim(settings, data))
     if warehouse.path.exists():
         yield _look("warehouse", lambda: _warehouse(warehouse))
@@ -383,6 +384,15 @@ def _suppression(data: DataFolder) -> str:
             "erased return. Move the folder to where other backups are made of it, and set LEADS_PRIVACY_DIR."
         )
     return f"It is whole, with its key, apart from the data: {where}."
+
+
+def _retention(settings: Settings) -> str:
+    if settings.keep_personal_days is None:
+        raise _Warning(
+            "LEADS_KEEP_PERSONAL_DAYS is not set: names, addresses and messages are kept for ever, for which UK GDPR "
+            "asks a reason. Decide for how long; docs/privacy.md says what goes then."
+        )
+    return f"`leads-pipeline privacy retain` cuts personal fields out after {settings.keep_personal_days} days."
 
 
 def _claim(settings: Settings, data: DataFolder) -> str:

@@ -30,6 +30,9 @@ MOST_MAX_BODY_MB = 4096
 MAX_FROM_LEADS_DAYS = 90
 # What failed is read from as far back as the portal keeps leads.
 LEAST_KEEP_RUNS_DAYS, DEFAULT_KEEP_RUNS_DAYS, MOST_KEEP_RUNS_DAYS = 35, 90, 3650
+# How long personal fields may be kept: a week that checks compare with four before it, and ten years.
+LEAST_KEEP_DAYS = 35
+MOST_KEEP_DAYS = 3650
 # No lead is older than the portals that send them; an earlier year is a slip such as 0226, and a partition a day.
 EARLIEST_START_DATE = date(2000, 1, 1)
 DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a secret
@@ -66,6 +69,7 @@ VARIABLES = frozenset(
         "LEADS_ALLOW_PLAIN_HTTP",
         "LEADS_DATA_DIR",
         "LEADS_PRIVACY_DIR",
+        "LEADS_KEEP_PERSONAL_DAYS",
         "INVENTORY_BASE_URL",
         "INVENTORY_CLIENT_ID",
         "INVENTORY_CLIENT_SECRET",
@@ -115,6 +119,7 @@ class Settings:
     keep_runs_days: int
     data_dir: Path
     privacy_dir: Path | None
+    keep_personal_days: int | None
     inventory_base_url: str | None
     inventory_client_id: str | None
     inventory_agency_ref: str | None
@@ -152,6 +157,7 @@ class Settings:
             max_body_mb=_whole_number(values, "LEADS_MAX_BODY_MB", DEFAULT_MAX_BODY_MB, 1, MOST_MAX_BODY_MB),
             data_dir=path_of(values.get("LEADS_DATA_DIR", "data")),
             privacy_dir=path_of(values["LEADS_PRIVACY_DIR"]) if "LEADS_PRIVACY_DIR" in values else None,
+            keep_personal_days=_keep_days(values, "LEADS_KEEP_PERSONAL_DAYS"),
             inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
             inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
             inventory_agency_ref=values.get("INVENTORY_AGENCY_REF"),
@@ -259,6 +265,16 @@ def _start_date(values: Mapping[str, str]) -> date | None:
     if day is None or day < EARLIEST_START_DATE:
         raise SettingsError(f"LEADS_START_DATE is {value!r}. Write a day from {EARLIEST_START_DATE} on as 2026-11-19.")
     return day
+
+
+def _keep_days(values: Mapping[str, str], name: str) -> int | None:
+    """For how many days something is kept; None where it isn't set, which is for ever."""
+    try:
+        return _whole_number(values, name, LEAST_KEEP_DAYS, LEAST_KEEP_DAYS, MOST_KEEP_DAYS) if name in values else None
+    except SettingsError as error:
+        raise SettingsError(
+            f"{error} The portal keeps leads for 30 days and checks compare the last 35, so that less isn't kept."
+        ) from None
 
 
 def _whole_number(values: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

@@ -334,6 +334,7 @@ OTHER_TESTS = {
     "pipeline",
     "privacy_erase",
     "readme",
+    "retain",
     "secrets",
     "share",
     "turn",

@@ -57,7 +57,7 @@ def simulator() -> Iterator[RunningSimulator]:
 def variables(simulator: RunningSimulator, tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "data"
     folder.mkdir(mode=0o700)
-    return {**simulator.environment(), "LEADS_DATA_DIR": str(folder)}
+    return {**simulator.environment(), "LEADS_DATA_DIR": str(folder), "LEADS_KEEP_PERSONAL_DAYS": "365"}
 
 
 def call(variables: Mapping[str, str], *options: str, **changes: str | None) -> Result:
@@ -102,7 +102,8 @@ def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
         *("variables", "settings", "secret", "clock", "token", "applicant leads", "appraisal leads"),
         *("inventory token", "inventory", "data folder", "free space", "one file system", "file modes"),
-        *("whole files", "suppression list", "portal of the data", "versions", "alerts", "Dagster's home"),
+        *("whole files", "suppression list", "retention", "portal of the data", "versions", "alerts"),
+        "Dagster's home",
     ]
 
 

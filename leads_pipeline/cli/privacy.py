@@ -13,12 +13,13 @@ from typing import Any, TextIO
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.session import err, out, plain_errors, table
+from leads_pipeline.cli.session import Session, err, out, plain_errors, table
 from leads_pipeline.definitions import variables
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import MEANINGS, Group, Sought
 from leads_pipeline.privacy.export import Contact, versions_of, write_export
+from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.search import Found, FoundLead, search
 from leads_pipeline.privacy.share import write_share
 from leads_pipeline.settings import Settings
@@ -140,6 +141,36 @@ def share(file: Path) -> None:
     counts = ", ".join(f"{name} {count}" for name, count in shared.rows.items())
     out.print(f"{file}: {counts}. Leads of small groups, with less: {shared.in_small_groups}.", soft_wrap=True)
     out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")
+
+
+@privacy.command(short_help="Cut personal fields out of old leads.")
+@click.option("--dry-run", is_flag=True, help="Only count what is due.")
+def retain(dry_run: bool) -> None:
+    """Cut personal and unknown fields out of leads that are older than LEADS_KEEP_PERSONAL_DAYS, for good.
+
+    In raw, staged and published files; figures stay. docs/privacy.md says what stays of a lead.
+
+    Exit code 1 if a day couldn't be done.
+    """
+    with plain_errors(), Session.opened() as session:
+        settings = session.settings
+        if settings.keep_personal_days is None:
+            raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set: everything is kept. docs/privacy.md has it.")
+        before = due_before(datetime.now(UTC), settings.zone, settings.keep_personal_days)
+        days = list(cut_days(session.lake, before, settings.zone, is_dry=dry_run))
+        done = [one for one in days if one.error is None]
+        for one in done:
+            out.print(f"{one.day} {one.kind.name}: {one.leads} leads", highlight=False)
+        for one in days:
+            if one.error is not None:
+                err.print(f"[bold red]left:[/bold red] {one.day} {one.kind.name}: {escape(str(one.error))}")
+        leads = sum(one.leads for one in done)
+        verb = "are due" if dry_run else "have lost their personal fields"
+        out.print(f"Of windows before {before}, {leads} leads of {len(done)} days and kinds {verb}.")
+        troubles = [] if dry_run or not session.lake.rebuild_wanted() else session.refresh(set())
+        for trouble in troubles:
+            err.print(escape(trouble), highlight=False, soft_wrap=True)
+    sys.exit(1 if troubles or len(done) < len(days) else 0)
 
 
 def sought_in(listed: TextIO | None, **given: Sequence[str]) -> Sought:

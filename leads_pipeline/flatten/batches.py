@@ -135,7 +135,7 @@ def sweep_stagings(lake: Lake) -> None:
 
 
 # Parquet's statistics hold values, and zstd's level 3 is raw's; neither costs speed.
-_PARQUET: Final = "(format parquet, compression zstd, compression_level 3)"
+STAGED_FORMAT: Final = "(format parquet, compression zstd, compression_level 3)"
 
 
 def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequence[LandedWindow]) -> None:
@@ -191,4 +191,4 @@ def _write(db: duckdb.DuckDBPyConnection, kind: LeadKind, day: date, targets: Ma
             f"from {quoted(table)} where window_day = $day order by {order.get(table, 'lead_id, position')}",
             {"day": day},
         )
-        db.execute(f"copy one_day to $target {_PARQUET}", {"target": str(targets[table])})
+        db.execute(f"copy one_day to $target {STAGED_FORMAT}", {"target": str(targets[table])})

@@ -28,7 +28,7 @@ PURPOSES: Final = (
 )
 RETENTION: Final = (
     "The portal deletes an enquiry after 30 days.",
-    "The agent's copy has no end of its own: it is kept until the agent deletes it.",
+    "The agent's copy has no end of its own: it is kept until the agent deletes it, or cuts out what is personal.",
 )
 SOURCES: Final = (
     "What was typed into the portal's form, and what the portal added to it, as listed below. The portal handed it "

@@ -8,7 +8,7 @@ reading, loading, winners, state, sql_marts and people, grid and answers, schema
 """
 
 from leads_pipeline.warehouse.grid import Grid
-from leads_pipeline.warehouse.people import set_person_key
+from leads_pipeline.warehouse.people import REMOVED_PERSON, set_person_key
 from leads_pipeline.warehouse.publication import FILE_NAME, Publication, Warehouse
 from leads_pipeline.warehouse.reading import Reader, holding_version
 from leads_pipeline.warehouse.reading import reading as version_of
@@ -17,6 +17,7 @@ from leads_pipeline.warehouse.sql_marts import Mart, marts, read_statement
 
 __all__ = [
     "FILE_NAME",
+    "REMOVED_PERSON",
     "Grid",
     "Mart",
     "Publication",

@@ -83,30 +83,40 @@ class Warehouse:
         try:
             with self._lake.lock("warehouse"):
                 self._sweep()
+                rebuild = self._lake.rebuild_wanted()
                 try:
-                    return self._published(grid, now, began, staged_again)
+                    publication = self._published(grid, now, began, staged_again, is_anew=rebuild is not None)
                 except BrokenStagedError as error:
                     logger.warning("%s", error)
                     with self._lake.holding_staged(error.day):
                         if self._lake.whole_staged(error.table, error.day) is None:
                             self._lake.staged_path(error.table, error.day).unlink(missing_ok=True)
-                    return self._published(grid, now, began, staged_again)
+                    publication = self._published(grid, now, began, staged_again, is_anew=rebuild is not None)
+                if rebuild is not None and not publication.not_staged:
+                    self._lake.rebuilt(rebuild)
+                return publication
         except OSError as error:
             raise StorageError(
                 f"{self.path} can't be replaced: {error.strerror}. Check the disk and its rights, then run again. The "
                 "published file is as it was before."
             ) from error
 
-    def _published(self, grid: Grid, now: datetime, began: float, staged_again: list[StagedDay]) -> Publication:
+    def _published(
+        self, grid: Grid, now: datetime, began: float, staged_again: list[StagedDay], *, is_anew: bool
+    ) -> Publication:
         found = wanted_state(self._lake, grid, now)
         held = self._held(found)
         wanted, not_staged = self._mended(found, held.state if held else EMPTY, grid, now, staged_again)
         if wanted != found:
             held = self._held(wanted)  # which counts the rows of what is wanted alone
         # All of it is read even if nothing changed: else analysts alone would meet what rots until the next lead comes.
-        is_changed = held is None or held.state != wanted or not self._is_as_published(checksum_of(self.path))
+        # A day that can't be staged is in the published file alone.
+        is_anew = is_anew and not not_staged
+        is_changed = (
+            is_anew or held is None or held.state != wanted or not self._is_as_published(checksum_of(self.path))
+        )
         if is_changed:
-            held = self._build(wanted, grid, now, not_staged)
+            held = self._build(wanted, grid, now, not_staged, is_anew=is_anew)
         assert held is not None  # noqa: S101 - for mypy: where nothing changed, something was held
         return Publication(
             is_changed=is_changed,
@@ -198,11 +208,13 @@ class Warehouse:
         files |= {key: fingerprint for key, fingerprint in before.files.items() if key in kept}
         return replace(wanted, files=files), failed
 
-    def _build(self, wanted: "State", grid: Grid, now: datetime, not_staged: Mapping[Any, str]) -> "Held":
+    def _build(
+        self, wanted: "State", grid: Grid, now: datetime, not_staged: Mapping[Any, str], *, is_anew: bool
+    ) -> "Held":
         """Write the new version beside the published one, then swap it in."""
         draft = self.path.with_name(f".{FILE_NAME}.draft")
         try:
-            checksum = self._copied(draft)
+            checksum = None if is_anew else self._copied(draft)
             held = self._updated(draft, wanted, grid, now) if checksum else None
             if held is None and not_staged:
                 raise StorageError(

@@ -1,0 +1,97 @@
+"""A lead without its person: what of the text that was received stays once personal fields are cut out.
+
+Belongs here: which members stay, the address that stands for the person. Doesn't: files and days (retain.py).
+"""
+
+import re
+from contextlib import suppress
+from functools import cache
+from typing import Final
+
+from leads_pipeline.contract import Field, FieldType, LeadKind
+from leads_pipeline.errors import InvalidAnswerError
+from leads_pipeline.slicing import list_parts, members_of, only_value, text_of
+
+_Tree = dict[str, "Field | _Tree | tuple[_Tree]"]
+
+# What is no text: a number, a boolean, a moment, each as JSON or as text in the same form.
+_NO_TEXT: Final = re.compile(rb'null|"?(true|false)"?|"?[-+0-9.:eETtZz]+"?')
+
+_ID: Final = Field("id", FieldType.TEXT, "")
+
+
+def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
+    """The lead's declared fields that identify nobody, each exactly as received; what is unknown goes as well.
+
+    `address` takes the place of the person's e-mail address. Cutting again changes nothing. Of what isn't JSON nothing
+    stays but what stands before the broken place.
+    """
+    body = payload.encode()
+    members: list[tuple[bytes, bytes]] = []
+    with suppress(InvalidAnswerError):
+        members = _members(body, only_value(body), _tree(kind))
+    contacts = [value for key, value in members if text_of(key) == "contact"]
+    contact = contacts[-1][1:-1] if contacts and contacts[-1].startswith(b"{") else b""
+    members = [(key, value) for key, value in members if text_of(key) != "contact"]
+    if address is not None:
+        contact = b",".join(filter(None, (contact, b'"email":"%s"' % address.encode())))
+    members += [(b'"contact"', b"{%s}" % contact)] if contact else []
+    return _written(members).decode()
+
+
+@cache
+def _tree(kind: LeadKind) -> _Tree:
+    tree: _Tree = {"id": _ID}
+    _add(tree, kind.fields)
+    for child in kind.children:
+        inner: _Tree = {}
+        _add(inner, child.fields)
+        _place(tree, child.path.split("."), (inner,))
+    return tree
+
+
+def _add(tree: _Tree, fields: tuple[Field, ...]) -> None:
+    for field in fields:
+        if not field.is_personal:
+            _place(tree, field.path.split("."), field)
+
+
+def _place(tree: _Tree, path: list[str], leaf: "Field | tuple[_Tree]") -> None:
+    *above, name = path
+    for step in above:
+        inner = tree.setdefault(step, {})
+        assert isinstance(inner, dict)  # noqa: S101 - for mypy: no field's path goes through another field
+        tree = inner
+    tree[name] = leaf
+
+
+def _members(body: bytes, span: tuple[int, int], tree: _Tree) -> list[tuple[bytes, bytes]]:
+    kept: list[tuple[bytes, bytes]] = []
+    if not body[slice(*span)].startswith(b"{"):
+        return kept
+    with suppress(InvalidAnswerError):  # what stands before the broken place stays
+        for key, start, end in members_of(body, span):
+            declared = tree.get(text_of(key) or "")
+            value = None if declared is None else _value(body, (start, end), declared)
+            if value is not None:
+                kept.append((key, value))
+    return kept
+
+
+def _value(body: bytes, span: tuple[int, int], declared: "Field | _Tree | tuple[_Tree]") -> bytes | None:
+    """What stays of a declared member's value; None where it isn't what is declared."""
+    value = body[slice(*span)]
+    if isinstance(declared, dict):
+        return _written(_members(body, span, declared)) if value.startswith(b"{") else None
+    if isinstance(declared, tuple):
+        if not value.startswith(b"["):
+            return None
+        parts = list_parts("", body, *span)
+        return b"[%s]" % b",".join(_written(_members(body, part, declared[0])) for part in parts)
+    if declared.type is FieldType.TEXT:
+        return None if value.startswith((b"{", b"[")) else value
+    return value if _NO_TEXT.fullmatch(value) else None
+
+
+def _written(members: list[tuple[bytes, bytes]]) -> bytes:
+    return b"{%s}" % b",".join(b"%s:%s" % member for member in members)
