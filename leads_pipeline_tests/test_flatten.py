@@ -795,12 +795,12 @@ def test_a_key_field_that_flattening_loses_is_counted(lake: Lake, monkeypatch: p
         (
             "_LEADS",
             lambda sound: f"{sound} where lead_id <> 'b'",
-            "1 are repeats, 0 leads are retained, 2 were to be staged, with 2 diff",
+            "1 are repeats, 0 leads are retained, 0 withheld, 2 were to be staged, with 2 diff",
         ),
         (
             "_DROPPED",
             lambda sound: sound.replace("> 1", "> 9"),
-            "0 are repeats, 0 leads are retained, 4 were to be staged, with 3 diff",
+            "0 are repeats, 0 leads are retained, 0 withheld, 4 were to be staged, with 3 diff",
         ),
     ],
     ids=["a lead is lost", "a lead is there twice"],
