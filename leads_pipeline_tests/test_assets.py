@@ -248,6 +248,7 @@ def test_what_a_window_says_is_what_was_fetched(here: Installation) -> None:
         "dagster/partition_row_count": len(truth),
         "new": len(truth),
         "changed": 0,
+        "refused": 0,
         "window": f"{start:%Y-%m-%dT%H:%MZ}/{start + timedelta(days=1):%Y-%m-%dT%H:%MZ}",
         "requests": 1,
         "token_source": "endpoint",
