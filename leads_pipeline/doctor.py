@@ -24,6 +24,7 @@ from leads_pipeline.client import InventoryClient, LeadsClient, server_time
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
+from leads_pipeline.lake import Lake
 from leads_pipeline.resources import AlertService, DataFolder, InventoryService, LeadsService, origin
 from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.settings import OURS, VARIABLES, Settings
@@ -232,7 +233,9 @@ def _names(settings: Settings) -> str:
         raise _Warning(
             f"{len(nameless)} of {len(settings.scopes)} scopes have none in LEADS_BRANCHES_FILE: {some_of(nameless)}."
         )
-    return f"LEADS_BRANCHES_FILE names all {len(settings.scopes)} scopes."
+    more = sorted(names.keys() - {scope.key for scope in settings.scopes})
+    others = f" It names {len(more)} that aren't configured: {some_of(more)}." if more else ""
+    return f"LEADS_BRANCHES_FILE names all {len(settings.scopes)} scopes.{others}"
 
 
 def _secret(leads: LeadsService) -> str:
@@ -307,7 +310,7 @@ def _data_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
     yield _look("whole files", lambda: _whole(data))
     yield _look("suppression list", lambda: _suppression(data))
     yield _look("retention", lambda: _retention(settings))
-    yield _look("portal of the data", lambda: _claim(settings, data))
+    yield _look("portal of the data", lambda: same_portal(settings, data.lake))
     if warehouse.path.exists():
         yield _look("warehouse", lambda: _warehouse(warehouse))
 
@@ -395,8 +398,9 @@ def _retention(settings: Settings) -> str:
     return f"`leads-pipeline privacy retain` cuts personal fields out after {settings.keep_personal_days} days."
 
 
-def _claim(settings: Settings, data: DataFolder) -> str:
-    claimed = data.lake.claimed_by()
+def same_portal(settings: Settings, lake: Lake) -> str:
+    """Say whose leads the folder holds. Raises SettingsError where they are another portal's than the settings name."""
+    claimed = lake.claimed_by()
     if claimed is None:
         return "No leads yet."
     if settings.base_url and claimed != origin(settings.base_url):

@@ -105,7 +105,7 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp
         wait_for(lambda: len([window.path for window in here.lake.landed_windows(APPLICANT, here.day(3))]) == 3, 60)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-    assert "windows are landed and stay" in told.read_text()
+    assert "\n3 windows are landed and stay" in told.read_text()
     assert "Traceback" not in told.read_text()
     assert not Warehouse(here.lake).path.exists()  # it went on to nothing else
 

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+from calendar import day_abbr
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -554,9 +555,45 @@ def test_question_week_on_week(published: Published) -> None:
             of_week = [lead for lead in published.leads if lead.scope == scope and 0 <= (lead.day - week).days < 7]
             now = len(of_week), people(of_week)
             more = (now[0] - before[0], now[1] - before[1]) if before else (None, None)
-            truth.append((NAMES.names.get(scope, scope), week, now[0], more[0], now[1], more[1]))
+            truth.append((NAMES.names.get(scope, scope), week, True, now[0], more[0], now[1], more[1]))
             before = now
-    assert answer(published, "week_on_week") == sorted(truth)
+    assert week_on_week(published, WHOLE_WEEKS) == sorted(truth)
+    as_landed = answer(published, "week_on_week")
+    assert [row[2] for row in as_landed] == [False] * 6
+    assert [(row[:2], row[3], row[5]) for row in as_landed] == [(row[:2], row[3], row[5]) for row in sorted(truth)]
+
+
+# The windows of two weeks, as if all were landed.
+WHOLE_WEEKS = """
+select distinct
+    scope, branch, unnest(range(date '2026-10-19', date '2026-11-02', interval 1 day))::date as day,
+    'landed' as state, true as is_configured
+from mart_coverage
+"""
+
+
+def week_on_week(published: Published, windows: str) -> list[tuple[Any, ...]]:
+    """The answer, were the windows those."""
+    statement = (
+        (QUESTIONS / "week_on_week.sql").read_text(encoding="utf-8").replace("current_date", f"date '{ASKED_ON}'")
+    )
+    return published.rows(statement.replace("from mart_coverage", f"from ({windows})"))
+
+
+@pytest.mark.parametrize(
+    ("windows", "is_whole"),
+    [
+        ("from ({}) where day > '2026-10-20'", [False, True]),
+        ("select * replace (if(day = '2026-10-29', 'failed', state) as state) from ({})", [True, False]),
+    ],
+    ids=["begun on a Wednesday", "a day that failed"],
+)
+def test_a_week_that_is_not_landed_as_a_whole_is_not_compared(
+    published: Published, windows: str, is_whole: list[bool]
+) -> None:
+    rows = week_on_week(published, windows.format(WHOLE_WEEKS))
+    assert [row[2] for row in rows] == is_whole * 3
+    assert {(row[4], row[6]) for row in rows} == {(None, None)}
 
 
 def test_question_best_hours(published: Published) -> None:
@@ -568,7 +605,7 @@ def test_question_best_hours(published: Published) -> None:
     truth = []
     for market in sorted({market for market, *_ in hours}):
         of_market = sorted((-leads, *key) for key, leads in hours.items() if key[0] == market)
-        truth += [(market, weekday, hour, -leads) for leads, _, weekday, hour in of_market[:5]]
+        truth += [(market, day_abbr[weekday - 1], hour, -leads) for leads, _, weekday, hour in of_market[:5]]
     assert answer(published, "best_hours") == truth
 
 
@@ -609,7 +646,8 @@ def test_question_price_bands(published: Published) -> None:
 
 def test_question_first_time_buyers(published: Published) -> None:
     truth = []
-    for (name,), leads in groups(published.applicants, lambda lead: (branch(lead),)):
+    of_sales = [lead for lead in published.applicants if lead.market == "sales"]
+    for (name,), leads in groups(of_sales, lambda lead: (branch(lead),)):
         buyers = [lead for lead in leads if situation(lead) == "first time buyer"]
         truth.append((name, len(buyers), people(buyers), round(100 * len(buyers) / len(leads), 1)))
     assert answer(published, "first_time_buyers") == sorted(truth)

@@ -17,7 +17,7 @@ from typing import TypeVar
 ROOT = Path(__file__).parents[1]
 
 # Repeats a turn, and the seeded histories of the chaos tests.
-SEED_VARIABLE = "LEADS_CHAOS_SEED"
+SEED_VARIABLE = "CHAOS_SEED"
 
 _T = TypeVar("_T")
 

@@ -157,7 +157,7 @@ def _land(
     with ThreadPoolExecutor(LANDING_THREADS, "landing") as pool:
         for window, outcome in outcomes:
             under_way.append((window, pool.submit(land, outcome)))
-            if len(under_way) > LANDING_THREADS:
+            while under_way and (len(under_way) > LANDING_THREADS or under_way[0][1].done()):
                 window, future = under_way.popleft()
                 yield window, future.result()
         for window, future in under_way:

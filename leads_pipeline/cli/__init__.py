@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 from dotenv import load_dotenv
+from rich.markup import escape
 
 from leads_pipeline.cli.backup import backup, restore, verify
 from leads_pipeline.cli.demo import demo, simulate
@@ -17,10 +18,11 @@ from leads_pipeline.cli.outage import demo_outage
 from leads_pipeline.cli.privacy import privacy
 from leads_pipeline.cli.services import alert, credentials, doctor, receive
 from leads_pipeline.cli.serving import serve
-from leads_pipeline.cli.session import plain_errors
+from leads_pipeline.cli.session import err, plain_errors
 from leads_pipeline.cli.ui import dev
 from leads_pipeline.cli.windows import backfill, coverage, damaged
 from leads_pipeline.definitions import variables
+from leads_pipeline.doctor import Light, examine_names
 from leads_pipeline.errors import SettingsError
 
 
@@ -30,6 +32,9 @@ def main() -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
     with plain_errors():
         _read_env_file(Path.cwd() / ".env")
+    names = examine_names(variables())
+    if names.light is not Light.GREEN and click.get_current_context().invoked_subcommand != doctor.name:
+        err.print(f"[yellow]{escape(names.message)}[/yellow]", highlight=False)
     # Dagster then plans a run's partitions in one transaction; see event_log.py.
     variables().setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 

@@ -113,6 +113,7 @@ def _show_demo(session: Session, first: date) -> None:
     out.print("\nA first analyst's query:\n")
     out.print(Syntax(FIRST_QUERY, "sql", theme="ansi_dark", background_color="default"))
     out.print(table(*warehouse.query(FIRST_QUERY)))
+    out.print("A lead of midnight lies in two windows, as both ends of a window belong to it. Here it counts once.")
     folder = _short(session.settings.data_dir)
     out.print(
         "\n[bold]What to do next[/bold]\n"
@@ -120,8 +121,8 @@ def _show_demo(session: Session, first: date) -> None:
         f"duckdb.connect('{folder}/leads.duckdb', read_only=True).sql('from mart_coverage').show()\"`\n"
         f"2. See it all in the Dagster UI: `{_short(Path(sys.executable).with_name('leads-pipeline'))} dev`, then "
         "http://127.0.0.1:3000/assets\n"
-        "   All is green there but one warning: the made-up portal has begun to send what the contract doesn't know.\n"
-        "   The asset `drift` says what, and which line takes it in.\n"
+        "   The asset `drift` has a warning on its own page: the made-up portal has begun to send what the contract\n"
+        "   doesn't know. It says what, and which line takes it in.\n"
         "3. Use your own credentials: the README says which six variables to write into .env, here. Set\n"
         "   LEADS_DATA_DIR to another folder, since made-up and real leads don't mix.",
         highlight=False,

@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from leads_pipeline.cli.session import configured, out, plain_errors
 from leads_pipeline.cli.ui import HOST, is_served, refuse_taken
 from leads_pipeline.definitions import first_day, variables
+from leads_pipeline.doctor import writable
 from leads_pipeline.errors import StorageError
 from leads_pipeline.health import Health, examine_health
 from leads_pipeline.partitions import Partitions
@@ -69,6 +70,8 @@ def metrics(port: int | None, host: str) -> None:
 def look() -> Health:
     """The figures of the installation that the variables name, as they are now. Raises LeadsPipelineError."""
     settings = configured()
+    if not settings.data_dir.exists():
+        writable(settings.data_dir)
     home = home_folder(variables(), settings.data_dir)
     with _books(home) as instance:
         return examine_health(

@@ -35,7 +35,7 @@ from leads_pipeline.window import day_interval, today
 # Three days that are over for long enough: what closed last night is the nightly schedule's until the morning.
 FIRST_DAYS_AGO, LAST_DAYS_AGO = 4, 2
 # How long the portal stays away once somebody can see it in red.
-LOOK_SECONDS = 20
+LOOK_SECONDS = 60
 # What takes longer than this, on a slow machine too, has gone wrong.
 PATIENCE_SECONDS = 300
 

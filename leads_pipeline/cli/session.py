@@ -1,6 +1,7 @@
 """What the commands share: an installation, opened, and how its errors and results are shown."""
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,7 +93,10 @@ class Session:
 
     def pull(self, windows: Sequence[Window], kinds: Sequence[LeadKind]) -> PullReport:
         """Pull those windows of those kinds, with a progress bar."""
-        report = PullReport()
+        report, began = PullReport(), datetime.now(UTC)
+        wanted: dict[date, set[str]] = defaultdict(set)
+        for window in windows:
+            wanted[window.day].add(window.scope.key)
         if self.lake.is_pulling():
             err.print("Another pull is under way, perhaps of the daemon. This one begins when it has ended.")
         bar = Progress(
@@ -116,7 +120,13 @@ class Session:
                     self.runner.pull(kinds, area, report, advance)
             except KeyboardInterrupt:
                 bar.stop()
-                count = sum(report.landed.values())
+                # Counted by the files: Dagster's events of the last moment were not heard any more.
+                count = sum(
+                    file.scope in scopes and file.looked_at >= began
+                    for kind in kinds
+                    for day, scopes in wanted.items()
+                    for file in self.lake.known_windows(kind, day)
+                )
                 err.print(f"{count} windows are landed and stay. `leads-pipeline coverage` tells which are left.")
                 raise
         return report

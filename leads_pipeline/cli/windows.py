@@ -14,6 +14,7 @@ from leads_pipeline.branches import Branches
 from leads_pipeline.cli.session import LISTED_FAILURES, Session, err, out, plain_errors, show_report, table
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.damage import DAMAGE_ADVICE, damages, give_up
+from leads_pipeline.doctor import same_portal
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.status import WindowCoverage, WindowState
 from leads_pipeline.window import RETENTION, Window, days
@@ -60,13 +61,14 @@ def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Seq
         for day, name in ((first, "--from"), (last, "--to")):
             if not session.first_day <= day <= session.today:
                 raise click.UsageError(
-                    f"{name} {day} is no partition: they go from {session.first_day} to {session.today}. "
-                    "LEADS_START_DATE sets the first one."
+                    f"{name} {day} is no partition: they go from {session.first_day}, which LEADS_START_DATE sets, to "
+                    f"{session.today}, which is today in {session.settings.zone.key}."
                 )
         if INVENTORY in kind_names and last < session.today:
             raise click.UsageError(
                 f"--kind {INVENTORY}: the API knows the present only. Have --to name today, {session.today}."
             )
+        same_portal(session.settings, session.lake)
         kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
         windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
         report = session.pull(windows if kinds else [], kinds)
@@ -150,8 +152,8 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime, branches: Branches
         first, keys = windows[0], [branches.shown_window(one.window.partition_key) for one in windows]
         which = "it" if len(windows) == 1 else "the first of them"
         days_left = max(0.0, first.window.days_left(now))
-        when = f"{days_left:.0f} days" if days_left >= 2 else f"{24 * days_left:.0f} hours"
-        until = f"The portal deletes {which} in {when}."
+        when = f"in {days_left:.0f} days" if days_left >= 2 else f"in {24 * days_left:.0f} hours"
+        until = f"The portal deletes {which} {when if days_left else 'at this moment'}."
         if windows[-1].window.is_deleted(now):
             until = "The portal has deleted what they hold."
         out.print(f"\n[bold]{len(windows)} {kind} {state}.[/bold] {until}", highlight=False)
@@ -160,7 +162,11 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime, branches: Branches
         more = f"  … and {len(keys) - LISTED_FAILURES} more" if len(keys) > LISTED_FAILURES else ""
         out.print(Padding(f"{escape('  '.join(keys[:LISTED_FAILURES]))}{more}", (0, 0, 0, 2)), highlight=False)
     if wanted := [one.window.day for one in lost if not one.window.is_deleted(now)]:
-        out.print(f"\nTake them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False)
+        is_refused = any(one.failed is not None and one.failed.is_permanent for one in lost)
+        when = "Once what was refused is put right, take" if is_refused else "Take"
+        out.print(
+            f"\n{when} them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False
+        )
 
 
 def _cause(one: WindowCoverage) -> tuple[str, str]:

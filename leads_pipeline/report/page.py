@@ -59,7 +59,7 @@ def write_report(db: Reader, lake: Lake) -> Report:
         branches=branches,
         sources=_rows(db, "report/sources"),
         daily=Daily.of(of_days(db, "report/daily")[1]),
-        hourly=Hourly.of(db.query(statement("report/hourly"))[1]),
+        hourly=Hourly.of(of_days(db, "report/hourly")[1]),
         weekdays=WEEKDAYS,
         mix=[(situation, leads) for situation, *leads in of_days(db, "report/mix")[1]],
         bands=_bands(db),

@@ -1,7 +1,7 @@
 """Random histories of everything that can happen to the pipeline, in any order; after each step its promise holds.
 
 Belongs here: the steps, a model of what must be there after them, and the comparison. Doesn't: Dagster, whose part in
-it is test_orchestration.py's. LEADS_CHAOS_SEED repeats the seeded history; its value is printed by `make chaos` and
+it is test_orchestration.py's. CHAOS_SEED repeats the seeded history; its value is printed by `make chaos` and
 stands in the message of a failure.
 """
 
@@ -676,13 +676,13 @@ STEPS = st.builds(
 
 
 def test_a_seeded_history_loses_nothing_and_doubles_nothing(tmp_path: Path, injected: Injections) -> None:
-    seed = os.environ["LEADS_CHAOS_SEED"]
+    seed = os.environ["CHAOS_SEED"]
     steps = seeded_steps(seed, 250)
     with running() as simulator:
         try:
             History(tmp_path / "data", simulator).run(steps)
         except Exception as error:
-            error.add_note(f"repeat it with LEADS_CHAOS_SEED={seed}")
+            error.add_note(f"repeat it with CHAOS_SEED={seed}")
             raise
     injected("orchestration", "seeded history", len(steps))
 

@@ -20,7 +20,7 @@ What is promised, judged by the portal's ledger alone (nothing that the pipeline
 
 Belongs here: what happens when, by seed, and the judgement. Doesn't: the portal (ledger.py), the machine (machine.py),
 the same machine with Dagster's own engine (engine.py).
-`LEADS_WEEKS_SEEDS=200` runs so many seeds, `LEADS_WEEKS_SEED=17` the one that failed.
+`WEEKS_SEEDS=200` runs so many seeds, `WEEKS_SEED=17` the one that failed.
 """
 
 import logging
@@ -572,9 +572,9 @@ class Weeks:
 
 
 def _seeds() -> list[str]:
-    if seed := os.environ.get("LEADS_WEEKS_SEED"):
+    if seed := os.environ.get("WEEKS_SEED"):
         return [seed]
-    return [str(number) for number in range(1, 1 + int(os.environ.get("LEADS_WEEKS_SEEDS", "2")))]
+    return [str(number) for number in range(1, 1 + int(os.environ.get("WEEKS_SEEDS", "2")))]
 
 
 @pytest.mark.parametrize("seed", _seeds())
@@ -585,12 +585,12 @@ def test_sixty_days_lose_nothing_double_nothing_and_hide_nothing(
         text = os.environ.get(name)
         return frozenset(map(int, text.split(","))) if text else None
 
-    weeks = Weeks(seed, tmp_path, numbers("LEADS_WEEKS_WITHOUT") or frozenset(), numbers("LEADS_WEEKS_ONLY"))
+    weeks = Weeks(seed, tmp_path, numbers("WEEKS_WITHOUT") or frozenset(), numbers("WEEKS_ONLY"))
     told = "\n".join(map(str, weeks.happenings))
     try:
         weeks.run()
     except BaseException as error:
-        error.add_note(f"repeat it with LEADS_WEEKS_SEED={seed}; at {weeks.portal.now:%Y-%m-%d %H:%M} UTC of\n{told}")
+        error.add_note(f"repeat it with WEEKS_SEED={seed}; at {weeks.portal.now:%Y-%m-%d %H:%M} UTC of\n{told}")
         raise
     injected("orchestration", "mishap in sixty days", told.count("\n") + 1)
 
