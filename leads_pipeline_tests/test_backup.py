@@ -1,7 +1,9 @@
 """What a backup copies and keeps, and what a restore brings back."""
 
+import errno
 import multiprocessing
 import os
+import resource
 import shutil
 import sqlite3
 import stat
@@ -369,6 +371,80 @@ def test_a_restore_that_was_killed_while_it_moved_its_files_is_finished(
     assert contents(tmp_path / "restored") == contents(lake.folder)
 
 
+def elsewhere(_: Path, __: Path) -> Path:
+    """What moving a file to another disk comes to."""
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+@pytest.mark.parametrize("is_another_disk", [False, True])
+def test_a_suppression_list_of_which_half_was_moved_when_a_restore_was_killed_is_put_back_whole(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_another_disk: bool
+) -> None:
+    (tmp_path / "privacy").mkdir()
+    for name in ("key", "suppressed"):
+        (tmp_path / "privacy" / name).write_text(f"{name} of then\n")
+    backed_up(lake, tmp_path / "target")
+    shutil.rmtree(tmp_path / "privacy")
+    rename = Path.rename
+
+    def killed(path: Path, target: Path) -> Path:
+        if path.name == "suppressed":
+            raise KeyboardInterrupt
+        return elsewhere(path, target) if is_another_disk else rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            restored(tmp_path / "target", tmp_path / "restored")
+    assert contents(tmp_path, "privacy") == {"privacy/key": b"key of then\n"}
+    if is_another_disk:
+        monkeypatch.setattr(Path, "rename", elsewhere)
+    done = restored(tmp_path / "target", tmp_path / "restored")
+    assert contents(tmp_path, "privacy") == {
+        "privacy/key": b"key of then\n",
+        "privacy/suppressed": b"suppressed of then\n",
+    }
+    assert done.kept == ()
+
+
+def test_a_restore_to_several_disks_that_was_killed_while_it_copied_is_finished(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backed_up(lake, tmp_path / "target")
+    left = 3  # the first is that before anything is put in place
+
+    def killed() -> None:  # what each copied tree or file ends with
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", elsewhere)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "sync", killed)
+        with pytest.raises(KeyboardInterrupt):
+            restored(tmp_path / "target", tmp_path / "restored")
+    assert contents(tmp_path / "restored") != contents(lake.folder)
+    restored(tmp_path / "target", tmp_path / "restored")
+    assert contents(tmp_path / "restored") == contents(lake.folder)
+
+
+def test_a_disk_that_takes_half_of_a_file_stops_a_restore_before_anything_is_put_in_place(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """As a full one does: the first write takes what fits, and only the next one fails."""
+    backed_up(lake, tmp_path / "target")
+    largest = max(path.stat().st_size for path in objects(tmp_path / "target"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1, hard))
+    try:
+        with pytest.raises(StorageError, match="can't be written: File too large"):
+            restored(tmp_path / "target", tmp_path / "restored")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list((tmp_path / "restored").iterdir()) == []
+
+
 def test_a_backup_of_a_newer_version_is_left_alone_and_says_so(lake: Lake, tmp_path: Path) -> None:
     backed_up(lake, tmp_path / "target")
     store = Store(tmp_path / "target")
@@ -432,8 +508,13 @@ def test_the_commands_take_the_suppression_list_along(
     shutil.rmtree(tmp_path / "list")
     result = run("restore", tmp_path / "target", "--to", tmp_path / "restored")
     assert result.exit_code == 0, result.output
+    assert "`leads-pipeline privacy apply` erases whom the suppression list names." in result.output
+    assert "That list may be as old as the backup" in result.output
     assert (tmp_path / "list" / "suppressed").read_text() == "a hash\n"
     assert (tmp_path / "restored" / ".state" / "privacy").read_text() == "the last entry that the folder knew\n"
     assert (tmp_path / "restored" / ".dagster" / "history" / "runs.db").exists()
+    result = run("restore", tmp_path / "target", "--to", tmp_path / "once-more")
+    assert "privacy apply" in result.output
+    assert "That list" not in result.output, "it was there already"
     assert run("restore", tmp_path / "target").exit_code == 2, "the data folder is a living one"
     assert run("verify", "--backup", tmp_path / "target").exit_code == 0

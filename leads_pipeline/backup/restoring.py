@@ -23,8 +23,9 @@ _WHOLE: Final = ".restored-"
 # Where the settings of the backup are put: nothing reads them there.
 SETTINGS_FOLDER: Final = "settings-of-backup"
 
-# What may lie in a folder that counts as empty: a checkout's own file, a file system's, what a killed restore left.
-_NOTHING: Final = {"README.md", "lost+found", _COPYING}
+# What may lie in a folder that counts as empty: a checkout's own file, a file system's, what a killed restore left, the
+# lock of a suppression list.
+_NOTHING: Final = {"README.md", "lost+found", _COPYING, ".lock"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ def restore(store: Store, backup: Backup, roots: Roots, *, leave_out_damaged: bo
     data = roots[DATA]
     whole = data / f"{_WHOLE}{backup.name}"
     if whole.is_dir():  # a restore of it was killed while it moved its files into place
-        return Restored(backup.name, len(backup.files), (), tuple(_put_in_place(whole, roots)))
+        _put_in_place(whole, roots)
+        return Restored(backup.name, len(backup.files), (), ())
     for name, root in roots.items():
         if name != PRIVACY and (there := _holds(root)):
             raise SettingsError(
@@ -67,12 +69,15 @@ def restore(store: Store, backup: Backup, roots: Roots, *, leave_out_damaged: bo
                     f"{store.target}: {in_words(damaged)}. Nothing was put in place. Restore from another copy of that "
                     "folder if there is one, or what is whole with --leave-out-damaged."
                 )
+            kept = [roots[PRIVACY]] if PRIVACY in roots and _holds(roots[PRIVACY]) else []
+            if kept:  # decided once, as a restore that is killed and finished finds there what it has moved itself
+                shutil.rmtree(copying / PRIVACY, ignore_errors=True)
             os.sync()
             copying.replace(whole)
             sync(data)
         finally:
             shutil.rmtree(copying, ignore_errors=True)
-        kept = _put_in_place(whole, roots)
+        _put_in_place(whole, roots)
     return Restored(backup.name, len(backup.files) - len(damaged), tuple(damaged), tuple(kept))
 
 
@@ -105,23 +110,18 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(PRIVATE_FOLDER_MODE)
 
 
-def _put_in_place(whole: Path, roots: Roots) -> list[Path]:
-    """Move what is whole to its roots; what was there already and stays."""
-    kept = []
+def _put_in_place(whole: Path, roots: Roots) -> None:
+    """Move what is whole to its roots."""
     roots = {**roots, SETTINGS: roots[DATA] / SETTINGS_FOLDER}
     # The data folder last: as long as it lacks its leads, it is plain that the restore isn't over.
     for name, root in sorted(roots.items(), key=lambda item: item[0] == DATA):
         if not (whole / name).is_dir():
-            continue
-        if name == PRIVACY and _holds(root):
-            kept.append(root)
             continue
         make_folder(root)
         for source in sorted((whole / name).iterdir()):
             _move(source, root / source.name)
         sync(root)
     shutil.rmtree(whole)
-    return kept
 
 
 def _move(source: Path, target: Path) -> None:
@@ -131,7 +131,7 @@ def _move(source: Path, target: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         if source.is_dir():
-            shutil.copytree(source, target)
+            shutil.copytree(source, target, dirs_exist_ok=True)  # one that was killed may have copied some of it
         else:
             shutil.copy2(source, target)
         os.sync()

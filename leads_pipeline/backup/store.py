@@ -14,10 +14,10 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import filelock
 import msgspec
@@ -173,22 +173,22 @@ class Store:
             return False
         except OSError as error:
             raise StorageError(f"{source} can't be read: {error.strerror}. Nothing was changed.") from error
-        with file:
-            target = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE) if copy else None
-            try:
-                while piece := self._piece(file.fileno(), source):
-                    digest.update(piece)
-                    if target is not None:
-                        os.write(target, piece)
-            finally:
+        with file, _new_file(copy) if copy else nullcontext() as target:
+            while piece := self._piece(file.fileno(), source):
+                digest.update(piece)
                 if target is not None:
-                    os.close(target)
+                    target.write(piece)
         return digest.hexdigest() == entry.sha256
 
     @staticmethod
     def _piece(file: int, source: Path) -> bytes:
         with reading(source):
             return os.read(file, _PIECE_BYTES)
+
+
+def _new_file(path: Path) -> BinaryIO:
+    """Whose `write` writes all of it, where os.write of a full disk may stop in the middle and say so to nobody."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE), "wb")
 
 
 class _Format(msgspec.Struct):
@@ -247,7 +247,7 @@ class Adding:
         with storing(path):
             make_folder(path.parent)
             draft = path.with_name(f".{secrets.token_hex(8)}.tmp")
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE), "wb") as file:
+            with _new_file(draft) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

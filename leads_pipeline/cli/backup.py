@@ -98,6 +98,12 @@ def restore(target: Path, folder: Path | None, name: str | None, leave_out_damag
         "Start the pipeline, or run `leads-pipeline backfill` over the last 30 days: what has come since is pulled, "
         "and leads.duckdb is made anew. Then `leads-pipeline verify` says whether all adds up."
     )
+    click.echo(
+        "Who was erased after the backup was made is back with it; `leads-pipeline privacy apply` erases whom the "
+        "suppression list names."
+    )
+    if not done.kept:
+        click.echo("That list may be as old as the backup: see your own notes for whom it lacks, and erase them again.")
     if done.damaged:
         click.echo(f"{len(done.damaged)} damaged files were left out: {in_words(done.damaged)}.", err=True)
     sys.exit(1 if done.damaged else 0)

@@ -429,6 +429,23 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "flipped_bit",
         ),
         _m(
+            "take a file that a full disk cut short for whole",
+            "backup/store.py",
+            '"wb")\n\n\nclass _Format',
+            '"wb", buffering=0)\n\n\nclass _Format',
+            "test_backup.py",
+            "half_of_a_file",
+        ),
+        _m(
+            "keep the half of a suppression list that a killed restore moved",
+            "backup/restoring.py",
+            "        _put_in_place(whole, roots)\n        return Restored(",
+            "        if _holds(roots[PRIVACY]):\n            shutil.rmtree(whole / PRIVACY)\n"
+            "        _put_in_place(whole, roots)\n        return Restored(",
+            "test_backup.py",
+            "half_was_moved",
+        ),
+        _m(
             "let a rotten file push out its copy",
             "backup/copying.py",
             "            if before is not None and adding.has(before):\n                entries.append(before)\n",
