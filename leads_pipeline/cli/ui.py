@@ -115,7 +115,10 @@ def dagster_ui(
                 yield process
         finally:
             if process.poll() is None:
-                out.print("Dagster closes down, which takes some seconds; what is landed stays.")
+                out.print(
+                    "Dagster closes down, which takes some seconds; what is landed stays. A run that is cut off prints "
+                    "a traceback: the rest of its windows is pulled after the next start."
+                )
             _end(process)
 
 
