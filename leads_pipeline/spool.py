@@ -160,6 +160,12 @@ class Spool:
                 sync(self._folder)
         return removed
 
+    def refused(self) -> list[Path]:
+        """The files that wait and hold a lead that the suppression list refuses."""
+        with self._lake.lock("spool"), storing(self._folder):
+            refusals = self._lake.suppression.read().refusals
+            return [path for path in self.waiting() if refusals.leads(map(_shown, self._read(path)))]
+
     def waiting(self) -> list[Path]:
         """The files that nobody has taken in yet, oldest first."""
         return sorted(self._folder.glob(f"*{_SUFFIX}"))

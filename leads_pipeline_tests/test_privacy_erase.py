@@ -180,10 +180,38 @@ def test_an_erasure_is_open_until_the_person_was_shown_to_be_gone(
     assert run("privacy", "verify").exit_code == 1
     sweep(lake, LONDON)
     assert run("privacy", "verify").exit_code == 0
-    assert run("privacy", "verify", "--email", EMAIL).exit_code == 0
     broken = lake.folder / "quarantine" / "cut.parquet"
     broken.parent.mkdir()
     broken.write_bytes(b"PAR1 cut off")
     told = run("privacy", "verify", "--email", EMAIL)
     assert told.exit_code == 1
     assert "cut.parquet" in told.stderr
+    assert run("privacy", "log").exit_code == 1
+    broken.unlink()
+    assert run("privacy", "verify", "--email", EMAIL).exit_code == 0
+    assert run("privacy", "log").exit_code == 0
+
+
+def test_applying_the_list_closes_no_erasure_as_it_looks_not_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
+    lake = Lake(tmp_path / "data")
+    listed(lake.suppression, received=DAY, phones=[PHONE])
+    aside = lake.folder / "quarantine" / "notes.txt"
+    aside.parent.mkdir()
+    aside.write_text(EMAIL)
+    push(Lake(lake.folder, tmp_path / "no list"), *HERS)
+    assert run("privacy", "verify").exit_code == 1
+
+    told = run("privacy", "apply")
+    assert (told.exit_code, "erasure 1" in told.stdout) == (0, True), told.output
+    assert run("privacy", "log").exit_code == 1
+    assert run("privacy", "verify", "--email", EMAIL).exit_code == 1
+    aside.unlink()
+    assert run("privacy", "verify", "--email", EMAIL).exit_code == 0
+    assert run("privacy", "log").exit_code == 1  # her number is still to be looked for
+    assert run("privacy", "verify", "--email", EMAIL, "--phone", PHONE).exit_code == 0
+    assert run("privacy", "log").exit_code == 0

@@ -27,6 +27,7 @@ from leads_pipeline.privacy.erase import (
     left_of,
     note_done,
     open_entries,
+    open_entries_of,
     quarantined_of,
     sweep,
 )
@@ -37,6 +38,8 @@ from leads_pipeline.suppression import Action, Entry
 _CASE: Final = re.compile(r"[A-Za-z0-9._/-]{1,40}")
 
 _LISTED_FILES: Final = 20
+
+_BACKUPS: Final = "Backups that are made from now on don't hold them."
 
 _OUT_OF_REACH: Final = r"""\ Out of this tool's reach, for you to see to: the portal, which is a controller of its own;
 copies that analysts made, notebooks, exports, e-mails, a CRM; backups from before this moment, which hold the person
@@ -130,15 +133,16 @@ def erase(
 def apply() -> None:
     """Apply the suppression list to the data folder again: finish what was interrupted, or what a backup brought back.
 
-    Without knowing whom: by the hashes. Exit code 1 if something that the list refuses is still there.
+    Without knowing whom: by the hashes, in raw files, deliveries, staged days and leads.duckdb. So it closes no
+    erasure: `privacy verify` does, which looks everywhere for who is given.
+
+    Exit code 1 if something that the list refuses is still there, or a file couldn't be read.
     """
     with plain_errors(), Session.opened() as session:
         swept, troubles = _swept(session)
         left = left_by_list(session.lake)
-        if not (left or troubles):
-            for entry in open_entries(session.lake.suppression.read()):
-                note_done(session.lake, entry, swept)
         out.print(f"{swept.leads} leads were taken out of {swept.files} raw files, and {swept.deliveries} deliveries.")
+        _show_open(session.lake)
         for what in (*left, *troubles):
             err.print(f"[bold red]left:[/bold red] {escape(what)}", highlight=False, soft_wrap=True)
     sys.exit(1 if left or troubles else 0)
@@ -149,7 +153,8 @@ def apply() -> None:
 def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # noqa: ARG001 - whoever is listed may share
     """Look whether a person who was erased is gone: by what is given, in every file; else by the list alone.
 
-    By the list alone it looks through raw files, staged days and leads.duckdb, for everybody on it.
+    By the list alone it looks through raw files, deliveries, staged days and leads.duckdb, for everybody on it. Given
+    all addresses and numbers of an erasure that is still open, it closes that where the person is gone.
 
     Exit code 1 if something is left, or a file couldn't be read.
     """
@@ -160,12 +165,16 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
             named = left_by_list(lake)
             for what in named:
                 err.print(f"[bold red]left:[/bold red] {escape(what)}", highlight=False, soft_wrap=True)
-            is_gone = not named
+            is_gone, where = not named, " in raw files, deliveries, staged days and leads.duckdb"
         else:
-            left = left_of(lake, looked_for(settings, sought_in(listed, **given), shared=True))
+            sought = sought_in(listed, **given)
+            left = left_of(lake, looked_for(settings, sought, shared=True))
             _show_left(left, [])
-            is_gone = left.is_nothing
-        out.print("Nothing that the list refuses is left." if is_gone else "Not shown to be gone.")
+            is_gone, where = left.is_nothing, ""
+            for entry in open_entries_of(lake.suppression.read(), sought) if is_gone else []:
+                note_done(lake, entry, Swept())
+        out.print(f"Nothing that the list refuses is left{where}." if is_gone else "Not shown to be gone.")
+        _show_open(lake)
     sys.exit(0 if is_gone else 1)
 
 
@@ -226,10 +235,19 @@ Removed: {len(entry.leads)} leads in every version: {swept.files} raw files, {sw
 Kept: {left.kept} leads of theirs or about them: new enquiries, groups that weren't chosen, what others wrote.
 Kept for keeping them out: keyed hashes on the suppression list.
 Looked through again: {"nothing that the list refuses was found" if is_done else "NOT shown to be gone, see below"}.
-Backups from {entry.at:%Y-%m-%d %H:%M} UTC on, made after this receipt, don't hold them.
+{_BACKUPS if is_done else "Backups that are made before that is shown may hold them."}
 
 {_OUT_OF_REACH}
 """
+
+
+def _show_open(lake: Lake) -> None:
+    if still := open_entries(lake.suppression.read()):
+        out.print(
+            f"Not shown to be done: {', '.join(f'erasure {one.number}' for one in still)}. Once nothing is left, "
+            "`leads-pipeline privacy verify` with a person's addresses and numbers looks everywhere and closes theirs.",
+            soft_wrap=True,
+        )
 
 
 def _show_left(left: Left, troubles: Sequence[str]) -> None:

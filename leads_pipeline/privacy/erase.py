@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
@@ -234,13 +235,30 @@ def quarantined_of(found: Found) -> list[Path]:
 
 
 def left_by_list(lake: Lake) -> list[str]:
-    """Where raw files, staged days and leads.duckdb still hold what the list refuses, without knowing whom."""
+    """Where raw files, deliveries, staged days and leads.duckdb hold what the list refuses, or can't be read.
+
+    Without knowing whom: what quarantine/, logs and texts show, only a search by name finds.
+    """
     suppressed = lake.suppression.read()
     left = [f"staged {kind} leads of {day}" for kind, day in _stagings(lake, set())]
+    left += [
+        f"{kind.table} of {file.day} in staged/, which is damaged"
+        for kind in LEAD_KINDS
+        for file in lake.staged_files(kind.table)
+        if lake.whole_staged(kind.table, file.day) is None
+    ]
     for path in lake.raw_lead_files():
-        rows = pq.ParquetFile(path).read(["kind", "lead_id", "day", "payload"]).to_pylist()
+        name = path.relative_to(lake.folder).as_posix()
+        try:
+            rows = pq.ParquetFile(path).read(["kind", "lead_id", "day", "payload"]).to_pylist()
+        except FileNotFoundError:
+            continue
+        except (pa.ArrowException, ValueError, OSError):
+            left.append(f"{name}, which can't be read")
+            continue
         if suppressed.refusals.leads(map(Shown.of_raw, rows)):
-            left.append(path.relative_to(lake.folder).as_posix())
+            left.append(name)
+    left += [path.relative_to(lake.folder).as_posix() for path in Spool(lake).refused()]
     published = lake.folder / FILE_NAME
     if published.exists():
         with connection(lake, "sweep-published") as db:
@@ -257,6 +275,21 @@ def open_entries(suppressed: Suppressed) -> list[Entry]:
     """Erasures that nobody has shown to be done."""
     done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
     return [entry for entry in suppressed.active if entry.action is Action.ERASE and entry.number not in done]
+
+
+def open_entries_of(suppressed: Suppressed, sought: Sought) -> list[Entry]:
+    """Those of them that know their person by nothing but what is sought: to look for that shows them done."""
+    emails, phones = hashes(suppressed, "email", sought.emails), hashes(suppressed, "phone", sought.phones)
+    leads = {suppressed.hashed_lead(kind.name, lead_id) for kind in LEAD_KINDS for lead_id in sought.lead_ids}
+    return [
+        entry
+        for entry in open_entries(suppressed)
+        if (
+            {*entry.emails}.issubset(emails) and {*entry.phones}.issubset(phones)
+            if entry.emails or entry.phones
+            else {*entry.leads}.issubset(leads)
+        )
+    ]
 
 
 def due_on(received: date) -> date:

@@ -2495,6 +2495,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "open_until",
         ),
         _m(
+            "close an erasure without looking for all that was erased",
+            "privacy/erase.py",
+            "and {*entry.phones}.issubset(phones)",
+            "",
+            "test_privacy_erase.py",
+            "closes_no_erasure",
+        ),
+        _m(
+            "forget deliveries where the list is held against the folder",
+            "privacy/erase.py",
+            "for path in Spool(lake).refused()]",
+            "for path in []]",
+            "test_privacy_erase.py",
+            "closes_no_erasure",
+        ),
+        _m(
             "give a rewritten raw file a new time",
             "lake/refusing.py",
             ", modified_ns=modified)",
