@@ -327,6 +327,7 @@ OTHER_TESTS = {
     "architecture",
     "checks",
     "docs",
+    "earlier_versions",
     "installed",
     "marts",
     "project",

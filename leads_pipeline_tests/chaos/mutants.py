@@ -429,6 +429,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "flipped_bit",
         ),
         _m(
+            "set aside as damaged what a newer version wrote",
+            "lake/sealed.py",
+            '        raise StorageError(\n            f"{path} has format',
+            '        raise UnreadableError(\n            f"{path} has format',
+            "test_earlier_versions.py",
+            "newer_version",
+        ),
+        _m(
+            "stage no file of windows that an earlier version staged",
+            "flatten/columns.py",
+            'stand_in="staged.rows"',
+            'stand_in="null"',
+            "test_earlier_versions.py",
+            "without_staging_anew",
+        ),
+        _m(
             "take a file that a full disk cut short for whole",
             "backup/store.py",
             '"wb")\n\n\nclass _Format',
