@@ -23,6 +23,7 @@ from leads_pipeline.privacy.cutting import cut_payload
 from leads_pipeline.privacy.retain import CutDay, cut_days, due_before
 from leads_pipeline.warehouse import Grid, Warehouse, marts
 from leads_pipeline.window import Scope
+from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.staging import DAY, LONDON, NEXT_DAY, land, stage, staged_rows
 
 PLANTED = "Quenby"
@@ -186,6 +187,25 @@ def test_a_landing_beside_it_loses_nothing(lake: Lake, monkeypatch: pytest.Monke
     publish(lake)
     assert "late" in {lead_id for lead_id, *_ in everything(lake, "applicant_leads")}
     assert PLANTED not in texts_below(lake, DAY)
+
+
+def test_whoever_asks_is_found_in_leads_that_were_cut(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    leads = [lead("hers", "ann1"), lead("others", "bob2"), lead("by phone", "phone3")]
+    land(lake, APPLICANT, leads)
+    stage(lake, APPLICANT)
+    retain(lake)
+    monkeypatch.setenv("LEADS_DATA_DIR", str(lake.folder))
+    monkeypatch.setenv("DAGSTER_HOME", str(lake.folder.parent / "home"))
+
+    def found(*who: str) -> list[tuple[str, str]]:
+        told = run("privacy", "find", *who, "--json")
+        assert told.exit_code == 0, told.output
+        return [(one["group"], one["lead_id"]) for one in json.loads(told.stdout)["leads"]]
+
+    assert found("--email", f" Ann1.{PLANTED}@people.example") == [("A", "hers")]
+    # Of a spouse's number nobody knows any more under which name it stood.
+    assert found("--phone", "+44 7700 903333") == [("C", "by phone")]
+    assert found("--email", "nobody@people.example", "--phone", "07700 904444") == []
 
 
 # Ends the process at the n-th of its steps.

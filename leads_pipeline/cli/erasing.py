@@ -97,7 +97,7 @@ def erase(
         if day > datetime.now(UTC).date():
             raise QuestionError("--received is a day that hasn't come.")
         with Session.opened() as session:
-            sought = sought_in(listed, **given)
+            sought = sought_in(session.lake, listed, **given)
             found = looked_for(session.settings, sought, shared)
             chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
             show_found(found, show=False)
@@ -167,7 +167,7 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
                 err.print(f"[bold red]left:[/bold red] {escape(what)}", highlight=False, soft_wrap=True)
             is_gone, where = not named, " in raw files, deliveries, staged days and leads.duckdb"
         else:
-            sought = sought_in(listed, **given)
+            sought = sought_in(lake, listed, **given)
             left = left_of(lake, looked_for(settings, sought, shared=True))
             _show_left(left, [])
             is_gone, where = left.is_nothing, ""

@@ -19,7 +19,7 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import MEANINGS, Group, Sought
 from leads_pipeline.privacy.export import Contact, versions_of, write_export
-from leads_pipeline.privacy.retain import cut_days, due_before
+from leads_pipeline.privacy.retain import cut_addresses, cut_days, due_before
 from leads_pipeline.privacy.search import Found, FoundLead, search
 from leads_pipeline.privacy.share import write_share
 from leads_pipeline.settings import Settings
@@ -173,14 +173,19 @@ def retain(dry_run: bool) -> None:
     sys.exit(1 if troubles or len(done) < len(days) else 0)
 
 
-def sought_in(listed: TextIO | None, **given: Sequence[str]) -> Sought:
-    """Who is sought, by options, by a file, or by asking. Raises QuestionError."""
+def sought_in(lake: Lake, listed: TextIO | None, **given: Sequence[str]) -> Sought:
+    """Who is sought, by options, by a file, or by asking; in leads that were cut, too. Raises QuestionError."""
     values = {name: list(given[f"{name}s"]) for name in _IDENTIFIERS}
     if listed is not None:
         _read_list(listed, values)
     if not any(values.values()):
         _ask(values)
-    return Sought.of(values["email"], values["phone"], values["lead"], values["name"], values["postcode"])
+    sought = Sought.of(values["email"], values["phone"], values["lead"], values["name"], values["postcode"])
+    if not (sought.emails or sought.phones):
+        return sought
+    # As given and as normalised: the hash is of what the lead had, with little made equal.
+    emails, phones = cut_addresses(lake, [*values["email"], *sought.emails], [*values["phone"], *sought.phones])
+    return replace(sought, cut_emails=emails, cut_phones=phones)
 
 
 def looked_for(settings: Settings, sought: Sought, shared: bool) -> Found:
@@ -202,7 +207,8 @@ def _search(settings: Settings, listed: TextIO | None, shared: bool, **given: Se
         raise QuestionError(
             f"{settings.data_dir} is no folder: there is nothing to look through. LEADS_DATA_DIR names the folder."
         )
-    return looked_for(settings, sought_in(listed, **given), shared)
+    sought = sought_in(Lake(settings.data_dir, settings.privacy_dir), listed, **given)
+    return looked_for(settings, sought, shared)
 
 
 def _read_list(lines: TextIO, values: dict[str, list[str]]) -> None:

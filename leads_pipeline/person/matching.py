@@ -65,7 +65,7 @@ class Group(StrEnum):
 MEANINGS: Final[Mapping[Group, str]] = {
     Group.GIVEN: "what was given",
     Group.MAILBOX: "the same mailbox, written with another tag",
-    Group.TELEPHONE: "the same telephone under another name",
+    Group.TELEPHONE: "the same telephone under another name, or one that was cut out",
     Group.MENTION: "mentioned in what somebody wrote",
     Group.PROPOSED: "the same name or postcode alone",
 }
@@ -94,6 +94,9 @@ class Sought:
     postcodes: frozenset[str] = frozenset()
     # Names as they stand in a text, in the order in which they were given.
     spoken: tuple[str, ...] = field(default=(), repr=False)
+    # What stands in place of the address, or of the number, in leads whose personal fields were cut out.
+    cut_emails: frozenset[str] = frozenset()
+    cut_phones: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -136,6 +139,7 @@ class Sought:
         """
         parts = [_loosely(local, 6) + "[^@]{0,70}@" for local, _, _ in (key.partition("@") for key in self.mailboxes)]
         parts += [_loosely(national_digits(key), 9) for key in self.phones]
+        parts += [re.escape(address) for address in self.cut_emails | self.cut_phones]
         parts += [re.escape(lead_id) for lead_id in self.lead_ids]
         parts += [re.escape(max(_ascii_words(key), key=len, default=key)) for key in self.names]
         parts += [_loosely(key, 3) for key in self.postcodes]
@@ -190,6 +194,7 @@ class Sought:
             or self.emails & evidence.emails
             or self.mailboxes & set(map(mailbox_of, evidence.emails))
             or self.phones & evidence.phones
+            or (self.cut_emails | self.cut_phones) & evidence.emails
             or self._proposes([evidence])
         )
 
@@ -213,7 +218,7 @@ class Sought:
         sure = {
             key: rows
             for key, rows in found.items()
-            if key[1] in self.lead_ids or any(self.emails & row.emails for row in rows)
+            if key[1] in self.lead_ids or any((self.emails | self.cut_emails) & row.emails for row in rows)
         }
         names = self.names.union(*(row.people for rows in sure.values() for row in rows))
         by_phone = [rows for rows in found.values() if any(self.phones & row.phones for row in rows)]
@@ -235,7 +240,8 @@ class Sought:
                 return Group.GIVEN
         if self.mailboxes & mailboxes:
             return Group.MAILBOX
-        if any(self.phones & row.phones for row in rows):
+        # Whose name stood beside a number that was cut out, nobody knows any more.
+        if any(self.phones & row.phones or self.cut_phones & row.emails for row in rows):
             return Group.TELEPHONE
         if any(row.is_mention for row in rows):
             return Group.MENTION

@@ -4,7 +4,7 @@ Belongs here: which days are due, what is done to each in which order. Doesn't: 
 (cutting.py), rewriting a raw file (lake/), when it runs (assets/, cli/privacy.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ from leads_pipeline.duck import connection, glob_literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import STAGED_FORMAT, flatten_day
 from leads_pipeline.flatten.columns import staged_columns
+from leads_pipeline.flatten.windows import querying
 from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.cutting import cut_payload
 from leads_pipeline.warehouse import REMOVED_PERSON, set_person_key
@@ -71,6 +72,22 @@ def cut_days(lake: Lake, before: date, zone: ZoneInfo, *, is_dry: bool = False) 
                     yield CutDay(kind, day, len(files), leads)
                 except LeadsPipelineError as error:
                     yield CutDay(kind, day, 0, 0, error)
+
+
+def cut_addresses(lake: Lake, emails: Iterable[str], phones: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """What stands for these in leads that were cut: for the addresses, and for numbers where there was no address."""
+    with querying(lake) as db:
+        set_person_key(db, lake.person_key())
+        found = []
+        for statement, texts in (("person_of(text, null)", emails), ("person_of(null, text)", phones)):
+            sql = f"select distinct {statement}::varchar from (select unnest($texts::varchar[]) as text)"  # noqa: S608
+            rows = db.execute(sql, {"texts": [*texts]}).fetchall()
+            found.append(frozenset(_address(person) for (person,) in rows if person))
+    return found[0], found[1]
+
+
+def _address(person: str) -> str:
+    return f"{person}@removed.invalid"
 
 
 def _cut(lake: Lake, kind: LeadKind, day: date, files: list[Path], zone: ZoneInfo) -> int:
@@ -136,7 +153,7 @@ def _people(lake: Lake, kind: LeadKind, day: date) -> dict[str, str | None]:
             "select lead_id, person_of(contact_email, contact_phone_number)::varchar from read_parquet($path)",
             {"path": glob_literal(path)},
         ).fetchall()
-    return {lead_id: person and f"{person}@removed.invalid" for lead_id, person in rows}
+    return {lead_id: person and _address(person) for lead_id, person in rows}
 
 
 def _cut_staged(lake: Lake, kind: LeadKind, day: date, people: Mapping[str, str | None]) -> None:

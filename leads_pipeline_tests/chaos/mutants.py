@@ -2266,10 +2266,18 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "forget who a person was, so that people count anew",
             "privacy/retain.py",
-            'person and f"{person}@removed.invalid"',
-            "None",
+            "person and _address(person) for",
+            "None for",
             "test_retain.py",
             "lose_their_person",
+        ),
+        _m(
+            "lose sight of whoever was cut out of a lead",
+            "person/matching.py",
+            "any((self.emails | self.cut_emails) & row.emails for row in rows)",
+            "any(self.emails & row.emails for row in rows)",
+            "test_retain.py",
+            "found_in_leads_that_were_cut",
         ),
         _m(
             "cut raw alone",
