@@ -36,6 +36,7 @@ from leads_pipeline_tests.test_architecture import LAYERS
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OPERATE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 ANALYSE = (ROOT / "docs" / "analyse.md").read_text(encoding="utf-8")
 GUIDES = "\n".join((README, OPERATE, ANALYSE))
 BIN = Path(sys.executable).parent
@@ -384,6 +385,14 @@ def test_the_settings_are_those_of_env_example() -> None:
     example = set(re.findall(r"^#? ?([A-Z_]+)=", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE))
     section = OPERATE.split("## All settings")[1].split("\n## ")[0]
     assert set(re.findall(r"`((?:LEADS|INVENTORY|DAGSTER)_[A-Z_]+)`", section)) == example
+
+
+def test_each_check_has_a_cause_and_a_cure(tmp_path: Path) -> None:
+    environment = {"LEADS_BRANCH_IDS": "101", "LEADS_DATA_DIR": str(tmp_path), "DAGSTER_HOME": str(tmp_path / "home")}
+    checks = {key.name for key in build_definitions(environment).resolve_asset_graph().asset_check_keys}
+    section = OPERATIONS.split("## Each alert, and what cures it")[1].split("\n## ")[0]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("| ")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row[2])} == checks
 
 
 NOTEBOOK = ROOT / "examples" / "first_look.ipynb"
