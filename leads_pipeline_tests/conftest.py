@@ -4,6 +4,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -16,8 +17,7 @@ os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(10**9))
 
 # A test must neither depend on the variables of whoever runs it nor reach their portal or their Dagster.
 for name in list(os.environ):
-    is_ours = name == SEED_VARIABLE or name.startswith("WEEKS_")  # which weeks chaos/test_weeks.py is to run
-    if (name.startswith(("LEADS_", "INVENTORY_")) and not is_ours) or name == "DAGSTER_HOME":
+    if name.startswith(("LEADS_", "INVENTORY_")) or name == "DAGSTER_HOME":
         del os.environ[name]
 
 # Hypothesis' deadline of 200 ms for one example measures the machine, not the code.
@@ -45,6 +45,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.config.stash[_turn].is_over:
         pytest.skip("not in this turn")
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """Take back what a test changes in the environment: commands set Dagster's home, for what they start."""
+    with patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture

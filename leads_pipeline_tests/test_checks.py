@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Warehouse:
                 {"today": TODAY},
             )
         db.execute(
-            "update mart_coverage set state = 'landed', rows = (select count(*) from applicant_leads "
+            "update mart_coverage set state = 'landed', received = (select count(*) from applicant_leads "
             "where lead_day = day and applicant_leads.scope = mart_coverage.scope) where day < $today",
             {"today": TODAY},
         )
@@ -115,7 +115,7 @@ def test_a_field_that_was_always_empty_passes(store: Warehouse) -> None:
 def test_a_branch_that_suddenly_has_none_or_many_times_its_leads_fails(store: Warehouse, leads: int) -> None:
     with changing(store) as db:
         db.execute(
-            "update mart_coverage set rows = ? "
+            "update mart_coverage set received = ? "
             "where day = '2026-11-20' and kind = 'applicant' and scope = 'branch-102'",
             [leads],
         )
