@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -181,7 +181,9 @@ class Meant:
         if not self._by_person:
             return 0
         texts = list(row.texts())
-        created = _created(texts) or datetime.combine(row.day, time(), UTC)
+        # Where the moment isn't known, the latest that it can be: a new enquiry of the day of an erasure is to land,
+        # and what that found is known by its id.
+        created = _created(texts) or datetime.combine(row.day + timedelta(days=1), time(), UTC)
         in_time = [
             entry
             for entry in self._by_person

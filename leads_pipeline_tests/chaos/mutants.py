@@ -2519,6 +2519,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "open_until",
         ),
         _m(
+            "refuse what may have come after the erasure",
+            "suppression.py",
+            "row.day + timedelta(days=1)",
+            "row.day",
+            "test_suppression.py",
+            "unknown_moment",
+        ),
+        _m(
             "close an erasure without looking for all that was erased",
             "privacy/erase.py",
             "and {*entry.phones}.issubset(phones)",
