@@ -279,8 +279,11 @@ def test_a_backup_whose_list_is_damaged_is_refused_and_the_next_copies_everythin
     flip_a_bit(tmp_path / "target" / "backups" / first.name)
     with pytest.raises(StorageError, match="is damaged"):
         restored(tmp_path / "target", tmp_path / "restored")
-    with pytest.raises(StorageError, match="is damaged"):
-        backed_up(lake, tmp_path / "target")  # it is there, and then nothing may be removed
+    done = backed_up(lake, tmp_path / "target", keep=1)
+    assert done.forgotten == 1, "one that isn't to stay needs nothing"
+    flip_a_bit(tmp_path / "target" / "backups" / done.name)
+    done = backed_up(lake, tmp_path / "target", keep=2)
+    assert (done.forgotten, "is damaged" in done.not_forgotten) == (0, True), "nobody knows which files it needs"
     restored(tmp_path / "target", tmp_path / "restored")
     assert contents(tmp_path / "restored") == contents(lake.folder)
 
@@ -493,6 +496,27 @@ def test_a_database_is_copied_as_it_is_while_another_process_writes_to_it(lake: 
         found = [what for (what,) in db.execute("select what from runs").fetchall()]
     db.close()
     assert found == ["the first run", "committed, and only in the log"]
+
+
+def test_a_run_that_is_forgotten_meanwhile_does_not_stop_a_backup(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lake.folder / ".dagster" / "history" / "runs").mkdir()
+    with sqlite3.connect(lake.folder / ".dagster" / "history" / "runs" / "old.db") as db:
+        db.execute("create table event_logs (event)")
+    db.close()
+    look = parts.identity
+
+    def then_forgotten(path: Path, *, is_database: bool) -> tuple[int, ...]:
+        found = look(path, is_database=is_database)
+        if path.name == "old.db":
+            path.unlink()
+        return found
+
+    monkeypatch.setattr("leads_pipeline.backup.copying.identity", then_forgotten)
+    assert backed_up(lake, tmp_path / "target").damaged == []
+    restored(tmp_path / "target", tmp_path / "restored")
+    assert [path.name for path in (tmp_path / "restored" / ".dagster").rglob("*.db")] == ["runs.db"]
 
 
 def test_the_commands_take_the_suppression_list_along(

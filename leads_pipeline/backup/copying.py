@@ -19,7 +19,10 @@ from leads_pipeline.lake import Lake
 
 @dataclass(slots=True)
 class BackedUp:
-    """What a backup did. `damaged` are files that weren't whole: the copy has what the backup before it had of them."""
+    """What a backup did. `damaged` are files that weren't whole: the copy has what the backup before it had of them.
+
+    `not_forgotten` says why no older backup was removed, where one should have been and couldn't.
+    """
 
     name: str = ""
     files: int = 0
@@ -27,6 +30,7 @@ class BackedUp:
     written: int = 0
     written_bytes: int = 0
     forgotten: int = 0
+    not_forgotten: str = ""
     is_first: bool = False
     damaged: list[str] = field(default_factory=list)
 
@@ -65,7 +69,10 @@ def back_up(roots: Roots, target: Path, settings: Mapping[str, bytes], keep: int
         done.name, done.is_first = backup.name, before is None
         done.files, done.bytes = len(entries), sum(entry.size for entry in entries)
         done.written, done.written_bytes = adding.written, adding.written_bytes
-        done.forgotten = store.forget(keep)
+        try:
+            done.forgotten = store.forget(keep)
+        except StorageError as error:  # the new one is there all the same
+            done.not_forgotten = str(error)
     return done
 
 

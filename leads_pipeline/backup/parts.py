@@ -105,7 +105,10 @@ def identity(path: Path, *, is_database: bool) -> tuple[int, ...]:
 
 
 def copy_database(path: Path, draft: Path) -> None:
-    """Write the database as it is at one moment, by sqlite's own backup, while others write to it. Raises OSError."""
+    """Write the database as it is at one moment, by sqlite's own backup, while others write to it.
+
+    Raises FileNotFoundError where it is gone, as a run is that is forgotten meanwhile; else OSError.
+    """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=60)) as source:
             draft.touch(PRIVATE_FILE_MODE)
@@ -114,6 +117,9 @@ def copy_database(path: Path, draft: Path) -> None:
                 # A file by itself, which needs no log beside it.
                 copy.execute("pragma journal_mode = delete")
     except sqlite3.Error as error:
+        if not path.exists():
+            draft.unlink(missing_ok=True)
+            raise FileNotFoundError(path) from error
         raise OSError(None, f"sqlite says: {error}") from error
 
 

@@ -42,7 +42,8 @@ def _roots(data_dir: Path, privacy_dir: Path | None) -> Roots:
 def backup(target: Path, keep: int, with_secrets: bool) -> None:
     """Copy what can't be had again to TARGET, a folder on another disk, while everything runs.
 
-    Only what has changed since the last backup is copied. Exit code 1 if a file wasn't whole, 2 if there is no backup.
+    Only what has changed since the last backup is copied. Exit code 1 if a file wasn't whole or older backups
+    couldn't be removed, 2 if there is no new backup.
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
@@ -61,7 +62,9 @@ def backup(target: Path, keep: int, with_secrets: bool) -> None:
             "whole, this one keeps that. `leads-pipeline doctor` and `leads-pipeline damaged` say what to do.",
             err=True,
         )
-    sys.exit(1 if done.damaged else 0)
+    if done.not_forgotten:
+        click.echo(f"No older backup was removed: {done.not_forgotten}", err=True)
+    sys.exit(1 if done.damaged or done.not_forgotten else 0)
 
 
 def _megabytes(size: int) -> str:
