@@ -18,6 +18,7 @@ from leads_pipeline.privacy.share import KEPT_OF_SMALL_GROUPS, allow_list, write
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.command_line import run
+from leads_pipeline_tests.people import listed
 from leads_pipeline_tests.staging import DAY, LONDON, NEXT_DAY, land, stage
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -259,6 +260,26 @@ def test_two_copies_share_no_hash_and_no_order(lake: Lake, tmp_path: Path) -> No
     assert orders[0] != orders[1]
     published = {cell for (cell,) in rows_of(lake.folder / "leads.duckdb", "select person from applicant_leads")}
     assert not published & (hashes[0] | hashes[1])
+
+
+def test_nobody_who_is_to_be_erased_and_still_published_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path / "data", tmp_path / "list")
+    land(lake, APPLICANT, people("a", 2))
+    publish(lake)
+    monkeypatch.setenv("LEADS_DATA_DIR", str(lake.folder))
+    monkeypatch.setenv("LEADS_PRIVACY_DIR", str(tmp_path / "list"))
+    listed(lake.suppression, emails=["a1@people.example"], leads=[("applicant", "a1")])
+    told = run("privacy", "share", tmp_path / "copy.duckdb")
+    assert (told.exit_code, (tmp_path / "copy.duckdb").exists()) == (2, False)
+    assert "privacy apply" in told.stderr
+    Warehouse(lake).publish(GRID, NOW)
+    # Whoever counts doesn't miss them in what is published, wherever the list lies.
+    told = run("verify")
+    assert told.exit_code == 0, told.output
+    assert run("privacy", "share", tmp_path / "copy.duckdb").exit_code == 0
+    assert rows_of(tmp_path / "copy.duckdb", "select count(*) from applicant_leads") == [(1,)]
 
 
 def test_the_copy_is_private_and_whole_or_not_there(

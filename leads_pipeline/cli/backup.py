@@ -138,7 +138,8 @@ def verify(target: Path | None) -> None:
             is_well = _verify_backup(Store(target))
         else:
             is_well = True
-            for finding in verify_folder(Lake(Settings.from_variables(variables()).data_dir)):
+            settings = Settings.from_variables(variables())
+            for finding in verify_folder(Lake(settings.data_dir, settings.privacy_dir)):
                 is_well &= finding.light is not Light.RED
                 colour = "green" if finding.light is Light.GREEN else "red"
                 click.echo(f"{click.style(f'{finding.light:<6}', colour)} {finding.check}: {finding.message}")

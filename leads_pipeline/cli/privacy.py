@@ -137,7 +137,9 @@ def share(file: Path) -> None:
     docs/privacy.md says more.
     """
     with plain_errors():
-        shared = write_share(Lake(Settings.from_variables(variables()).data_dir), file.absolute(), datetime.now(UTC))
+        settings = Settings.from_variables(variables())
+        lake = Lake(settings.data_dir, settings.privacy_dir)
+        shared = write_share(lake, file.absolute(), datetime.now(UTC))
     counts = ", ".join(f"{name} {count}" for name, count in shared.rows.items())
     out.print(f"{file}: {counts}. Leads of small groups, with less: {shared.in_small_groups}.", soft_wrap=True)
     out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")

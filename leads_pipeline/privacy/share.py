@@ -21,7 +21,7 @@ import duckdb
 from leads_pipeline.contract import ENUMERATIONS
 from leads_pipeline.duck import SQL_FOLDER, connection, literal, quoted
 from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, storing
-from leads_pipeline.errors import QuestionError
+from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import FILE_NAME, Mart, comment, holding_version, read_statement, set_person_key
 
@@ -87,7 +87,9 @@ def write_share(lake: Lake, file: Path, now: datetime) -> Shared:
             holding_version(lake, lake.folder / FILE_NAME) as held,
             connection(lake, f"{held.name}/share") as db,
         ):
-            shared = _written(db, held.path, draft, _facts(lake, now))
+            db.execute(f"attach {literal(str(held.path))} as source (read_only)")
+            _refuse_who_is_to_go(db, lake)
+            shared = _written(db, draft, _facts(lake, now))
         with storing(file):
             draft.chmod(PRIVATE_FILE_MODE)
         publish_file(draft, file)
@@ -107,8 +109,17 @@ def _check(lake: Lake, file: Path) -> None:
         )
 
 
-def _written(db: duckdb.DuckDBPyConnection, source: Path, draft: Path, facts: Mapping[str, str]) -> Shared:
-    db.execute(f"attach {literal(str(source))} as source (read_only)")
+def _refuse_who_is_to_go(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+    """No erasure reaches a copy, so none is made of who is on the list and still published."""
+    published = db.execute("select value from source.pipeline.facts where name = 'suppressed'").fetchall()
+    if published != [(lake.suppression.read().state,)]:
+        raise StorageError(
+            f"{FILE_NAME} is from before the last entry of the suppression list, so it may hold people who are to be "
+            "erased. Run `leads-pipeline privacy apply`, then share again."
+        )
+
+
+def _written(db: duckdb.DuckDBPyConnection, draft: Path, facts: Mapping[str, str]) -> Shared:
     db.execute(f"attach {literal(str(draft))} as shared")
     db.execute("use source")  # whose macros the statements use
     set_person_key(db, secrets.token_bytes(32))

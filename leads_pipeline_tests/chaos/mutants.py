@@ -2386,6 +2386,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "two_copies",
         ),
         _m(
+            "share who is to be erased and still published",
+            "privacy/share.py",
+            "            _refuse_who_is_to_go(db, lake)\n",
+            "",
+            "test_share.py",
+            "still_published",
+        ),
+        _m(
             "let everybody read a shared copy",
             "privacy/share.py",
             "draft.chmod(PRIVATE_FILE_MODE)",
