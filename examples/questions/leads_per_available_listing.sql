@@ -1,4 +1,5 @@
--- What is on offer, and who asks? Each listing that the newest search found, those that nobody asks about first.
+-- What is on offer, and who asks? Each listing that the newest search found, those that nobody asks about first;
+-- the last column is their mean, the same in each row. The inventory has no branch: an agency's listings are one stock.
 select
     item_id,
     address,

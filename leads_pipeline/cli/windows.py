@@ -158,7 +158,7 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime, branches: Branches
             until = "The portal has deleted what they hold."
         out.print(f"\n[bold]{len(windows)} {kind} {state}.[/bold] {until}", highlight=False)
         if first.failed:
-            out.print(f"  {escape(first.failed.error)}", highlight=False)
+            out.print(Padding(escape(first.failed.error), (0, 0, 0, 2)), highlight=False)
         more = f"  … and {len(keys) - LISTED_FAILURES} more" if len(keys) > LISTED_FAILURES else ""
         out.print(Padding(f"{escape('  '.join(keys[:LISTED_FAILURES]))}{more}", (0, 0, 0, 2)), highlight=False)
     if wanted := [one.window.day for one in lost if not one.window.is_deleted(now)]:
