@@ -10,9 +10,12 @@ from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.doctor import Finding, Light
 from leads_pipeline.duck import connection
 from leads_pipeline.lake import Lake
+from leads_pipeline.suppression import Action
 from leads_pipeline.verification import verify
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
+from leads_pipeline_tests.command_line import run
+from leads_pipeline_tests.people import listed
 from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage
 
 GRID = Grid((Scope.parse("branch-101"), Scope.parse("branch-102")), DAY, LONDON)
@@ -116,3 +119,28 @@ def test_a_count_that_does_not_add_up_is_red(published: Path, change: str, check
     finally:
         path.unlink()
         kept.rename(path)
+
+
+def test_leads_that_the_suppression_list_withholds_are_not_missing(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Lake(lake.folder, tmp_path / "list")
+    listed(there.suppression, Action.RESTRICT, emails=["m@example.org"], until=None)
+    for day in (DAY, NEXT_DAY):
+        stage(there, APPLICANT, day)
+    Warehouse(there).publish(GRID, FETCHED_AT)
+    found = {finding.check: finding for finding in verify(there)}
+    assert {finding.light for finding in found.values()} == {Light.GREEN}, found
+    assert found["staged to leads.duckdb, applicant leads"].message.startswith("12 leads")
+    monkeypatch.setenv("LEADS_DATA_DIR", str(lake.folder))
+    monkeypatch.setenv("LEADS_PRIVACY_DIR", str(tmp_path / "list"))
+    result = run("verify")
+    assert result.exit_code == 0, result.output
+
+
+def test_leads_of_erased_people_that_a_backup_brought_back_are_red(lake: Lake) -> None:
+    listed(lake.suppression, emails=["m@example.org"], leads=[(APPLICANT.name, "midnight")], until=None)
+    assert (
+        "1 leads are of people who were erased. Run `leads-pipeline privacy apply`"
+        in (red(lake)["raw to staged, applicant leads"])
+    )

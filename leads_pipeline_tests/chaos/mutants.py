@@ -462,6 +462,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "half_was_moved",
         ),
         _m(
+            "call what the suppression list withholds lost",
+            "verification.py",
+            "sum(not suppressed.withheld.is_known(kind.name, lead_id) for lead_id in raw - staged)",
+            "len(raw - staged)",
+            "test_verification.py",
+            "withholds",
+        ),
+        _m(
             "let a rotten file push out its copy",
             "backup/copying.py",
             "            if before is not None and adding.has(before):\n                entries.append(before)\n",
