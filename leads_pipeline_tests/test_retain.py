@@ -208,6 +208,34 @@ def test_whoever_asks_is_found_in_leads_that_were_cut(lake: Lake, monkeypatch: p
     assert found("--email", "nobody@people.example", "--phone", "07700 904444") == []
 
 
+@pytest.mark.chaos
+def test_retention_is_not_over_while_the_published_file_is_the_old_one(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    today = datetime.now(UTC).date()
+    for name, value in {
+        "LEADS_DATA_DIR": str(lake.folder),
+        "DAGSTER_HOME": str(lake.folder.parent / "home"),
+        "LEADS_BRANCH_IDS": "101",
+        "LEADS_START_DATE": today.isoformat(),
+        "LEADS_KEEP_PERSONAL_DAYS": "35",
+    }.items():
+        monkeypatch.setenv(name, value)
+    for day in (today - timedelta(days=400), today):
+        land(lake, APPLICANT, [lead(f"of {day}", "ann1", day)], day=day)
+        stage(lake, APPLICANT, day)
+    publish(lake)
+    # A day of which the published file alone can be read keeps that from being written anew.
+    lake.staged_path(APPLICANT.table, today).write_bytes(b"rotten")
+    with monkeypatch.context() as patched:
+        patched.setattr("leads_pipeline.flatten.counts._unexplained", lambda _: f"select date '{today}', 1")
+        told = run("privacy", "retain")
+    assert (told.exit_code, lake.rebuild_wanted() is not None) == (1, True), told.output
+    assert "isn't written anew" in told.stderr
+    assert run("privacy", "retain").exit_code == 0
+    assert lake.rebuild_wanted() is None
+
+
 # Ends the process at the n-th of its steps.
 KILLED = """
 import os, sys

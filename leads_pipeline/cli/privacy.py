@@ -152,7 +152,7 @@ def retain(dry_run: bool) -> None:
 
     In raw, staged and published files; figures stay. docs/privacy.md says what stays of a lead.
 
-    Exit code 1 if a day couldn't be done.
+    Exit code 1 if a day couldn't be done, or leads.duckdb not be written anew.
     """
     with plain_errors(), Session.opened() as session:
         settings = session.settings
@@ -170,6 +170,11 @@ def retain(dry_run: bool) -> None:
         verb = "are due" if dry_run else "have lost their personal fields"
         out.print(f"Of windows before {before}, {leads} leads of {len(done)} days and kinds {verb}.")
         troubles = [] if dry_run or not session.lake.rebuild_wanted() else session.refresh(set())
+        if not (dry_run or troubles) and session.lake.rebuild_wanted():
+            troubles = [
+                "leads.duckdb isn't written anew yet, as a day can't be staged, as files_are_whole says. See to it, "
+                "then run this again."
+            ]
         for trouble in troubles:
             err.print(escape(trouble), highlight=False, soft_wrap=True)
     sys.exit(1 if troubles or len(done) < len(days) else 0)
