@@ -49,10 +49,14 @@ def serve(port: int, host: str, read_only_port: int | None, metrics_port: int | 
             raise SettingsError(
                 "LEADS_BASE_URL is not set: there is nothing to pull from. `leads-pipeline dev` has a made-up portal."
             )
-        refuse_taken(port, host)
-        for other, option in ((read_only_port, "--read-only-port"), (metrics_port, "--metrics-port")):
-            if other is not None:
-                refuse_taken(other, host, option)
+        taken: dict[int, str] = {}
+        for other, option in ((port, "--port"), (read_only_port, "--read-only-port"), (metrics_port, "--metrics-port")):
+            if other is None:
+                continue
+            if other in taken:
+                raise SettingsError(f"The port of {option} is {taken[other]}'s, {other}. Name another with {option}.")
+            refuse_taken(other, host, option)
+            taken[other] = option
         home = work_place(settings.data_dir)
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
         stop = Event()
