@@ -199,10 +199,13 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
                 Path(f"{self.path_for_shard(run_id)}{end}").unlink(missing_ok=True)
 
     def shrink(self) -> bool:
-        """Give the disk back what is free in the common database, where that is more than half of it."""
+        """Give the disk back what is free in the common database, where that is more than half of it.
+
+        Nobody can write meanwhile, so not where what stays is large: its free pages are used again.
+        """
         with self.index_connection() as connection:
-            free, pages = (connection.execute(sqlalchemy.text(f"pragma {name}")).scalar_one() for name in _PAGES)
-        if 2 * free < pages:
+            free, pages, size = (connection.execute(sqlalchemy.text(f"pragma {name}")).scalar_one() for name in _PAGES)
+        if 2 * free < pages or (pages - free) * size > _QUICKLY_COPIED_BYTES:
             return False
         # Not through the pool, whose connections begin a transaction of their own.
         with closing(sqlite3.connect(self.path_for_shard(INDEX_SHARD_NAME), timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as db:
@@ -250,7 +253,10 @@ _CHECKS = AssetCheckExecutionsTable
 # How many rows share a transaction: nobody waits longer for one than for a batch of events.
 _PORTION = 500
 
-_PAGES = ("freelist_count", "page_count")
+_PAGES = ("freelist_count", "page_count", "page_size")
+
+# Some ten seconds (100 MB a second were measured); who writes meanwhile waits for up to SQLITE_BUSY_TIMEOUT_SECONDS.
+_QUICKLY_COPIED_BYTES = 1_000_000_000
 
 # By asset, type and partition, from the index alone.
 _NEWEST = """

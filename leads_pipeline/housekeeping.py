@@ -83,7 +83,10 @@ def forget_history(instance: DagsterInstance, before: datetime, *, is_over: Call
     """Delete old events and runs until it `is_over`; what was done, in words. What is left goes the next time."""
     log = instance.event_log_storage
     if not isinstance(log, BatchingSqliteEventLogStorage):
-        return "Dagster's history isn't in the sqlite files that this knows; your database is yours to keep small."
+        return (
+            "Nothing is forgotten: dagster.yaml names no event_log_storage of leads_pipeline. Put the section back "
+            "where that means Dagster's own sqlite; a database of yours is yours to keep small."
+        )
     events, runs = log.forget_events(before, is_over), 0
     needed = log.runs_that_count()
     for run_id in instance.get_run_ids(RunsFilter(statuses=FINISHED, created_before=before)):

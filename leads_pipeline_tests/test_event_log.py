@@ -300,3 +300,28 @@ def test_a_power_cut_takes_the_last_moments_at_most_and_never_the_file(tmp_path:
             }
     # 1 is "normal" (sqlite.org/pragma.html#pragma_synchronous): safe with a write-ahead log alone.
     assert settings == {"journal_mode": "wal", "synchronous": 1}
+
+
+def test_the_common_database_is_made_smaller_where_most_of_it_is_free_and_that_is_quick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with home(tmp_path / "home") as instance:
+        log = instance.event_log_storage
+        assert isinstance(log, BatchingSqliteEventLogStorage)
+        path = Path(log.path_for_shard("index"))
+        with closing(sqlite3.connect(path)) as db:
+            insert = "insert into event_logs (run_id, event, timestamp) values ('a run', ?, '2026-11-01 00:00:00')"
+            db.executemany(insert, [("an event" * 500,)] * 500)
+            db.commit()
+            assert not log.shrink(), "none of it is free"
+            db.execute("delete from event_logs where id > 100")
+            db.commit()
+        with monkeypatch.context() as patched:
+            patched.setattr(event_log, "_QUICKLY_COPIED_BYTES", 100_000)
+            assert not log.shrink(), "what stays is so much that whoever writes meanwhile would give up"
+        assert log.shrink()
+        assert not log.shrink()
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("pragma wal_checkpoint(truncate)")
+            assert db.execute("select count(*) from event_logs").fetchone() == (100,)
+        assert path.stat().st_size < 100 * 4000 + 500_000

@@ -286,6 +286,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "go_on_for_ever",
         ),
         _m(
+            "hold up all writers for as long as copying a large event log takes",
+            "event_log.py",
+            " or (pages - free) * size > _QUICKLY_COPIED_BYTES",
+            "",
+            "test_event_log.py",
+            "made_smaller",
+        ),
+        _m(
             "an event log that a power cut can take whole",
             "event_log.py",
             '"pragma synchronous = normal"',
