@@ -111,6 +111,7 @@ def test_after_a_sweep_it_is_as_if_the_person_had_never_been(tmp_path: Path) -> 
     assert sweep(lake, LONDON).files == 0
 
 
+@pytest.mark.chaos
 def test_whoever_was_erased_is_gone_from_everywhere_and_comes_back_by_no_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

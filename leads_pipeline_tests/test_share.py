@@ -132,6 +132,7 @@ def test_of_a_postcode_the_outward_half_alone_passes(lake: Lake, tmp_path: Path)
     assert Counter(code for (code,) in found) == Counter(POSTCODES.values())
 
 
+@pytest.mark.chaos
 def test_a_field_that_the_contract_gains_stays_out(lake: Lake, tmp_path: Path) -> None:
     land(lake, APPLICANT, people("p", 6))
     land(lake, APPRAISAL, people("q", 6))
@@ -220,6 +221,7 @@ def landed(lake: Lake, made: Mapping[tuple[str, Any], Iterable[Any]]) -> None:
     publish(lake)
 
 
+@pytest.mark.chaos
 def test_leads_by_branch_day_and_source_are_right_in_the_copy(lake: Lake, tmp_path: Path) -> None:
     made = made_up(1)
     landed(lake, made)
@@ -239,6 +241,7 @@ def test_leads_by_branch_day_and_source_are_right_in_the_copy(lake: Lake, tmp_pa
     }
 
 
+@pytest.mark.chaos
 def test_two_copies_share_no_hash_and_no_order(lake: Lake, tmp_path: Path) -> None:
     made = {
         ("branch-101", DAY): [lead(f"{n}", f"person{n % 30}", listingDetails={"id": f"{n % 20}"}) for n in range(90)]
@@ -262,6 +265,7 @@ def test_two_copies_share_no_hash_and_no_order(lake: Lake, tmp_path: Path) -> No
     assert not published & (hashes[0] | hashes[1])
 
 
+@pytest.mark.chaos
 def test_nobody_who_is_to_be_erased_and_still_published_is_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
