@@ -512,8 +512,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "count staged leads as if raw had them",
             "verification.py",
-            "        if missing := len(raw - staged):\n",
-            "        if missing := len(raw - staged - raw):\n",
+            " for lead_id in raw - staged):\n",
+            " for lead_id in raw - staged - raw):\n",
             "test_verification.py",
             "not_staged",
         ),
