@@ -280,7 +280,7 @@ def test_the_hourly_schedules_run_pulls_the_day_under_way(here: Installation) ->
 
 def test_a_process_that_crashes_leaves_no_image_of_its_memory(tmp_path: Path) -> None:
     crash = "import leads_pipeline.definitions, os, resource as r; print(r.getrlimit(r.RLIMIT_CORE)); os.abort()"
-    command = [sys.executable, "-W", "ignore", "-c", crash]
+    command = [sys.executable, "-u", "-W", "ignore", "-c", crash]
     ended = subprocess.run(command, cwd=tmp_path, env={**os.environ}, capture_output=True, text=True, check=False)
     assert ended.returncode == -signal.SIGABRT
     assert not any(tmp_path.iterdir())
