@@ -196,6 +196,7 @@ def test_what_a_killed_backfill_landed_is_told_and_staged_by_the_next_one(here: 
     assert "not staged" not in run("coverage", "--days", 1).output
 
 
+@pytest.mark.chaos
 def test_what_a_killed_command_took_in_is_told_and_staged_by_the_next_one(here: Installation) -> None:
     for status in ("new", "corrected"):  # of a day of which nothing is staged, then of one that is
         push(here, "pushed", 4, status)

@@ -43,6 +43,7 @@ def test_a_test_is_about_the_modules_that_it_imports() -> None:
     assert "leads_pipeline/auth/__init__.py" not in files
 
 
+@pytest.mark.chaos
 def test_make_starts_a_turn_that_pytest_understands(tmp_path: Path) -> None:
     """`--minutes 10` made pytest read 10 as a folder, leave out our tests, and then not know our options."""
     dry = subprocess.run(

@@ -264,7 +264,13 @@ def test_a_lead_whose_winning_day_gives_it_up_is_taken_from_the_other_day(lake: 
 
 
 @pytest.mark.parametrize("is_published_each_time", [True, False])
-@pytest.mark.parametrize("clock", [timedelta(hours=-1), timedelta(days=-365)], ids=["an hour", "a year"])
+@pytest.mark.parametrize(
+    "clock",
+    [
+        pytest.param(timedelta(hours=-1), id="an hour"),
+        pytest.param(timedelta(days=-365), id="a year", marks=pytest.mark.chaos),
+    ],
+)
 def test_a_lead_that_goes_to_another_day_or_branch_and_back_is_where_it_is_now(
     lake: Lake, clock: timedelta, is_published_each_time: bool
 ) -> None:
@@ -1166,6 +1172,7 @@ def check_reads(lake: Lake, publications: int, readers: int, reads: int) -> None
         assert int(output) > 1
 
 
+@pytest.mark.chaos
 def test_reads_of_other_processes_during_publications_see_no_half_state(lake: Lake) -> None:
     check_reads(lake, publications=4, readers=2, reads=10)
 
