@@ -161,25 +161,21 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         materialization, and the newest plan and observation if nothing was materialized since; of each check the newest
         result. Stops between two short transactions once `is_over`; what is left goes the next time.
         """
-        last_id, forgotten = self._last_id(before), 0
-        doomed_checks, doomed = _doomed(last_id, before)
-        with self.index_connection() as connection:
-            checks = [id_ for (id_,) in connection.execute(doomed_checks)]
-        for some in _portions(checks):
-            if is_over():
-                return forgotten
+        of_checks, of_events = _doomed(self._last_id(before), before)
+        forgotten = 0
+        for doomed, columns in (
+            (of_checks, [_CHECKS.c.id]),
+            (of_events, [AssetEventTagsTable.c.event_id, _EVENTS.c.id]),
+        ):
             with self.index_connection() as connection:
-                connection.execute(_CHECKS.delete().where(_CHECKS.c.id.in_(some)))
-            forgotten += len(some)
-        with self.index_connection() as connection:
-            events = [id_ for (id_,) in connection.execute(doomed)]
-        for some in _portions(events):
-            if is_over():
-                return forgotten
-            with self.index_connection() as connection:
-                connection.execute(AssetEventTagsTable.delete().where(AssetEventTagsTable.c.event_id.in_(some)))
-                connection.execute(_EVENTS.delete().where(_EVENTS.c.id.in_(some)))
-            forgotten += len(some)
+                ids = [id_ for (id_,) in connection.execute(doomed)]
+            for some in _portions(ids):
+                if is_over():
+                    return forgotten
+                with self.index_connection() as connection:
+                    for column in columns:
+                        connection.execute(column.table.delete().where(column.in_(some)))
+                forgotten += len(some)
         return forgotten
 
     def runs_that_count(self) -> frozenset[str]:

@@ -183,10 +183,10 @@ def _failures(instance: DagsterInstance, settings: Settings, partitions: Partiti
     for (kind, window), failed in failed_windows(instance, settings, partitions).items():
         if not window.is_deleted(now):
             by_reason[failed.is_permanent, failed.reason or "no answer"].append((window, kind, failed))
+    shown = readable_branches(settings.branches_file).shown_window
     for (is_permanent, reason), cases in by_reason.items():
         cases.sort(key=lambda case: (case[0], case[1].name))
         first, kind, failed = cases[0]
-        shown = readable_branches(settings.branches_file).shown_window
         named = "\n".join(f"- {kind.name} {shown(window.partition_key)}" for window, kind, _ in cases[:MOST_NAMED])
         more = f"\nand {len(cases) - MOST_NAMED} more" if len(cases) > MOST_NAMED else ""
         asked_again = "about daily, and at once after a change of settings or secret" if is_permanent else "by itself"

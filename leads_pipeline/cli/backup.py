@@ -11,7 +11,7 @@ from leads_pipeline.backup import restore as restore_backup
 from leads_pipeline.backup.parts import DAGSTER, DATA, PRIVACY
 from leads_pipeline.backup.restoring import SETTINGS_FOLDER
 from leads_pipeline.backup.store import in_words
-from leads_pipeline.cli.session import err, plain_errors
+from leads_pipeline.cli.session import err, plain_errors, show_finding
 from leads_pipeline.definitions import variables
 from leads_pipeline.doctor import Light
 from leads_pipeline.errors import SettingsError
@@ -141,8 +141,7 @@ def verify(target: Path | None) -> None:
             settings = Settings.from_variables(variables())
             for finding in verify_folder(Lake(settings.data_dir, settings.privacy_dir)):
                 is_well &= finding.light is not Light.RED
-                colour = "green" if finding.light is Light.GREEN else "red"
-                click.echo(f"{click.style(f'{finding.light:<6}', colour)} {finding.check}: {finding.message}")
+                show_finding(finding)
     sys.exit(0 if is_well else 1)
 
 

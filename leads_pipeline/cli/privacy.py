@@ -22,6 +22,7 @@ from leads_pipeline.privacy.export import Contact, versions_of, write_export
 from leads_pipeline.privacy.retain import cut_addresses, cut_days, due_before
 from leads_pipeline.privacy.search import Found, FoundLead, search
 from leads_pipeline.privacy.share import write_share
+from leads_pipeline.runs import home_folder
 from leads_pipeline.settings import Settings
 
 # How many files of a kind are listed by their name; the rest are counted.
@@ -198,7 +199,7 @@ def sought_in(lake: Lake, listed: TextIO | None, **given: Sequence[str]) -> Soug
 def looked_for(settings: Settings, sought: Sought, shared: bool) -> Found:
     """What there is of them, with a word on what is being looked through. Raises QuestionError."""
     folder = settings.data_dir
-    home = Path(variables().get("DAGSTER_HOME") or folder / ".dagster").expanduser().absolute()
+    home = home_folder(variables(), folder)
     with err.status("Looking") as status:
         return search(
             Lake(folder, settings.privacy_dir),

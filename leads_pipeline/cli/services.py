@@ -14,7 +14,7 @@ from dagster import build_resources
 
 from leads_pipeline.alerts import Alert, Level, Occasion
 from leads_pipeline.channels import beat
-from leads_pipeline.cli.session import err, plain_errors
+from leads_pipeline.cli.session import err, plain_errors, show_finding
 from leads_pipeline.credentials import SecretSource, secret_of, write_key_pair
 from leads_pipeline.definitions import alert_service, resources, variables
 from leads_pipeline.doctor import (
@@ -35,8 +35,6 @@ from leads_pipeline.runs import home_folder
 from leads_pipeline.settings import Settings
 from leads_pipeline.spool import Spool
 
-_COLOURS = {Light.GREEN: "green", Light.YELLOW: "yellow", Light.RED: "red"}
-
 
 @click.command(short_help="Check settings, secret, token, services and data folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
@@ -49,9 +47,7 @@ def doctor(as_json: bool) -> None:
     for finding in _findings():
         findings.append(finding)
         if not as_json:
-            click.echo(
-                f"{click.style(f'{finding.light:<6}', _COLOURS[finding.light])} {finding.check}: {finding.message}"
-            )
+            show_finding(finding)
     is_well = all(finding.light is not Light.RED for finding in findings)
     if as_json:
         click.echo(json.dumps({"is_well": is_well, "findings": [asdict(finding) for finding in findings]}, indent=2))

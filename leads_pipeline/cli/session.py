@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Self
 
+import click
 from dagster import DagsterInstance
 from rich.console import Console
 from rich.markup import escape
@@ -17,7 +18,7 @@ from rich.table import Table
 from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
-from leads_pipeline.doctor import writable
+from leads_pipeline.doctor import Finding, Light, writable
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.flatten.windows import unstaged_days
 from leads_pipeline.lake import Lake
@@ -213,6 +214,14 @@ def show_report(report: PullReport, troubles: Sequence[str], branches: Branches)
         out.print(f"  {escape(windows[0][2])}", soft_wrap=True, highlight=False)
     for trouble in (*report.broken, *troubles):
         err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
+
+
+_COLOURS = {Light.GREEN: "green", Light.YELLOW: "yellow", Light.RED: "red"}
+
+
+def show_finding(finding: Finding) -> None:
+    """Print the finding in a line."""
+    click.echo(f"{click.style(f'{finding.light:<6}', _COLOURS[finding.light])} {finding.check}: {finding.message}")
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
