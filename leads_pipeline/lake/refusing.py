@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import pyarrow.parquet as pq
+
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.durable import reading, replace_file, sweep
 from leads_pipeline.lake.quarantine import RAW, Quarantine, raw_lock
@@ -76,34 +78,46 @@ class Refusing(Quarantine):
     def rewrite_raw(self, path: Path, change: Callable[[list[Row]], list[Row]]) -> set[str]:
         """Replace the rows of a raw file of leads by what `change` makes of them; the ids of leads that are gone then.
 
-        Under the file's lock, whole or not at all. The file keeps its time, so that it doesn't look landed anew, and
-        counts the leads that are gone as removed. What a killed writer left beside it goes. A missing file holds
-        nobody, and a damaged one is set aside, as when it is read.
+        As `_rewrite` does it. The file counts the leads that are gone as removed.
+        """
+        gone: set[str] = set()
+
+        def rewritten(rows: list[Row], facts: dict[str, str]) -> list[Row] | None:
+            changed = change(list(rows))
+            if changed == rows:
+                return None
+            gone.update({row["lead_id"] for row in rows} - {row["lead_id"] for row in changed})
+            facts |= self.removed_fact(facts.get("removed", ""), gone)
+            return changed
+
+        self._rewrite(path, rewritten)
+        return gone
+
+    def _rewrite(self, path: Path, change: Callable[[list[Row], dict[str, str]], list[Row] | None]) -> None:
+        """Replace a raw file's rows by what `change` makes of them and of its footer's facts, which it may change too.
+
+        Under the file's lock, whole or not at all; None leaves the file. It keeps its time, so that it doesn't look
+        landed anew, and all that it says of its window, but for the hash of the answer, which would prove a guess
+        right. What a killed writer left beside it goes. A missing file is left, a damaged one set aside.
         """
         with self.lock(raw_lock(path)):
             sweep(path)
-            opened = self._read_or_quarantine(path, lambda file: open_parquet(file, RAW_SCHEMA, self._relative(file)))
+            opened = self._read_or_quarantine(path, self._open_leads)
             if opened is None:
-                return set()
+                return
             file, facts = opened
-            rows = rows_of(file)
-            changed = change(list(rows))
-            if changed == rows:
-                return set()
-            ids = {row["lead_id"] for row in changed}
-            gone = {row["lead_id"] for row in rows} - ids
-            facts |= self.removed_fact(facts.get("removed", ""), gone)
+            changed = change(rows_of(file), facts)
+            if changed is None:
+                return
             if "window_start" in facts:
-                facts |= {
-                    "leads": str(len(ids)),
-                    "body_sha256": "",  # it tells whoever guesses the answer that they are right
-                    "looked_at": facts.get("looked_at", facts["fetched_at"]),
-                }
-                if "sequence" not in facts:
-                    facts["sequence"] = str(sequence_of(None, datetime.fromisoformat(facts["fetched_at"])))
-            facts.pop("schema_version")
+                facts["leads"] = str(len({row["lead_id"] for row in changed}))
+                facts["body_sha256"] = ""
+                facts.setdefault("looked_at", facts["fetched_at"])
+                facts.setdefault("sequence", str(sequence_of(None, datetime.fromisoformat(facts["fetched_at"]))))
             facts.pop("ARROW:schema", None)
             with reading(path):
                 modified = path.stat().st_mtime_ns
             replace_file(path, parquet(changed, RAW_SCHEMA, facts), modified_ns=modified)
-        return gone
+
+    def _open_leads(self, path: Path) -> tuple[pq.ParquetFile, dict[str, str]]:
+        return open_parquet(path, RAW_SCHEMA, self._relative(path))

@@ -6,18 +6,14 @@ Belongs here: replacing what was received, under a file's lock. Doesn't: what go
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Final
 
-import pyarrow.parquet as pq
-
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.durable import reading, replace_file, storing, sweep
-from leads_pipeline.lake.quarantine import raw_lock
+from leads_pipeline.durable import reading, replace_file, storing
 from leads_pipeline.lake.raw import RawLeads
-from leads_pipeline.lake.rows import RAW_SCHEMA, sequence_of
-from leads_pipeline.lake.sealed import open_parquet, parquet, rows_of
+from leads_pipeline.lake.rows import Row
 from leads_pipeline.lake.state import found_in
 
 # What the footer of a raw file says once nobody is named in it. A landing writes a footer without it.
@@ -46,36 +42,24 @@ class RawRewriting(RawLeads):
     def cut_raw(self, path: Path, cut: Callable[[str, str], str | None]) -> int:
         """Replace each payload by what `cut` makes of lead id and payload; how many rows were replaced.
 
-        Where it makes None, the row stays and the file doesn't count as cut. Whole or not at all. The file keeps its
-        time and all that it says of its window, but for the hash of the answer, which would prove a guess right.
+        Where it makes None, the row stays and the file doesn't count as cut.
         """
-        with self.lock(raw_lock(path)):
-            sweep(path)
-            opened = self._read_or_quarantine(path, self._open_leads)
-            if opened is None:
-                return 0
-            file, facts = opened
-            rows = rows_of(file)
+        cut_rows = 0
+
+        def rewritten(rows: list[Row], facts: dict[str, str]) -> list[Row]:
+            nonlocal cut_rows
             payloads = [cut(row["lead_id"], row["payload"]) for row in rows]
-            facts = {name: value for name, value in facts.items() if name not in (_CUT, "ARROW:schema")}
+            cut_rows = sum(payload is not None for payload in payloads)
+            facts.pop(_CUT, None)
             if None not in payloads:
                 facts[_CUT] = "cut"
-            if "window_start" in facts:
-                facts["body_sha256"] = ""
-                facts.setdefault("leads", str(len({row["lead_id"] for row in rows})))
-                facts.setdefault("looked_at", facts["fetched_at"])
-                facts.setdefault("sequence", str(sequence_of(None, datetime.fromisoformat(facts["fetched_at"]))))
-            changed = [
+            return [
                 row if payload is None else row | {"payload": payload}
                 for row, payload in zip(rows, payloads, strict=True)
             ]
-            with reading(path):
-                modified = path.stat().st_mtime_ns
-            replace_file(path, parquet(changed, RAW_SCHEMA, facts), modified_ns=modified)
-        return sum(payload is not None for payload in payloads)
 
-    def _open_leads(self, path: Path) -> tuple[pq.ParquetFile, dict[str, str]]:
-        return open_parquet(path, RAW_SCHEMA, self._relative(path))
+        self._rewrite(path, rewritten)
+        return cut_rows
 
     # --- the warehouse, which keeps deleted rows in blocks until they are written over ------------------------------
 

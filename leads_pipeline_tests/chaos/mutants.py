@@ -2313,7 +2313,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "have a cut file look landed anew",
-            "lake/rewriting.py",
+            "lake/refusing.py",
             ", modified_ns=modified)",
             ")",
             "test_retain.py",
