@@ -139,7 +139,7 @@ def verify(target: Path | None) -> None:
         else:
             is_well = True
             settings = Settings.from_variables(variables())
-            for finding in verify_folder(Lake(settings.data_dir, settings.privacy_dir)):
+            for finding in verify_folder(Lake.of(settings)):
                 is_well &= finding.light is not Light.RED
                 show_finding(finding)
     sys.exit(0 if is_well else 1)

@@ -160,7 +160,7 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        lake = Lake(settings.data_dir, settings.privacy_dir)
+        lake = Lake.of(settings)
         if listed is None and not any(given.values()):
             named = left_by_list(lake)
             for what in named:
@@ -187,7 +187,7 @@ def log(as_json: bool) -> None:
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        suppressed = Lake(settings.data_dir, settings.privacy_dir).suppression.read()
+        suppressed = Lake.of(settings).suppression.read()
         done = {entry.of: entry for entry in suppressed.entries if entry.action is Action.DONE}
         rows = [_as_row(entry, done.get(entry.number)) for entry in suppressed.entries if entry.received]
         if as_json:

@@ -119,7 +119,7 @@ def export(folder: Path, more: Sequence[str], **given: Any) -> None:
         found = _search(settings, **given)
         chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
         if chosen:
-            portal = Lake(settings.data_dir, settings.privacy_dir).claimed_by()
+            portal = Lake.of(settings).claimed_by()
             for path in write_export(folder, replace(found, leads=chosen), portal, datetime.now(UTC)):
                 out.print(f"{path}", highlight=False, soft_wrap=True)
     out.print(f"{len(chosen)} leads of the person are exported." if chosen else "No lead of the person was found.")
@@ -139,7 +139,7 @@ def share(file: Path) -> None:
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        lake = Lake(settings.data_dir, settings.privacy_dir)
+        lake = Lake.of(settings)
         shared = write_share(lake, file.absolute(), datetime.now(UTC))
     counts = ", ".join(f"{name} {count}" for name, count in shared.rows.items())
     out.print(f"{file}: {counts}. Leads of small groups, with less: {shared.in_small_groups}.", soft_wrap=True)
@@ -202,7 +202,7 @@ def looked_for(settings: Settings, sought: Sought, shared: bool) -> Found:
     home = home_folder(variables(), folder)
     with err.status("Looking") as status:
         return search(
-            Lake(folder, settings.privacy_dir),
+            Lake.of(settings),
             home,
             sought,
             may_be_shared=shared,
@@ -215,7 +215,7 @@ def _search(settings: Settings, listed: TextIO | None, shared: bool, **given: Se
         raise QuestionError(
             f"{settings.data_dir} is no folder: there is nothing to look through. LEADS_DATA_DIR names the folder."
         )
-    sought = sought_in(Lake(settings.data_dir, settings.privacy_dir), listed, **given)
+    sought = sought_in(Lake.of(settings), listed, **given)
     return looked_for(settings, sought, shared)
 
 

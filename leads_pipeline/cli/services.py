@@ -97,7 +97,7 @@ def receive(host: str, port: int) -> None:
             )
         read_key(key)
         writable(settings.data_dir)
-        lake = Lake(settings.data_dir, settings.privacy_dir)
+        lake = Lake.of(settings)
         if settings.base_url:
             lake.claim(origin(settings.base_url))
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")

@@ -7,10 +7,13 @@ This is the door: whoever uses a lake imports from here, and the rooms from each
 inventory, refusing, quarantine, sealed, rows; staged, sealed; all of them state.
 """
 
+from typing import Self
+
 from leads_pipeline.lake.inventory import Inventory
 from leads_pipeline.lake.raw import PUSH_SCOPE, LandedWindow, Landing
 from leads_pipeline.lake.rewriting import RawRewriting
 from leads_pipeline.lake.staged import StagedFiles
+from leads_pipeline.settings import Settings
 
 __all__ = ["PUSH_SCOPE", "Lake", "LandedWindow", "Landing"]
 
@@ -21,3 +24,8 @@ class Lake(RawRewriting, Inventory, StagedFiles):
     Whatever holds personal data lies in folders of mode 0700 and files of mode 0600. Every method raises StorageError
     where the folder can't take or give what it should; what was there before is then still there.
     """
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The lake that the settings name, with its suppression list, wherever that lies."""
+        return cls(settings.data_dir, settings.privacy_dir)
