@@ -32,6 +32,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 from leads_pipeline.assets import build_assets
 from leads_pipeline.assets.connection import connection_checks
+from leads_pipeline.assets.privacy import PRIVACY_SWEEP
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.housekeeping import evaluation_sensor, history_sensor
 from leads_pipeline.lake import Lake
@@ -57,6 +58,7 @@ PUSH_JOB = "take_in_pushes"
 STAGE_JOB = "stage_leads"
 PUBLISH_JOB = "publish_warehouse"
 CONNECTION_JOB = "check_connections"
+PRIVACY_JOB = "sweep_for_privacy"
 
 # What Dagster calls a run that materializes assets of no job: from the UI's lineage, or by automation.
 ASSET_JOB = "__ASSET_JOB"
@@ -64,6 +66,9 @@ ASSET_JOB = "__ASSET_JOB"
 # A day closes at midnight; leads of its last minutes may reach the portal's list a little later.
 DAILY_CRON = "15 1 * * *"
 HOURLY_CRON = "5 * * * *"
+
+# Once the night's pull is over as a rule, so that what it landed is gone through in the same night.
+PRIVACY_CRON = "0 2 * * *"
 
 # What the daily schedule's runs are told from others by.
 _NIGHTLY = {"dagster/schedule_name": "pull_daily"}
@@ -168,14 +173,14 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
             "alerts": alert_service(environment),
         },
         jobs=list(jobs.values()),
-        schedules=_schedules(settings, partitions),
+        schedules=[*_schedules(settings, partitions), _privacy_schedule(settings)],
         sensors=[
             retry_sensor(settings, partitions, PULL_JOB),
             catch_up_sensor(settings, partitions, PULL_JOB),
             look_sensor(settings, partitions, PULL_JOB),
             failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB]),
             push_sensor(settings, PUSH_JOB),
-            dead_run_sensor({PULL_JOB, INVENTORY_JOB, PUSH_JOB, STAGE_JOB, PUBLISH_JOB, CONNECTION_JOB, ASSET_JOB}),
+            dead_run_sensor({job.name for job in _jobs()} | {ASSET_JOB}),
             evaluation_sensor(),
             history_sensor(timedelta(days=settings.keep_runs_days)),
             *(
@@ -297,6 +302,12 @@ def _jobs() -> list[UnresolvedAssetJobDefinition]:
             description="Publish changed days in leads.duckdb, then write the report. Follows staged days by itself.",
             tags=tags,
         ),
+        define_asset_job(
+            PRIVACY_JOB,
+            AssetSelection.assets(PRIVACY_SWEEP),
+            description="Apply the suppression list again, and the retention that is set. A publication follows.",
+            tags=tags,
+        ),
     ]
 
 
@@ -357,3 +368,18 @@ def _schedules(settings: Settings, partitions: Partitions) -> list[ScheduleDefin
         return RunRequest(run_key=f"inventory-{day}", partition_key=day)
 
     return [pull_daily, pull_hourly, pull_inventory_daily]
+
+
+def _privacy_schedule(settings: Settings) -> ScheduleDefinition:
+    @schedule(
+        name="sweep_for_privacy_nightly",
+        job_name=PRIVACY_JOB,
+        cron_schedule=PRIVACY_CRON,
+        execution_timezone=settings.zone.key,
+        default_status=DefaultScheduleStatus.RUNNING,
+        description="The suppression list once more, and the retention that is set.",
+    )
+    def sweep_for_privacy_nightly(context: ScheduleEvaluationContext) -> RunRequest:
+        return RunRequest(run_key=f"privacy-{today(settings.zone, context.scheduled_execution_time)}")
+
+    return sweep_for_privacy_nightly

@@ -63,6 +63,7 @@ _MADE = {
     "raw_inventory": "Today's inventory can be had today alone.",
     "applicant_leads": "What was published before stays as it is; newer leads wait, landed and staged.",
     "leads_report": "leads.duckdb has what the report is made from.",
+    "privacy_sweep": "Leads of erased people, or what is older than the retention that you set, may still be there.",
 }
 
 
@@ -225,7 +226,7 @@ def _failed_runs(instance: DagsterInstance) -> Iterator[Cause]:
                 f"{_MAKING}{asset}",
                 f"the last run that was to make {asset} failed",
                 f"{consequence} The failed run {run.run_id} in the Dagster UI says what is wrong; it is tried again "
-                "each hour or with what comes next.",
+                "each hour, each night or with what comes next.",
                 patience=PATIENCE,
             )
 

@@ -335,6 +335,7 @@ OTHER_TESTS = {
     "pipeline",
     "privacy_erase",
     "readme",
+    "privacy_sweep",
     "retain",
     "secrets",
     "share",

@@ -5,6 +5,7 @@ No IO manager: an asset calls lake, flatten or warehouse, and says what was done
 
 from dagster import AssetsDefinition
 
+from leads_pipeline.assets.privacy import privacy_sweep_asset
 from leads_pipeline.assets.published import warehouse_asset
 from leads_pipeline.assets.pushed import raw_push_asset
 from leads_pipeline.assets.raw import raw_inventory_asset, raw_leads_asset
@@ -22,6 +23,7 @@ def build_assets(settings: Settings, partitions: Partitions) -> list[AssetsDefin
         raw_push_asset(settings, partitions),
         raw_inventory_asset(settings, partitions),
         *(staged_leads_asset(kind, settings, partitions) for kind in LEAD_KINDS),
+        privacy_sweep_asset(settings),
         warehouse_asset(settings, partitions),
         report_asset(),
     ]

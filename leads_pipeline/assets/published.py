@@ -29,6 +29,7 @@ from dagster import (
 )
 
 from leads_pipeline.assets.checks import NAMED, attempted, habit_check_specs, habit_checks
+from leads_pipeline.assets.privacy import PRIVACY_SWEEP
 from leads_pipeline.assets.raw import failure
 from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE, materializations
 from leads_pipeline.assets.windows import window_check_specs, window_checks
@@ -166,7 +167,8 @@ def _metadata(publication: Publication, rows: int) -> Mapping[str, bool | int | 
 def _table_spec(table: Table) -> AssetSpec:
     sources = {
         "inventory": ["raw_inventory"],
-        "landed_windows": [f"stg_{windows_table(kind)}" for kind in LEAD_KINDS],
+        # Whoever takes leads out of raw files and staged days wants them out of the published file as well.
+        "landed_windows": [*(f"stg_{windows_table(kind)}" for kind in LEAD_KINDS), PRIVACY_SWEEP],
     }
     return AssetSpec(
         table.name,

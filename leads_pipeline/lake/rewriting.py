@@ -12,6 +12,7 @@ from typing import Final
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.durable import reading, replace_file, storing
+from leads_pipeline.lake.gone_through import GoneThrough
 from leads_pipeline.lake.raw import RawLeads
 from leads_pipeline.lake.rows import Row
 from leads_pipeline.lake.state import found_in
@@ -29,6 +30,16 @@ class RawRewriting(RawLeads):
         """Hold the lock by which retention goes on once at a time."""
         with self.lock(_RETENTION_LOCK):
             yield
+
+    @contextmanager
+    def sweeping(self) -> Iterator[None]:
+        """Hold the lock by which the folder is gone through for the suppression list once at a time."""
+        with self.lock("sweep", timeout_seconds=-1):
+            yield
+
+    def gone_through(self, what: str, state: str, *, is_anew: bool = False) -> GoneThrough:
+        """The files in which nothing of what is looked for was left, in that state of what is looked for."""
+        return GoneThrough(self._state / f"gone-through-{what}", state, is_anew=is_anew)
 
     def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
         """The day's raw files of leads, pulled and pushed."""

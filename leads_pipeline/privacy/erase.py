@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -28,12 +28,16 @@ from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.flatten.withholding import withheld_leads
 from leads_pipeline.lake import Lake
+from leads_pipeline.lake.gone_through import GoneThrough
 from leads_pipeline.person.matching import Group, Sought
 from leads_pipeline.privacy.places import File
 from leads_pipeline.privacy.search import Found, FoundLead, Sight
 from leads_pipeline.spool import Spool
 from leads_pipeline.suppression import Action, Entry, Shown, Suppressed, hashes
 from leads_pipeline.warehouse import FILE_NAME
+
+# Of the folders that DuckDB spills to while the folder is gone through.
+_SCRATCH: Final = "sweep-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +104,25 @@ class Swept:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def sweep(lake: Lake, zone: ZoneInfo) -> Swept:
+def sweep(lake: Lake, zone: ZoneInfo, *, is_nightly: bool = False) -> Swept:
     """Take what the list refuses out of raw files and the spool, and stage the days anew that hold what it withholds.
 
-    leads.duckdb is written anew by the next publication, by itself. Raises StorageError where the list can't be read.
+    leads.duckdb is written anew by the next publication, by itself. A nightly one leaves out files that no sweep has to
+    read again: as they are, they were read under the list as it is. Raises StorageError where the list can't be read.
     """
+    with lake.sweeping():
+        return _sweep(lake, zone, is_nightly=is_nightly)
+
+
+def _sweep(lake: Lake, zone: ZoneInfo, *, is_nightly: bool) -> Swept:
     swept = Swept()
     while True:
-        before = lake.suppression.read().state
-        days = _sweep_raw(lake, swept)
+        suppressed = lake.suppression.read()
+        before = suppressed.state
+        gone_through = lake.gone_through("by-the-list", before, is_anew=not is_nightly)
+        days = _sweep_raw(lake, swept, gone_through) if suppressed else set()
         swept.deliveries += Spool(lake).remove_refused()
-        stagings = _stagings(lake, days)
+        stagings = _stagings(lake, days, gone_through)
         for kind in LEAD_KINDS:
             for day, staged in flatten_days(lake, kind, [day for name, day in stagings if name == kind.name], zone):
                 if isinstance(staged, LeadsPipelineError):
@@ -120,12 +132,13 @@ def sweep(lake: Lake, zone: ZoneInfo) -> Swept:
         _sweep_unfinished(lake)
         # A lead that was met by its contact has other versions, where another contact stands; now its id is known.
         if lake.suppression.read().state == before:
+            gone_through.note()
             return swept
 
 
-def _sweep_raw(lake: Lake, swept: Swept) -> set[tuple[str, date]]:
+def _sweep_raw(lake: Lake, swept: Swept, gone_through: GoneThrough) -> set[tuple[str, date]]:
     days: set[tuple[str, date]] = set()
-    for path in lake.raw_lead_files():
+    for path in gone_through.left(lake.raw_lead_files()):
 
         def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             refused = lake.refused(rows)
@@ -137,6 +150,7 @@ def _sweep_raw(lake: Lake, swept: Swept) -> set[tuple[str, date]]:
             if not lake.suppression.read():  # which raises where the list is at fault
                 raise
             swept.failed[path.relative_to(lake.folder).as_posix()] = str(error)
+            gone_through.again([path])
             continue
         if gone:
             swept.leads += len(gone)
@@ -146,14 +160,20 @@ def _sweep_raw(lake: Lake, swept: Swept) -> set[tuple[str, date]]:
     return days
 
 
-def _stagings(lake: Lake, days: set[tuple[str, date]]) -> list[tuple[str, date]]:
+def _stagings(
+    lake: Lake, days: set[tuple[str, date]], gone_through: GoneThrough | None = None
+) -> list[tuple[str, date]]:
     """Those days, and all whose staged files hold a lead that the list withholds."""
     found = set(days)
-    for kind in LEAD_KINDS:
-        paths = [file.path for file in lake.staged_files(kind.table) if lake.whole_staged(kind.table, file.day)]
+    for kind in LEAD_KINDS if lake.suppression.read() else ():
+        files = {file.path: file.day for file in lake.staged_files(kind.table)}
+        left = gone_through.left(files) if gone_through else files
+        paths = [path for path in left if lake.whole_staged(kind.table, files[path])]
+        if gone_through:
+            gone_through.again(path for path in left if path not in paths)  # the damaged
         if not paths:
             continue
-        with connection(lake, f"sweep-{kind.name}") as db:
+        with connection(lake, f"{_SCRATCH}{kind.name}") as db:
             db.execute("set variable files = $files", {"files": list(map(glob_literal, paths))})
             source = "read_parquet(getvariable('files'), hive_partitioning = false, union_by_name = true)"
             if withheld_leads(db, lake, kind, source, "window_day"):
@@ -161,6 +181,8 @@ def _stagings(lake: Lake, days: set[tuple[str, date]]) -> list[tuple[str, date]]
                     f"select distinct window_day from {source} where lead_id in (from withheld_ids)"  # noqa: S608
                 ).fetchall()
                 found |= {(kind.name, day) for (day,) in rows}
+                if gone_through:
+                    gone_through.again(path for path in paths if (kind.name, files[path]) in found)
     return sorted(found)
 
 
@@ -171,6 +193,8 @@ def _sweep_unfinished(lake: Lake) -> None:
             day = date.fromisoformat(leftover.name.removeprefix(".writing-"))
             with lake.holding_staged(day):
                 shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in (lake.folder / ".state" / "duckdb").glob(f"{_SCRATCH}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
     lake.sweep_raw_leftovers()
 
 
@@ -239,6 +263,11 @@ def left_by_list(lake: Lake) -> list[str]:
 
     Without knowing whom: what quarantine/, logs and texts show, only a search by name finds.
     """
+    with lake.sweeping():
+        return _left_by_list(lake)
+
+
+def _left_by_list(lake: Lake) -> list[str]:
     suppressed = lake.suppression.read()
     left = [f"staged {kind} leads of {day}" for kind, day in _stagings(lake, set())]
     left += [
@@ -261,7 +290,7 @@ def left_by_list(lake: Lake) -> list[str]:
     left += [path.relative_to(lake.folder).as_posix() for path in Spool(lake).refused()]
     published = lake.folder / FILE_NAME
     if published.exists():
-        with connection(lake, "sweep-published") as db:
+        with connection(lake, f"{_SCRATCH}published") as db:
             db.execute(f"attach {literal(str(published))} as published (read_only)")
             left += [
                 f"{kind.table} of {FILE_NAME}"

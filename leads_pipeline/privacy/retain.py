@@ -4,6 +4,7 @@ Belongs here: which days are due, what is done to each in which order. Doesn't: 
 (cutting.py), rewriting a raw file (lake/), when it runs (assets/, cli/privacy.py).
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -24,7 +25,15 @@ from leads_pipeline.privacy.cutting import cut_payload
 from leads_pipeline.warehouse import REMOVED_PERSON, set_person_key
 from leads_pipeline.window import today
 
+# The folder that DuckDB spills to.
+SCRATCH: Final = "retention"
+
 _EMAIL: Final = "contact_email"
+
+# What is personal, by the contract: with another one, no file counts as gone through.
+_DECLARED: Final = hashlib.sha256(
+    repr([(kind.name, [field.column for field in kind.fields if field.is_personal]) for kind in LEAD_KINDS]).encode()
+).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +55,30 @@ def due_before(now: datetime, zone: ZoneInfo, keep_days: int) -> date:
     return today(zone, now) - timedelta(days=keep_days)
 
 
-def cut_days(lake: Lake, before: date, zone: ZoneInfo, *, is_dry: bool = False) -> Iterator[CutDay]:
+def cut_days(
+    lake: Lake, before: date, zone: ZoneInfo, *, is_dry: bool = False, is_nightly: bool = False
+) -> Iterator[CutDay]:
     """Cut personal and unknown fields out of every day before that one, in raw, then staged; each day as it is done.
 
     The publication that has to follow writes `leads.duckdb` anew. A day that fails stays as it is and the others go
     on. Each step may be repeated: what a killed process left is finished by the next call, and so is what a push or a
-    backup has brought back. A dry run only counts.
+    backup has brought back. A dry run only counts. A nightly one leaves out files that were seen to have lost theirs.
     """
     with lake.retaining():
         is_wanted = False
+        gone_through = lake.gone_through("personal-fields", _DECLARED, is_anew=not is_nightly)
         for kind in LEAD_KINDS:
             days = {*lake.landed_days(kind), *(file.day for file in lake.staged_files(kind.table))}
             for day in sorted(day for day in days if day < before):
                 try:
-                    files = [path for path in lake.raw_files(kind, day) if not lake.is_cut(path)]
-                    leads = _uncut_leads(lake, kind, day)
+                    staged = [path for table in kind.tables if (path := lake.staged_path(table, day)).exists()]
+                    raw = gone_through.left(lake.raw_files(kind, day))
+                    files = [path for path in raw if not lake.is_cut(path)]
+                    is_staged_anew = bool(gone_through.left(staged))
+                    leads = _uncut_leads(lake, kind, day) if is_staged_anew else 0
                     if not files and not leads:
                         continue
+                    gone_through.again([*files, *staged])
                     if not is_dry:
                         if not is_wanted:
                             # First, so that whoever is killed from here on leaves the word.
@@ -71,7 +87,9 @@ def cut_days(lake: Lake, before: date, zone: ZoneInfo, *, is_dry: bool = False) 
                         leads = _cut(lake, kind, day, files, zone) or leads
                     yield CutDay(kind, day, len(files), leads)
                 except LeadsPipelineError as error:
+                    gone_through.again(lake.staged_path(table, day) for table in kind.tables)
                     yield CutDay(kind, day, 0, 0, error)
+        gone_through.note()
 
 
 def cut_addresses(lake: Lake, emails: Iterable[str], phones: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
@@ -123,7 +141,7 @@ def _staged(lake: Lake, table: str, day: date) -> Path | None:
 def _uncut_leads(lake: Lake, kind: LeadKind, day: date) -> int:
     """How many staged rows of the day's leads still have a personal or unknown field, in any of its tables."""
     ids: set[str] = set()
-    with connection(lake, "retention") as db:
+    with connection(lake, SCRATCH) as db:
         for table in kind.tables:
             if path := _staged(lake, table, day):
                 there = _columns(db, path)
@@ -147,7 +165,7 @@ def _people(lake: Lake, kind: LeadKind, day: date) -> dict[str, str | None]:
     path = _staged(lake, kind.table, day)
     if path is None:
         return {}
-    with connection(lake, "retention") as db:
+    with connection(lake, SCRATCH) as db:
         set_person_key(db, lake.person_key())
         rows = db.execute(
             "select lead_id, person_of(contact_email, contact_phone_number)::varchar from read_parquet($path)",
@@ -159,7 +177,7 @@ def _people(lake: Lake, kind: LeadKind, day: date) -> dict[str, str | None]:
 def _cut_staged(lake: Lake, kind: LeadKind, day: date, people: Mapping[str, str | None]) -> None:
     """Replace the day's staged tables of the kind by the same without personal and unknown fields."""
     tables = [table for table in kind.tables if lake.staged_path(table, day).exists()]
-    with lake.replacing_staged(tables, day) as targets, connection(lake, "retention") as db:
+    with lake.replacing_staged(tables, day) as targets, connection(lake, SCRATCH) as db:
         db.execute(
             "create table people as "
             "select unnest($ids::varchar[]) as lead_id, unnest($addresses::varchar[]) as address",

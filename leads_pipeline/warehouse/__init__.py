@@ -10,7 +10,7 @@ reading, loading, winners, state, sql_marts and people, grid and answers, schema
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import REMOVED_PERSON, set_person_key
 from leads_pipeline.warehouse.publication import FILE_NAME, Publication, Warehouse
-from leads_pipeline.warehouse.reading import Reader, holding_version
+from leads_pipeline.warehouse.reading import Reader, holding_version, sweep_readers
 from leads_pipeline.warehouse.reading import reading as version_of
 from leads_pipeline.warehouse.schema import Table, comment, tables
 from leads_pipeline.warehouse.sql_marts import Mart, marts, read_statement
@@ -29,6 +29,7 @@ __all__ = [
     "marts",
     "read_statement",
     "set_person_key",
+    "sweep_readers",
     "tables",
     "version_of",
 ]

@@ -1,0 +1,82 @@
+"""What keeps a data folder as privacy wants it, each night: the list, retention, what killed processes left.
+
+Belongs here: the steps in their order, and what they did, as counts. Doesn't: each step (erase.py, retain.py), when it
+runs (definitions.py), publishing what it changed (warehouse/).
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.flatten.batches import sweep_stagings
+from leads_pipeline.lake import Lake
+from leads_pipeline.privacy.erase import open_entries, sweep
+from leads_pipeline.privacy.retain import SCRATCH, cut_days, due_before
+from leads_pipeline.settings import Settings
+from leads_pipeline.warehouse import sweep_readers
+
+
+@dataclass(slots=True)
+class Night:
+    """What a night did, as counts without personal data. `troubles` say what couldn't be done, and why."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    troubles: list[str] = field(default_factory=list)
+
+    @property
+    def came_back(self) -> bool:
+        """Whether the list refuses leads that were there although no erasure was under way: a restored backup's."""
+        return not self.counts.get("erasures_not_shown_done") and bool(
+            self.counts.get("leads_taken_out") or self.counts.get("days_staged_anew")
+        )
+
+
+def keep_clean(lake: Lake, settings: Settings, now: datetime) -> Night:
+    """Do it all. A step that can't be done doesn't keep the others from being done, and the next night repeats it."""
+    night = Night()
+    steps: dict[str, Callable[[], None]] = {
+        "The suppression list couldn't be applied": lambda: _apply_list(lake, settings, night),
+        "Personal fields couldn't be cut out": lambda: _cut(lake, settings, now, night),
+        "What killed processes left couldn't be removed": lambda: _sweep_scratch(lake),
+    }
+    for trouble, step in steps.items():
+        try:
+            step()
+        except LeadsPipelineError as error:
+            night.troubles.append(f"{trouble}: {error}")
+    return night
+
+
+def _apply_list(lake: Lake, settings: Settings, night: Night) -> None:
+    night.counts["erasures_not_shown_done"] = len(open_entries(lake.suppression.read()))
+    swept = sweep(lake, settings.zone, is_nightly=True)
+    night.counts |= {
+        "leads_taken_out": swept.leads,
+        "raw_files_rewritten": swept.files,
+        "deliveries_taken_out": swept.deliveries,
+        "days_staged_anew": swept.days.total(),
+    }
+    night.troubles += [f"{what} couldn't be gone through: {why}" for what, why in swept.failed.items()]
+
+
+def _cut(lake: Lake, settings: Settings, now: datetime, night: Night) -> None:
+    if settings.keep_personal_days is None:
+        return
+    before = due_before(now, settings.zone, settings.keep_personal_days)
+    days = list(cut_days(lake, before, settings.zone, is_nightly=True))
+    night.counts |= {
+        "days_cut": sum(day.error is None for day in days),
+        "leads_cut": sum(day.leads for day in days if day.error is None),
+    }
+    night.troubles += [
+        f"The {day.kind.name} leads of {day.day} keep their personal fields: {day.error}" for day in days if day.error
+    ]
+
+
+def _sweep_scratch(lake: Lake) -> None:
+    sweep_readers(lake)
+    sweep_stagings(lake)
+    with lake.retaining():
+        shutil.rmtree(lake.folder / ".state" / "duckdb" / f"{SCRATCH}-spill", ignore_errors=True)
