@@ -183,7 +183,11 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         with self.index_connection() as connection:
             return frozenset(run_id for (run_id,) in connection.execute(sqlalchemy.text(_RUNS_THAT_COUNT)))
 
-    def forget_run(self, run_id: str) -> None:
+    def has_log(self, run_id: str) -> bool:
+        """Whether the run's own database is there."""
+        return Path(self.path_for_shard(run_id)).exists()
+
+    def forget_log(self, run_id: str) -> None:
         """Delete the run's own database, and what of the run is in the common one but isn't of an asset or a check."""
         with self.index_connection() as connection:
             connection.execute(_EVENTS.delete().where(_EVENTS.c.run_id == run_id, _EVENTS.c.asset_key.is_(None)))

@@ -67,7 +67,7 @@ def history_sensor(kept_for: timedelta, *, clock: Callable[[], datetime] = _utc_
         default_status=DefaultSensorStatus.RUNNING,
         description=(
             f"Deletes runs that ended more than {kept_for.days} days ago, their logs and their events. What became of "
-            "each partition, and each check's last result, stay for ever."
+            "each partition, with the row of a run that it is read from, and each check's last result stay for ever."
         ),
     )
     def forget_old_runs(context: SensorEvaluationContext) -> SkipReason:
@@ -92,9 +92,11 @@ def forget_history(instance: DagsterInstance, before: datetime, *, is_over: Call
     for run_id in instance.get_run_ids(RunsFilter(statuses=FINISHED, created_before=before)):
         if is_over():
             break
-        if run_id not in needed:
-            log.forget_run(run_id)
+        # What failed for good is read from its run's end, which the run's row tells: no state needs the log of a run.
+        if run_id not in needed or log.has_log(run_id):
             instance.compute_log_manager.delete_logs(prefix=[run_id])
+            log.forget_log(run_id)
+        if run_id not in needed:
             # Last, so that whoever is killed in between finds the run again.
             instance.run_storage.delete_run(run_id)
             runs += 1

@@ -392,6 +392,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_no_state_is_read",
         ),
         _m(
+            "keep the log of a run that a failure is read from",
+            "housekeeping.py",
+            "        if run_id not in needed or log.has_log(run_id):\n",
+            "        if run_id not in needed:\n",
+            "test_housekeeping.py",
+            "test_no_state_is_read",
+        ),
+        _m(
             "forget what is young",
             "event_log.py",
             "where logged.id <= :last_id\n",
