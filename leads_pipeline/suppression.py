@@ -39,10 +39,15 @@ _CREATED_AT: Final = frozenset({"createdAt", "created_at"})
 
 
 class Action(StrEnum):
-    """What an entry says. MORE adds lead ids to an earlier entry, DONE that one was carried out, LIFT that it ended."""
+    """What an entry says of a person: each means one thing alone, and who asks for two has two entries.
+
+    OBJECT: their leads serve no direct marketing. REFUSE: no new enquiry of theirs is taken. MORE adds lead ids to an
+    earlier entry, DONE says that one was carried out, LIFT that it ended.
+    """
 
     ERASE = "erase"
     OBJECT = "object"
+    REFUSE = "refuse"
     RESTRICT = "restrict"
     LIFT = "lift"
     MORE = "more"
@@ -54,8 +59,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     It means the leads of the ids, and those that show the person and were created from `since` and before `until`. `of`
     is the number of the entry that it belongs to. With `any_tag` a lead belongs that shows the mailbox under another
-    tag, with `any_name` one that shows the telephone under another name. `is_refusal`: new enquiries are refused as
-    well. `counts` is what was done, by place.
+    tag, with `any_name` one that shows the telephone under another name. `counts` is what was done, by place.
     """
 
     number: int
@@ -72,7 +76,6 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     names: tuple[str, ...] = ()
     any_tag: bool = False
     any_name: bool = False
-    is_refusal: bool = False
     leads: tuple[str, ...] = ()
     counts: dict[str, int] = {}
 
@@ -104,9 +107,15 @@ class Suppressed:
 
     @cached_property
     def state(self) -> str:
-        """Changes with whom the list means: who has applied it in that state need not do so again."""
-        meant = [entry.number for entry in self.entries if entry.action is not Action.DONE]
-        return f"{self.hashed('state', str(meant))}" if meant else ""
+        """Changes with whom the list withholds: who has applied it in that state need not do so again."""
+        meant = [entry.number for entry in self.withheld.entries]
+        meant += [entry.number for entry in self.entries if entry.action is Action.MORE and entry.of in meant]
+        return self.hashed("state", str(meant)) if meant else ""
+
+    @cached_property
+    def objected(self) -> str:
+        """Changes with who has objected."""
+        return self.hashed("objected", str([one.number for one in self.objections.entries])) if self.objections else ""
 
     @cached_property
     def active(self) -> tuple[Entry, ...]:
@@ -119,8 +128,16 @@ class Suppressed:
         return tuple(
             msgspec.structs.replace(entry, leads=(*entry.leads, *more.get(entry.number, ())))
             for entry in self.entries
-            if entry.action in (Action.ERASE, Action.OBJECT, Action.RESTRICT) and entry.number not in ended
+            if entry.action in _MEANING and entry.number not in ended
         )
+
+    @cached_property
+    def _leads(self) -> Mapping[int, frozenset[str]]:
+        return {entry.number: frozenset(entry.leads) for entry in self.active}
+
+    def knows(self, number: int, kind: str, lead_id: str) -> bool:
+        """Whether the entry of that number has the lead's id."""
+        return self.hashed_lead(kind, lead_id) in self._leads.get(number, ())
 
     def hashed(self, what: str, text: str) -> str:
         """The keyed hash of an address, a number, a name or an id."""
@@ -133,20 +150,20 @@ class Suppressed:
     @cached_property
     def refusals(self) -> "Meant":
         """What mustn't be landed or kept: erased people's leads, and new enquiries of who refused them."""
-        return Meant(
-            self,
-            [
-                entry if entry.action is Action.ERASE else msgspec.structs.replace(entry, leads=())
-                for entry in self.active
-                if entry.action is Action.ERASE or entry.is_refusal
-            ],
-        )
+        return self._meant(Action.ERASE, Action.REFUSE)
 
     @cached_property
     def withheld(self) -> "Meant":
         """What mustn't be staged or published: the same, and restricted people's leads."""
-        restricted = [entry for entry in self.active if entry.action is Action.RESTRICT]
-        return Meant(self, [*self.refusals.entries, *restricted])
+        return self._meant(Action.ERASE, Action.REFUSE, Action.RESTRICT)
+
+    @cached_property
+    def objections(self) -> "Meant":
+        """What mustn't serve direct marketing."""
+        return self._meant(Action.OBJECT)
+
+    def _meant(self, *actions: Action) -> "Meant":
+        return Meant(self, [entry for entry in self.active if entry.action in actions])
 
 
 class Meant:
@@ -181,13 +198,15 @@ class Meant:
         if not self._by_person:
             return 0
         texts = list(row.texts())
-        # Where the moment isn't known, the latest that it can be: a new enquiry of the day of an erasure is to land,
-        # and what that found is known by its id.
-        created = _created(texts) or datetime.combine(row.day + timedelta(days=1), time(), UTC)
+        # Where the moment isn't known, the end or the beginning of its day, whichever lets it land: a new enquiry of
+        # the day of an erasure, and what came on the day of a refusal before it. What those found is known by its id.
+        created = _created(texts)
+        latest = created or datetime.combine(row.day + timedelta(days=1), time(), UTC)
+        earliest = created or datetime.combine(row.day, time(), UTC)
         in_time = [
             entry
             for entry in self._by_person
-            if (entry.until is None or created < entry.until) and (entry.since is None or created >= entry.since)
+            if (entry.until is None or latest < entry.until) and (entry.since is None or earliest >= entry.since)
         ]
         if not in_time:
             return 0
@@ -220,6 +239,9 @@ def _created(texts: Iterable[PathAndText]) -> datetime | None:
                     return created.astimezone(UTC)
     return None
 
+
+# The actions that mean leads until they are lifted.
+_MEANING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.REFUSE, Action.RESTRICT})
 
 NOBODY: Final = Suppressed(b"", ())
 

@@ -334,6 +334,7 @@ OTHER_TESTS = {
     "order_of_receipt",
     "pipeline",
     "privacy_erase",
+    "privacy_object",
     "readme",
     "privacy_sweep",
     "retain",

@@ -27,7 +27,7 @@ JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
 JOHN = lead("john", email="john@people.example", createdAt=BEFORE)
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 QUIET = {
-    "erasures_not_shown_done": 0,
+    "requests_not_shown_done": 0,
     "leads_taken_out": 0,
     "raw_files_rewritten": 0,
     "deliveries_taken_out": 0,
@@ -81,7 +81,7 @@ def test_a_killed_erasure_is_finished_and_the_next_nights_read_nothing(lake: Lak
     push(lake, JOHN, JANE)
     first = night(lake)
     assert first.counts == QUIET | {
-        "erasures_not_shown_done": 1,
+        "requests_not_shown_done": 1,
         "leads_taken_out": 4,
         "raw_files_rewritten": 4,
         "days_staged_anew": 2,
@@ -91,7 +91,7 @@ def test_a_killed_erasure_is_finished_and_the_next_nights_read_nothing(lake: Lak
     assert staged_leads(lake, APPLICANT).keys() == {"john"}
     night(lake)
     read.clear()
-    assert night(lake).counts == QUIET | {"erasures_not_shown_done": 1}
+    assert night(lake).counts == QUIET | {"requests_not_shown_done": 1}
     assert read == {}
     # What is landed is another file.
     take_in(lake)

@@ -219,7 +219,7 @@ def test_another_tag_belongs_where_somebody_said_so(list_: SuppressionList) -> N
 
 
 def test_what_was_lifted_means_nobody(list_: SuppressionList) -> None:
-    entry = listed(list_, Action.OBJECT, until=None, is_refusal=True)
+    entry = listed(list_, Action.REFUSE, until=None)
     assert meant(list_.read(), lead("1", email=EMAIL, createdAt=AFTER)) == {"1"}
     before = list_.read().state
     listed(list_, Action.LIFT, emails=(), of=entry.number)

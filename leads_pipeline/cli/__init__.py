@@ -14,6 +14,7 @@ from leads_pipeline.cli.backup import backup, restore, verify
 from leads_pipeline.cli.demo import demo, simulate
 from leads_pipeline.cli.erasing import apply, erase, log, look_again
 from leads_pipeline.cli.health import metrics, status
+from leads_pipeline.cli.objecting import lift, object_, restrict
 from leads_pipeline.cli.outage import demo_outage
 from leads_pipeline.cli.privacy import privacy
 from leads_pipeline.cli.services import alert, credentials, doctor, receive
@@ -75,5 +76,5 @@ for command in (
 ):
     main.add_command(command)
 
-for command in (erase, apply, look_again, log):
+for command in (erase, object_, restrict, lift, apply, look_again, log):
     privacy.add_command(command)

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Final, TextIO
 
@@ -31,6 +31,7 @@ from leads_pipeline.privacy.erase import (
     quarantined_of,
     sweep,
 )
+from leads_pipeline.privacy.objecting import close
 from leads_pipeline.settings import Settings
 from leads_pipeline.suppression import Action, Entry
 
@@ -38,6 +39,14 @@ from leads_pipeline.suppression import Action, Entry
 _CASE: Final = re.compile(r"[A-Za-z0-9._/-]{1,40}")
 
 _LISTED_FILES: Final = 20
+
+NAMES: Final = {
+    Action.ERASE: "erasure",
+    Action.OBJECT: "objection",
+    Action.REFUSE: "refusal of new enquiries",
+    Action.RESTRICT: "restriction",
+    Action.LIFT: "end",
+}
 
 _BACKUPS: Final = "Backups that are made from now on don't hold them."
 
@@ -47,21 +56,37 @@ until they are deleted (one that is restored is swept by `leads-pipeline privacy
 old leads.duckdb open; what the disk keeps of deleted files until it writes over them."""
 
 
+def dated(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which request it is."""
+    day = click.DateTime(["%Y-%m-%d"])
+    command = click.option("--received", type=day, help="The day on which the request came; today if not given.")(
+        command
+    )
+    return click.option("--case", default="", help="Your own reference, such as DSR-17: no name, no address.")(command)
+
+
+def request(command: Callable[..., None]) -> Callable[..., None]:
+    """The same, and those that say what belongs to it and whether it is only tried."""
+    groups = click.Choice([Group.MAILBOX.value, Group.TELEPHONE.value, Group.PROPOSED.value])
+    more = "Take this group as well, once somebody has looked at it; repeat for more."
+    command = click.option("--with", "more", multiple=True, type=groups, help=more)(dated(command))
+    return click.option("--dry-run", is_flag=True, help="Show whom it would mean, and change nothing.")(command)
+
+
+def received_on(case: str, received: datetime | None) -> date:
+    """The day of the request. Raises QuestionError where that or its reference can't be."""
+    if case and not _CASE.fullmatch(case):
+        raise QuestionError("--case takes 40 letters, digits, dots, dashes or slashes at most: a reference, no name.")
+    day = received.date() if received else datetime.now(UTC).date()
+    if day > datetime.now(UTC).date():
+        raise QuestionError("--received is a day that hasn't come.")
+    return day
+
+
 @click.command(short_help="Take a person out of every file, for good.")
 @identifiers
-@click.option("--dry-run", is_flag=True, help="Show what would go, and change nothing.")
+@request
 @click.option("--yes", is_flag=True, help="Don't ask again.")
-@click.option(
-    "--with",
-    "more",
-    multiple=True,
-    type=click.Choice([Group.MAILBOX.value, Group.TELEPHONE.value, Group.PROPOSED.value]),
-    help="Erase this group as well, once somebody has looked at it; repeat for more.",
-)
-@click.option("--case", default="", help="Your own reference, such as DSR-17: no name, no address.")
-@click.option(
-    "--received", type=click.DateTime(["%Y-%m-%d"]), help="The day on which the request came; today if not given."
-)
 @click.option(
     "--quarantine",
     type=click.Choice(["delete", "keep"]),
@@ -89,13 +114,7 @@ def erase(
     Exit code 1 if the person wasn't shown to be gone.
     """
     with plain_errors():
-        if case and not _CASE.fullmatch(case):
-            raise QuestionError(
-                "--case takes 40 letters, digits, dots, dashes or slashes at most: a reference, no name."
-            )
-        day = received.date() if received else datetime.now(UTC).date()
-        if day > datetime.now(UTC).date():
-            raise QuestionError("--received is a day that hasn't come.")
+        day = received_on(case, received)
         with Session.opened() as session:
             sought = sought_in(session.lake, listed, **given)
             found = looked_for(session.settings, sought, shared)
@@ -121,10 +140,7 @@ def erase(
             if is_done:
                 note_done(session.lake, entry, swept)
             receipt = _receipt(entry, swept, left, is_done=is_done)
-            path = session.lake.suppression.folder / "receipts" / f"{entry.number}.txt"
-            replace_file(path, receipt.encode())
-        out.print(escape(receipt), highlight=False, soft_wrap=True)
-        out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)
+            hand_out(session.lake, entry, receipt)
         _show_left(left, troubles)
     sys.exit(0 if is_done else 1)
 
@@ -133,14 +149,14 @@ def erase(
 def apply() -> None:
     """Apply the suppression list to the data folder again: finish what was interrupted, or what a backup brought back.
 
-    Without knowing whom: by the hashes, in raw files, deliveries, staged days and leads.duckdb. So it closes no
-    erasure: `privacy verify` does, which looks everywhere for who is given.
+    Without knowing whom: by the hashes, in raw files, deliveries, staged days and leads.duckdb. So it closes objections
+    and restrictions, and no erasure: `privacy verify` does, which looks everywhere for who is given.
 
     Exit code 1 if something that the list refuses is still there, or a file couldn't be read.
     """
     with plain_errors(), Session.opened() as session:
         swept, troubles = _swept(session)
-        left = left_by_list(session.lake)
+        left = [*dict.fromkeys([*left_by_list(session.lake), *close(session.lake, swept)])]
         out.print(f"{swept.leads} leads were taken out of {swept.files} raw files, and {swept.deliveries} deliveries.")
         _show_open(session.lake)
         for what in (*left, *troubles):
@@ -183,13 +199,20 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
 def log(as_json: bool) -> None:
     """Tell what was asked and done, and by when an answer is due: a month after the request was received.
 
-    Exit code 1 if an erasure isn't shown to be done.
+    An objection or restriction holds until `privacy lift` ends it, by its number here.
+
+    Exit code 1 if something isn't shown to be done.
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
         suppressed = Lake.of(settings).suppression.read()
         done = {entry.of: entry for entry in suppressed.entries if entry.action is Action.DONE}
-        rows = [_as_row(entry, done.get(entry.number)) for entry in suppressed.entries if entry.received]
+        lifted = {entry.of: entry for entry in suppressed.entries if entry.action is Action.LIFT}
+        rows = [
+            _as_row(entry, done.get(entry.number), lifted.get(entry.number))
+            for entry in suppressed.entries
+            if entry.received
+        ]
         if as_json:
             click.echo(json.dumps({"entries": rows}, indent=2))
         elif rows:
@@ -199,16 +222,17 @@ def log(as_json: bool) -> None:
     sys.exit(1 if open_entries(suppressed) else 0)
 
 
-def _as_row(entry: Entry, done: Entry | None) -> dict[str, object]:
+def _as_row(entry: Entry, done: Entry | None, lifted: Entry | None) -> dict[str, object]:
     received = entry.received or entry.at.date()
     return {
         "number": entry.number,
-        "action": str(entry.action),
+        "action": f"{entry.action} {entry.of}" if entry.of else str(entry.action),
         "case": entry.case,
         "received": received.isoformat(),
         "due": due_on(received).isoformat(),
         "listed": f"{entry.at:%Y-%m-%d %H:%M}",
         "done": f"{done.at:%Y-%m-%d %H:%M}" if done else None,
+        "lifted": f"{lifted.at:%Y-%m-%d %H:%M}" if lifted else None,
         "leads": len(entry.leads),
     }
 
@@ -220,6 +244,14 @@ def _swept(session: Session) -> tuple[Swept, list[str]]:
     with err.status("Writing leads.duckdb anew"):
         trouble = session.runner.publish()
     return swept, [*(f"{what}: {why}" for what, why in swept.failed.items()), *([trouble] if trouble else [])]
+
+
+def hand_out(lake: Lake, entry: Entry, receipt: str) -> None:
+    """Keep the receipt beside the list, and print it."""
+    path = lake.suppression.folder / "receipts" / f"{entry.number}.txt"
+    replace_file(path, receipt.encode())
+    out.print(escape(receipt), highlight=False, soft_wrap=True)
+    out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)
 
 
 def _receipt(entry: Entry, swept: Swept, left: Left, *, is_done: bool) -> str:
@@ -244,8 +276,9 @@ Looked through again: {"nothing that the list refuses was found" if is_done else
 def _show_open(lake: Lake) -> None:
     if still := open_entries(lake.suppression.read()):
         out.print(
-            f"Not shown to be done: {', '.join(f'erasure {one.number}' for one in still)}. Once nothing is left, "
-            "`leads-pipeline privacy verify` with a person's addresses and numbers looks everywhere and closes theirs.",
+            f"Not shown to be done: {', '.join(f'{NAMES[one.action]} {one.number}' for one in still)}. Once nothing is "
+            "left, `leads-pipeline privacy verify` with a person's addresses and numbers looks everywhere and closes "
+            "their erasure; `leads-pipeline privacy apply` closes the rest.",
             soft_wrap=True,
         )
 

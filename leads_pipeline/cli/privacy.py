@@ -19,11 +19,13 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import MEANINGS, Group, Sought
 from leads_pipeline.privacy.export import Contact, versions_of, write_export
+from leads_pipeline.privacy.objecting import holding
 from leads_pipeline.privacy.retain import cut_addresses, cut_days, due_before
 from leads_pipeline.privacy.search import Found, FoundLead, search
 from leads_pipeline.privacy.share import write_share
 from leads_pipeline.runs import home_folder
 from leads_pipeline.settings import Settings
+from leads_pipeline.suppression import Entry
 
 # How many files of a kind are listed by their name; the rest are counted.
 LISTED_FILES = 20
@@ -82,11 +84,14 @@ def find(show: bool, as_json: bool, **given: Any) -> None:
     with plain_errors():
         if show and not sys.stdout.isatty():
             raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
-        found = _search(Settings.from_variables(variables()), **given)
+        settings = Settings.from_variables(variables())
+        found, held = _search(settings, **given)
     if as_json:
-        click.echo(json.dumps(_as_json(found, show=show), indent=2))
+        listed = [{"number": one.number, "action": one.action, "leads": leads} for one, leads in held]
+        click.echo(json.dumps({**_as_json(found, show=show), "listed": listed}, indent=2))
     else:
         show_found(found, show=show)
+        _show_held(held)
     sys.exit(0 if found.is_whole else 1)
 
 
@@ -116,7 +121,7 @@ def export(folder: Path, more: Sequence[str], **given: Any) -> None:
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        found = _search(settings, **given)
+        found, held = _search(settings, **given)
         chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
         if chosen:
             portal = Lake.of(settings).claimed_by()
@@ -125,6 +130,7 @@ def export(folder: Path, more: Sequence[str], **given: Any) -> None:
     out.print(f"{len(chosen)} leads of the person are exported." if chosen else "No lead of the person was found.")
     for group, count in sorted(Counter(lead.group for lead in found.leads if lead not in chosen).items()):
         out.print(f"Left out, group {group} ({MEANINGS[group]}): {count}. `leads-pipeline privacy find` lists them.")
+    _show_held(held)
     _show_undecoded(found)
     sys.exit(0 if chosen and found.is_whole else 1)
 
@@ -210,13 +216,23 @@ def looked_for(settings: Settings, sought: Sought, shared: bool) -> Found:
         )
 
 
-def _search(settings: Settings, listed: TextIO | None, shared: bool, **given: Sequence[str]) -> Found:
+def _search(
+    settings: Settings, listed: TextIO | None, shared: bool, **given: Sequence[str]
+) -> tuple[Found, list[tuple[Entry, int]]]:
+    """What there is of them, and which objections and restrictions hold for them, for how many leads."""
     if not settings.data_dir.is_dir():
         raise QuestionError(
             f"{settings.data_dir} is no folder: there is nothing to look through. LEADS_DATA_DIR names the folder."
         )
-    sought = sought_in(Lake.of(settings), listed, **given)
-    return looked_for(settings, sought, shared)
+    lake = Lake.of(settings)
+    sought = sought_in(lake, listed, **given)
+    found = looked_for(settings, sought, shared)
+    return found, holding(lake.suppression.read(), sought, found)
+
+
+def _show_held(held: Sequence[tuple[Entry, int]]) -> None:
+    for entry, leads in held:
+        out.print(f"On the suppression list: {entry.action} {entry.number} holds for {leads} of these leads.")
 
 
 def _read_list(lines: TextIO, values: dict[str, list[str]]) -> None:

@@ -1,7 +1,7 @@
 """Leads that are kept out of staged files and of the warehouse: of people who were erased or are restricted.
 
-Belongs here: telling them among staged rows, and taking them out of what a day is about to be staged as. Doesn't: whom
-the list means (suppression.py), raw files (lake/).
+Belongs here: telling them among staged rows, and taking them out of what a day is about to be staged as; telling whose
+leads serve no direct marketing. Doesn't: whom the list means (suppression.py), raw files (lake/).
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from leads_pipeline.duck import quoted
 from leads_pipeline.flatten.columns import BODY
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import PathAndText, is_contact, is_name, texts_of
-from leads_pipeline.suppression import Shown
+from leads_pipeline.suppression import Meant, Shown, Suppressed
 
 _ROWS_AT_ONCE: Final = 10_000
 
@@ -42,8 +42,37 @@ def withheld_leads(
     columns show whose it is.
     """
     suppressed = lake.suppression.read()
-    if not suppressed.withheld:
-        return False
+    found = _meant(db, lake, suppressed, suppressed.withheld, kind, f"{day}, {payload}", source)
+    return _as_table(db, "withheld_ids", found)
+
+
+def objected_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, source: str, day: str) -> bool:
+    """Make the table `objected_ids` of the leads among these rows whose person has objected; whether there are."""
+    suppressed = lake.suppression.read()
+    found = _meant(db, lake, suppressed, suppressed.objections, kind, f"{day}, null as payload", source)
+    return _as_table(db, "objected_ids", found)
+
+
+def _as_table(db: duckdb.DuckDBPyConnection, name: str, lead_ids: list[str]) -> bool:
+    db.execute(
+        f"create or replace temp table {name} as select unnest($ids::varchar[]) as lead_id",
+        {"ids": lead_ids},
+    )
+    return bool(lead_ids)
+
+
+def _meant(
+    db: duckdb.DuckDBPyConnection,
+    lake: Lake,
+    suppressed: Suppressed,
+    meant: Meant,
+    kind: LeadKind,
+    day_and_payload: str,
+    source: str,
+) -> list[str]:
+    """The leads among the rows that entries of the list mean, which knows their ids from then on."""
+    if not meant:
+        return []
     columns = [
         field.column
         for field in kind.fields
@@ -51,17 +80,13 @@ def withheld_leads(
     ]
     shown = ", ".join(map(quoted, columns))
     cursor = db.execute(
-        f"select lead_id, {day}, {payload}, created_at::varchar, _extra::varchar, {shown} from {source}"  # noqa: S608
+        f"select lead_id, {day_and_payload}, created_at::varchar, _extra::varchar, {shown} from {source}"  # noqa: S608
     )
     found: dict[tuple[str, str], int] = {}
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-        found |= suppressed.withheld.leads(_shown(kind, columns, row) for row in rows)
+        found |= meant.leads(_shown(kind, columns, row) for row in rows)
     lake.know_leads(suppressed, found)
-    db.execute(
-        "create or replace temp table withheld_ids as select unnest($ids::varchar[]) as lead_id",
-        {"ids": [lead_id for _, lead_id in found]},
-    )
-    return bool(found)
+    return [lead_id for _, lead_id in found]
 
 
 def _shown(kind: LeadKind, columns: list[str], row: tuple[Any, ...]) -> Shown:

@@ -120,7 +120,7 @@ class RawLeads(Refusing):
             if refused := self.refused([*held_rows, *received]):
                 held_rows = [row for row in held_rows if row["lead_id"] not in refused]
             merged = merge(held_rows, [row for row in received if row["lead_id"] not in refused], "lead_id")
-            removed = self.removed_fact(held.facts.get("removed", "") if held else "", refused)
+            removed = self.removed_fact(held.facts.get("removed", "") if held else "", refused, merged.rows)
             before = held.window if held and held.window.is_of(window) else None
             is_closed, is_partial = _completeness(before, answer)
             is_changed = (

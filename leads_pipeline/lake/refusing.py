@@ -44,7 +44,7 @@ class Refusing(Quarantine):
         """Add to the list the ids of leads that were found to be meant by an entry, where it lacks them."""
         by_entry: dict[int, list[str]] = {}
         for (kind, lead_id), of in found.items():
-            if not suppressed.withheld.is_known(kind, lead_id):
+            if not suppressed.knows(of, kind, lead_id):
                 by_entry.setdefault(of, []).append(suppressed.hashed_lead(kind, lead_id))
         for of, leads in by_entry.items():
 
@@ -53,14 +53,21 @@ class Refusing(Quarantine):
 
             self.suppression.append(entry)
 
-    def removed_fact(self, before: str, lead_ids: Iterable[str]) -> dict[str, str]:
-        """What a raw file notes of leads that were taken or kept out: a keyed hash of each, so that they count once."""
+    def removed_fact(self, before: str, lead_ids: Iterable[str], landed: Iterable[Row] = ()) -> dict[str, str]:
+        """What a raw file notes of leads that were taken or kept out: a keyed hash of each, so that they count once.
+
+        Those that are landed again, as a refusal was lifted, are no longer among them.
+        """
         ids = set(lead_ids)
         if not before and not ids:
             return {}
-        key = self.person_key() if ids else b""
-        hashed = {hmac.digest(key, lead_id.encode(), "sha256")[:_REMOVED_BYTES].hex() for lead_id in ids}
-        return {"removed": " ".join(sorted({*before.split(), *hashed}))}
+        key = self.person_key()
+
+        def hashed(lead_ids: Iterable[str]) -> set[str]:
+            return {hmac.digest(key, lead_id.encode(), "sha256")[:_REMOVED_BYTES].hex() for lead_id in lead_ids}
+
+        back = hashed({row["lead_id"] for row in landed})
+        return {"removed": " ".join(sorted({*before.split(), *hashed(ids)} - back))}
 
     def raw_lead_files(self) -> Iterator[Path]:
         """Every raw file of leads, pulled and pushed, as they lie there now."""

@@ -26,6 +26,7 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import connection, glob_literal, literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days
+from leads_pipeline.flatten.windows import staged_ids
 from leads_pipeline.flatten.withholding import withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.gone_through import GoneThrough
@@ -48,11 +49,17 @@ class Wish:
     groups: Collection[Group] = ()
     case: str = ""
     received: date | None = None
-    is_refusal: bool = False
 
 
 def add_to_list(lake: Lake, sought: Sought, chosen: Sequence[FoundLead], wish: Wish, now: datetime) -> Entry:
-    """Have the list mean the chosen leads, and what else shows the person and was created before now."""
+    """Have the list mean the chosen leads and what else shows the person.
+
+    What was created before now where they are erased, from now on where new enquiries are refused, and whenever it was
+    where they object or are restricted.
+    """
+    is_erasure, is_refusal = wish.action is Action.ERASE, wish.action is Action.REFUSE
+    # What stands in place of the address once retention has cut it out; an erasure knows such leads by their ids.
+    emails = sought.emails if is_erasure else sought.emails | sought.cut_emails
     names = sought.names.union(
         *(
             sought.evidence(sight.row.texts()).people
@@ -75,16 +82,15 @@ def add_to_list(lake: Lake, sought: Sought, chosen: Sequence[FoundLead], wish: W
             action=wish.action,
             case=wish.case,
             received=wish.received,
-            until=None if wish.is_refusal else now,
-            since=now if wish.is_refusal and wish.action is Action.OBJECT else None,
-            emails=hashes(suppressed, "email", sought.emails),
+            until=now if is_erasure else None,
+            since=now if is_refusal else None,
+            emails=hashes(suppressed, "email", emails),
             mailboxes=hashes(suppressed, "mailbox", sought.mailboxes),
             phones=hashes(suppressed, "phone", sought.phones),
             names=hashes(suppressed, "name", names),
             any_tag=Group.MAILBOX in wish.groups,
             any_name=Group.TELEPHONE in wish.groups,
-            is_refusal=wish.is_refusal,
-            leads=tuple(sorted(leads)),
+            leads=() if is_refusal else tuple(sorted(leads)),
         )
 
     return lake.suppression.append(entry)
@@ -122,18 +128,29 @@ def _sweep(lake: Lake, zone: ZoneInfo, *, is_nightly: bool) -> Swept:
         gone_through = lake.gone_through("by-the-list", before, is_anew=not is_nightly)
         days = _sweep_raw(lake, swept, gone_through) if suppressed else set()
         swept.deliveries += Spool(lake).remove_refused()
-        stagings = _stagings(lake, days, gone_through)
-        for kind in LEAD_KINDS:
-            for day, staged in flatten_days(lake, kind, [day for name, day in stagings if name == kind.name], zone):
-                if isinstance(staged, LeadsPipelineError):
-                    swept.failed[f"staged {kind.name} leads of {day}"] = str(staged)
-                else:
-                    swept.days[kind.name] += 1
+        _stage(lake, _stagings(lake, days, gone_through), zone, swept)
         _sweep_unfinished(lake)
         # A lead that was met by its contact has other versions, where another contact stands; now its id is known.
         if lake.suppression.read().state == before:
             gone_through.note()
             return swept
+
+
+def restage(lake: Lake, zone: ZoneInfo) -> Swept:
+    """Stage the days anew that hold what the list withholds, or lack what it no longer does. Raises StorageError."""
+    swept = Swept()
+    with lake.sweeping():
+        _stage(lake, _stagings(lake, set()), zone, swept)
+    return swept
+
+
+def _stage(lake: Lake, stagings: Sequence[tuple[str, date]], zone: ZoneInfo, swept: Swept) -> None:
+    for kind in LEAD_KINDS:
+        for day, staged in flatten_days(lake, kind, [day for name, day in stagings if name == kind.name], zone):
+            if isinstance(staged, LeadsPipelineError):
+                swept.failed[f"staged {kind.name} leads of {day}"] = str(staged)
+            else:
+                swept.days[kind.name] += 1
 
 
 def _sweep_raw(lake: Lake, swept: Swept, gone_through: GoneThrough) -> set[tuple[str, date]]:
@@ -163,8 +180,8 @@ def _sweep_raw(lake: Lake, swept: Swept, gone_through: GoneThrough) -> set[tuple
 def _stagings(
     lake: Lake, days: set[tuple[str, date]], gone_through: GoneThrough | None = None
 ) -> list[tuple[str, date]]:
-    """Those days, and all whose staged files hold a lead that the list withholds."""
-    found = set(days)
+    """Those days, and all whose staged files hold a lead that is withheld, or lack one that no longer is."""
+    found = days | _lacking(lake)
     for kind in LEAD_KINDS if lake.suppression.read() else ():
         files = {file.path: file.day for file in lake.staged_files(kind.table)}
         left = gone_through.left(files) if gone_through else files
@@ -184,6 +201,25 @@ def _stagings(
                 if gone_through:
                     gone_through.again(path for path in paths if (kind.name, files[path]) in found)
     return sorted(found)
+
+
+def _lacking(lake: Lake) -> set[tuple[str, date]]:
+    """The days that lack a lead in staged which nothing withholds any more, while that isn't shown to be done.
+
+    What is withheld was met by its contact when its day was staged, and is known by its id since.
+    """
+    suppressed = lake.suppression.read()
+    if not any(entry.action is Action.LIFT for entry in open_entries(suppressed)):
+        return set()
+    return {
+        (kind.name, day)
+        for kind in LEAD_KINDS
+        for day in lake.landed_days(kind)
+        if not all(
+            suppressed.withheld.is_known(kind.name, lead_id)
+            for lead_id in lake.lead_ids(kind, day) - staged_ids(lake, kind, day)
+        )
+    }
 
 
 def _sweep_unfinished(lake: Lake) -> None:
@@ -223,7 +259,7 @@ def left_of(lake: Lake, found: Found) -> Left:
     meant: defaultdict[File, int] = defaultdict(int)
     kept, of_kept = 0, set[File]()
     for lead in found.leads:
-        is_meant = bool(suppressed.refusals.leads(row for sight in lead.sights for row in _shown(lead, sight)))
+        is_meant = bool(suppressed.refusals.leads(row for sight in lead.sights for row in shown_of(lead, sight)))
         kept += not is_meant
         for sight in lead.sights:
             if is_meant:
@@ -235,7 +271,8 @@ def left_of(lake: Lake, found: Found) -> Left:
     return Left(sorted(meant, key=_path), sorted(traces, key=_path), sorted(found.undecoded, key=_path), kept)
 
 
-def _shown(lead: FoundLead, sight: Sight) -> Iterator[Shown]:
+def shown_of(lead: FoundLead, sight: Sight) -> Iterator[Shown]:
+    """The row as the list looks at it."""
     columns = sight.row.columns
     day = columns.get("window_day") or columns.get("day") or columns.get("received_at")
     if not isinstance(day, date):
@@ -269,13 +306,7 @@ def left_by_list(lake: Lake) -> list[str]:
 
 def _left_by_list(lake: Lake) -> list[str]:
     suppressed = lake.suppression.read()
-    left = [f"staged {kind} leads of {day}" for kind, day in _stagings(lake, set())]
-    left += [
-        f"{kind.table} of {file.day} in staged/, which is damaged"
-        for kind in LEAD_KINDS
-        for file in lake.staged_files(kind.table)
-        if lake.whole_staged(kind.table, file.day) is None
-    ]
+    left = _staged_or_published_by_list(lake)
     for path in lake.raw_lead_files():
         name = path.relative_to(lake.folder).as_posix()
         try:
@@ -287,7 +318,23 @@ def _left_by_list(lake: Lake) -> list[str]:
             continue
         if suppressed.refusals.leads(map(Shown.of_raw, rows)):
             left.append(name)
-    left += [path.relative_to(lake.folder).as_posix() for path in Spool(lake).refused()]
+    return left + [path.relative_to(lake.folder).as_posix() for path in Spool(lake).refused()]
+
+
+def staged_or_published_by_list(lake: Lake) -> list[str]:
+    """Where staged days and leads.duckdb hold what the list withholds, lack what it no longer does, or are damaged."""
+    with lake.sweeping():
+        return _staged_or_published_by_list(lake)
+
+
+def _staged_or_published_by_list(lake: Lake) -> list[str]:
+    left = [f"staged {kind} leads of {day}" for kind, day in _stagings(lake, set())]
+    left += [
+        f"{kind.table} of {file.day} in staged/, which is damaged"
+        for kind in LEAD_KINDS
+        for file in lake.staged_files(kind.table)
+        if lake.whole_staged(kind.table, file.day) is None
+    ]
     published = lake.folder / FILE_NAME
     if published.exists():
         with connection(lake, f"{_SCRATCH}published") as db:
@@ -301,19 +348,21 @@ def _left_by_list(lake: Lake) -> list[str]:
 
 
 def open_entries(suppressed: Suppressed) -> list[Entry]:
-    """Erasures that nobody has shown to be done."""
+    """Requests that nobody has shown to be carried out; what was lifted needn't be any more."""
     done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
-    return [entry for entry in suppressed.active if entry.action is Action.ERASE and entry.number not in done]
+    lifts = [entry for entry in suppressed.entries if entry.action is Action.LIFT]
+    return [entry for entry in (*suppressed.active, *lifts) if entry.number not in done]
 
 
 def open_entries_of(suppressed: Suppressed, sought: Sought) -> list[Entry]:
-    """Those of them that know their person by nothing but what is sought: to look for that shows them done."""
+    """Erasures among them that know their person by nothing but what is sought: to look for that shows them done."""
     emails, phones = hashes(suppressed, "email", sought.emails), hashes(suppressed, "phone", sought.phones)
     leads = {suppressed.hashed_lead(kind.name, lead_id) for kind in LEAD_KINDS for lead_id in sought.lead_ids}
     return [
         entry
         for entry in open_entries(suppressed)
-        if (
+        if entry.action is Action.ERASE
+        and (
             {*entry.emails}.issubset(emails) and {*entry.phones}.issubset(phones)
             if entry.emails or entry.phones
             else {*entry.leads}.issubset(leads)

@@ -24,7 +24,8 @@ PURPOSES: Final = (
     "To answer the enquiry that was sent to the agent by way of the portal.",
     "To count enquiries by branch, day and kind. Tables of figures hold no name, address or number; a person is "
     "counted under a keyed hash.",
-    "To see which owners asked what their home is worth (the table mart_hidden_valuations).",
+    "To see whom the agent might offer a valuation, which is direct marketing (the table mart_hidden_valuations): you "
+    "may object to it at any time, and are left out of it then.",
 )
 RETENTION: Final = (
     "The portal deletes an enquiry after 30 days.",

@@ -27,8 +27,8 @@ class Night:
 
     @property
     def came_back(self) -> bool:
-        """Whether the list refuses leads that were there although no erasure was under way: a restored backup's."""
-        return not self.counts.get("erasures_not_shown_done") and bool(
+        """Whether the list refuses leads that were there although no request was under way: a restored backup's."""
+        return not self.counts.get("requests_not_shown_done") and bool(
             self.counts.get("leads_taken_out") or self.counts.get("days_staged_anew")
         )
 
@@ -50,7 +50,7 @@ def keep_clean(lake: Lake, settings: Settings, now: datetime) -> Night:
 
 
 def _apply_list(lake: Lake, settings: Settings, night: Night) -> None:
-    night.counts["erasures_not_shown_done"] = len(open_entries(lake.suppression.read()))
+    night.counts["requests_not_shown_done"] = len(open_entries(lake.suppression.read()))
     swept = sweep(lake, settings.zone, is_nightly=True)
     night.counts |= {
         "leads_taken_out": swept.leads,

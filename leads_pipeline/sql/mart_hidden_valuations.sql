@@ -1,4 +1,4 @@
--- One row per person who has a property to sell or to let and asked for no appraisal: whom should the agent call next?
+-- One row per person who has a property to sell or to let and asked for no appraisal: whom should the agent call next? Without who objected to direct marketing
 -- *person: Keyed hash of the e-mail address or telephone number, as in the tables of leads and in mart_people
 -- lead_id: The person's newest such lead; applicant_leads has their name and number for whoever may see it
 -- lead_day: Local day of that lead
@@ -23,6 +23,7 @@ with source as (
     from applicant_leads
     where consumer_situation in ('CONSUMER_SITUATION_PROPERTY_TO_SELL', 'CONSUMER_SITUATION_PROPERTY_TO_LET')
         and person is not null
+        and person not in (select person from pipeline.objected)
 )
 
 select

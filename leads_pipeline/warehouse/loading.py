@@ -18,11 +18,12 @@ from leads_pipeline.duck import quoted, scratch_folder
 from leads_pipeline.flatten.columns import staged_columns, windows_table
 from leads_pipeline.flatten.inventory import insert_inventory
 from leads_pipeline.flatten.trees import HIDDEN, trees_of
+from leads_pipeline.flatten.withholding import objected_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.answers import set_answers
 from leads_pipeline.warehouse.grid import Grid, set_grid
 from leads_pipeline.warehouse.people import PERSON_OF_LEAD, set_person_key
-from leads_pipeline.warehouse.schema import comment, comment_tables, fill
+from leads_pipeline.warehouse.schema import comment, comment_tables, create_tables, fill
 from leads_pipeline.warehouse.sql_marts import (
     FOLLOWED,
     MART_MACROS,
@@ -45,6 +46,7 @@ def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: Stat
 
     One transaction, as each would wait for the disk, and only the finished file has to be on it.
     """
+    create_tables(db)
     if is_reworded := state.comments != wanted.comments:
         comment_tables(db)
     set_person_key(db, lake.person_key())
@@ -54,10 +56,7 @@ def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: Stat
         db.execute(f"create or replace macro {macro}")
     db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in FOLLOWED.items())})")
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
-    is_whole = state.marts != wanted.marts
-    for kind in LEAD_KINDS:
-        if of_kind := {(table, day) for table, day in changed if table in staged_columns(kind)}:
-            is_whole = _load_leads(db, lake, kind, of_kind, is_whole=is_whole)
+    is_whole = _load_kinds(db, lake, state, wanted, changed)
     if any(table == INVENTORY for table, _ in changed):
         _load_inventory(db, lake)
     set_grid(db, grid, now)
@@ -76,6 +75,23 @@ def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: Stat
     db.commit()
     db.execute("checkpoint")
     return Held(wanted, counted(db), days_changed=len({day for _, day in changed}))
+
+
+def _load_kinds(
+    db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: State, changed: Set[tuple[str, date]]
+) -> bool:
+    """Replace what the changed files hold; whether the marts are to be made anew as a whole."""
+    is_whole = state.marts != wanted.marts
+    for kind in LEAD_KINDS:
+        if of_kind := {(table, day) for table, day in changed if table in staged_columns(kind)}:
+            is_whole = _load_leads(db, lake, kind, of_kind, is_whole=is_whole)
+            if state.objected == wanted.objected:
+                note_objections(
+                    db, lake, kind, "lead_id in (select lead_id from removed union all select lead_id from winners)"
+                )
+        if state.objected != wanted.objected:
+            note_objections(db, lake, kind, "true")
+    return is_whole
 
 
 def _load_leads(
@@ -149,6 +165,21 @@ def _load_leads(
         )
         # Marts show a new member once it may be shown.
         return record_drift(db, lake, kind, files) or is_whole
+
+
+def note_objections(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, leads: str) -> None:
+    """Note anew which of these leads are of people who objected, and that the marts of these people are touched."""
+    rows = f"(from {quoted(kind.table)} where {leads})"
+    former = f"from pipeline.objected where kind = $kind and {leads}"
+    db.execute(f"insert into touched (person) select distinct person {former}", {"kind": kind.name})
+    db.execute(f"delete {former}", {"kind": kind.name})
+    if objected_leads(db, lake, kind, rows, "window_day"):
+        db.execute(
+            "insert into pipeline.objected select $kind, lead_id, person "  # noqa: S608
+            f"from {rows} where person is not null and lead_id in (from objected_ids)",
+            {"kind": kind.name},
+        )
+        db.execute(f"insert into touched (person) select distinct person {former}", {"kind": kind.name})
 
 
 def _parts(db: duckdb.DuckDBPyConnection) -> list[tuple[date, date]]:

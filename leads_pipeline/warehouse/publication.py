@@ -26,7 +26,6 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.loading import loaded
 from leads_pipeline.warehouse.reading import Version, reading, sweep_readers
-from leads_pipeline.warehouse.schema import create_tables
 from leads_pipeline.warehouse.state import EMPTY, Held, State, checksum_of, counted, remembered, tables_of, wanted_state
 from leads_pipeline.warehouse.winners import BrokenStagedError
 
@@ -299,5 +298,4 @@ class Warehouse:
         draft.unlink()
         with connection(self._lake, "warehouse", draft) as db:
             db.begin()
-            create_tables(db)
             return replace(loaded(db, self._lake, EMPTY, wanted, grid, now), is_rebuilt=True)

@@ -97,14 +97,25 @@ BOOKKEEPING: Final = (
             Column("value", "varchar", "The new value"),
         ),
     ),
+    Table(
+        "objected",
+        "Leads of people who objected to direct marketing: leave these people out of whatever serves it",
+        (
+            Column("kind", "varchar", "applicant or appraisal"),
+            Column("lead_id", "varchar", "The lead's own id"),
+            Column("person", "uuid", "Keyed hash of the person, as in the tables of leads"),
+        ),
+    ),
 )
 
 
 def create_tables(db: duckdb.DuckDBPyConnection) -> None:
-    """Make every table but the marts, empty."""
-    db.execute("create schema pipeline")
+    """Make every table but the marts, empty, where it isn't there: an earlier version's file lacks what came since."""
+    db.execute("create schema if not exists pipeline")
     for name, table in _named_tables():
-        db.execute(f"create table {name} ({', '.join(f'{quoted(c.name)} {c.type}' for c in table.columns)})")
+        db.execute(
+            f"create table if not exists {name} ({', '.join(f'{quoted(c.name)} {c.type}' for c in table.columns)})"
+        )
 
 
 def comment_tables(db: duckdb.DuckDBPyConnection) -> None:

@@ -34,7 +34,7 @@ INVENTORY: Final = "inventory"
 class State:
     """What a file was made from: fingerprints of schema, marts, comments and grid, and of each file loaded.
 
-    `suppressed` is the state of the suppression list.
+    `suppressed` and `objected` are states of the suppression list: whom it withholds, who has objected.
 
     `files` is by table and day, the inventory's files under the table `inventory`.
     """
@@ -44,10 +44,11 @@ class State:
     comments: str
     grid: str
     suppressed: str
+    objected: str
     files: Mapping[tuple[str, date], str]
 
 
-EMPTY: Final = State("", "", "", "", "", {})
+EMPTY: Final = State("", "", "", "", "", "", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
     """What a file that is up to date is made from."""
     staged = (file for kind in LEAD_KINDS for table in staged_columns(kind) for file in lake.staged_files(table))
     files = {(file.table, file.day): file.fingerprint for file in staged}
+    suppressed = lake.suppression.read()
     for path in lake.inventory_files():
         stat = path.stat()
         day = date.fromisoformat(path.parent.name.removeprefix("day="))
@@ -79,7 +81,8 @@ def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
         marts=_fingerprint([(mart.name, mart.statement, mart.follows) for mart in marts()], MART_MACROS, grid.branches),
         comments=_fingerprint(tables(), BOOKKEEPING, marts()),
         grid=_fingerprint(grid, today(grid.zone, now), answers_fingerprint(lake)),
-        suppressed=lake.suppression.read().state,
+        suppressed=suppressed.state,
+        objected=suppressed.objected,
         files=files,
     )
 
@@ -116,6 +119,7 @@ def remembered(db: duckdb.DuckDBPyConnection) -> State:
         comments=facts.get("comments", ""),
         grid=facts.get("grid", ""),
         suppressed=facts.get("suppressed", ""),
+        objected=facts.get("objected", ""),
         files={(table, day): fingerprint for table, day, fingerprint in files},
     )
 
@@ -125,8 +129,8 @@ def remember(db: duckdb.DuckDBPyConnection, state: State) -> None:
     db.execute("delete from pipeline.facts")
     db.execute(
         "insert into pipeline.facts values "
-        "('schema', ?), ('marts', ?), ('comments', ?), ('grid', ?), ('suppressed', ?)",
-        [state.schema, state.marts, state.comments, state.grid, state.suppressed],
+        "('schema', ?), ('marts', ?), ('comments', ?), ('grid', ?), ('suppressed', ?), ('objected', ?)",
+        [state.schema, state.marts, state.comments, state.grid, state.suppressed, state.objected],
     )
     db.execute("delete from pipeline.loaded_files")
     fill(

@@ -1,0 +1,190 @@
+"""`privacy object` keeps a person out of direct marketing, `restrict` their leads in raw alone; `lift` ends both."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+import click
+from rich.markup import escape
+
+from leads_pipeline.cli.erasing import NAMES, dated, hand_out, received_on, request
+from leads_pipeline.cli.privacy import identifiers, looked_for, show_found, sought_in
+from leads_pipeline.cli.session import Session, err, out, plain_errors
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.person.matching import Group
+from leads_pipeline.privacy.erase import Swept, Wish, add_to_list, due_on, restage
+from leads_pipeline.privacy.objecting import add_lift, close, liftable_numbered, liftable_of
+from leads_pipeline.suppression import Action, Entry
+
+_OUT_OF_REACH: Final = """Out of this tool's reach, for you to see to: marketing lists outside of leads.duckdb, in a CRM
+say; copies that analysts made; who markets from the tables of leads themselves, where pipeline.objected names whom to
+leave out."""
+
+
+@click.command("object", short_help="Keep a person out of direct marketing.")
+@identifiers
+@request
+@click.option("--refuse", is_flag=True, help="Take no new enquiry of theirs any more, either.")
+def object_(refuse: bool, **asked: Any) -> None:
+    """Keep a person out of direct marketing (UK GDPR, article 21): out of mart_hidden_valuations.
+
+    Their leads stay, and so does what they will still send, which serves no marketing either. `--refuse` refuses what
+    they send from now on. It holds until `privacy lift` ends it.
+
+    Exit code 1 if they weren't shown to be out.
+    """
+    _ask(Action.OBJECT, [Action.OBJECT, *([Action.REFUSE] if refuse else [])], **asked)
+
+
+@click.command(short_help="Keep a person's leads in raw files alone.")
+@identifiers
+@request
+def restrict(**asked: Any) -> None:
+    """Keep a person's leads in raw files alone (UK GDPR, article 18), out of staged files and leads.duckdb.
+
+    Those that there are and those that come, until `privacy lift` ends it: then they are staged and published again.
+
+    Exit code 1 if a lead of theirs is still staged or published.
+    """
+    _ask(Action.RESTRICT, [Action.RESTRICT], **asked)
+
+
+@click.command(short_help="End an objection or a restriction.")
+@click.argument("numbers", nargs=-1, type=int, metavar="[NUMBER]...")
+@identifiers
+@dated
+@click.option("--dry-run", is_flag=True, help="Show what would end, and change nothing.")
+def lift(
+    numbers: Sequence[int],
+    case: str,
+    received: datetime | None,
+    dry_run: bool,
+    listed: TextIO | None,
+    shared: bool,  # noqa: ARG001 - whoever is listed may share
+    **given: Any,
+) -> None:
+    """End an objection, a refusal or a restriction, by its NUMBER in `privacy log` or by whom it was made for.
+
+    Without a number it asks for whom: give every address and number that it was made with. What was restricted is
+    staged and published again. An erasure can't be ended.
+
+    Exit code 1 if something isn't back.
+    """
+    with plain_errors():
+        day = received_on(case, received)
+        with Session.opened() as session:
+            suppressed = session.lake.suppression.read()
+            if numbers:
+                entries = liftable_numbered(suppressed, [*dict.fromkeys(numbers)])
+            else:
+                entries = liftable_of(suppressed, sought_in(session.lake, listed, **given))
+            for entry in entries:
+                verb = "would end" if dry_run else "ends"
+                out.print(f"{NAMES[entry.action].capitalize()} {entry.number} of {entry.at:%Y-%m-%d} {verb}.")
+            if dry_run:
+                sys.exit(0)
+            for entry in entries:
+                add_lift(session.lake, entry, case, day, datetime.now(UTC))
+            _, left = _carried_out(session, [entry.action for entry in entries])
+        if any(entry.action is Action.REFUSE for entry in entries):
+            out.print("What was refused and the portal still has comes with the next pull of its day: `backfill`.")
+        _show(left)
+    sys.exit(1 if left else 0)
+
+
+def _ask(
+    what: Action,
+    actions: Sequence[Action],
+    *,
+    dry_run: bool,
+    more: Sequence[str],
+    case: str,
+    received: datetime | None,
+    listed: TextIO | None,
+    shared: bool,
+    **given: Any,
+) -> None:
+    """Add the person to the list under each of the actions, carry that out and say so."""
+    with plain_errors():
+        day = received_on(case, received)
+        with Session.opened() as session:
+            sought = sought_in(session.lake, listed, **given)
+            is_by_contact = bool(sought.emails or sought.phones)
+            if what is Action.OBJECT and not is_by_contact:
+                raise QuestionError(
+                    "Nobody knows their future leads by that. Give an address or a telephone number of theirs as well."
+                )
+            found = looked_for(session.settings, sought, shared)
+            chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
+            show_found(found, show=False)
+            if not (chosen or is_by_contact):
+                raise QuestionError("No lead of theirs was found, and no address or number was given to know them by.")
+            if dry_run:
+                out.print(f"It would mean {len(chosen)} leads. Nothing was changed.")
+                sys.exit(0 if found.is_whole else 1)
+            groups = [Group(one) for one in more]
+            entries = [
+                add_to_list(
+                    session.lake,
+                    sought,
+                    chosen,
+                    Wish(action=action, groups=groups, case=case, received=day),
+                    datetime.now(UTC),
+                )
+                for action in actions
+            ]
+            swept, left = _carried_out(session, actions)
+            hand_out(
+                session.lake,
+                entries[0],
+                _receipt(entries, len(chosen), swept, by_contact=is_by_contact, is_done=not left),
+            )
+        _show(left)
+    sys.exit(1 if left else 0)
+
+
+def _carried_out(session: Session, actions: Sequence[Action]) -> tuple[Swept, list[str]]:
+    """Stage what a restriction changes, and publish; what that did, and what is left to do."""
+    swept = Swept()
+    if Action.RESTRICT in actions:
+        with err.status("Staging days anew"):
+            swept = restage(session.lake, session.settings.zone)
+    with err.status("Publishing leads.duckdb"):
+        trouble = session.runner.publish()
+    left = [*(f"{what}: {why}" for what, why in swept.failed.items()), *([trouble] if trouble else [])]
+    return swept, left or close(session.lake, swept)
+
+
+def _receipt(entries: Sequence[Entry], leads: int, swept: Swept, *, by_contact: bool, is_done: bool) -> str:
+    """What holds now, without a word of the person's."""
+    first = entries[0]
+    day = first.received or first.at.date()
+    told = {
+        Action.OBJECT: f"Out of mart_hidden_valuations, which is direct marketing: now and with what they will send. "
+        f"Their {leads} leads stay.",
+        Action.REFUSE: "New enquiries of theirs, created from now on, are refused.",
+        Action.RESTRICT: f"Kept in raw files alone: {leads} leads"
+        + (", and those that come" if by_contact else "; no address or number was given, so new ones are not")
+        + f". {sum(swept.days.values())} days were staged anew.",
+    }
+    names = ", ".join(f"{NAMES[entry.action].capitalize()} {entry.number}" for entry in entries)
+    numbers = " ".join(str(entry.number) for entry in entries)
+    return "\n".join(
+        [
+            f"{names}{f', case {first.case}' if first.case else ''}",
+            f"Received {day}, due {due_on(day)}, listed {first.at:%Y-%m-%d %H:%M} UTC",
+            "",
+            *(told[entry.action] for entry in entries),
+            f"Until `leads-pipeline privacy lift {numbers}`. Kept for that: keyed hashes on the suppression list.",
+            f"Looked at again: {'so it is' if is_done else 'NOT shown to be so, run `leads-pipeline privacy apply`'}.",
+            "",
+            _OUT_OF_REACH,
+            "",
+        ]
+    )
+
+
+def _show(left: Sequence[str]) -> None:
+    for what in left:
+        err.print(f"[bold red]left:[/bold red] {escape(what)}", highlight=False, soft_wrap=True)

@@ -1,0 +1,108 @@
+"""Objections, refusals and restrictions: which hold for whom, ending one, and whether each is carried out.
+
+Belongs here: what the list and the published file say of them. Doesn't: adding one (erase.py), keeping leads back
+(lake/, flatten/, warehouse/).
+"""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.duck import connection, literal, quoted
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.flatten.withholding import objected_leads
+from leads_pipeline.lake import Lake
+from leads_pipeline.person.matching import Sought
+from leads_pipeline.privacy.erase import Swept, note_done, open_entries, shown_of, staged_or_published_by_list
+from leads_pipeline.privacy.search import Found
+from leads_pipeline.suppression import Action, Entry, Meant, Suppressed, hashes
+from leads_pipeline.warehouse import FILE_NAME
+
+# What can be ended. An erasure can't: nothing is left that would come back.
+LIFTABLE = frozenset({Action.OBJECT, Action.REFUSE, Action.RESTRICT})
+
+
+def holding(suppressed: Suppressed, sought: Sought, found: Found) -> list[tuple[Entry, int]]:
+    """Which of them hold for the person who is sought, and for how many of the leads that were found."""
+    held = []
+    for entry in suppressed.active:
+        if entry.action in LIFTABLE:
+            rows = [row for lead in found.leads for sight in lead.sights for row in shown_of(lead, sight)]
+            leads = {lead_id for _, lead_id in Meant(suppressed, [entry]).leads(rows)}
+            if leads or _is_of(suppressed, entry, sought):
+                held.append((entry, len(leads)))
+    return held
+
+
+def _is_of(suppressed: Suppressed, entry: Entry, sought: Sought) -> bool:
+    """Whether the entry knows its person by nothing but what is sought."""
+    return (
+        bool(entry.mailboxes or entry.phones)
+        and {*entry.mailboxes}.issubset(hashes(suppressed, "mailbox", sought.mailboxes))
+        and {*entry.phones}.issubset(hashes(suppressed, "phone", sought.phones))
+    )
+
+
+def liftable_of(suppressed: Suppressed, sought: Sought) -> list[Entry]:
+    """Those that know their person by nothing but what is sought. Raises QuestionError where there are none."""
+    found = [entry for entry in suppressed.active if entry.action in LIFTABLE and _is_of(suppressed, entry, sought)]
+    if not found:
+        raise QuestionError(
+            "No objection or restriction is known by what was given alone. Give every address and number that it was "
+            "made with, or its number, which `leads-pipeline privacy log` has."
+        )
+    return found
+
+
+def liftable_numbered(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
+    """Those of these numbers. Raises QuestionError where one is none that can be ended."""
+    by_number = {entry.number: entry for entry in suppressed.active}
+    for number in numbers:
+        if number not in by_number:
+            raise QuestionError(
+                f"{number} is no objection or restriction that holds. `leads-pipeline privacy log` has the numbers."
+            )
+        if by_number[number].action not in LIFTABLE:
+            raise QuestionError(f"{number} is an erasure: its leads are gone, and nothing ends it.")
+    return [by_number[number] for number in numbers]
+
+
+def add_lift(lake: Lake, entry: Entry, case: str, received: date, now: datetime) -> Entry:
+    """Add to the list that an entry ended."""
+
+    def lift(_: Suppressed, number: int) -> Entry:
+        return Entry(number=number, at=now, action=Action.LIFT, of=entry.number, case=case, received=received)
+
+    return lake.suppression.append(lift)
+
+
+def marketed(lake: Lake) -> int:
+    """How many leads of people in mart_hidden_valuations are of somebody who objected."""
+    published = lake.folder / FILE_NAME
+    if not published.exists():
+        return 0
+    count = 0
+    with connection(lake, "objections") as db:
+        db.execute(f"attach {literal(str(published))} as published (read_only)")
+        for kind in LEAD_KINDS:
+            source = (
+                f"(from published.{quoted(kind.table)} "  # noqa: S608 - only our own names
+                "where person in (select person from published.mart_hidden_valuations))"
+            )
+            if objected_leads(db, lake, kind, source, "window_day"):
+                count += db.execute("select count(*) from objected_ids").fetchall()[0][0]
+    return count
+
+
+def close(lake: Lake, swept: Swept) -> list[str]:
+    """Note as done what the list alone shows to be carried out, all but erasures; why the others aren't."""
+    still = [entry for entry in open_entries(lake.suppression.read()) if entry.action is not Action.ERASE]
+    left: list[str] = []
+    if any(entry.action is not Action.REFUSE for entry in still):
+        count = marketed(lake)
+        left = [f"{count} leads in mart_hidden_valuations"] if count else []
+        left += staged_or_published_by_list(lake)
+    for entry in still:
+        if not left or entry.action is Action.REFUSE:
+            note_done(lake, entry, swept)
+    return left
