@@ -134,7 +134,10 @@ class Spool:
 
     def _admitted(self, pushed: Sequence[PushedLead]) -> Sequence[PushedLead]:
         with suppress(StorageError):
-            if (refusals := self._lake.suppression.read().refusals) and (found := refusals.leads(map(_shown, pushed))):
+            suppressed = self._lake.suppression.read()
+            if suppressed.refusals and (found := suppressed.refusals.leads(map(_shown, pushed))):
+                # Nobody sees this version again, and others of the lead may lie here.
+                self._lake.know_leads(suppressed, found)
                 return [one for one in pushed if (one.kind.name, one.lead.lead_id) not in found]
         return pushed
 

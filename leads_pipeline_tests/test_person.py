@@ -198,6 +198,23 @@ def test_a_telephone_takes_no_lead_of_another_name() -> None:
     assert groups(Sought.of([EMAIL], [PHONE]), own, wifes, by_email) == {"own": "C", "wife's": "A", "by e-mail": "A"}
 
 
+def test_a_name_that_another_version_bears_is_not_the_persons() -> None:
+    own, then = lead("own", email=EMAIL, phone=PHONE, name="Jane Roe"), lead("own", phone=PHONE, name="John Roe")
+    spouses, hers = lead("spouse's", phone=PHONE, name="John Roe"), lead("hers", phone=PHONE, name="Jane Roe")
+    corrected = lead("corrected", phone=PHONE, name="Jane Roe"), lead("corrected", phone=PHONE, name="John Roe")
+    assert groups(Sought.of([EMAIL], [PHONE]), own, then, spouses, hers, *corrected) == {
+        **dict.fromkeys(("own", "hers", "corrected"), "A"),
+        "spouse's": "C",
+    }
+    assert groups(Sought.of(phones=[PHONE], lead_ids=["own"]), own, then, spouses) == {"own": "A", "spouse's": "C"}
+
+
+def test_an_address_that_was_not_given_mentions_no_name() -> None:
+    sought = Sought.of(phones=[PHONE], names=["Jane Roe"])
+    assert sought.mentions("Ask Jane  Roe. JANE ROE!") == 2
+    assert sought.mentions("JANE.ROE@people.example, x@jane-roe.example, jane.roe+homes@people.example") == 0
+
+
 def test_a_name_and_a_postcode_only_propose() -> None:
     found = groups(
         Sought.of(names=["Zoë Roe"], postcodes=["SW1A 1AA"]),

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead, read_leads
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
+from leads_pipeline.person.matching import Group, Sought, texts_of
+from leads_pipeline.privacy.erase import Wish, add_to_list
+from leads_pipeline.privacy.search import FoundLead
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.suppression import Action, Shown, Suppressed, SuppressionList
 from leads_pipeline.warehouse import Grid, Warehouse
@@ -240,6 +244,41 @@ def test_no_text_keeps_the_list_from_being_asked(
         assert list_.read().refusals.leads([Shown.of_raw(row)]) == {}
 
 
+HERS = {"email": EMAIL, "phone": PHONE, "name": "Jane Roe"}
+SPOUSES = {"email": "john@people.example", "phone": PHONE, "name": "John Roe"}
+CONTACTS = st.tuples(st.sampled_from([HERS, SPOUSES]), st.sets(st.sampled_from(sorted(HERS)), min_size=1)).map(
+    lambda one: {name: one[0][name] for name in one[1]}
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    leads=st.lists(st.lists(CONTACTS, min_size=1, max_size=3), min_size=1, max_size=4),
+    given_=st.sets(st.sampled_from(["emails", "phones", "names"]), min_size=1),
+)
+def test_the_list_means_what_was_found_as_the_persons(
+    tmp_path_factory: pytest.TempPathFactory, leads: list[list[dict[str, str]]], given_: set[str]
+) -> None:
+    sought = Sought.of(**{what: [HERS[what.removesuffix("s")]] for what in given_})
+    texts = {
+        ("applicant", str(number)): [json.dumps(lead("", **one) | {"createdAt": BEFORE}) for one in versions]
+        for number, versions in enumerate(leads)
+    }
+    shown = {key: [sought.evidence(texts_of(text)) for text in versions] for key, versions in texts.items()}
+    seen = {key: rows for key, rows in shown.items() if any(map(sought.sees, rows))}
+    chosen = [
+        FoundLead(*key, group, [], sought.names_in(seen))
+        for key, group in sought.grouped(seen).items()
+        if group is Group.GIVEN
+    ]
+    if not chosen:
+        return
+    lake = Lake(tmp_path_factory.mktemp("data"))
+    add_to_list(lake, sought, chosen, Wish(action=Action.ERASE), UNTIL)
+    rows = [Shown(*key, DAY, partial(texts_of, text)) for key, versions in texts.items() for text in versions]
+    assert lake.suppression.read().refusals.leads(rows).keys() == {(lead.kind, lead.lead_id) for lead in chosen}
+
+
 # --- refusal ----------------------------------------------------------------------------------------------------------
 
 JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
@@ -307,6 +346,15 @@ def test_a_push_is_refused_before_it_is_kept(lake: Lake) -> None:
     [waiting] = Spool(lake).waiting()
     assert b"john" in waiting.read_bytes()
     assert EMAIL.encode() not in waiting.read_bytes()
+
+
+def test_a_lead_that_a_push_shows_to_be_hers_is_known_from_then_on(lake: Lake) -> None:
+    listed(lake.suppression)
+    other = JANE | {"contact": JOHN["contact"]}
+    land(lake, APPLICANT, [other, JOHN])
+    push(lake, JANE)
+    stage(lake, APPLICANT)
+    assert staged_leads(lake, APPLICANT).keys() == {"john"}
 
 
 def test_a_push_that_waits_is_refused_when_it_is_taken_in(lake: Lake) -> None:

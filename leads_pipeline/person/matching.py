@@ -172,7 +172,12 @@ class Sought:
     def _in_text(self) -> re.Pattern[str] | None:
         parts = [_loosely(national_digits(key), 4) + "(?![0-9])" for key in self.phones]
         parts += [rf"(?<![\w-]){re.escape(lead_id)}(?![\w-])" for lead_id in self.lead_ids if len(lead_id) >= ID_MIN]
-        parts += [r"\b" + r"\W{1,3}".join(words) + r"\b" for name in self.spoken if len(words := _words(name)) > 1]
+        # In an address that wasn't given, letters may be a name's by chance: rows of leads aren't judged by it either.
+        parts += [
+            r"(?<!@)\b" + r"\W{1,3}".join(words) + r"\b(?![\w.+-]*@)"
+            for name in self.spoken
+            if len(words := _words(name)) > 1
+        ]
         return re.compile("|".join(parts), re.IGNORECASE) if parts else None
 
     def mentions(self, text: str) -> int:
@@ -209,43 +214,53 @@ class Sought:
     ) -> dict[LeadKey, Group]:
         """Which group each lead falls into, by all of its versions.
 
-        The same telephone is the person's where it comes without another name. Whose name that is, leads of the given
-        address say, or a given name; without either, a number under two names is nobody's for sure. Raises
-        QuestionError where what was given is shared by many, unless it may be.
+        The same telephone is the person's where a version bears it without another name. Whose name that is, versions
+        with the given address say, or a given name; without either, a number under two names is nobody's for sure.
+        Raises QuestionError where what was given is shared by many, unless it may be.
         """
         if not may_be_shared:
             self._refuse_what_is_shared([row for rows in found.values() for row in rows])
-        sure = {
-            key: rows
-            for key, rows in found.items()
-            if key[1] in self.lead_ids or any((self.emails | self.cut_emails) & row.emails for row in rows)
-        }
-        names = self.names.union(*(row.people for rows in sure.values() for row in rows))
-        by_phone = [rows for rows in found.values() if any(self.phones & row.phones for row in rows)]
-        on_phone = frozenset[str]().union(*(row.people for rows in by_phone for row in rows))
-        if not names and len(on_phone) == 1:
-            names = on_phone
-        return {
-            key: group
-            for key, rows in found.items()
-            if (group := Group.GIVEN if key in sure else self._unsure(rows, names)) is not None
-        }
+        names = self.names_in(found)
+        return {key: group for key, rows in found.items() if (group := self._group(key, rows, names)) is not None}
 
-    def _unsure(self, rows: Sequence[Evidence], names: frozenset[str]) -> Group | None:
+    def names_in(self, found: Mapping[LeadKey, Sequence[Evidence]]) -> frozenset[str]:
+        """The names by which the person's leads are told from those of others on the same telephone.
+
+        A lead that the portal gave to somebody else later bears their name as well, which isn't the person's.
+        """
+        shown = [row.people for rows in found.values() for row in rows if (self.emails | self.cut_emails) & row.emails]
+        of_ids = [
+            frozenset[str]().union(*(row.people for row in rows))
+            for (_, id_), rows in found.items()
+            if id_ in self.lead_ids
+        ]
+        names = self.names.union(*shown, *(people for people in of_ids if len(people) == 1))
+        on_phone = frozenset[str]().union(
+            *(row.people for rows in found.values() for row in rows if self.phones & row.phones)
+        )
+        return on_phone if not names and len(on_phone) == 1 else names
+
+    def _group(self, key: LeadKey, rows: Sequence[Evidence], names: frozenset[str]) -> Group | None:
+        if key[1] in self.lead_ids or any((self.emails | self.cut_emails) & row.emails for row in rows):
+            return Group.GIVEN
         mailboxes = {mailbox_of(key) for row in rows for key in row.emails}
-        people = frozenset[str]().union(*(row.people for row in rows))
-        if any(self.phones & row.phones for row in rows):
-            is_own = people <= names if people else not (self.emails and mailboxes - self.mailboxes)
-            if is_own:
-                return Group.GIVEN
+        on_phone = [row for row in rows if self.phones & row.phones]
+        if any(self._is_own(row, names) for row in on_phone):
+            return Group.GIVEN
         if self.mailboxes & mailboxes:
             return Group.MAILBOX
         # Whose name stood beside a number that was cut out, nobody knows any more.
-        if any(self.phones & row.phones or self.cut_phones & row.emails for row in rows):
+        if on_phone or any(self.cut_phones & row.emails for row in rows):
             return Group.TELEPHONE
         if any(row.is_mention for row in rows):
             return Group.MENTION
         return Group.PROPOSED if self._proposes(rows) else None
+
+    def _is_own(self, row: Evidence, names: frozenset[str]) -> bool:
+        """Whether a version that bears the number is the person's, as the suppression list has it."""
+        if row.people:
+            return row.people <= names
+        return not self.emails or set(map(mailbox_of, row.emails)) <= self.mailboxes
 
     def _refuse_what_is_shared(self, rows: Sequence[Evidence]) -> None:
         people: defaultdict[tuple[str, str], set[str]] = defaultdict(set)

@@ -60,14 +60,7 @@ def add_to_list(lake: Lake, sought: Sought, chosen: Sequence[FoundLead], wish: W
     is_erasure, is_refusal = wish.action is Action.ERASE, wish.action is Action.REFUSE
     # What stands in place of the address once retention has cut it out; an erasure knows such leads by their ids.
     emails = sought.emails if is_erasure else sought.emails | sought.cut_emails
-    names = sought.names.union(
-        *(
-            sought.evidence(sight.row.texts()).people
-            for lead in chosen
-            if lead.group is Group.GIVEN
-            for sight in lead.sights
-        )
-    )
+    names = sought.names.union(*(lead.names for lead in chosen))
     kinds = [kind.name for kind in LEAD_KINDS]
 
     def entry(suppressed: Suppressed, number: int) -> Entry:

@@ -5,7 +5,7 @@ Belongs here: the two passes of a search and what comes of them. Doesn't: readin
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,12 +24,13 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class FoundLead:
-    """A lead in all of its versions, wherever they lie."""
+    """A lead in all of its versions, wherever they lie. `names` are the person's, as the search came to know them."""
 
     kind: str
     lead_id: str
     group: Group
     sights: Sequence[Sight]
+    names: Set[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ def search(
         for key in groups:
             if key[1] == sight.row.lead_id and (not key[0] or sight.row.kind in (None, key[0])):
                 versions[key].append(sight)
-    leads = [FoundLead(*key, group, versions[key]) for key, group in groups.items()]
+    names = sought.names_in(evidence)
+    leads = [FoundLead(*key, group, versions[key], names) for key, group in groups.items()]
     leads.sort(key=lambda lead: (lead.group, lead.kind, lead.lead_id))
     # What a file shows by an address, it may show by an id once more.
     return Found(leads, first.traces | second.traces, {**first.undecoded, **second.undecoded}, second.files)
