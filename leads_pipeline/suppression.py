@@ -107,10 +107,15 @@ class Suppressed:
 
     @cached_property
     def state(self) -> str:
-        """Changes with whom the list withholds: who has applied it in that state need not do so again."""
+        """Changes with what the list withholds: who has applied it in that state need not do so again."""
         meant = [entry.number for entry in self.withheld.entries]
         meant += [entry.number for entry in self.entries if entry.action is Action.MORE and entry.of in meant]
         return self.hashed("state", str(meant)) if meant else ""
+
+    @cached_property
+    def whom(self) -> str:
+        """Changes with whom the list withholds, and not with the ids of their leads that it learns."""
+        return self.hashed("whom", str([one.number for one in self.withheld.entries])) if self.withheld else ""
 
     @cached_property
     def objected(self) -> str:

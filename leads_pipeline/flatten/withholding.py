@@ -46,6 +46,15 @@ def withheld_leads(
     return _as_table(db, "withheld_ids", found)
 
 
+def known_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, source: str) -> bool:
+    """Make the table `withheld_ids` of those that the list withholds by id, in seconds; whether there are."""
+    withheld = lake.suppression.read().withheld
+    cursor, found = db.execute(f"select lead_id from {source}"), list[str]()  # noqa: S608 - only our own names
+    while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+        found += [lead_id for (lead_id,) in rows if withheld.is_known(kind.name, lead_id)]
+    return _as_table(db, "withheld_ids", found)
+
+
 def objected_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, source: str, day: str) -> bool:
     """Make the table `objected_ids` of the leads among these rows whose person has objected; whether there are."""
     suppressed = lake.suppression.read()

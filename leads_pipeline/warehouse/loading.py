@@ -6,6 +6,7 @@ Belongs here: what is deleted and inserted when. Doesn't: which version of a lea
 
 import hmac
 from collections.abc import Set
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Final
 from uuid import UUID
@@ -18,7 +19,7 @@ from leads_pipeline.duck import quoted, scratch_folder
 from leads_pipeline.flatten.columns import staged_columns, windows_table
 from leads_pipeline.flatten.inventory import insert_inventory
 from leads_pipeline.flatten.trees import HIDDEN, trees_of
-from leads_pipeline.flatten.withholding import objected_leads
+from leads_pipeline.flatten.withholding import known_leads, objected_leads, withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.answers import set_answers
 from leads_pipeline.warehouse.grid import Grid, set_grid
@@ -55,8 +56,13 @@ def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: Stat
     for macro in MART_MACROS:
         db.execute(f"create or replace macro {macro}")
     db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in FOLLOWED.items())})")
+    db.execute("create temp table gone (kind varchar, lead_id varchar)")
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
     is_whole = _load_kinds(db, lake, state, wanted, changed)
+    # What the list has learned in doing so is done; of whoever was added to it meanwhile, the next publication hears.
+    suppressed = lake.suppression.read()
+    if suppressed.whom == wanted.whom:
+        wanted = replace(wanted, suppressed=suppressed.state)
     if any(table == INVENTORY for table, _ in changed):
         _load_inventory(db, lake)
     set_grid(db, grid, now)
@@ -74,7 +80,8 @@ def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: Stat
     remember(db, wanted)
     db.commit()
     db.execute("checkpoint")
-    return Held(wanted, counted(db), days_changed=len({day for _, day in changed}))
+    [(gone,)] = db.execute("select count(*) from gone").fetchall()
+    return Held(wanted, counted(db), days_changed=len({day for _, day in changed}), leads_gone=gone)
 
 
 def _load_kinds(
@@ -83,6 +90,8 @@ def _load_kinds(
     """Replace what the changed files hold; whether the marts are to be made anew as a whole."""
     is_whole = state.marts != wanted.marts
     for kind in LEAD_KINDS:
+        if state.suppressed != wanted.suppressed:
+            is_whole = _take_out(db, lake, kind, is_of_others=state.whom != wanted.whom) or is_whole
         if of_kind := {(table, day) for table, day in changed if table in staged_columns(kind)}:
             is_whole = _load_leads(db, lake, kind, of_kind, is_whole=is_whole)
             if state.objected == wanted.objected:
@@ -92,6 +101,25 @@ def _load_kinds(
         if state.objected != wanted.objected:
             note_objections(db, lake, kind, "true")
     return is_whole
+
+
+def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, *, is_of_others: bool) -> bool:
+    """Take leads that the list withholds out of days that don't change, too; whether there are any.
+
+    Where it has only learned more ids since, and withholds no others' leads, these decide.
+    """
+    leads = quoted(kind.table)
+    if not (
+        withheld_leads(db, lake, kind, leads, "window_day") if is_of_others else known_leads(db, lake, kind, leads)
+    ):
+        return False
+    db.execute("insert into gone select $kind, lead_id from withheld_ids", {"kind": kind.name})
+    for table in kind.tables:
+        db.execute(f"delete from {quoted(table)} where lead_id in (from withheld_ids)")  # noqa: S608 - our own names
+    db.execute(
+        "delete from pipeline.objected where kind = $kind and lead_id in (from withheld_ids)", {"kind": kind.name}
+    )
+    return True
 
 
 def _load_leads(
@@ -116,9 +144,16 @@ def _load_leads(
             """
             create or replace temp table removed as
             from held
-            where (window_day in (from changed_days) or lead_id in (select lead_id from winners))
-                and row_id not in (select row_id from confirmed)
+            where (
+                window_day in (from changed_days)
+                or lead_id in (select lead_id from winners)
+                or lead_id in (from withheld_ids)
+            ) and row_id not in (select row_id from confirmed)
             """
+        )
+        db.execute(
+            "insert into gone select $kind, lead_id from removed where lead_id not in (select lead_id from winners)",
+            {"kind": kind.name},
         )
         parts = _parts(db)
         for table in kind.tables:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import connection, link_or_copy, scratch_folder
+from leads_pipeline.duck import connection, link_or_copy, literal, quoted, scratch_folder
 from leads_pipeline.durable import publish_file, replace_file, syncing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days, sweep_stagings
@@ -42,8 +42,9 @@ _PUBLISHED_MODE: Final = 0o440
 class Publication:
     """What publishing did. `rows` counts each table's rows, whether or not anything changed.
 
-    `days_changed` counts days of which at least one staged file was loaded or left out. `is_rebuilt`: everything was
-    loaded anew, as there was no file yet, or none that could be brought up to date. Of days whose staged files were
+    `days_changed` counts days of which at least one staged file was loaded or left out. `is_rebuilt`: the file was
+    written anew as a whole, as there was none yet, or none that could be brought up to date, or as leads left it, of
+    which nothing is to stay in blocks that nobody has written over. Of days whose staged files were
     damaged or gone, `staged_again` are those that were made again, and `not_staged` those that couldn't be, with the
     reason; they stay as they were published.
     """
@@ -213,7 +214,7 @@ class Warehouse:
         """Write the new version beside the published one, then swap it in."""
         draft = self.path.with_name(f".{FILE_NAME}.draft")
         try:
-            checksum = None if is_anew else self._copied(draft)
+            checksum = self._copied(draft)
             held = self._updated(draft, wanted, grid, now) if checksum else None
             if held is None and not_staged:
                 raise StorageError(
@@ -222,6 +223,11 @@ class Warehouse:
                 )
             if held is None:
                 checksum, held = None, self._rebuilt(draft, wanted, grid, now)
+            elif is_anew or held.leads_gone:
+                self._write_anew(draft)
+                held = replace(held, is_rebuilt=True)
+            else:
+                self._keep_old_blocks(draft)
             draft.chmod(_PUBLISHED_MODE)
             # That of the old version too, as it stays where this process is killed now.
             known = " ".join(filter(None, (checksum, checksum_of(draft))))
@@ -266,19 +272,27 @@ class Warehouse:
             # DuckDB's commit waits for the whole copy to be on the disk, which has begun by then.
             with syncing(draft), connection(self._lake, "warehouse", draft) as db:
                 state = remembered(db)
-                # What is deleted stays in blocks that nobody has written over: whoever was erased is in no new file.
-                if (state.schema, state.suppressed) != (wanted.schema, wanted.suppressed):
+                if state.schema != wanted.schema:
                     return None
                 db.begin()
-                held = loaded(db, self._lake, state, wanted, grid, now)
+                return loaded(db, self._lake, state, wanted, grid, now)
         except BrokenStagedError:
             raise
         except StorageError as error:
             # It may be broken, which building anew mends. Where the disk is at fault, that will say so.
             logger.warning("%s can't be brought up to date and is built anew. %s", self.path, error)
             return None
-        self._keep_old_blocks(draft)
-        return held
+
+    def _write_anew(self, draft: Path) -> None:
+        """Replace the draft by a file of what it holds, as what was deleted stays in blocks that nobody writes over."""
+        anew = draft.with_name(f".{FILE_NAME}.anew")
+        anew.unlink(missing_ok=True)
+        with connection(self._lake, "warehouse", draft) as db:
+            [(name,)] = db.execute("select current_database()").fetchall()
+            db.execute(f"attach {literal(str(anew))} as anew (storage_version 'v1.0.0')")
+            db.execute(f"copy from database {quoted(name)} to anew")
+            db.execute("detach anew")
+        anew.replace(draft)
 
     def _keep_old_blocks(self, draft: Path) -> None:
         """Append what the published file has beyond the end of the draft, so that its headers hold for both.

@@ -34,7 +34,7 @@ INVENTORY: Final = "inventory"
 class State:
     """What a file was made from: fingerprints of schema, marts, comments and grid, and of each file loaded.
 
-    `suppressed` and `objected` are states of the suppression list: whom it withholds, who has objected.
+    `suppressed`, `whom` and `objected` are the suppression list's: what it withholds, of whom, and who has objected.
 
     `files` is by table and day, the inventory's files under the table `inventory`.
     """
@@ -44,21 +44,29 @@ class State:
     comments: str
     grid: str
     suppressed: str
+    whom: str
     objected: str
     files: Mapping[tuple[str, date], str]
 
 
-EMPTY: Final = State("", "", "", "", "", "", {})
+EMPTY: Final = State("", "", "", "", "", "", "", {})
+
+
+_FACTS: Final = ("schema", "marts", "comments", "grid", "suppressed", "whom", "objected")
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The published file, or the new one: what it was made from, and its rows by table."""
+    """The published file, or the new one: what it was made from, and its rows by table.
+
+    `leads_gone` counts leads that the one before had and this one has in no version.
+    """
 
     state: State
     rows: Mapping[str, int]
     days_changed: int = 0
     is_rebuilt: bool = False
+    leads_gone: int = 0
 
 
 def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
@@ -82,6 +90,7 @@ def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
         comments=_fingerprint(tables(), BOOKKEEPING, marts()),
         grid=_fingerprint(grid, today(grid.zone, now), answers_fingerprint(lake)),
         suppressed=suppressed.state,
+        whom=suppressed.whom,
         objected=suppressed.objected,
         files=files,
     )
@@ -114,12 +123,7 @@ def remembered(db: duckdb.DuckDBPyConnection) -> State:
     facts = dict(db.execute("select name, value from pipeline.facts").fetchall())
     files = db.execute("select table_name, day, fingerprint from pipeline.loaded_files").fetchall()
     return State(
-        schema=facts.get("schema", ""),
-        marts=facts.get("marts", ""),
-        comments=facts.get("comments", ""),
-        grid=facts.get("grid", ""),
-        suppressed=facts.get("suppressed", ""),
-        objected=facts.get("objected", ""),
+        **{name: facts.get(name, "") for name in _FACTS},
         files={(table, day): fingerprint for table, day, fingerprint in files},
     )
 
@@ -127,11 +131,8 @@ def remembered(db: duckdb.DuckDBPyConnection) -> State:
 def remember(db: duckdb.DuckDBPyConnection, state: State) -> None:
     """Have the file remember what it was made from."""
     db.execute("delete from pipeline.facts")
-    db.execute(
-        "insert into pipeline.facts values "
-        "('schema', ?), ('marts', ?), ('comments', ?), ('grid', ?), ('suppressed', ?), ('objected', ?)",
-        [state.schema, state.marts, state.comments, state.grid, state.suppressed, state.objected],
-    )
+    facts = {name: getattr(state, name) for name in _FACTS}
+    fill(db, "pipeline.facts", {"name varchar": [*facts], "value varchar": [*facts.values()]})
     db.execute("delete from pipeline.loaded_files")
     fill(
         db,
