@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -111,13 +113,10 @@ def test_after_a_sweep_it_is_as_if_the_person_had_never_been(tmp_path: Path) -> 
     assert sweep(lake, LONDON).files == 0
 
 
-@pytest.mark.chaos
-def test_whoever_was_erased_is_gone_from_everywhere_and_comes_back_by_no_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = tmp_path / "data"
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """An installation's data folder, with the variables that lead to it."""
     variables = {
-        "LEADS_DATA_DIR": str(data),
+        "LEADS_DATA_DIR": str(tmp_path / "data"),
         "LEADS_PRIVACY_DIR": str(tmp_path / "list"),
         "DAGSTER_HOME": str(tmp_path / "home"),
         "LEADS_BRANCH_IDS": "101,102",
@@ -126,7 +125,14 @@ def test_whoever_was_erased_is_gone_from_everywhere_and_comes_back_by_no_way(
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    lake = Lake(data, tmp_path / "list")
+    return Lake(tmp_path / "data", tmp_path / "list")
+
+
+@pytest.mark.chaos
+def test_whoever_was_erased_is_gone_from_everywhere_and_comes_back_by_no_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, lake = tmp_path / "data", installed(tmp_path, monkeypatch)
     fill(lake, HERS)
     shutil.copytree(data, tmp_path / "backup")
     who = ("--email", EMAIL)
@@ -152,6 +158,44 @@ def test_whoever_was_erased_is_gone_from_everywhere_and_comes_back_by_no_way(
     assert run("privacy", "apply").exit_code == 0
     assert run("privacy", "verify", *who).exit_code == 0
     assert b"jane.roe" not in everything_in(data)
+
+
+# Holds the file that is named open until its input ends: with DuckDB, or no more than a descriptor of it.
+HOLDERS = {
+    "duckdb": "import duckdb, sys; db = duckdb.connect(sys.argv[1], read_only=True); print(0, flush=True); input()",
+    "descriptor": "import sys; file = open(sys.argv[1], 'rb'); print(0, flush=True); input()",
+}
+
+
+@pytest.mark.chaos
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems don't say which deleted files are open")
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_program_that_has_the_old_file_open_is_named_until_it_closes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holder: str
+) -> None:
+    lake = installed(tmp_path, monkeypatch)
+    land(lake, APPLICANT, [*HERS, *OTHERS])
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, NOW)
+    who = ("--email", EMAIL)
+    command = [sys.executable, "-c", HOLDERS[holder], str(lake.folder / "leads.duckdb")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        told = run("privacy", "erase", *who, "--yes")
+        assert told.exit_code == 1, told.output
+        assert f"process {process.pid}" in told.stderr
+        for again in (run("privacy", "verify", *who), run("privacy", "verify"), run("privacy", "apply")):
+            assert (again.exit_code, f"process {process.pid}" in again.stderr) == (1, True), again.output
+        process.communicate(b"\n")
+    # One that had a version open from after the erasure is in nobody's way.
+    with duckdb.connect(lake.folder / "leads.duckdb", read_only=True):
+        Warehouse(lake).path.rename(lake.folder / "leads.duckdb.old")
+        (lake.folder / "leads.duckdb.old").unlink()
+        assert Warehouse(lake).publish(GRID, NOW).is_rebuilt
+        assert run("privacy", "verify", *who).exit_code == 0
+        assert run("privacy", "verify").exit_code == 0
+    assert run("privacy", "log").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,9 @@ _BACKUPS: Final = "Backups that are made from now on don't hold them."
 
 _OUT_OF_REACH: Final = """Out of this tool's reach, for you to see to: the portal, which is a controller of its own;
 copies that analysts made, notebooks, exports, e-mails, a CRM; backups from before this moment, which hold the person
-until they are deleted (one that is restored is swept by `leads-pipeline privacy apply`); a program that still has an
-old leads.duckdb open; what the disk keeps of deleted files until it writes over them."""
+until they are deleted (one that is restored is swept by `leads-pipeline privacy apply`); a program of another
+user, container or machine that still has an old leads.duckdb open; what the disk keeps of deleted files until it writes
+over them."""
 
 
 def dated(command: Callable[..., None]) -> Callable[..., None]:

@@ -31,6 +31,7 @@ from leads_pipeline.flatten.withholding import withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.gone_through import GoneThrough
 from leads_pipeline.person.matching import Group, Sought
+from leads_pipeline.privacy.held import held_files
 from leads_pipeline.privacy.places import File
 from leads_pipeline.privacy.search import Found, FoundLead, Sight
 from leads_pipeline.spool import Spool
@@ -285,7 +286,7 @@ def quarantined_of(found: Found) -> list[Path]:
     """Files in quarantine/ that show the person, or of which nobody can say what is in them."""
     files = {sight.file for lead in found.leads for sight in lead.sights}
     files |= {file for file, _ in found.traces} | found.undecoded.keys()
-    return sorted(file.file for file in files if file.path.startswith("quarantine/"))
+    return sorted(file.file for file in files if file.place == "quarantine")
 
 
 def left_by_list(lake: Lake) -> list[str]:
@@ -329,11 +330,15 @@ def _staged_or_published_by_list(lake: Lake) -> list[str]:
         if lake.whole_staged(kind.table, file.day) is None
     ]
     published = lake.folder / FILE_NAME
-    if published.exists():
+    versions = {str(published): FILE_NAME} if published.exists() else {}
+    for held in held_files([lake.folder.resolve()]):
+        if held.path.name == FILE_NAME:
+            versions[str(held.file)] = f"an old {FILE_NAME} that process {held.process} still has open"
+    for path, name in versions.items():
         with connection(lake, f"{_SCRATCH}published") as db:
-            db.execute(f"attach {literal(str(published))} as published (read_only)")
+            db.execute(f"attach {literal(path)} as published (read_only)")
             left += [
-                f"{kind.table} of {FILE_NAME}"
+                f"{kind.table} of {name}"
                 for kind in LEAD_KINDS
                 if withheld_leads(db, lake, kind, f"published.{quoted(kind.table)}", "window_day")
             ]

@@ -26,11 +26,15 @@ from leads_pipeline.duck import quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import PathAndText, Sought, texts_of
+from leads_pipeline.privacy.held import held_files
 from leads_pipeline.warehouse import FILE_NAME, Reader, version_of
 
 # A text that is no row of anything is read in pieces of this, each beginning with the end of the one before.
 _PIECE_BYTES: Final = 8 * 1024 * 1024
 _OVERLAP_BYTES: Final = 4096
+
+# The place of a file that has no name any more.
+HELD_OPEN: Final = "held open"
 
 _KINDS: Final = {table: kind.name for kind in LEAD_KINDS for table in kind.tables}
 
@@ -72,7 +76,10 @@ class Trace:
 
 
 def files_of(lake: Lake, dagster_home: Path) -> Iterator[File]:
-    """Each file of the data folder and of Dagster's home, which may lie elsewhere. Symbolic links aren't followed."""
+    """Each file of the data folder and of Dagster's home, which may lie elsewhere. Symbolic links aren't followed.
+
+    In the end those that lay there and that a program still has open, an analyst's old leads.duckdb say.
+    """
     seen = set()
     for root in (lake.folder, dagster_home):
         for folder, _, names in os.walk(root):
@@ -84,6 +91,10 @@ def files_of(lake: Lake, dagster_home: Path) -> Iterator[File]:
                     is_inside = file.is_relative_to(lake.folder)
                     path = file.relative_to(lake.folder).as_posix() if is_inside else str(file)
                     yield File("Dagster's home" if is_dagster else _place(path), path, file)
+    for held in held_files([lake.folder.resolve(), dagster_home.resolve()]):
+        is_inside = held.path.is_relative_to(lake.folder.resolve())
+        path = held.path.relative_to(lake.folder.resolve()).as_posix() if is_inside else str(held.path)
+        yield File(HELD_OPEN, f"{path}, replaced or deleted, which process {held.process} still has open", held.file)
 
 
 def _place(path: str) -> str:

@@ -2494,6 +2494,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "mentions_no_name",
         ),
         _m(
+            "call a person gone whom a reader's old file shows to whoever looks by name",
+            "privacy/places.py",
+            "    for held in held_files([lake.folder.resolve(), dagster_home.resolve()]):",
+            "    for held in held_files([]):",
+            "test_privacy_erase.py",
+            "has_the_old_file_open and descriptor",
+        ),
+        _m(
+            "call a person gone whom a reader's old file shows to whoever looks by the list",
+            "privacy/erase.py",
+            "    for held in held_files([lake.folder.resolve()]):",
+            "    for held in held_files([]):",
+            "test_privacy_erase.py",
+            "has_the_old_file_open and descriptor",
+        ),
+        _m(
             "stage without asking the list",
             "flatten/batches.py",
             "            withhold(db, lake, kind)\n",
