@@ -8,6 +8,8 @@ window that was refused, a push that was taken in, another that waits.
 
 import json
 import os
+import re
+import shutil
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
@@ -28,9 +30,11 @@ from leads_pipeline.lake import Lake, sealed
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.runs import Runner
 from leads_pipeline.settings import Settings
+from leads_pipeline.simulator.app import Config
 from leads_pipeline.status import failed_windows, window_status
 from leads_pipeline.verification import verify
 from leads_pipeline.warehouse import Warehouse
+from leads_pipeline_tests.installation import installation
 from leads_pipeline_tests.staging import DAY, land
 
 EARLIER = sorted((Path(__file__).parent / "earlier_versions").glob("*.tar.xz"))
@@ -143,3 +147,42 @@ def test_files_of_a_newer_version_are_left_as_they_are_and_say_so(
             attempt()
         assert {path: path.read_bytes() for path in (tmp_path / "data" / "raw").rglob("*.parquet")} == before
         assert lake.quarantined() == []
+
+
+def everything(folder: Path) -> dict[Path, bytes]:
+    return {
+        path: path.read_bytes()
+        for part in ("staged", "leads.duckdb", "raw")
+        for path in [folder / part, *(folder / part).rglob("*")]
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("number", ["staged", "leads.duckdb"])
+def test_a_downgrade_stages_and_publishes_nothing_and_says_that_it_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    with installation(tmp_path, Config(branches=1, leads_per_day=3), first=4) as here:
+        with monkeypatch.context() as newer:
+            where = (
+                "leads_pipeline.lake.staged.STAGED_VERSION"
+                if number == "staged"
+                else "leads_pipeline.warehouse.publication.SCHEMA_VERSION"
+            )
+            newer.setattr(where, 9)
+            here.pull([here.key(2)])
+            assert here.runner.stage(here.day(2), here.day(2)) is None
+            assert here.runner.publish() is None
+        before = everything(here.lake.folder)
+        says = rf"/{number} was written by a newer version .* in format 9, .* writes format \d: this is a downgrade\."
+        if number == "staged":
+            assert re.search(says, here.runner.stage(here.day(2), here.day(2)) or "")
+        assert re.search(says, here.runner.publish() or "")
+        assert everything(here.lake.folder) == before
+        # What the portal will have deleted when the newer version is back lands all the same.
+        assert here.pull([here.key(3)]).success
+        # Whoever means it deletes what the folder remembers.
+        shutil.rmtree(here.lake.folder / ".state" / "formats")
+        assert here.runner.stage(here.day(3), here.day(2)) is None
+        assert here.runner.publish() is None
+        assert len(published(here.lake)[APPLICANT.name]) == len(here.truth(APPLICANT, [2, 3]))

@@ -34,6 +34,7 @@ from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.flatten.columns import staged_columns, windows_table
 from leads_pipeline.flatten.counts import StagedDay, UnbalancedError
+from leads_pipeline.lake.staged import STAGED_VERSION
 from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
@@ -154,16 +155,13 @@ def _spec(table: str, columns: Sequence[Column], kind: LeadKind, settings: Setti
 # What a check's metadata has by day: how many rows or leads are wrong, or which fields.
 _WRONG_DAYS = "wrong_days"
 
-# Raised where files that an older version staged are to be staged again.
-_FILE_VERSION = 3
-
 
 def _version(kind: LeadKind, settings: Settings) -> str:
     """Changes with the declared fields, with the zone that decides a lead's day, and with what a file holds beside."""
     fields = [
         (table, column.name, column.type) for table, columns in staged_columns(kind).items() for column in columns
     ]
-    return hashlib.sha256(repr((_FILE_VERSION, settings.zone.key, fields)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((STAGED_VERSION, settings.zone.key, fields)).encode()).hexdigest()[:16]
 
 
 def materializations(kind: LeadKind, staged: StagedDay) -> Iterator[AssetMaterialization]:

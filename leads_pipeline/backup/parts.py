@@ -70,7 +70,7 @@ def _folders(folder: Path) -> list[Path]:
         return sorted(path for path in folder.glob("*") if path.is_dir())
 
 
-_REMEMBERED: Final = ("origin", "start_date", "person_key", "settings_key", "sequence", "privacy")
+_REMEMBERED: Final = ("origin", "start_date", "person_key", "settings_key", "sequence", "privacy", "formats/*")
 
 PARTS: Final = (
     Part(DAGSTER, _matching("dagster.yaml")),

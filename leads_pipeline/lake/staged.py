@@ -18,6 +18,9 @@ from leads_pipeline.lake.state import LOCK_TIMEOUT_SECONDS, FolderState, days_in
 
 _STAGED: Final = "staged"
 
+# Raised where files that an older version staged are to be staged again.
+STAGED_VERSION: Final = 3
+
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
@@ -45,6 +48,7 @@ class StagedFiles(FolderState):
         new either: whoever comes next finishes the replacement. A file with the bytes of the published one isn't
         touched. Each is sealed, for whole_staged.
         """
+        self.take_staged_format()
         writing = self._folder / _STAGED / f".writing-{day.isoformat()}"
         with self.lock(_staged_lock(day)):
             self._finish_staged(day)
@@ -67,6 +71,10 @@ class StagedFiles(FolderState):
             finally:
                 with suppress(OSError):  # rmtree doesn't ignore each of them
                     shutil.rmtree(writing, ignore_errors=True)
+
+    def take_staged_format(self) -> None:
+        """Raises StorageError where a newer version has staged here (see take_format)."""
+        self.take_format(_STAGED, STAGED_VERSION)
 
     def staged_files(self, table: str) -> list[StagedFile]:
         """The published files of a table, by day. Finishes what a killed process had begun to publish."""

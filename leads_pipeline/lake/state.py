@@ -225,6 +225,26 @@ class FolderState:
                 "set LEADS_START_DATE; without it partitions would move."
             ) from None
 
+    def take_format(self, files: str, number: int) -> None:
+        """Remember the highest format that such files were written in here, before any is.
+
+        Raises StorageError where a newer version wrote them: this one would make them anew, without what it doesn't
+        know of them, and without saying so.
+        """
+        path = self._state / "formats" / files
+        with storing(path):
+            known = path.read_text(errors="replace").strip() if path.exists() else ""
+            highest = int(known) if known.isdecimal() else 0
+            if highest < number:
+                replace_file(path, f"{number}\n".encode())
+        if highest > number:
+            raise StorageError(
+                f"{self._folder / files} was written by a newer version of leads-pipeline, in format {highest}, and "
+                f"this one writes format {number}: this is a downgrade. Install the newer version again. Nothing was "
+                "changed, and what is pulled still lands. docs/operations.md says how to go back all the same.",
+                reason="downgrade",
+            )
+
     def person_key(self) -> bytes:
         """The key that people are hashed with: made at the first call, 32 random bytes, the same ever after.
 

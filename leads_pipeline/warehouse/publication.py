@@ -26,7 +26,17 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.loading import loaded
 from leads_pipeline.warehouse.reading import Version, reading, sweep_readers
-from leads_pipeline.warehouse.state import EMPTY, Held, State, checksum_of, counted, remembered, tables_of, wanted_state
+from leads_pipeline.warehouse.state import (
+    EMPTY,
+    SCHEMA_VERSION,
+    Held,
+    State,
+    checksum_of,
+    counted,
+    remembered,
+    tables_of,
+    wanted_state,
+)
 from leads_pipeline.warehouse.winners import BrokenStagedError
 
 logger = logging.getLogger(__name__)
@@ -83,6 +93,8 @@ class Warehouse:
         try:
             with self._lake.lock("warehouse"):
                 self._sweep()
+                self._lake.take_staged_format()
+                self._lake.take_format(FILE_NAME, SCHEMA_VERSION)
                 rebuild = self._lake.rebuild_wanted()
                 try:
                     publication = self._published(grid, now, began, staged_again, is_anew=rebuild is not None)

@@ -408,6 +408,32 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "young",
         ),
     ),
+    "a downgrade says that it is one": (
+        _m(
+            "stage anew what a newer version staged",
+            "lake/staged.py",
+            "        self.take_staged_format()\n        writing",
+            "        writing",
+            "test_earlier_versions.py",
+            "downgrade and staged",
+        ),
+        _m(
+            "publish anew what a newer version published",
+            "warehouse/publication.py",
+            "                self._lake.take_format(FILE_NAME, SCHEMA_VERSION)\n",
+            "",
+            "test_earlier_versions.py",
+            "downgrade and duckdb",
+        ),
+        _m(
+            "forget at a downgrade that there was a newer version",
+            "lake/state.py",
+            "            if highest < number:\n",
+            "            if highest != number:\n",
+            "test_earlier_versions.py",
+            "downgrade",
+        ),
+    ),
     "what outlives the disk is whole": (
         _m(
             "write the list of a backup before its contents",
