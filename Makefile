@@ -52,7 +52,7 @@ dev: venv ## The Dagster UI on http://127.0.0.1:3000, with its daemon
 	@$(BIN)/leads-pipeline dev
 
 test: venv-dev ## The whole test suite
-	@$(BIN)/pytest -m 'not chaos' --numprocesses auto --maxprocesses $(WORKERS)
+	@$(BIN)/pytest -m 'not chaos' --numprocesses auto --maxprocesses $(WORKERS) --dist worksteal
 
 check: lint types audit test ## What to run before a commit: format, lint, types, locked packages, tests
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from unittest.mock import patch
 
 import pytest
+from alembic.config import Config as AlembicConfig
+from alembic.script import ScriptDirectory
 from hypothesis import settings
 
 from leads_pipeline_tests.chaos.matrix import Injections, rows
@@ -23,6 +25,21 @@ for name in list(os.environ):
 # Hypothesis' deadline of 200 ms for one example measures the machine, not the code.
 settings.register_profile("leads_pipeline", deadline=None)
 settings.load_profile("leads_pipeline")
+
+# Dagster has Alembic read its hundred migrations for every database that it opens, each run's among them: a fifth of
+# such a test's CPU time (measured). They stay the same, so one reading is enough.
+_read_migrations = ScriptDirectory.from_config
+_migrations: dict[str, ScriptDirectory] = {}
+
+
+def _migrations_read_once(config: AlembicConfig) -> ScriptDirectory:
+    place = str(config.get_main_option("script_location"))
+    if place not in _migrations:
+        _migrations[place] = _read_migrations(config)
+    return _migrations[place]
+
+
+ScriptDirectory.from_config = _migrations_read_once  # type: ignore[method-assign]
 
 _counts = pytest.StashKey[Counter[tuple[str, str]]]()
 _turn = pytest.StashKey[Turn]()

@@ -12,7 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -83,6 +83,7 @@ class Installation:
     environment: dict[str, str]
     instance: DagsterInstance
     now: datetime
+    _built: dict[frozenset[tuple[str, str]], Definitions] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
@@ -98,7 +99,15 @@ class Installation:
 
     @property
     def definitions(self) -> Definitions:
-        return build_definitions(self.environment)
+        """As a code location has them: built once, and anew where the environment has changed."""
+        variables = frozenset(self.environment.items())
+        if variables not in self._built:
+            self._built[variables] = build_definitions(self.environment)
+        return self._built[variables]
+
+    def reload(self) -> None:
+        """Have the definitions built anew, as after a change of the code."""
+        self._built.clear()
 
     @property
     def runner(self) -> Runner:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -319,34 +319,32 @@ def test_a_day_that_does_not_add_up_is_no_staged_day_and_fails_the_check(
     assert f"The applicant leads of {here.day(3)} don't add up" in message(result, "stg_applicant_leads")
 
 
-@pytest.mark.parametrize(
-    ("change", "failing", "severity"),
-    [
-        (lambda day: replace(day, raw_rows=day.raw_rows + 1), "rows_add_up", AssetCheckSeverity.ERROR),
-        (lambda day: replace(day, lead_ids=day.lead_ids - 1), "lead_ids_are_unique", AssetCheckSeverity.ERROR),
-        (lambda day: replace(day, unexplained=1), "no_unexplained_problems", AssetCheckSeverity.ERROR),
-        (lambda day: replace(day, problems={"dateOfBirth": 2}), "no_values_with_problems", AssetCheckSeverity.WARN),
-    ],
-)
-def test_each_check_of_staged_days_can_fail(
-    here: Installation, monkeypatch: pytest.MonkeyPatch, change: Any, failing: str, severity: AssetCheckSeverity
-) -> None:
-    here.pull(here.keys([2, 3]))
+def test_each_check_of_staged_days_can_fail(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    breaks: list[tuple[str, AssetCheckSeverity, Callable[[Any], StagedDay]]] = [
+        ("rows_add_up", AssetCheckSeverity.ERROR, lambda day: replace(day, raw_rows=day.raw_rows + 1)),
+        ("lead_ids_are_unique", AssetCheckSeverity.ERROR, lambda day: replace(day, lead_ids=day.lead_ids - 1)),
+        ("no_unexplained_problems", AssetCheckSeverity.ERROR, lambda day: replace(day, unexplained=1)),
+        ("no_values_with_problems", AssetCheckSeverity.WARN, lambda day: replace(day, problems={"dateOfBirth": 2})),
+    ]
+    broken = dict(zip([here.day(ago) for ago in (5, 4, 3, 2)], breaks, strict=True))
+    here.pull(here.keys([2, 3, 4, 5]))
     with monkeypatch.context() as patched:
         patched.setattr(
-            staged, "flatten_days", lambda *given: ((day, change(one)) for day, one in flatten_days(*given))
+            staged, "flatten_days", lambda *given: ((day, broken[day][2](one)) for day, one in flatten_days(*given))
         )
-        result = stage(here, here.day(3), here.day(2))
-    [red] = [
-        one for one in result.get_asset_check_evaluations() if not one.passed and "applicant" in str(one.asset_key)
-    ]
-    assert (red.check_name, red.severity) == (failing, severity)
+        result = stage(here, min(broken), max(broken))
+    red = {
+        one.check_name: one.severity
+        for one in result.get_asset_check_evaluations()
+        if not one.passed and "applicant" in str(one.asset_key)
+    }
+    assert red == {failing: severity for failing, severity, _ in breaks}
 
-    # Green days hide no red ones: they stay red until each is staged again.
-    for day, left in ((here.day(2), [str(here.day(3))]), (here.day(3), [])):
-        again = checks(stage(here, day, day))
-        assert again["stg_applicant_leads", failing] is (not left)
-        assert all(passed for (_, name), passed in again.items() if name != failing)
+    # Green days hide no red ones: each check stays red until its own day is staged again, and no other turns it green.
+    for day, (failing, *_) in broken.items():
+        green = checks(stage(here, day, day))
+        red.pop(failing)
+        assert {name for (asset, name), passed in green.items() if not passed} == set(red), day
 
 
 def test_a_day_that_cannot_be_staged_does_not_stop_the_others(
@@ -597,8 +595,7 @@ def states(here: Installation) -> dict[str, str]:
     return dict(rows)
 
 
-@pytest.mark.parametrize("lost", ["log", "files"])
-def test_the_coverage_stays_true_when_the_log_or_the_files_are_lost(tmp_path: Path, lost: str) -> None:
+def test_the_coverage_stays_true_when_the_log_or_the_files_are_lost(tmp_path: Path) -> None:
     with installation(tmp_path / "a", first=5) as here:
         here.simulator.set_faults(here.rules([here.key(2, 102)], Then(status=500)))
         here.pull(here.keys([2, 3]))
@@ -606,18 +603,16 @@ def test_the_coverage_stays_true_when_the_log_or_the_files_are_lost(tmp_path: Pa
         here.execute(PUBLISH_JOB, tags={})
         landed = here.keys([2, 3]) - {here.key(2, 102)}
         assert states(here) == dict.fromkeys(landed, "landed") | {here.key(2, 102): "failed"}
-        if lost == "log":
-            with home(tmp_path / "another") as instance:
-                anew = replace(here, instance=instance)
-                anew.execute(PUBLISH_JOB, tags={})
-                assert states(anew) == dict.fromkeys(landed, "landed")
-        else:
-            shutil.rmtree(here.lake.folder / "raw")
-            shutil.rmtree(here.lake.folder / "staged")
-            _, leads = Warehouse(here.lake).query("select lead_id, message from applicant_leads order by 1")
-            here.execute(PUBLISH_JOB, tags={})
-            assert states(here) == dict.fromkeys(landed, "damaged") | {here.key(2, 102): "failed"}
-            assert Warehouse(here.lake).query("select lead_id, message from applicant_leads order by 1")[1] == leads
+        with home(tmp_path / "another") as instance:
+            anew = replace(here, instance=instance)
+            anew.execute(PUBLISH_JOB, tags={})
+            assert states(anew) == dict.fromkeys(landed, "landed")
+        shutil.rmtree(here.lake.folder / "raw")
+        shutil.rmtree(here.lake.folder / "staged")
+        _, leads = Warehouse(here.lake).query("select lead_id, message from applicant_leads order by 1")
+        here.execute(PUBLISH_JOB, tags={})
+        assert states(here) == dict.fromkeys(landed, "damaged") | {here.key(2, 102): "failed"}
+        assert Warehouse(here.lake).query("select lead_id, message from applicant_leads order by 1")[1] == leads
 
 
 # --- inventory -------------------------------------------------------------------------------------------------------
@@ -902,6 +897,7 @@ def test_a_field_that_is_newly_declared_has_every_staged_day_staged_again(
     assert not {"stg_applicant_leads", "stg_applicant_windows"} & requested(here, cursor)[0].keys()
     declared = replace(APPLICANT, fields=(*APPLICANT.fields, Field("newlyDeclared", FieldType.TEXT, "Something new")))
     monkeypatch.setattr("leads_pipeline.assets.LEAD_KINDS", (declared, APPRAISAL))
+    here.reload()
     found, _ = requested(here, cursor)
     assert found == {f"stg_{table}": {str(here.day(3))} for table in staged_tables(APPLICANT)}
 

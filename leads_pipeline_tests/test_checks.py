@@ -1,5 +1,6 @@
 """The checks of what is usual, each seen passing and failing on a published file."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,9 +27,15 @@ GRID = Grid((Scope.parse("branch-101"), Scope.parse("branch-102")), TODAY - time
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Warehouse:
+def store(usual: Lake, tmp_path: Path) -> Warehouse:
+    """The usual days, to be changed."""
+    return Warehouse(Lake(shutil.copytree(usual.folder, tmp_path / "data")))
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Forty days of two branches and both kinds, about ten leads a day each, as usual in everything."""
-    lake = Lake(tmp_path / "data")
+    lake = Lake(tmp_path_factory.mktemp("usual") / "data")
     store = Warehouse(lake)
     store.publish(GRID, NOW)
     with changing(store) as db:
@@ -51,7 +58,7 @@ def store(tmp_path: Path) -> Warehouse:
             "where lead_day = day and applicant_leads.scope = mart_coverage.scope) where day < $today",
             {"today": TODAY},
         )
-    return store
+    return lake
 
 
 @contextmanager

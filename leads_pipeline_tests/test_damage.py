@@ -116,8 +116,15 @@ def test_one_person_can_be_deleted_as_the_readme_says(lake: Lake) -> None:
 # --- staged files ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", staged_tables(APPLICANT))
-@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize(
+    ("table", "is_gone"),
+    [
+        # Each table once, rotten and gone by turns; the others with chaos.
+        pytest.param(table, is_gone, marks=[] if is_gone is bool(number % 2) else pytest.mark.chaos)
+        for number, table in enumerate(staged_tables(APPLICANT))
+        for is_gone in (False, True)
+    ],
+)
 def test_a_broken_staged_file_is_staged_again_and_stops_no_other_day(lake: Lake, table: str, is_gone: bool) -> None:
     raw_of(lake, "101").unlink()  # so that its leads are nowhere but in what is staged and published
     land(lake, APPLICANT, [{"id": "next"}], day=NEXT_DAY)

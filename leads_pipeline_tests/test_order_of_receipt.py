@@ -95,8 +95,15 @@ def agency(tmp_path: Path) -> Any:
         yield agency
 
 
-@pytest.mark.parametrize("ways", ["pull push pull", "push pull push", "pull pull pull", "push push push"])
-@pytest.mark.parametrize("clock", [timedelta(hours=-1), timedelta(days=-365)], ids=["an hour", "a year"])
+@pytest.mark.parametrize(
+    ("ways", "clock"),
+    [
+        ("pull push pull", timedelta(hours=-1)),
+        ("push pull push", timedelta(days=-365)),
+        ("pull pull pull", timedelta(days=-365)),
+        ("push push push", timedelta(hours=-1)),
+    ],
+)
 def test_a_version_that_comes_back_counts_though_the_clock_is_set_back_each_time(
     agency: Agency, ways: str, clock: timedelta, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,6 +186,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program.parent
 
 
+@pytest.mark.chaos
 def test_the_wheel_works_outside_of_a_checkout_and_names_nothing_of_one(
     me: Newcomer, programs: Path, tmp_path: Path
 ) -> None:
