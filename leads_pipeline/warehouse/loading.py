@@ -34,7 +34,7 @@ from leads_pipeline.warehouse.sql_marts import (
     followed_columns,
     marts,
 )
-from leads_pipeline.warehouse.state import INVENTORY, Held, State, counted, remember
+from leads_pipeline.warehouse.state import INVENTORY, State, WarehouseFile, counted, remember
 from leads_pipeline.warehouse.winners import HeldFiles, confirm, find_winners
 
 # What is loaded in one statement, at least a day. DuckDB holds the ids of all that the statement loads, and can't spill
@@ -42,7 +42,9 @@ from leads_pipeline.warehouse.winners import HeldFiles, confirm, find_winners
 PART_LEADS: Final = 1_000_000
 
 
-def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: State, grid: Grid, now: datetime) -> Held:
+def loaded(
+    db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: State, grid: Grid, now: datetime
+) -> WarehouseFile:
     """Bring the open file from one state to the other, in the transaction that the caller began.
 
     One transaction, as each would wait for the disk, and only the finished file has to be on it.
@@ -81,7 +83,7 @@ def loaded(db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: Stat
     db.commit()
     db.execute("checkpoint")
     [(gone,)] = db.execute("select count(*) from gone").fetchall()
-    return Held(wanted, counted(db), days_changed=len({day for _, day in changed}), leads_gone=gone)
+    return WarehouseFile(wanted, counted(db), days_changed=len({day for _, day in changed}), leads_gone=gone)
 
 
 def _load_kinds(

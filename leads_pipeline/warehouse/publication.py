@@ -29,8 +29,8 @@ from leads_pipeline.warehouse.reading import Version, reading, sweep_readers
 from leads_pipeline.warehouse.state import (
     EMPTY,
     SCHEMA_VERSION,
-    Held,
     State,
+    WarehouseFile,
     checksum_of,
     counted,
     remembered,
@@ -117,24 +117,24 @@ class Warehouse:
         self, grid: Grid, now: datetime, began: float, staged_again: list[StagedDay], *, is_anew: bool
     ) -> Publication:
         found = wanted_state(self._lake, grid, now)
-        held = self._held(found)
-        wanted, not_staged = self._mended(found, held.state if held else EMPTY, grid, now, staged_again)
+        file = self._published_file(found)
+        wanted, not_staged = self._mended(found, file.state if file else EMPTY, grid, now, staged_again)
         if wanted != found:
-            held = self._held(wanted)  # which counts the rows of what is wanted alone
+            file = self._published_file(wanted)  # which counts the rows of what is wanted alone
         # All of it is read even if nothing changed: else analysts alone would meet what rots until the next lead comes.
         # A day that can't be staged is in the published file alone.
         is_anew = is_anew and not not_staged
         is_changed = (
-            is_anew or held is None or held.state != wanted or not self._is_as_published(checksum_of(self.path))
+            is_anew or file is None or file.state != wanted or not self._is_as_published(checksum_of(self.path))
         )
         if is_changed:
-            held = self._build(wanted, grid, now, not_staged, is_anew=is_anew)
-        assert held is not None  # noqa: S101 - for mypy: where nothing changed, something was held
+            file = self._build(wanted, grid, now, not_staged, is_anew=is_anew)
+        assert file is not None  # noqa: S101 - for mypy: where nothing changed, something was published
         return Publication(
             is_changed=is_changed,
-            is_rebuilt=held.is_rebuilt,
-            days_changed=held.days_changed,
-            rows=held.rows,
+            is_rebuilt=file.is_rebuilt,
+            days_changed=file.days_changed,
+            rows=file.rows,
             seconds=time.monotonic() - began,
             size_bytes=self.path.stat().st_size,
             staged_again=staged_again,
@@ -164,7 +164,7 @@ class Warehouse:
         sweep_readers(self._lake)
         sweep_stagings(self._lake)
 
-    def _held(self, wanted: "State") -> "Held | None":
+    def _published_file(self, wanted: "State") -> "WarehouseFile | None":
         """What the published file remembers; None where there is none that can be read.
 
         Its rows are counted where it is as wanted, and so has all tables.
@@ -179,7 +179,7 @@ class Warehouse:
             try:
                 with connection(self._lake, "warehouse", link, read_only=True) as db:
                     state = remembered(db)
-                    return Held(state, counted(db) if state == wanted else {})
+                    return WarehouseFile(state, counted(db) if state == wanted else {})
             except StorageError:
                 return None
 
@@ -222,22 +222,22 @@ class Warehouse:
 
     def _build(
         self, wanted: "State", grid: Grid, now: datetime, not_staged: Mapping[Any, str], *, is_anew: bool
-    ) -> "Held":
+    ) -> "WarehouseFile":
         """Write the new version beside the published one, then swap it in."""
         draft = self.path.with_name(f".{FILE_NAME}.draft")
         try:
             checksum = self._copied(draft)
-            held = self._updated(draft, wanted, grid, now) if checksum else None
-            if held is None and not_staged:
+            file = self._updated(draft, wanted, grid, now) if checksum else None
+            if file is None and not_staged:
                 raise StorageError(
                     f"{self.path} has to be built anew, but {len(not_staged)} days can't be staged and would miss. "
                     f"{next(iter(not_staged.values()))}"
                 )
-            if held is None:
-                checksum, held = None, self._rebuilt(draft, wanted, grid, now)
-            elif is_anew or held.leads_gone:
+            if file is None:
+                checksum, file = None, self._rebuilt(draft, wanted, grid, now)
+            elif is_anew or file.leads_gone:
                 self._write_anew(draft)
-                held = replace(held, is_rebuilt=True)
+                file = replace(file, is_rebuilt=True)
             else:
                 self._keep_old_blocks(draft)
             draft.chmod(_PUBLISHED_MODE)
@@ -250,7 +250,7 @@ class Warehouse:
         finally:
             with suppress(OSError):  # what went wrong before says more; the next publication sweeps again
                 self._sweep()
-        return held
+        return file
 
     @property
     def _checksums(self) -> Path:
@@ -278,7 +278,7 @@ class Warehouse:
         except FileNotFoundError:
             return True
 
-    def _updated(self, draft: Path, wanted: "State", grid: Grid, now: datetime) -> "Held | None":
+    def _updated(self, draft: Path, wanted: "State", grid: Grid, now: datetime) -> "WarehouseFile | None":
         """The published file's copy, brought up to date; None where it has to be built anew."""
         try:
             # DuckDB's commit waits for the whole copy to be on the disk, which has begun by then.
@@ -318,7 +318,7 @@ class Warehouse:
             old.seek(new.tell())
             shutil.copyfileobj(old, new)
 
-    def _rebuilt(self, draft: Path, wanted: "State", grid: Grid, now: datetime) -> "Held":
+    def _rebuilt(self, draft: Path, wanted: "State", grid: Grid, now: datetime) -> "WarehouseFile":
         self._sweep()
         draft.touch(mode=0o600)
         draft.unlink()

@@ -56,7 +56,7 @@ _FACTS: Final = ("schema", "marts", "comments", "grid", "suppressed", "whom", "o
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class WarehouseFile:
     """The published file, or the new one: what it was made from, and its rows by table.
 
     `leads_gone` counts leads that the one before had and this one has in no version.

@@ -2554,7 +2554,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "leave an erased person in old blocks of the published file",
             "warehouse/publication.py",
-            "elif is_anew or held.leads_gone:",
+            "elif is_anew or file.leads_gone:",
             "elif is_anew:",
             "test_suppression.py",
             "publication_refuses",
