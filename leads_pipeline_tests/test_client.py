@@ -429,9 +429,8 @@ def test_a_transient_failure_is_retried_until_it_passes() -> None:
     assert isinstance(answer, Answer)
     assert answer.attempts == 3
     assert answer.fetched_at == NOW + timedelta(seconds=timing.seconds)
-    assert answer.duration_seconds == sum(timing.sleeps)
+    assert answer.duration_seconds == sum(timing.sleeps) > 0
     assert client.stats.retries == 2
-    assert client.stats.waited_seconds == sum(timing.sleeps) > 0
     assert client.stats.statuses == {500: 1, 502: 1, 200: 1}
 
 
@@ -663,7 +662,7 @@ def test_a_window_too_large_for_one_answer_is_had_in_pieces() -> None:
     lengths = [end - start for start, end in book.asked]
     first = lengths.index(min(lengths))
     assert answer.fetched_at == NOW + timedelta(seconds=3 * first)
-    assert (client.stats.retries, client.stats.waited_seconds) == (0, 0)
+    assert client.stats.retries == 0
 
 
 @pytest.mark.parametrize(
@@ -867,14 +866,13 @@ def socket_client(server: RawServer, **options: Any) -> LeadsClient:
 
 
 def test_a_plain_and_a_compressed_body_over_a_real_connection(raw_server: RawServer) -> None:
-    for script, received in ((respond(MANY), len(MANY)), (respond(gzipped(MANY), "Content-Encoding: gzip"), None)):
+    for script in (respond(MANY), respond(gzipped(MANY), "Content-Encoding: gzip")):
         raw_server.script = script
         client = socket_client(raw_server)
         answer = fetch_one(client)
         assert isinstance(answer, Answer)
         assert len(answer.leads) == 5000
         assert answer.body_sha256 == hashlib.sha256(MANY).hexdigest()
-        assert client.stats.received_bytes == (received or len(gzipped(MANY)))
     assert b"accept-encoding: gzip\r\n" in raw_server.requests[0].lower()
 
 

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from leads_pipeline.client.service import FetchStats
 from leads_pipeline.errors import InvalidAnswerError, TooLargeError
 
 # How much of a gzip body is decoded at once: 64 kB received can stand for 64 MB.
@@ -18,11 +17,10 @@ class BoundedBody(httpx.AsyncByteStream):
     httpx would decode whatever stands in one read at once, and takes a gzip body that is cut off for a whole one.
     """
 
-    def __init__(self, stream: httpx.AsyncByteStream, encoding: str, max_bytes: int, stats: FetchStats) -> None:
+    def __init__(self, stream: httpx.AsyncByteStream, encoding: str, max_bytes: int) -> None:
         self._stream = stream
         self._encoding = encoding.strip().lower()
         self._max_bytes = max_bytes
-        self._stats = stats
         self._received = 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -42,7 +40,6 @@ class BoundedBody(httpx.AsyncByteStream):
     async def _count(self) -> AsyncIterator[bytes]:
         async for piece in self._stream:
             self._received += len(piece)
-            self._stats.received_bytes += len(piece)
             self._check(self._received)
             yield piece
 

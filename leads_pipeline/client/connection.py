@@ -31,7 +31,7 @@ def http_client(service: Service, tls: ssl.SSLContext) -> httpx.AsyncClient:
         # Every body goes through here, also those that httpx reads itself during the auth flow.
         if isinstance(response.stream, httpx.AsyncByteStream):
             encoding = response.headers.pop("content-encoding", "")
-            response.stream = BoundedBody(response.stream, encoding, service.max_body_bytes, stats)
+            response.stream = BoundedBody(response.stream, encoding, service.max_body_bytes)
 
     return make_client(
         lambda: httpx.AsyncClient(

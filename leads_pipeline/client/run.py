@@ -120,7 +120,7 @@ class Run:
                 raise outcome
             self._service.stats.retries += 1
             if not slows_the_run(outcome, failures):  # else the pace of the whole run holds it back
-                await self._wait(self._service.policy.delay_seconds(failures, None, self._timing.rng))
+                await self._timing.sleep(self._service.policy.delay_seconds(failures, None, self._timing.rng))
                 if spec.is_divisible and failures >= failures_before_pieces(outcome):
                     raise AskForLessError(outcome, attempts=attempt, failures=failures)
         raise AssertionError("count() never ends")
@@ -129,14 +129,10 @@ class Run:
         """Wait for the run's next start, first come first served."""
         async with self._door:
             while (seconds := self._pace.wait_seconds(self._timing.monotonic())) > 0 and self._over is None:
-                await self._wait(seconds)
+                await self._timing.sleep(seconds)
             if self._over is not None:
                 raise unsent(spec, self._over)
             return self._pace.start(self._timing.monotonic())
-
-    async def _wait(self, seconds: float) -> None:
-        self._service.stats.waited_seconds += seconds
-        await self._timing.sleep(seconds)
 
     def _may_retry(self, error: LeadsPipelineError, attempt: int) -> bool:
         may_pass = error.is_transient and self._over is None

@@ -42,13 +42,10 @@ class FetchStats:
     """What a client has done since it was made. Holds no personal data, so it can go into metadata.
 
     `requests` and `statuses` count data requests, not those for tokens; a request that broke has no status.
-    `waited_seconds` adds up over requests that waited side by side. `received_bytes` is as sent, compressed.
     """
 
     requests: int = 0
     retries: int = 0
-    waited_seconds: float = 0.0
-    received_bytes: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
 
 
