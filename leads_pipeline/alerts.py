@@ -26,7 +26,8 @@ class Cause:
     """Something that somebody should know of.
 
     `key` tells it from others and stays the same while it lasts. `message` says what happened, what is at stake until
-    when, and what to do. It is told once it has lasted for `patience`. News has no end, and is told once.
+    when, and what to do. It is told once it has lasted for `patience`, from `since` where that is known, else from when
+    it was noticed. News has no end, and is told once.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Cause:
     level: Level = Level.ERROR
     patience: timedelta = timedelta(0)
     is_news: bool = False
+    since: datetime | None = None
 
 
 class Occasion(StrEnum):
@@ -101,7 +103,7 @@ class Memory:
                 lasted = f"It lasted from {_moment(known.since)} to {_moment(now)} at most."
                 alerts.append(Alert(Occasion.OVER, (key,), known.title, lasted, known.level, known.since, now))
         for key, cause in there.items():
-            new = _Known(now, cause.title, cause.level, is_news=cause.is_news)
+            new = _Known(min(cause.since or now, now), cause.title, cause.level, is_news=cause.is_news)
             known = self._known.setdefault(key, new)
             if (occasion := _occasion(cause, known, now)) is not None:
                 message = f"{cause.message}\n\nSince {_moment(known.since)}."

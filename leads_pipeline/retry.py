@@ -163,6 +163,7 @@ class FailedWindow:
 
     `attempts` counts runs; `failed_at` is the end of the last one, `error` what it said, `reason` the same for all
     windows that failed alike (errors.py). `is_permanent`: it won't pass by itself, as the window was refused.
+    `failing_since`: the end of the first of those runs, where all were looked up.
     """
 
     attempts: int
@@ -170,6 +171,7 @@ class FailedWindow:
     is_permanent: bool = False
     error: str = ""
     reason: str = ""
+    failing_since: datetime | None = None
 
     def next_attempt_at(self, key: str) -> datetime:
         """When it is due again. The jitter follows from key and attempt, so that the answer stays the same."""

@@ -232,7 +232,9 @@ def failed_windows(
             window = Window.from_partition_key(key, settings.zone)
             if known:
                 last = known[-1]
-                failed_window = FailedWindow(len(known), last.observed_at, last.is_permanent, last.error, last.reason)
+                failed_window = FailedWindow(
+                    len(known), last.observed_at, last.is_permanent, last.error, last.reason, known[0].observed_at
+                )
             else:  # a killed run leaves no verdict on the windows that it didn't come to
                 error = "The run ended before it came to this window."
                 failed_window = FailedWindow(1, datetime.now(UTC), error=error)

@@ -198,6 +198,8 @@ def _failures(instance: DagsterInstance, settings: Settings, partitions: Partiti
             f"{first.start + RETENTION:%Y-%m-%d %H:%M} UTC. Until then they are asked for again {asked_again}. "
             "`leads-pipeline coverage` shows where they stand.",
             patience=timedelta(0) if is_permanent else PATIENCE,
+            # An outage shows itself as this error and that: it lasts for as long as nothing has landed.
+            since=min(filter(None, (failed.failing_since for _, _, failed in cases)), default=None),
         )
 
 

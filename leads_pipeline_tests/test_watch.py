@@ -116,6 +116,16 @@ def test_what_may_pass_rings_only_where_it_lasts_an_hour(watched: Watched) -> No
     assert watched.tick(24 * HOUR) == [("still", "12 windows can't be pulled: server error (500)")]
 
 
+def test_an_outage_rings_after_an_hour_whatever_it_looks_like_meanwhile(watched: Watched) -> None:
+    watched.pull(Then(status=500))
+    assert watched.tick() == []
+    watched.pull(Then(status=503))
+    assert watched.tick(0.9 * HOUR) == []
+    assert watched.tick(0.2 * HOUR) == [("new", "12 windows can't be pulled: server error (503)")]
+    watched.pull()
+    assert watched.tick() == [("over", "12 windows can't be pulled: server error (503)")]
+
+
 def test_a_failure_that_a_run_takes_up_at_this_moment_is_not_over(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2167,6 +2167,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "test_alerts.py",
         ),
         _m(
+            "have an outage last from its last change of look",
+            "alerts.py",
+            "_Known(min(cause.since or now, now), ",
+            "_Known(now, ",
+            "test_watch.py",
+            "whatever_it_looks_like",
+        ),
+        _m(
             "what passes by itself rings at once",
             "alerts.py",
             "now - known.since >= cause.patience",
