@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, repl
 from leads_pipeline.errors import StorageError
 from leads_pipeline.person.identity import mailbox_of
 from leads_pipeline.person.matching import Evidence, PathAndText, shown_by, texts_of
+from leads_pipeline.person.redacting import redacted_payload
 
 LIST_FILE: Final = "suppressed"
 KEY_FILE: Final = "key"
@@ -41,7 +42,8 @@ _CREATED_AT: Final = frozenset({"createdAt", "created_at"})
 class Action(StrEnum):
     """What an entry says of a person: each means one thing alone, and who asks for two has two entries.
 
-    OBJECT: their leads serve no direct marketing. REFUSE: no new enquiry of theirs is taken. MORE adds lead ids to an
+    OBJECT: their leads serve no direct marketing. REFUSE: no new enquiry of theirs is taken. REDACT: what the leads of
+    others, which it names, say of them goes. MORE adds lead ids to an
     earlier entry, DONE says that one was carried out, LIFT that it ended.
     """
 
@@ -49,6 +51,7 @@ class Action(StrEnum):
     OBJECT = "object"
     REFUSE = "refuse"
     RESTRICT = "restrict"
+    REDACT = "redact"
     LIFT = "lift"
     MORE = "more"
     DONE = "done"
@@ -110,6 +113,7 @@ class Suppressed:
         """Changes with what the list withholds: who has applied it in that state need not do so again."""
         meant = [entry.number for entry in self.withheld.entries]
         meant += [entry.number for entry in self.entries if entry.action is Action.MORE and entry.of in meant]
+        meant += [entry.number for entry in self.entries if entry.action is Action.REDACT]
         return self.hashed("state", str(meant)) if meant else ""
 
     @cached_property
@@ -166,6 +170,25 @@ class Suppressed:
     def objections(self) -> "Meant":
         """What mustn't serve direct marketing."""
         return self._meant(Action.OBJECT)
+
+    @cached_property
+    def redactions(self) -> Mapping[str, Sequence[Entry]]:
+        """The redactions by the leads that they are of."""
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            for lead in entry.leads if entry.action is Action.REDACT else ():
+                found.setdefault(lead, []).append(entry)
+        return found
+
+    def redacted(self, kind: str, lead_id: str, payload: str) -> str:
+        """The lead's payload without what it says of people whom somebody has decided to take out of it."""
+        for entry in self.redactions.get(self.hashed_lead(kind, lead_id), ()):
+            payload = redacted_payload(payload, partial(self._has, entry))
+        return payload
+
+    def _has(self, entry: Entry, what: str, key: str) -> bool:
+        hashes = {"mailbox": entry.mailboxes, "phone": entry.phones, "name": entry.names}[what]
+        return self.hashed(what, key) in hashes
 
     def _meant(self, *actions: Action) -> "Meant":
         return Meant(self, [entry for entry in self.active if entry.action in actions])

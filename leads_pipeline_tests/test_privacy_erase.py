@@ -14,7 +14,9 @@ import pytest
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.erase import due_on, left_by_list, sweep
+from leads_pipeline.person.matching import Group, Sought
+from leads_pipeline.privacy.erase import add_redaction, due_on, left_by_list, sweep
+from leads_pipeline.privacy.search import FoundLead
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.command_line import run
@@ -260,3 +262,91 @@ def test_applying_the_list_closes_no_erasure_as_it_looks_not_everywhere(
     assert run("privacy", "log").exit_code == 1  # her number is still to be looked for
     assert run("privacy", "verify", "--email", EMAIL, "--phone", PHONE).exit_code == 0
     assert run("privacy", "log").exit_code == 0
+
+
+NOTE = (
+    "Née \\u0041? Ask Jane\\tRoe, Jane.Roe@People.example, or +44 7700 900123 and 07700 900456; jane@x.example stays."
+)
+REDACTED = "Née A? Ask [removed], [removed], or [removed] and 07700 900456; jane@x.example stays."
+
+
+def of_somebody_else(message: str = NOTE) -> str:
+    return (
+        f'{{"id": "mary",  "contact":{{"email":"mary@people.example"}}, "createdAt":"{BEFORE}", "x": 1.0, '
+        f'"message":"{message}", "other":"\\u0041"}}'
+    )
+
+
+def test_what_others_wrote_of_a_person_is_taken_out_of_every_version_and_stays_out(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "data", tmp_path / "list")
+    neighbour = json.dumps(OTHERS[0])
+    land(lake, APPLICANT, [of_somebody_else("Née, jane.roe@people.example."), neighbour], sequence=1)
+    land(lake, APPLICANT, [of_somebody_else(), neighbour], sequence=2)
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, NOW)
+    sought = Sought.of([EMAIL], [PHONE], names=["Jane Roe"])
+    mary = FoundLead("applicant", "mary", Group.MENTION, [])
+    add_redaction(lake, sought, [mary], NOW)
+    assert left_by_list(lake) != []
+    assert sweep(lake, LONDON).days == {"applicant": 1}
+    Warehouse(lake).publish(GRID, NOW)
+
+    def texts() -> list[str]:
+        [path] = (path for path in lake.raw_lead_files() if path.name == "leads.parquet")
+        return [row["payload"] for row in pq.ParquetFile(path).read().to_pylist() if row["lead_id"] == "mary"]
+
+    expected = [of_somebody_else(json.dumps(text)[1:-1]) for text in ("Née, [removed].", REDACTED)]
+    assert sorted(texts()) == sorted(expected)
+    [(message,)] = Warehouse(lake).query("select message from applicant_leads where lead_id = 'mary'")[1]
+    assert message == REDACTED
+    assert b"jane.roe" not in everything_in(lake.folder)
+    for _ in range(2):  # the portal still sends it
+        land(lake, APPLICANT, [of_somebody_else(), neighbour], sequence=3)
+        push(lake, json.loads(of_somebody_else()))
+        take_in(lake)
+    assert sorted(texts()) == sorted(expected)
+    assert b"jane.roe" not in everything_in(lake.folder)
+    [path] = (path for path in lake.raw_lead_files() if path.name == "leads.parquet")
+    rows = pq.ParquetFile(path).read().to_pylist()
+    assert [row["payload"] for row in rows if row["lead_id"] == "john"] == [neighbour]
+    assert (left_by_list(lake), sweep(lake, LONDON).days) == ([], {})
+
+
+def test_a_redaction_whose_sweep_was_killed_after_raw_is_staged_by_the_next(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "data", tmp_path / "list")
+    land(lake, APPLICANT, [of_somebody_else()])
+    stage(lake, APPLICANT)
+    add_redaction(lake, Sought.of([EMAIL]), [FoundLead("applicant", "mary", Group.MENTION, [])], NOW)
+    for path in lake.raw_lead_files():
+        lake.rewrite_raw(path, lake.redacted)
+    assert sweep(lake, LONDON).days == {"applicant": 1}
+    assert b"jane.roe" not in everything_in(lake.folder)
+
+
+@pytest.mark.chaos
+def test_the_command_takes_a_person_out_of_what_others_wrote_when_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LEADS_PRIVACY_DIR", str(tmp_path / "list"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("LEADS_BRANCH_IDS", "101,102")
+    monkeypatch.setenv("LEADS_START_DATE", DAY.isoformat())
+    lake = Lake(tmp_path / "data", tmp_path / "list")
+    fill(lake, HERS)
+    land(lake, APPLICANT, [of_somebody_else()], sequence=9)
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, NOW)
+    who = ("--email", EMAIL, "--phone", PHONE, "--name", "Jane Roe")
+
+    dry = run("privacy", "erase", *who, "--mentions", "redact", "--dry-run")
+    assert (dry.exit_code, "1 of others redacted" in dry.stdout) == (0, True), dry.output
+    assert EMAIL not in dry.output.lower()
+    told = run("privacy", "erase", *who, "--yes")
+    assert (told.exit_code, "redacted in 0 leads, left in 1" in told.stdout) == (0, True), told.output + told.stderr
+    assert NOTE.encode().lower() in everything_in(lake.folder / "raw").replace(b"\\\\", b"\\")
+    told = run("privacy", "erase", *who, "--yes", "--mentions", "redact")
+    assert (told.exit_code, "redacted in 1 leads, left in 0" in told.stdout) == (0, True), told.output + told.stderr
+    assert b"jane.roe" not in everything_in(lake.folder)
+    assert run("privacy", "verify", *who).exit_code == 0
+    assert "mary" not in run("privacy", "find", *who).stdout

@@ -21,6 +21,7 @@ from leads_pipeline.privacy.erase import (
     Left,
     Swept,
     Wish,
+    add_redaction,
     add_to_list,
     due_on,
     left_by_list,
@@ -89,6 +90,12 @@ def received_on(case: str, received: datetime | None) -> date:
 @request
 @click.option("--yes", is_flag=True, help="Don't ask again.")
 @click.option(
+    "--mentions",
+    type=click.Choice(["redact", "leave"]),
+    default="leave",
+    help="What group D, messages of others, say of them: replace address, number and name by [removed], or leave it.",
+)
+@click.option(
     "--quarantine",
     type=click.Choice(["delete", "keep"]),
     default="keep",
@@ -100,6 +107,7 @@ def erase(
     more: Sequence[str],
     case: str,
     received: datetime | None,
+    mentions: str,
     quarantine: str,
     listed: TextIO | None,
     shared: bool,
@@ -109,8 +117,8 @@ def erase(
 
     First they go on the suppression list, as hashes; then raw files, deliveries and staged days lose their leads, and
     leads.duckdb is written anew; then everything is looked through again. Repeat it if it is interrupted, or run
-    `privacy apply`. A new enquiry of theirs lands. What somebody else's message says of them stays: groups B, C, D and
-    P are yours to read.
+    `privacy apply`. A new enquiry of theirs lands. What somebody else's message says of them stays, unless you have
+    read it and say `--mentions redact`: groups B, C, D and P are yours to read.
 
     Exit code 1 if the person wasn't shown to be gone.
     """
@@ -120,16 +128,24 @@ def erase(
             sought = sought_in(session.lake, listed, **given)
             found = looked_for(session.settings, sought, shared)
             chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
+            mentioning = [lead for lead in found.leads if lead.group is Group.MENTION and mentions == "redact"]
             show_found(found, show=False)
-            if dry_run or not chosen:
+            if dry_run or not (chosen or mentioning):
                 out.print(
-                    f"{len(chosen)} leads would be erased. Nothing was changed." if chosen else "Nothing to erase."
+                    f"{len(chosen)} leads would be erased, {len(mentioning)} of others redacted. Nothing was changed."
+                    if chosen or mentioning
+                    else "Nothing to erase."
                 )
                 sys.exit(0 if found.is_whole else 1)
             if not yes:
-                click.confirm(f"Erase {len(chosen)} leads in every version and place, for good?", abort=True, err=True)
+                redacted = f" and redact {len(mentioning)} of others" if mentioning else ""
+                click.confirm(
+                    f"Erase {len(chosen)} leads{redacted} in every version and place, for good?", abort=True, err=True
+                )
             wish = Wish(action=Action.ERASE, groups=[Group(one) for one in more], case=case, received=day)
             entry = add_to_list(session.lake, sought, chosen, wish, datetime.now(UTC))
+            if mentioning:
+                add_redaction(session.lake, sought, mentioning, datetime.now(UTC))
             swept, troubles = _swept(session)
             found = looked_for(session.settings, sought, shared=True)
             if quarantine == "delete" and (files := quarantined_of(found)):
@@ -137,10 +153,14 @@ def erase(
                     file.unlink(missing_ok=True)
                 found = looked_for(session.settings, sought, shared=True)
             left = left_of(session.lake, found)
+            of_others = [lead for lead in found.leads if lead.group is Group.MENTION]
+            if mentioning and of_others:
+                troubles.append(f"{len(of_others)} leads of others still mention them: `privacy find` lists them.")
             is_done = left.is_nothing and not troubles
             if is_done:
                 note_done(session.lake, entry, swept)
-            receipt = _receipt(entry, swept, left, is_done=is_done)
+            said = f"redacted in {len(mentioning)} leads, left in {len(of_others)}"
+            receipt = _receipt(entry, swept, left, said, is_done=is_done)
             hand_out(session.lake, entry, receipt)
         _show_left(left, troubles)
     sys.exit(0 if is_done else 1)
@@ -255,7 +275,7 @@ def hand_out(lake: Lake, entry: Entry, receipt: str) -> None:
     out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)
 
 
-def _receipt(entry: Entry, swept: Swept, left: Left, *, is_done: bool) -> str:
+def _receipt(entry: Entry, swept: Swept, left: Left, said: str, *, is_done: bool) -> str:
     """What was done, without a word of the person's."""
     days = sum(swept.days.values())
     received = entry.received or date.min
@@ -266,6 +286,7 @@ Received {received}, due {due_on(received)}, listed {entry.at:%Y-%m-%d %H:%M} UT
 Removed: {len(entry.leads)} leads in every version: {swept.files} raw files, {swept.deliveries} deliveries that waited,
 {days} days staged anew, leads.duckdb written anew.
 Kept: {left.kept} leads of theirs or about them: new enquiries, groups that weren't chosen, what others wrote.
+What others wrote of them: {said}.
 Kept for keeping them out: keyed hashes on the suppression list.
 Looked through again: {"nothing that the list refuses was found" if is_done else "NOT shown to be gone, see below"}.
 {_BACKUPS if is_done else "Backups that are made before that is shown may hold them."}

@@ -116,7 +116,8 @@ class RawLeads(Refusing):
         with self.lock(raw_lock(path)):
             sweep(path)
             held = self._read_or_quarantine(path, self._read_landed)
-            held_rows, received = rows_of(held.file) if held else [], lead_rows(answer, run_id)
+            held_rows, answered = rows_of(held.file) if held else [], lead_rows(answer, run_id)
+            received = self.redacted(answered)
             if refused := self.refused([*held_rows, *received]):
                 held_rows = [row for row in held_rows if row["lead_id"] not in refused]
             merged = merge(held_rows, [row for row in received if row["lead_id"] not in refused], "lead_id")
@@ -135,7 +136,7 @@ class RawLeads(Refusing):
             }
             if held is not None and not is_changed:
                 last_change = {name: held.facts[name] for name in last_change}
-            if removed:
+            if removed or received != answered:
                 last_change["body_sha256"] = ""  # it tells whoever guesses the answer that they are right
             # A slower process may hold an older answer than the file.
             # Of a closed window, one that isn't whole is no look either.
@@ -197,7 +198,7 @@ class RawLeads(Refusing):
             sweep(path)
             held = self._read_or_quarantine(path, self._read_pushed)
             held_rows = rows_of(held) if held is not None else []
-            received = pushed_rows(kind, day, scope, pushed, run_id)
+            received = self.redacted(pushed_rows(kind, day, scope, pushed, run_id))
             if refused := self.refused([*held_rows, *received]):
                 held_rows = [row for row in held_rows if row["lead_id"] not in refused]
                 received = [row for row in received if row["lead_id"] not in refused]

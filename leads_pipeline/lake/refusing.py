@@ -40,6 +40,17 @@ class Refusing(Quarantine):
         self.know_leads(suppressed, found)
         return {lead_id for _, lead_id in found}
 
+    def redacted(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows without what they say of people who were taken out of them; those that say nothing as they are."""
+        suppressed = self.suppression.read()
+        if not suppressed.redactions:
+            return list(rows)
+        changed = [suppressed.redacted(row["kind"], row["lead_id"], row["payload"]) for row in rows]
+        return [
+            row if payload == row["payload"] else row | {"payload": payload}
+            for row, payload in zip(rows, changed, strict=True)
+        ]
+
     def know_leads(self, suppressed: Suppressed, found: Mapping[tuple[str, str], int]) -> None:
         """Add to the list the ids of leads that were found to be meant by an entry, where it lacks them."""
         by_entry: dict[int, list[str]] = {}

@@ -8,6 +8,7 @@ Each step is done under the lock of what it changes, whole or not at all, and ca
 between runs it again.
 """
 
+import json
 import shutil
 from calendar import monthrange
 from collections import Counter, defaultdict
@@ -90,6 +91,23 @@ def add_to_list(lake: Lake, sought: Sought, chosen: Sequence[FoundLead], wish: W
     return lake.suppression.append(entry)
 
 
+def add_redaction(lake: Lake, sought: Sought, mentioning: Sequence[FoundLead], now: datetime) -> Entry:
+    """Have the list take the address, number and name that are sought out of these leads of others."""
+
+    def entry(suppressed: Suppressed, number: int) -> Entry:
+        return Entry(
+            number=number,
+            at=now,
+            action=Action.REDACT,
+            mailboxes=hashes(suppressed, "mailbox", sought.mailboxes),
+            phones=hashes(suppressed, "phone", sought.phones),
+            names=hashes(suppressed, "name", sought.names),
+            leads=tuple(sorted({suppressed.hashed_lead(lead.kind, lead.lead_id) for lead in mentioning if lead.kind})),
+        )
+
+    return lake.suppression.append(entry)
+
+
 @dataclass(slots=True)
 class Swept:
     """What going through the folder did: leads taken out of raw, by day and kind; deliveries; days staged again.
@@ -150,10 +168,17 @@ def _stage(lake: Lake, stagings: Sequence[tuple[str, date]], zone: ZoneInfo, swe
 def _sweep_raw(lake: Lake, swept: Swept, gone_through: GoneThrough) -> set[tuple[str, date]]:
     days: set[tuple[str, date]] = set()
     for path in gone_through.left(lake.raw_lead_files()):
+        is_redacted = False
 
         def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            nonlocal is_redacted
             refused = lake.refused(rows)
-            return [row for row in rows if row["lead_id"] not in refused]
+            left = [row for row in rows if row["lead_id"] not in refused]
+            redacted = lake.redacted(left)
+            is_redacted = redacted != left
+            if is_redacted:
+                lake.want_rebuild()  # first, so that whoever is killed from here on leaves the word
+            return redacted
 
         try:
             gone = lake.rewrite_raw(path, kept)
@@ -163,7 +188,7 @@ def _sweep_raw(lake: Lake, swept: Swept, gone_through: GoneThrough) -> set[tuple
             swept.failed[path.relative_to(lake.folder).as_posix()] = str(error)
             gone_through.again([path])
             continue
-        if gone:
+        if gone or is_redacted:
             swept.leads += len(gone)
             swept.files += 1
             table, day = path.parts[-4], path.parts[-3].removeprefix("day=")
@@ -175,7 +200,7 @@ def _stagings(
     lake: Lake, days: set[tuple[str, date]], gone_through: GoneThrough | None = None
 ) -> list[tuple[str, date]]:
     """Those days, and all whose staged files hold a lead that is withheld, or lack one that no longer is."""
-    found = days | _lacking(lake)
+    found = days | _lacking(lake) | _mentioning(lake)
     for kind in LEAD_KINDS if lake.suppression.read() else ():
         files = {file.path: file.day for file in lake.staged_files(kind.table)}
         left = gone_through.left(files) if gone_through else files
@@ -195,6 +220,25 @@ def _stagings(
                 if gone_through:
                     gone_through.again(path for path in paths if (kind.name, files[path]) in found)
     return sorted(found)
+
+
+def _mentioning(lake: Lake) -> set[tuple[str, date]]:
+    """The days whose staged leads still say of somebody what was to be taken out of them."""
+    suppressed = lake.suppression.read()
+    if not suppressed.redactions:
+        return set()
+    found = set()
+    for kind in LEAD_KINDS:
+        for table in kind.tables:
+            for file in lake.staged_files(table):
+                with suppress(pa.ArrowException, ValueError, OSError):  # a damaged one is staged anew by itself
+                    ids = {row["lead_id"] for row in pq.ParquetFile(file.path).read(["lead_id"]).to_pylist()}
+                    if any(suppressed.hashed_lead(kind.name, one) in suppressed.redactions for one in ids):
+                        rows = pq.ParquetFile(file.path).read().to_pylist()
+                        texts = ((row["lead_id"], json.dumps(row, default=str)) for row in rows)
+                        if any(suppressed.redacted(kind.name, one, text) != text for one, text in texts):
+                            found.add((kind.name, file.day))
+    return found
 
 
 def _lacking(lake: Lake) -> set[tuple[str, date]]:
@@ -310,7 +354,7 @@ def _left_by_list(lake: Lake) -> list[str]:
         except (pa.ArrowException, ValueError, OSError):
             left.append(f"{name}, which can't be read")
             continue
-        if suppressed.refusals.leads(map(Shown.of_raw, rows)):
+        if suppressed.refusals.leads(map(Shown.of_raw, rows)) or lake.redacted(rows) != rows:
             left.append(name)
     return left + [path.relative_to(lake.folder).as_posix() for path in Spool(lake).refused()]
 
