@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from benchmarks import bookkeeping, drifting, latency, publishing, scale, side_by_side, trials
+from benchmarks import bookkeeping, drifting, erasing, latency, publishing, scale, side_by_side, trials
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "side_by_side": side_by_side.main,
@@ -12,6 +12,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "bookkeeping": bookkeeping.main,
     "publishing": publishing.main,
     "drifting": drifting.main,
+    "erasing": erasing.main,
 }
 # These run when they are named, and not with the others.
 TRIALS: dict[str, Callable[[], None]] = {"object_storage": trials.object_storage}

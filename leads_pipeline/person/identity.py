@@ -7,7 +7,7 @@ Formatting never changes a key, and different digits never share one. What is no
 import re
 import unicodedata
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 import idna
@@ -25,6 +25,7 @@ _BESIDE_ADDRESS: Final = re.compile(r"""[\s<>()\[\],;:"'`|\\/?&=]+""")
 
 # What stands between two numbers in one field. A comma is a pause on some telephones; what follows it then is too
 # short to be a number.
+_ASCII_DIGIT: Final = re.compile("[0-9]")
 _BETWEEN_NUMBERS: Final = re.compile(r"[/,;|&\r\n]|\b(?:or|and)\b")
 
 _POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
@@ -114,6 +115,7 @@ def _email_key(address: str) -> str | None:
     return f"{local}@{domain}" if local and "." in domain else None
 
 
+@lru_cache(maxsize=4096)
 def _domain(text: str) -> str:
     try:
         return idna.encode(text, uts46=True).decode("ascii").lower()
@@ -132,6 +134,8 @@ def phone_keys(text: str) -> frozenset[str]:
 
     07700 900123, +44 (0)7700 900123 and 0044 7700 900123 are one. A row of one digit alone is no number.
     """
+    if text.isascii() and len(_ASCII_DIGIT.findall(text)) < _DIGITS_MIN:
+        return frozenset()  # most texts of a lead, of which an erasure reads each
     # Imported here: only whoever looks for a number pays for it.
     import phonenumbers
 
