@@ -390,12 +390,19 @@ def _suppression(data: DataFolder) -> str:
 
 
 def _retention(settings: Settings) -> str:
-    if settings.keep_personal_days is None:
+    kept = {
+        "LEADS_KEEP_PERSONAL_DAYS is not set: names, addresses and messages": settings.keep_personal_days,
+        "LEADS_KEEP_DAYS is not set: leads, by a hash of their person,": settings.keep_days,
+    }
+    if forever := [what for what, days in kept.items() if days is None]:
         raise _Warning(
-            "LEADS_KEEP_PERSONAL_DAYS is not set: names, addresses and messages are kept for ever, for which UK GDPR "
-            "asks a reason. Decide for how long; docs/privacy.md says what goes then."
+            f"{'; '.join(f'{what} are kept for ever' for what in forever)}, for which UK GDPR asks a reason. Decide "
+            "for how long; docs/privacy.md says what goes then."
         )
-    return f"`leads-pipeline privacy retain` cuts personal fields out after {settings.keep_personal_days} days."
+    return (
+        f"Each night personal fields go after {settings.keep_personal_days} days, whole leads after "
+        f"{settings.keep_days}."
+    )
 
 
 def same_portal(settings: Settings, lake: Lake) -> str:

@@ -70,6 +70,7 @@ VARIABLES = frozenset(
         "LEADS_DATA_DIR",
         "LEADS_PRIVACY_DIR",
         "LEADS_KEEP_PERSONAL_DAYS",
+        "LEADS_KEEP_DAYS",
         "INVENTORY_BASE_URL",
         "INVENTORY_CLIENT_ID",
         "INVENTORY_CLIENT_SECRET",
@@ -120,6 +121,7 @@ class Settings:
     data_dir: Path
     privacy_dir: Path | None
     keep_personal_days: int | None
+    keep_days: int | None
     inventory_base_url: str | None
     inventory_client_id: str | None
     inventory_agency_ref: str | None
@@ -158,6 +160,7 @@ class Settings:
             data_dir=path_of(values.get("LEADS_DATA_DIR", "data")),
             privacy_dir=path_of(values["LEADS_PRIVACY_DIR"]) if "LEADS_PRIVACY_DIR" in values else None,
             keep_personal_days=_keep_days(values, "LEADS_KEEP_PERSONAL_DAYS"),
+            keep_days=_keep_days(values, "LEADS_KEEP_DAYS"),
             inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
             inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
             inventory_agency_ref=values.get("INVENTORY_AGENCY_REF"),

@@ -299,19 +299,24 @@ class WindowCoverage:
 def coverage(
     instance: DagsterInstance, settings: Settings, partitions: Partitions, lake: Lake, first: date, now: datetime
 ) -> Iterator[WindowCoverage]:
-    """Every window from that day to today, from the files themselves and Dagster's status, published or not."""
+    """Every window from that day to today, from the files themselves and Dagster's status, published or not.
+
+    But for those whose leads LEADS_KEEP_DAYS has removed: there is nothing left to be done about them.
+    """
     all_failed = failed_windows(instance, settings, partitions)
     # A look at the raw files first, so that what is damaged there is known.
+    removed = lake.removed_days()
+    shown = [day for day in days(max(first, partitions.first_day), today(settings.zone, now)) if day not in removed]
     landed_on = {
         (kind, day): {landed.scope: landed for landed in lake.landed_windows(kind, day)}
         for kind in LEAD_KINDS
-        for day in days(max(first, partitions.first_day), today(settings.zone, now))
+        for day in shown
     }
     damaged = {damage.window: damage for damage in damages(lake)}
     for kind in LEAD_KINDS:
         under_way = window_status(instance, kind, partitions.windows).under_way
         failed_of_kind = {window: failed for (its_kind, window), failed in all_failed.items() if its_kind == kind}
-        for day in days(max(first, partitions.first_day), today(settings.zone, now)):
+        for day in shown:
             for scope in settings.scopes:
                 window = Window.of(day, scope, settings.zone)
                 landed, failed = landed_on[kind, day].get(scope.key), failed_of_kind.get(window)

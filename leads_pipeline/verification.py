@@ -17,10 +17,23 @@ from leads_pipeline.flatten.columns import staged_tables
 from leads_pipeline.flatten.windows import staged_ids, unstaged_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.spool import Spool, is_whole_delivery
-from leads_pipeline.warehouse import Reader, Warehouse
+from leads_pipeline.warehouse import Reader, Warehouse, frozen_marts
 
 # Marts that count each lead once, in a column `leads`.
 _COUNTING_MARTS = ("mart_leads_daily", "mart_people_daily")
+
+_FROZEN_MARTS = {mart.name for mart in frozen_marts()}
+
+# What the mart counts, what of it is frozen, and leads of removed days that came later, which no figure counts.
+_COUNTED = """
+select
+    (select coalesce(sum(leads), 0) from {mart} where kind = $kind),
+    (select coalesce(sum(leads), 0) from pipeline.frozen where mart = '{mart}' and kind = $kind),
+    (
+        select count(*) from {table}
+        where lead_day in (select window_day from pipeline.frozen where mart = 'removed_days')
+    )
+"""
 
 _REFRESH = "The daemon does it within minutes, and so does any `leads-pipeline backfill`."
 
@@ -100,14 +113,18 @@ def _published(db: Reader, lake: Lake, kind: LeadKind, windows: int) -> Iterator
     yield _finding(
         f"staged to leads.duckdb, {kind.name} leads", f"{rows} leads of {days} days and {landed} windows.", troubles
     )
-    counted = {
-        mart: db.query(f"select coalesce(sum(leads), 0) from {mart} where kind = $kind", {"kind": kind.name})[1][0][0]  # noqa: S608
-        for mart in _COUNTING_MARTS
-    }
+    counted = {}
+    for mart in _COUNTING_MARTS:
+        _, [(leads, frozen, late)] = db.query(_COUNTED.format(mart=mart, table=kind.table), {"kind": kind.name})
+        counted[mart] = leads, rows + frozen - (late if mart in _FROZEN_MARTS else 0)
     yield _finding(
         f"leads.duckdb to marts, {kind.name} leads",
         f"{rows} leads in each of {', '.join(_COUNTING_MARTS)}.",
-        [f"{mart} counts {leads} leads, the table has {rows}." for mart, leads in counted.items() if leads != rows],
+        [
+            f"{mart} counts {leads} leads, the table and frozen figures have {there}."
+            for mart, (leads, there) in counted.items()
+            if leads != there
+        ],
     )
 
 

@@ -338,6 +338,7 @@ OTHER_TESTS = {
     "readme",
     "privacy_sweep",
     "retain",
+    "retire",
     "secrets",
     "share",
     "turn",

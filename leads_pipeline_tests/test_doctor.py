@@ -57,7 +57,12 @@ def simulator() -> Iterator[RunningSimulator]:
 def variables(simulator: RunningSimulator, tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "data"
     folder.mkdir(mode=0o700)
-    return {**simulator.environment(), "LEADS_DATA_DIR": str(folder), "LEADS_KEEP_PERSONAL_DAYS": "365"}
+    return {
+        **simulator.environment(),
+        "LEADS_DATA_DIR": str(folder),
+        "LEADS_KEEP_PERSONAL_DAYS": "365",
+        "LEADS_KEEP_DAYS": "730",
+    }
 
 
 def call(variables: Mapping[str, str], *options: str, **changes: str | None) -> Result:

@@ -79,6 +79,8 @@ PARTS: Final = (
     Part(DATA, _staged, is_intact),
     Part(DATA, _matching("spool/*.pushed"), is_whole_delivery),
     Part(DATA, _matching("raw/**/*.parquet"), is_intact),
+    # After the leads whose figures they have: whoever is removed meanwhile is in these, if in nothing before.
+    Part(DATA, _matching("frozen/*.parquet"), is_intact),
     Part(DATA, _matching("quarantine/**/*")),
     Part(DATA, _matching("answers.csv", "answers.parquet")),
     # The counter of what was received is copied after what was, and the last entry of the suppression list that this

@@ -20,7 +20,8 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import MEANINGS, Group, Sought
 from leads_pipeline.privacy.export import Contact, versions_of, write_export
 from leads_pipeline.privacy.objecting import holding
-from leads_pipeline.privacy.retain import cut_addresses, cut_days, due_before
+from leads_pipeline.privacy.retain import CutDay, cut_addresses, cut_days, due_before
+from leads_pipeline.privacy.retire import Retired, retire_days
 from leads_pipeline.privacy.search import Found, FoundLead, search
 from leads_pipeline.privacy.share import write_share
 from leads_pipeline.runs import home_folder
@@ -152,31 +153,31 @@ def share(file: Path) -> None:
     out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")
 
 
-@privacy.command(short_help="Cut personal fields out of old leads.")
+@privacy.command(short_help="Remove old leads, and personal fields of others.")
 @click.option("--dry-run", is_flag=True, help="Only count what is due.")
 def retain(dry_run: bool) -> None:
-    """Cut personal and unknown fields out of leads that are older than LEADS_KEEP_PERSONAL_DAYS, for good.
+    """Remove leads older than LEADS_KEEP_DAYS; cut personal fields out of those older than LEADS_KEEP_PERSONAL_DAYS.
 
-    In raw, staged and published files; figures stay. docs/privacy.md says what stays of a lead.
+    For good, in raw, staged and published files; figures stay. docs/privacy.md says what stays of a lead. The asset
+    privacy_sweep does it each night.
 
     Exit code 1 if a day couldn't be done, or leads.duckdb not be written anew.
     """
     with plain_errors(), Session.opened() as session:
         settings = session.settings
-        if settings.keep_personal_days is None:
-            raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set: everything is kept. docs/privacy.md has it.")
-        before = due_before(datetime.now(UTC), settings.zone, settings.keep_personal_days)
-        days = list(cut_days(session.lake, before, settings.zone, is_dry=dry_run))
-        done = [one for one in days if one.error is None]
-        for one in done:
-            out.print(f"{one.day} {one.kind.name}: {one.leads} leads", highlight=False)
-        for one in days:
-            if one.error is not None:
-                err.print(f"[bold red]left:[/bold red] {one.day} {one.kind.name}: {escape(str(one.error))}")
-        leads = sum(one.leads for one in done)
-        verb = "are due" if dry_run else "have lost their personal fields"
-        out.print(f"Of windows before {before}, {leads} leads of {len(done)} days and kinds {verb}.")
+        if settings.keep_personal_days is None and settings.keep_days is None:
+            raise QuestionError(
+                "Neither LEADS_KEEP_PERSONAL_DAYS nor LEADS_KEEP_DAYS is set: everything is kept. docs/privacy.md has "
+                "them."
+            )
+        retired = _retire(session, dry_run)
+        left = len(_cut(session, dry_run)) + len(retired.damaged)
         troubles = [] if dry_run or not session.lake.rebuild_wanted() else session.refresh(set())
+        if retired.waiting and not (dry_run or troubles):
+            troubles = session.refresh({*retired.waiting})
+            retired = _retire(session, dry_run)
+            troubles += session.refresh(set()) if retired.days else []
+            left += len(retired.waiting)
         if not (dry_run or troubles) and session.lake.rebuild_wanted():
             troubles = [
                 "leads.duckdb isn't written anew yet, as a day can't be staged, as files_are_whole says. See to it, "
@@ -184,7 +185,40 @@ def retain(dry_run: bool) -> None:
             ]
         for trouble in troubles:
             err.print(escape(trouble), highlight=False, soft_wrap=True)
-    sys.exit(1 if troubles or len(done) < len(days) else 0)
+    sys.exit(1 if troubles or left else 0)
+
+
+def _retire(session: Session, dry_run: bool) -> Retired:
+    """Remove whole leads, where that is set, and tell of it."""
+    settings = session.settings
+    if settings.keep_days is None:
+        return Retired()
+    before = due_before(datetime.now(UTC), settings.zone, settings.keep_days)
+    retired = retire_days(session.lake, before, settings.zone, is_dry=dry_run)
+    verb = "would be removed" if dry_run else "are removed, and their figures kept"
+    out.print(f"Of windows before {before}, all leads of {len(retired.days)} days {verb}.")
+    for day, why in sorted((retired.damaged | retired.waiting).items()):
+        err.print(f"[bold red]left:[/bold red] {day}: {escape(why)}.", highlight=False, soft_wrap=True)
+    return retired
+
+
+def _cut(session: Session, dry_run: bool) -> list[CutDay]:
+    """Cut personal fields out, where that is set, and tell of it; the days that couldn't be done."""
+    settings = session.settings
+    if settings.keep_personal_days is None:
+        return []
+    before = due_before(datetime.now(UTC), settings.zone, settings.keep_personal_days)
+    days = list(cut_days(session.lake, before, settings.zone, is_dry=dry_run))
+    done = [one for one in days if one.error is None]
+    for one in done:
+        out.print(f"{one.day} {one.kind.name}: {one.leads} leads", highlight=False)
+    for one in days:
+        if one.error is not None:
+            err.print(f"[bold red]left:[/bold red] {one.day} {one.kind.name}: {escape(str(one.error))}")
+    leads = sum(one.leads for one in done)
+    verb = "are due" if dry_run else "have lost their personal fields"
+    out.print(f"Of windows before {before}, {leads} leads of {len(done)} days and kinds {verb}.")
+    return [one for one in days if one.error is not None]
 
 
 def sought_in(lake: Lake, listed: TextIO | None, **given: Sequence[str]) -> Sought:

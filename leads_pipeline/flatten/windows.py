@@ -27,7 +27,7 @@ class StagedWindow:
     is_damaged: bool
 
 
-def unstaged_days(lake: Lake, kind: LeadKind, since: date) -> list[date]:
+def unstaged_days(lake: Lake, kind: LeadKind, since: date, before: date = date.max) -> list[date]:
     """Landed days of which a window's last answer, or a pushed lead, isn't staged.
 
     Before `since` only those of which no window ever was. Decided by what the files say, as a run may have been
@@ -37,7 +37,8 @@ def unstaged_days(lake: Lake, kind: LeadKind, since: date) -> list[date]:
     staged: defaultdict[date, set[tuple[str, datetime, datetime]]] = defaultdict(set)
     for window in staged_windows(lake, kind):
         staged[window.day].add((window.scope, window.looked_at, window.fetched_at))
-    asked = [day for day in lake.landed_days(kind) if day >= since or day not in staged]
+    landed_days = [day for day in lake.landed_days(kind) if day < before]
+    asked = [day for day in landed_days if day >= since or day not in staged]
     unstaged = _days_with_unstaged_pushes(lake, kind, asked)
     for day in asked:
         landed = {(window.scope, window.looked_at, window.fetched_at) for window in lake.known_windows(kind, day)}

@@ -14,6 +14,7 @@ from leads_pipeline.flatten.batches import sweep_stagings
 from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.erase import open_entries, sweep
 from leads_pipeline.privacy.retain import SCRATCH, cut_days, due_before
+from leads_pipeline.privacy.retire import retire_days
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse import sweep_readers
 
@@ -38,6 +39,8 @@ def keep_clean(lake: Lake, settings: Settings, now: datetime) -> Night:
     night = Night()
     steps: dict[str, Callable[[], None]] = {
         "The suppression list couldn't be applied": lambda: _apply_list(lake, settings, night),
+        # Before what is cut isn't published any more as it is staged.
+        "Old leads couldn't be removed": lambda: _retire(lake, settings, now, night),
         "Personal fields couldn't be cut out": lambda: _cut(lake, settings, now, night),
         "What killed processes left couldn't be removed": lambda: _sweep_scratch(lake),
     }
@@ -73,6 +76,14 @@ def _cut(lake: Lake, settings: Settings, now: datetime, night: Night) -> None:
     night.troubles += [
         f"The {day.kind.name} leads of {day.day} keep their personal fields: {day.error}" for day in days if day.error
     ]
+
+
+def _retire(lake: Lake, settings: Settings, now: datetime, night: Night) -> None:
+    if settings.keep_days is None:
+        return
+    retired = retire_days(lake, due_before(now, settings.zone, settings.keep_days), settings.zone)
+    night.counts |= {"days_removed": len(retired.days), "days_to_remove_once_published": len(retired.waiting)}
+    night.troubles += [f"The leads of {day} stay: {why}." for day, why in sorted(retired.damaged.items())]
 
 
 def _sweep_scratch(lake: Lake) -> None:

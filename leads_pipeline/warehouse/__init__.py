@@ -4,9 +4,10 @@ Belongs here: what is loaded when, which of a lead's versions counts, publicatio
 columns (flatten/), what a mart holds (sql/), when to publish (assets/).
 
 This is the door: whoever uses the warehouse imports from here, and the rooms from each other, downwards: publication,
-reading, loading, winners, state, sql_marts and people, grid and answers, schema.
+reading, loading, winners, state, frozen, sql_marts and people, grid and answers, schema.
 """
 
+from leads_pipeline.warehouse.frozen import frozen_marts, write_figures
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import REMOVED_PERSON, set_person_key
 from leads_pipeline.warehouse.publication import FILE_NAME, Publication, Warehouse
@@ -25,6 +26,7 @@ __all__ = [
     "Table",
     "Warehouse",
     "comment",
+    "frozen_marts",
     "holding_version",
     "marts",
     "read_statement",
@@ -32,4 +34,5 @@ __all__ = [
     "sweep_readers",
     "tables",
     "version_of",
+    "write_figures",
 ]

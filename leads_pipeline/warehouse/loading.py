@@ -22,6 +22,7 @@ from leads_pipeline.flatten.trees import HIDDEN, trees_of
 from leads_pipeline.flatten.withholding import known_leads, objected_leads, withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.answers import set_answers
+from leads_pipeline.warehouse.frozen import load_frozen, statement_of
 from leads_pipeline.warehouse.grid import Grid, set_grid
 from leads_pipeline.warehouse.people import PERSON_OF_LEAD, set_person_key
 from leads_pipeline.warehouse.schema import comment, comment_tables, create_tables, fill
@@ -34,7 +35,7 @@ from leads_pipeline.warehouse.sql_marts import (
     followed_columns,
     marts,
 )
-from leads_pipeline.warehouse.state import INVENTORY, State, WarehouseFile, counted, remember
+from leads_pipeline.warehouse.state import FROZEN_FILES, INVENTORY, State, WarehouseFile, counted, remember
 from leads_pipeline.warehouse.winners import HeldFiles, confirm, find_winners
 
 # What is loaded in one statement, at least a day. DuckDB holds the ids of all that the statement loads, and can't spill
@@ -67,18 +68,11 @@ def loaded(
         wanted = replace(wanted, suppressed=suppressed.state)
     if any(table == INVENTORY for table, _ in changed):
         _load_inventory(db, lake)
+    if any(table == FROZEN_FILES for table, _ in changed):
+        load_frozen(db, lake)
     set_grid(db, grid, now)
     set_answers(db, lake, grid.zone)
-    drop_former_marts(db)
-    for mart in marts():
-        is_anew = is_whole or mart.follows is None
-        if is_anew:
-            db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
-        if is_anew or is_reworded:
-            more = dict.fromkeys(grid.branches.columns, "From LEADS_BRANCHES_FILE") if mart.name == "branches" else {}
-            comment(db, quoted(mart.name), mart.description, {**mart.columns, **more})
-        if not is_anew and mart.follows:
-            bring_up_to_date(db, mart, mart.follows)
+    _make_marts(db, grid, is_whole=is_whole, is_reworded=is_reworded)
     remember(db, wanted)
     db.commit()
     db.execute("checkpoint")
@@ -122,6 +116,19 @@ def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, *, is_o
         "delete from pipeline.objected where kind = $kind and lead_id in (from withheld_ids)", {"kind": kind.name}
     )
     return True
+
+
+def _make_marts(db: duckdb.DuckDBPyConnection, grid: Grid, *, is_whole: bool, is_reworded: bool) -> None:
+    drop_former_marts(db)
+    for mart in marts():
+        is_anew = is_whole or mart.follows is None
+        if is_anew:
+            db.execute(f"create or replace table {quoted(mart.name)} as {statement_of(mart)}")
+        if is_anew or is_reworded:
+            more = dict.fromkeys(grid.branches.columns, "From LEADS_BRANCHES_FILE") if mart.name == "branches" else {}
+            comment(db, quoted(mart.name), mart.description, {**mart.columns, **more})
+        if not is_anew and mart.follows:
+            bring_up_to_date(db, replace(mart, statement=statement_of(mart, is_touched=True)), mart.follows)
 
 
 def _load_leads(
