@@ -37,7 +37,7 @@ LOCKED = $(PYTHON) -c 'import fcntl, os, sys; f = os.open("$(VENV).lock", os.O_C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-outage dev test check format lint types audit chaos mutants bench venv venv-dev lock clean python
+.PHONY: help demo demo-outage dev test check format lint types audit chaos mutants soak bench venv venv-dev lock clean python
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,9 @@ chaos: venv-dev ## The slow and destructive tests, and the faults they injected:
 
 mutants: venv-dev ## Break one promise of the pipeline at a time, and see that a test notices
 	@$(BIN)/python -m leads_pipeline_tests.chaos.mutants $(TURN)
+
+soak: venv-dev ## An hour of `serve` with a portal that fails, and real sinks for what it tells: SOAK=FOLDER, a new one
+	@$(BIN)/python -m leads_pipeline_tests.chaos.soak $(or $(SOAK),$(error SOAK=FOLDER is missing, where it works))
 
 bench: venv-dev ## The benchmarks, side by side
 	@$(BIN)/python -m benchmarks
