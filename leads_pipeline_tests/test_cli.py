@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from dagster import DagsterRunStatus
 
 from leads_pipeline.cli import main
+from leads_pipeline.cli.demo import simulator
 from leads_pipeline.cli.ui import alone
 from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead, read_delivery
 from leads_pipeline.doctor import writable
@@ -358,3 +359,15 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
     monkeypatch.delenv("LEADS_BASE_URL")
     refused = run("serve", "--port", free_port())
     assert (refused.exit_code, "LEADS_BASE_URL is not set" in refused.output) == (2, True)
+
+
+def test_the_simulators_settings_leave_the_folders_that_belong_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {"LEADS_DATA_DIR": str(tmp_path / "data"), "LEADS_PRIVACY_DIR": str(tmp_path / "list")}
+    for name, value in {**kept, "LEADS_CLIENT_SECRET_FILE": "/nowhere"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    with simulator(1):
+        assert {name: os.environ[name] for name in kept} == kept
+        assert "LEADS_CLIENT_SECRET_FILE" not in os.environ

@@ -266,3 +266,19 @@ def test_an_export_runs_nothing_that_somebody_wrote(tmp_path: Path, monkeypatch:
     assert "<script" not in page
     assert run("privacy", "export", "--email", "nobody@people.example", "--to", tmp_path / "other").exit_code == 1
     assert not (tmp_path / "other").exists()
+
+
+def test_an_export_says_yes_and_no_and_for_how_long_it_is_kept(few: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(Lake(few), APPLICANT, [lead("5", email="new@people.example", organiseViewing=True, isOverseas=False)])
+    for number, keep in enumerate(({}, {"LEADS_KEEP_PERSONAL_DAYS": "41", "LEADS_KEEP_DAYS": "63"})):
+        for name, value in keep.items():
+            monkeypatch.setenv(name, value)
+        folder = few.parent / f"answer{number}"
+        assert run("privacy", "export", "--email", "new@people.example", "--to", folder).exit_code == 0
+        page, document = (folder / "person.html").read_text(), json.loads((folder / "person.json").read_text())
+        [version] = document["leads"][0]["versions"]
+        assert ["organiseViewing", "yes"] in version["fields"]
+        assert ["isOverseas", "no"] in version["fields"]
+        assert page.count("<td>yes<") == 1
+        assert ("no end of its own" in page) == (not keep)
+        assert ("41 days" in page, "63 days" in page) == (bool(keep), bool(keep))

@@ -15,7 +15,8 @@ import pytest
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought
-from leads_pipeline.privacy.erase import add_redaction, due_on, left_by_list, sweep
+from leads_pipeline.privacy.erase import add_redaction, left_by_list, sweep
+from leads_pipeline.privacy.requests import due_on
 from leads_pipeline.privacy.search import FoundLead
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
@@ -350,3 +351,38 @@ def test_the_command_takes_a_person_out_of_what_others_wrote_when_told_to(
     assert b"jane.roe" not in everything_in(lake.folder)
     assert run("privacy", "verify", *who).exit_code == 0
     assert "mary" not in run("privacy", "find", *who).stdout
+
+
+def test_verify_says_of_somebody_whom_nobody_has_erased_that_they_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = installed(tmp_path, monkeypatch)
+    land(lake, APPLICANT, [*HERS, *OTHERS])
+    listed(lake.suppression, received=DAY)
+    sweep(lake, LONDON)
+    told = run("privacy", "verify", "--email", "mary@people.example")
+    assert (told.exit_code, "nobody has erased them" in told.stderr) == (1, True), told.output
+    nowhere = run("privacy", "verify", "--email", "who@people.example")
+    assert (nowhere.exit_code, "No erasure on the list is of who was given" in nowhere.stdout) == (0, True)
+    hers = run("privacy", "verify", "--email", EMAIL)
+    assert (hers.exit_code, "No erasure" in hers.stdout) == (0, False), hers.output + hers.stderr
+    assert "Shown to be gone" in (lake.suppression.folder / "receipts" / "1.txt").read_text()
+    # The due date is what the log is for.
+    log = run("privacy", "log").stdout
+    assert max(map(len, log.splitlines())) <= 80
+    assert due_on(DAY).isoformat() in log
+
+
+def test_who_stops_an_erasure_is_told_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = installed(tmp_path, monkeypatch)
+    land(lake, APPLICANT, HERS)
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("leads_pipeline.cli.erasing.sweep", stopped)
+        told = run("privacy", "erase", "--email", EMAIL, "--yes")
+    assert told.exit_code == 130
+    assert "erasure 1 is on the list" in " ".join(told.stderr.split())
+    assert "privacy apply" in told.stderr

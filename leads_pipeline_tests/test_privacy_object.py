@@ -11,8 +11,9 @@ from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Sought
-from leads_pipeline.privacy.erase import Wish, add_to_list, open_entries, restage
+from leads_pipeline.privacy.erase import Wish, add_to_list, restage
 from leads_pipeline.privacy.objecting import add_lift, close, liftable_numbered, liftable_of, marketed
+from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.suppression import Action
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
@@ -193,6 +194,8 @@ def test_each_request_is_carried_out_told_and_lifted_by_its_command(
     told = run("privacy", "restrict", *who)
     assert told.exit_code == 0, told.output + told.stderr
     assert leads(lake) == ["john"]
+    assert "analysts" in told.stdout
+    assert "marketing" not in told.stdout
     told = run("privacy", "export", *who, "--to", str(tmp_path / "answer"))
     assert (told.exit_code, "restrict" in told.stdout) == (0, True), told.output
     assert "jane.roe" in (tmp_path / "answer" / "person.json").read_text().lower()

@@ -80,7 +80,7 @@ def simulator(branches: int, *, unless_set: bool = False) -> Iterator[None]:
                 time.sleep(0.05)
             # Settings of a real service must not mix with the simulator's.
             for name in [name for name in variables() if name.startswith(("LEADS_", "INVENTORY_"))]:
-                if name not in ("LEADS_DATA_DIR", "LEADS_MAX_CONCURRENCY", "LEADS_START_DATE"):
+                if name not in ("LEADS_DATA_DIR", "LEADS_PRIVACY_DIR", "LEADS_MAX_CONCURRENCY", "LEADS_START_DATE"):
                     del variables()[name]
             variables()["LEADS_TIMEZONE"] = "Europe/London"
             load_dotenv(ready)

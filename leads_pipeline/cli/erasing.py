@@ -3,8 +3,10 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 import click
@@ -23,16 +25,15 @@ from leads_pipeline.privacy.erase import (
     Wish,
     add_redaction,
     add_to_list,
-    due_on,
     left_by_list,
     left_of,
     note_done,
-    open_entries,
-    open_entries_of,
     quarantined_of,
     sweep,
 )
 from leads_pipeline.privacy.objecting import close
+from leads_pipeline.privacy.places import HELD_OPEN
+from leads_pipeline.privacy.requests import due_on, is_on_an_erasure, open_entries, open_entries_of
 from leads_pipeline.settings import Settings
 from leads_pipeline.suppression import Action, Entry
 
@@ -144,16 +145,22 @@ def erase(
                 )
             wish = Wish(action=Action.ERASE, groups=[Group(one) for one in more], case=case, received=day)
             entry = add_to_list(session.lake, sought, chosen, wish, datetime.now(UTC))
-            if mentioning:
-                add_redaction(session.lake, sought, mentioning, datetime.now(UTC))
-            swept, troubles = _swept(session)
-            found = looked_for(session.settings, sought, shared=True)
-            if quarantine == "delete" and (files := quarantined_of(found)):
-                for file in files:
-                    file.unlink(missing_ok=True)
+            with saying_what_is_left(entry):
+                if mentioning:
+                    add_redaction(session.lake, sought, mentioning, datetime.now(UTC))
+                swept, troubles = _swept(session)
                 found = looked_for(session.settings, sought, shared=True)
+                if quarantine == "delete" and (files := quarantined_of(found)):
+                    for file in files:
+                        file.unlink(missing_ok=True)
+                    found = looked_for(session.settings, sought, shared=True)
             left = left_of(session.lake, found)
-            of_others = [lead for lead in found.leads if lead.group is Group.MENTION]
+            # What stands only in a file that was replaced and is still open is named as that file.
+            of_others = [
+                lead
+                for lead in found.leads
+                if lead.group is Group.MENTION and any(sight.file.place != HELD_OPEN for sight in lead.sights)
+            ]
             if mentioning and of_others:
                 troubles.append(f"{len(of_others)} leads of others still mention them: `privacy find` lists them.")
             is_done = left.is_nothing and not troubles
@@ -178,7 +185,10 @@ def apply() -> None:
     with plain_errors(), Session.opened() as session:
         swept, troubles = _swept(session)
         left = [*dict.fromkeys([*left_by_list(session.lake), *close(session.lake, swept)])]
-        out.print(f"{swept.leads} leads were taken out of {swept.files} raw files, and {swept.deliveries} deliveries.")
+        out.print(
+            f"{swept.leads} leads were taken out of {swept.files} raw files and {swept.deliveries} deliveries, "
+            f"{sum(swept.days.values())} days were staged anew, and leads.duckdb was published without them."
+        )
         _show_open(session.lake)
         for what in (*left, *troubles):
             err.print(f"[bold red]left:[/bold red] {escape(what)}", highlight=False, soft_wrap=True)
@@ -193,7 +203,8 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
     By the list alone it looks through raw files, deliveries, staged days and leads.duckdb, for everybody on it. Given
     all addresses and numbers of an erasure that is still open, it closes that where the person is gone.
 
-    Exit code 1 if something is left, or a file couldn't be read.
+    Exit code 1 if something is left, if a file couldn't be read, or if leads are found of somebody whom no erasure on
+    the list knows.
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
@@ -205,11 +216,19 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
             is_gone, where = not named, " in raw files, deliveries, staged days and leads.duckdb"
         else:
             sought = sought_in(lake, listed, **given)
-            left = left_of(lake, looked_for(settings, sought, shared=True))
-            _show_left(left, [])
-            is_gone, where = left.is_nothing, ""
+            found = looked_for(settings, sought, shared=True)
+            left = left_of(lake, found)
+            troubles = []
+            theirs = sum(lead.group is Group.GIVEN for lead in found.leads)
+            if not is_on_an_erasure(lake.suppression.read(), sought):
+                out.print("No erasure on the list is of who was given.")
+                troubles = [f"{theirs} leads bear what was given: nobody has erased them."] if theirs else []
+            _show_left(left, troubles)
+            if left.kept:
+                out.print(f"Kept: {left.kept} leads of theirs or about them. `leads-pipeline privacy find` lists them.")
+            is_gone, where = left.is_nothing and not troubles, ""
             for entry in open_entries_of(lake.suppression.read(), sought) if is_gone else []:
-                note_done(lake, entry, Swept())
+                _close(lake, entry)
         out.print(f"Nothing that the list refuses is left{where}." if is_gone else "Not shown to be gone.")
         _show_open(lake)
     sys.exit(0 if is_gone else 1)
@@ -237,7 +256,18 @@ def log(as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps({"entries": rows}, indent=2))
         elif rows:
-            out.print(table(tuple(rows[0]), [tuple(row.values()) for row in rows]))
+            # What decides, in 80 columns; --json has all of it.
+            days = ("due", "done", "lifted")
+            shown = table(
+                ("number", "action", "case", *days),
+                [
+                    (row["number"], row["action"], row["case"], *(str(row[name] or "")[:10] for name in days))
+                    for row in rows
+                ],
+            )
+            for column in shown.columns:
+                column.overflow, column.no_wrap = "fold", column.header != "case"
+            out.print(shown)
         else:
             out.print("Nobody has asked for anything yet.")
     sys.exit(1 if open_entries(suppressed) else 0)
@@ -267,9 +297,38 @@ def _swept(session: Session) -> tuple[Swept, list[str]]:
     return swept, [*(f"{what}: {why}" for what, why in swept.failed.items()), *([trouble] if trouble else [])]
 
 
+@contextmanager
+def saying_what_is_left(entry: Entry) -> Iterator[None]:
+    """Where somebody stops what an entry asks for, say that it is on the list and how it is finished."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print(
+            f"The {NAMES[entry.action]} {entry.number} is on the list and not carried out yet: "
+            "`leads-pipeline privacy apply` finishes it"
+            + (", `leads-pipeline privacy verify` closes it." if entry.action is Action.ERASE else "."),
+            soft_wrap=True,
+        )
+        raise
+
+
+def _close(lake: Lake, entry: Entry) -> None:
+    """Note that somebody was shown to be gone, and beside the list too, where the receipt lies."""
+    note_done(lake, entry, Swept())
+    path = _receipt_of(lake, entry)
+    before = path.read_text(encoding="utf-8") if path.exists() else f"Erasure {entry.number}\n"
+    replace_file(
+        path, f"{before}\nShown to be gone by `privacy verify`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.\n".encode()
+    )
+
+
+def _receipt_of(lake: Lake, entry: Entry) -> Path:
+    return lake.suppression.folder / "receipts" / f"{entry.number}.txt"
+
+
 def hand_out(lake: Lake, entry: Entry, receipt: str) -> None:
     """Keep the receipt beside the list, and print it."""
-    path = lake.suppression.folder / "receipts" / f"{entry.number}.txt"
+    path = _receipt_of(lake, entry)
     replace_file(path, receipt.encode())
     out.print(escape(receipt), highlight=False, soft_wrap=True)
     out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)

@@ -8,18 +8,25 @@ from typing import Any, Final, TextIO
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.erasing import NAMES, dated, hand_out, received_on, request
+from leads_pipeline.cli.erasing import NAMES, dated, hand_out, received_on, request, saying_what_is_left
 from leads_pipeline.cli.privacy import identifiers, looked_for, show_found, sought_in
 from leads_pipeline.cli.session import Session, err, out, plain_errors
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.person.matching import Group
-from leads_pipeline.privacy.erase import Swept, Wish, add_to_list, due_on, restage
+from leads_pipeline.privacy.erase import Swept, Wish, add_to_list, restage
 from leads_pipeline.privacy.objecting import add_lift, close, liftable_numbered, liftable_of
+from leads_pipeline.privacy.requests import due_on
 from leads_pipeline.suppression import Action, Entry
 
-_OUT_OF_REACH: Final = """Out of this tool's reach, for you to see to: marketing lists outside of leads.duckdb, in a CRM
-say; copies that analysts made; who markets from the tables of leads themselves, where pipeline.objected names whom to
-leave out."""
+_OUT_OF_REACH: Final = {
+    Action.OBJECT: """\
+Out of this tool's reach, for you to see to: marketing lists outside of leads.duckdb, in a CRM say; copies that analysts
+made; who markets from the tables of leads themselves, where pipeline.objected names whom to leave out.""",
+    Action.RESTRICT: """\
+Out of this tool's reach, for you to see to: the portal, which is a controller of its own; a CRM, exports, e-mails,
+notebooks; copies that analysts made, with `privacy share` too; backups; a program that still has an old leads.duckdb
+open.""",
+}
 
 
 @click.command("object", short_help="Keep a person out of direct marketing.")
@@ -134,7 +141,8 @@ def _ask(
                 )
                 for action in actions
             ]
-            swept, left = _carried_out(session, actions)
+            with saying_what_is_left(entries[0]):
+                swept, left = _carried_out(session, actions)
             hand_out(
                 session.lake,
                 entries[0],
@@ -179,7 +187,7 @@ def _receipt(entries: Sequence[Entry], leads: int, swept: Swept, *, by_contact: 
             f"Until `leads-pipeline privacy lift {numbers}`. Kept for that: keyed hashes on the suppression list.",
             f"Looked at again: {'so it is' if is_done else 'NOT shown to be so, run `leads-pipeline privacy apply`'}.",
             "",
-            _OUT_OF_REACH,
+            _OUT_OF_REACH[first.action],
             "",
         ]
     )

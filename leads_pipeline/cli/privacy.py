@@ -18,7 +18,7 @@ from leads_pipeline.definitions import variables
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import MEANINGS, Group, Sought
-from leads_pipeline.privacy.export import Contact, versions_of, write_export
+from leads_pipeline.privacy.export import Contact, retention_of, versions_of, write_export
 from leads_pipeline.privacy.objecting import holding
 from leads_pipeline.privacy.retain import CutDay, cut_addresses, cut_days, due_before
 from leads_pipeline.privacy.retire import Retired, retire_days
@@ -126,7 +126,8 @@ def export(folder: Path, more: Sequence[str], **given: Any) -> None:
         chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
         if chosen:
             portal = Lake.of(settings).claimed_by()
-            for path in write_export(folder, replace(found, leads=chosen), portal, datetime.now(UTC)):
+            retention = retention_of(settings)
+            for path in write_export(folder, replace(found, leads=chosen), portal, retention, datetime.now(UTC)):
                 out.print(f"{path}", highlight=False, soft_wrap=True)
     out.print(f"{len(chosen)} leads of the person are exported." if chosen else "No lead of the person was found.")
     for group, count in sorted(Counter(lead.group for lead in found.leads if lead not in chosen).items()):

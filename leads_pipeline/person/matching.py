@@ -339,8 +339,11 @@ def is_contact(path: str) -> bool:
     return bool(_CONTACT.search(path)) and not _RECIPIENT.search(path) and not is_name(path)
 
 
-def texts_of(content: str) -> list[PathAndText]:
-    """Every text, number and field's name of a JSON document, repeated fields too; what is no JSON, as one text."""
+def texts_of(content: str, truths: Mapping[bool, str] | None = None) -> list[PathAndText]:
+    """Every text, number and field's name of a JSON document, repeated fields too; what is no JSON, as one text.
+
+    `truths` are the words for what is true and false, which nobody is known by: left out without them.
+    """
     try:
         value = json.loads(content, object_pairs_hook=_Fields, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
@@ -356,6 +359,8 @@ def texts_of(content: str) -> list[PathAndText]:
             left += [(path, one) for one in reversed(value)]
         elif isinstance(value, str):
             found.append((path, value))
+        elif truths and isinstance(value, bool):
+            found.append((path, truths[value]))
     return found
 
 

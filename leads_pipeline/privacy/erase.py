@@ -10,7 +10,6 @@ between runs it again.
 
 import json
 import shutil
-from calendar import monthrange
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -34,6 +33,7 @@ from leads_pipeline.lake.gone_through import GoneThrough
 from leads_pipeline.person.matching import Group, Sought
 from leads_pipeline.privacy.held import held_files
 from leads_pipeline.privacy.places import File
+from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.search import Found, FoundLead, Sight
 from leads_pipeline.spool import Spool
 from leads_pipeline.suppression import Action, Entry, Shown, Suppressed, hashes
@@ -387,35 +387,6 @@ def _staged_or_published_by_list(lake: Lake) -> list[str]:
                 if withheld_leads(db, lake, kind, f"published.{quoted(kind.table)}", "window_day")
             ]
     return left
-
-
-def open_entries(suppressed: Suppressed) -> list[Entry]:
-    """Requests that nobody has shown to be carried out; what was lifted needn't be any more."""
-    done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
-    lifts = [entry for entry in suppressed.entries if entry.action is Action.LIFT]
-    return [entry for entry in (*suppressed.active, *lifts) if entry.number not in done]
-
-
-def open_entries_of(suppressed: Suppressed, sought: Sought) -> list[Entry]:
-    """Erasures among them that know their person by nothing but what is sought: to look for that shows them done."""
-    emails, phones = hashes(suppressed, "email", sought.emails), hashes(suppressed, "phone", sought.phones)
-    leads = {suppressed.hashed_lead(kind.name, lead_id) for kind in LEAD_KINDS for lead_id in sought.lead_ids}
-    return [
-        entry
-        for entry in open_entries(suppressed)
-        if entry.action is Action.ERASE
-        and (
-            {*entry.emails}.issubset(emails) and {*entry.phones}.issubset(phones)
-            if entry.emails or entry.phones
-            else {*entry.leads}.issubset(leads)
-        )
-    ]
-
-
-def due_on(received: date) -> date:
-    """The day on which a request has to be answered: one month after it was received (UK GDPR, article 12)."""
-    year, month = (received.year + 1, 1) if received.month == 12 else (received.year, received.month + 1)
-    return date(year, month, min(received.day, monthrange(year, month)[1]))
 
 
 def note_done(lake: Lake, entry: Entry, swept: Swept) -> Entry:

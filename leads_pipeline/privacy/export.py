@@ -18,6 +18,7 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.person.identity import plain
 from leads_pipeline.person.matching import is_contact, is_name, texts_of
 from leads_pipeline.privacy.search import Found, FoundLead
+from leads_pipeline.settings import Settings
 
 # True of every installation. What only the agency knows, docs/privacy.md asks it to add.
 PURPOSES: Final = (
@@ -27,14 +28,13 @@ PURPOSES: Final = (
     "To see whom the agent might offer a valuation, which is direct marketing (the table mart_hidden_valuations): you "
     "may object to it at any time, and are left out of it then.",
 )
-RETENTION: Final = (
-    "The portal deletes an enquiry after 30 days.",
-    "The agent's copy has no end of its own: it is kept until the agent deletes it, or cuts out what is personal.",
-)
 SOURCES: Final = (
     "What was typed into the portal's form, and what the portal added to it, as listed below. The portal handed it "
     "over when it was asked (pull) or by itself (push).",
 )
+
+# As a person reads it.
+_TRUTHS: Final = {True: "yes", False: "no"}
 
 # What stands behind a semicolon is for analysts.
 _DESCRIPTIONS: Final = {
@@ -121,7 +121,30 @@ def _text(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def write_export(folder: Path, found: Found, portal: str | None, made_at: datetime) -> list[Path]:
+def retention_of(settings: Settings) -> list[str]:
+    """How long what is exported is kept, by the portal and by these settings."""
+    told = ["The portal deletes an enquiry after 30 days."]
+    if settings.keep_personal_days is not None:
+        told.append(
+            f"{settings.keep_personal_days} days after the day on which the agent received it, names, addresses, "
+            "numbers, messages and whatever else is personal are cut out of the agent's copy."
+        )
+    if settings.keep_days is not None:
+        told.append(
+            f"{settings.keep_days} days after that day the agent's copy is deleted. What stays are figures by day, in "
+            "which no person is."
+        )
+    if len(told) == 1:
+        told.append(
+            "The agent's copy has no end of its own: it is kept until the agent deletes it, or cuts out what is "
+            "personal."
+        )
+    return told
+
+
+def write_export(
+    folder: Path, found: Found, portal: str | None, retention: Sequence[str], made_at: datetime
+) -> list[Path]:
     """Write both files into a new or empty folder, for this user alone (0700, 0600).
 
     Raises QuestionError where something is in the folder already, and StorageError.
@@ -130,28 +153,28 @@ def write_export(folder: Path, found: Found, portal: str | None, made_at: dateti
         raise QuestionError(f"{folder} is there already, and not an empty folder. Name a new one.")
     make_folder(folder)
     folder.chmod(0o700)
-    document = _document(found, portal, made_at)
+    document = _document(found, portal, retention, made_at)
     paths = [folder / "person.html", folder / "person.json"]
     replace_file(paths[0], _page(document).encode(errors="replace"))
     replace_file(paths[1], json.dumps(document, indent=2).encode())
     return paths
 
 
-def _document(found: Found, portal: str | None, made_at: datetime) -> dict[str, Any]:
+def _document(found: Found, portal: str | None, retention: Sequence[str], made_at: datetime) -> dict[str, Any]:
     return {
         "made_at": made_at.isoformat(timespec="seconds"),
         "portal": portal,
         "is_whole": found.is_whole,
         "sources": list(SOURCES),
         "purposes": list(PURPOSES),
-        "retention": list(RETENTION),
+        "retention": list(retention),
         "leads": [
             {
                 "kind": lead.kind,
                 "lead_id": lead.lead_id,
                 "why": lead.group.name.lower(),
                 "versions": [
-                    {**asdict(version), "fields": [list(one) for one in texts_of(version.content)]}
+                    {**asdict(version), "fields": [list(one) for one in texts_of(version.content, _TRUTHS)]}
                     for version in versions_of(lead)
                 ],
                 "tables": [

@@ -12,7 +12,8 @@ from datetime import datetime
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import sweep_stagings
 from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.erase import open_entries, sweep
+from leads_pipeline.privacy.erase import sweep
+from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import SCRATCH, cut_days, due_before
 from leads_pipeline.privacy.retire import retire_days
 from leads_pipeline.settings import Settings

@@ -13,7 +13,8 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.flatten.withholding import objected_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Sought
-from leads_pipeline.privacy.erase import Swept, note_done, open_entries, shown_of, staged_or_published_by_list
+from leads_pipeline.privacy.erase import Swept, note_done, shown_of, staged_or_published_by_list
+from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.search import Found
 from leads_pipeline.suppression import Action, Entry, Meant, Suppressed, hashes
 from leads_pipeline.warehouse import FILE_NAME

@@ -2786,7 +2786,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "close an erasure without looking for all that was erased",
-            "privacy/erase.py",
+            "privacy/requests.py",
             "and {*entry.phones}.issubset(phones)",
             "",
             "test_privacy_erase.py",
