@@ -3,10 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
+import pytest
 
 from leads_pipeline.contract import Answer, LeadKind, read_leads
 from leads_pipeline.duck import glob_literal
@@ -71,3 +73,18 @@ def staged_rows(lake: Lake, table: str, day: date = DAY) -> list[dict[str, Any]]
 def staged_leads(lake: Lake, kind: LeadKind, day: date = DAY) -> dict[str, dict[str, Any]]:
     """The staged leads of a kind by their id."""
     return {row["lead_id"]: row for row in staged_rows(lake, kind.table, day)}
+
+
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """An installation's data folder, with the variables that lead to it."""
+    variables = {
+        "LEADS_DATA_DIR": str(tmp_path / "data"),
+        "LEADS_PRIVACY_DIR": str(tmp_path / "list"),
+        "DAGSTER_HOME": str(tmp_path / "home"),
+        "LEADS_BRANCH_IDS": "101,102",
+        "LEADS_START_DATE": DAY.isoformat(),
+        "LEADS_TIMEZONE": "Europe/London",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return Lake(tmp_path / "data", tmp_path / "list")

@@ -22,7 +22,7 @@ from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.people import EMAIL, PHONE, lead, listed
-from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage
+from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, installed, land, stage
 from leads_pipeline_tests.test_suppression import push, take_in
 
 BEFORE = "2026-11-19T10:00:00Z"
@@ -114,21 +114,6 @@ def test_after_a_sweep_it_is_as_if_the_person_had_never_been(tmp_path: Path) -> 
     for text in (b"jane.roe", b"old@people"):
         assert text not in everything_in(lake.folder)
     assert sweep(lake, LONDON).files == 0
-
-
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """An installation's data folder, with the variables that lead to it."""
-    variables = {
-        "LEADS_DATA_DIR": str(tmp_path / "data"),
-        "LEADS_PRIVACY_DIR": str(tmp_path / "list"),
-        "DAGSTER_HOME": str(tmp_path / "home"),
-        "LEADS_BRANCH_IDS": "101,102",
-        "LEADS_START_DATE": DAY.isoformat(),
-        "LEADS_TIMEZONE": "Europe/London",
-    }
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    return Lake(tmp_path / "data", tmp_path / "list")
 
 
 @pytest.mark.chaos
@@ -328,12 +313,7 @@ def test_a_redaction_whose_sweep_was_killed_after_raw_is_staged_by_the_next(tmp_
 def test_the_command_takes_a_person_out_of_what_others_wrote_when_told_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("LEADS_PRIVACY_DIR", str(tmp_path / "list"))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("LEADS_BRANCH_IDS", "101,102")
-    monkeypatch.setenv("LEADS_START_DATE", DAY.isoformat())
-    lake = Lake(tmp_path / "data", tmp_path / "list")
+    lake = installed(tmp_path, monkeypatch)
     fill(lake, HERS)
     land(lake, APPLICANT, [of_somebody_else()], sequence=9)
     stage(lake, APPLICANT)

@@ -19,7 +19,7 @@ from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.people import EMAIL, PHONE, lead, listed
-from leads_pipeline_tests.staging import DAY, LONDON, NEXT_DAY, land, stage, staged_leads
+from leads_pipeline_tests.staging import DAY, LONDON, NEXT_DAY, installed, land, stage, staged_leads
 
 BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-20T13:00:00Z"
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
@@ -168,17 +168,7 @@ def leads_meant_by_erasures(lake: Lake) -> int:
 def test_each_request_is_carried_out_told_and_lifted_by_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    variables = {
-        "LEADS_DATA_DIR": str(tmp_path / "data"),
-        "LEADS_PRIVACY_DIR": str(tmp_path / "list"),
-        "DAGSTER_HOME": str(tmp_path / "home"),
-        "LEADS_BRANCH_IDS": "101",
-        "LEADS_START_DATE": DAY.isoformat(),
-        "LEADS_TIMEZONE": "Europe/London",
-    }
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    lake = Lake(tmp_path / "data", tmp_path / "list")
+    lake = installed(tmp_path, monkeypatch)
     publish(lake, JANE, JOHN)
     who = ("--email", EMAIL)
 
