@@ -157,7 +157,12 @@ def _is_left(kept: _Kept) -> bool:
 
 
 def _end_with_parent() -> None:
-    """Have the child end when this process is killed, so that the next start finds the folder free."""
+    """Have the child end when this process is killed, so that the next start finds the folder free.
+
+    What this process was told to ignore by who started it, the child would ignore too.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

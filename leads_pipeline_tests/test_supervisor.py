@@ -105,9 +105,11 @@ def test_a_command_that_is_not_there_is_told_and_the_others_run(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a killed parent isn't told")
-def test_all_end_when_the_supervisor_itself_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inherited", ["SIG_DFL", "SIG_IGN"])
+def test_all_end_when_the_supervisor_itself_is_killed(tmp_path: Path, inherited: str) -> None:
     code = (
-        "import sys; from pathlib import Path; from threading import Event\n"
+        "import signal, sys; from pathlib import Path; from threading import Event\n"
+        f"signal.signal(signal.SIGTERM, signal.{inherited})\n"
         "from leads_pipeline.supervisor import Program, Supervisor\n"
         "script = 'echo $$ >> pids; exec sleep 60'\n"
         "Supervisor([Program('sleeper', ('sh', '-c', script))], Path(sys.argv[1])).run(Event())\n"
