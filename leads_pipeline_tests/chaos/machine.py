@@ -422,6 +422,8 @@ class Machine:
         given = {"context": context, "config": config}
         names = inspect.signature(function).parameters
         body = function(**{name: given[name] if name in given else getattr(self._resources, name) for name in names})
+        if isinstance(body, MaterializeResult):  # not told bit by bit
+            body = (result for result in [body])
         try:
             for event in body:
                 if self.kill is not None:
