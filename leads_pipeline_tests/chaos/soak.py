@@ -34,7 +34,7 @@ from aiosmtpd.controller import Controller
 
 from leads_pipeline.contract import window_parameters
 from leads_pipeline.window import RETENTION, Window, day_interval
-from leads_pipeline_tests.newcomer import BIN, Newcomer, free_port, wait_for
+from leads_pipeline_tests.newcomer import BIN, Newcomer, free_port, is_alive, wait_for
 from leads_pipeline_tests.test_channels import WebSink, web_sink
 
 # The sensor that tells people looks every five minutes, and after a run once more where one was under way.
@@ -183,7 +183,7 @@ class Soak:
         self.serving.send_signal(number)
         self.serving.wait(60)
         for name in ("code location", "webserver", "metrics", "daemon"):
-            wait_for(lambda: not _is_alive(self.process(name)), 60)  # noqa: B023 - it is called at once
+            wait_for(lambda: not is_alive(self.process(name)), 60)  # noqa: B023 - it is called at once
         self.serving = None
 
     def process(self, name: str) -> int:
@@ -197,7 +197,7 @@ class Soak:
         killed = self.process(name)
         os.kill(killed, signal.SIGKILL)
         self.note(f"killed {name} ({killed})")
-        self.must(lambda: self.process(name) != killed and _is_alive(self.process(name)), 60, f"{name} is back")
+        self.must(lambda: self.process(name) != killed and is_alive(self.process(name)), 60, f"{name} is back")
 
     # --- what goes wrong ----------------------------------------------------------------------------------------
 
@@ -276,14 +276,6 @@ class Soak:
                 else:
                     wanted[match] -= 1
         return found
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _libfaketime() -> str:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 
-from leads_pipeline_tests.newcomer import Newcomer, free_port, newcomer, wait_for
+from leads_pipeline_tests.newcomer import Newcomer, free_port, is_alive, newcomer, wait_for
 
 pytestmark = pytest.mark.chaos
 
@@ -24,14 +24,6 @@ PROGRAMS = ("code location", "webserver", "read-only webserver", "metrics", "dae
 def processes(log: Path, program: str) -> list[int]:
     """The numbers of the program's processes, in the order in which they were started."""
     return [int(n) for n in re.findall(rf"INFO {program}(?: at \S+)? started \(process (\d+)\)", log.read_text())]
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def asked(port: int, query: str) -> dict[str, Any]:
