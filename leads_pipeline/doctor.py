@@ -19,6 +19,7 @@ from dagster import DagsterError, DagsterInstance
 from sqlalchemy.exc import SQLAlchemyError
 
 from leads_pipeline.auth import ClientCredentialsAuth
+from leads_pipeline.backup import last_backup
 from leads_pipeline.branches import read_branches
 from leads_pipeline.client import InventoryClient, LeadsClient, server_time
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
@@ -305,6 +306,7 @@ def _data_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
         return
     warehouse = Warehouse(data.lake)
     yield examine_space(data)
+    yield examine_backup(data.lake, datetime.now(UTC))
     yield _look("one file system", lambda: _one_file_system(folder))
     yield _look("file modes", lambda: _modes(folder))
     yield _look("whole files", lambda: _whole(data))
@@ -331,6 +333,11 @@ def writable(folder: Path) -> str:
 def examine_space(data: DataFolder) -> Finding:
     """Whether there is room for the next publication."""
     return _look("free space", lambda: _space(data.lake.folder, Warehouse(data.lake)))
+
+
+def examine_backup(lake: Lake, now: datetime) -> Finding:
+    """Whether backups are still made, where one ever was."""
+    return _look("backup", lambda: last_backup(lake, now))
 
 
 def _space(folder: Path, warehouse: Warehouse) -> str:

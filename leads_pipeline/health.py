@@ -18,7 +18,7 @@ from dagster import DagsterInstance
 from leads_pipeline.assets.windows import FAIL_DAYS_BEFORE
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
-from leads_pipeline.doctor import Light, examine_space
+from leads_pipeline.doctor import Light, examine_backup, examine_space
 from leads_pipeline.durable import not_read
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import DataFolder
@@ -47,6 +47,7 @@ class Health:
     at: datetime
     last_landing_at: datetime | None
     last_publication_at: datetime | None
+    last_backup_at: datetime | None
     daemon_seen_at: datetime | None
     missing: int
     failed_by_reason: Mapping[str, int]
@@ -110,6 +111,7 @@ def examine_health(
         at=now,
         last_landing_at=max(looks, default=None),
         last_publication_at=last_publication(instance),
+        last_backup_at=lake.last_backup(),
         daemon_seen_at=_daemon_seen_at(instance),
         missing=len(missing),
         failed_by_reason=dict(Counter(failed.values()).most_common()),
@@ -131,6 +133,8 @@ def examine_health(
     troubles = [*_troubles(health, is_served=is_served)]
     if lake.folder.exists() and (space := examine_space(data)).light is Light.RED:
         troubles.append(space.message)
+    if (backup := examine_backup(lake, now)).light is Light.RED:
+        troubles.append(f"Backups: {backup.message}")
     return replace(health, troubles=tuple(troubles))
 
 

@@ -88,6 +88,7 @@ def _gauges(health: Health) -> Iterator[Metric]:
     moments = {
         "last_landing": ("when an answer of the portal was last landed", health.last_landing_at),
         "last_publication": ("when leads.duckdb was last brought up to date", health.last_publication_at),
+        "last_backup": ("when the last backup was made", health.last_backup_at),
         "daemon_seen": ("when the quietest loop of the daemon was last alive", health.daemon_seen_at),
         "next_deletion": (
             "when the portal begins to delete the first window that isn't landed",

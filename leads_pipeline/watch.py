@@ -29,7 +29,7 @@ from leads_pipeline.alerts import Cause, Level, Memory
 from leads_pipeline.branches import readable_branches
 from leads_pipeline.channels import beat
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.doctor import MOST_NAMED, Light, examine_space, some_of
+from leads_pipeline.doctor import MOST_NAMED, Light, examine_backup, examine_space, some_of
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import AlertService, DataFolder
@@ -169,6 +169,7 @@ def find_causes(
         "the publication's age": partial(_old_publication, instance, now),
         "checks": partial(_failed_checks, instance, checks),
         "the disk": partial(_full_disk, data),
+        "backups": partial(_old_backup, data, now),
         "the drift": partial(_drift, Warehouse(data.lake)),
     }
     for what, find in finders.items():
@@ -265,6 +266,12 @@ def _full_disk(data: DataFolder) -> Iterator[Cause]:
     if finding.light is not Light.GREEN:
         level = Level.ERROR if finding.light is Light.RED else Level.WARNING
         yield Cause("disk", "the disk gets full", finding.message, level)
+
+
+def _old_backup(data: DataFolder, now: datetime) -> Iterator[Cause]:
+    finding = examine_backup(data.lake, now)
+    if finding.light is not Light.GREEN:
+        yield Cause("backup", "no backup has been made for more than two days", finding.message)
 
 
 def _drift(warehouse: Warehouse) -> Iterator[Cause]:

@@ -138,6 +138,25 @@ def test_a_second_backup_writes_only_what_has_changed(lake: Lake, tmp_path: Path
     assert changed.files == first.files
 
 
+def test_the_folder_knows_of_its_last_backup_and_a_restored_one_of_that_which_it_came_from(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lake.last_backup() is None
+    backed_up(lake, tmp_path / "target")
+    assert lake.last_backup() == NOW
+    for variable, folder in (("LEADS_DATA_DIR", "restored"), ("DAGSTER_HOME", "restored/.dagster")):
+        monkeypatch.setenv(variable, str(tmp_path / folder))
+    assert run("restore", tmp_path / "target").exit_code == 0
+    assert Lake(tmp_path / "restored").last_backup() == NOW
+
+
+def test_a_backup_that_the_folder_cannot_note_is_there_all_the_same(lake: Lake, tmp_path: Path) -> None:
+    (lake.folder / ".state" / "last_backup" / "in the way").mkdir(parents=True)
+    done = backed_up(lake, tmp_path / "target")
+    assert Store(tmp_path / "target").names() == [done.name]
+    assert "last_backup can't be written" in done.not_noted
+
+
 def test_a_file_that_did_not_change_is_not_even_read(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,8 +106,8 @@ def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
     assert [line.split(":")[0] for line in lines if not line.startswith("green ")] == []
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
         *("variables", "settings", "secret", "clock", "token", "applicant leads", "appraisal leads"),
-        *("inventory token", "inventory", "data folder", "free space", "one file system", "file modes"),
-        *("whole files", "suppression list", "retention", "portal of the data", "versions", "alerts"),
+        *("inventory token", "inventory", "data folder", "free space", "backup", "one file system"),
+        *("file modes", "whole files", "suppression list", "retention", "portal of the data", "versions", "alerts"),
         "Dagster's home",
     ]
 
@@ -355,6 +355,14 @@ def test_a_disk_that_is_nearly_full_is_found(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     assert found(variables).lights["free space"] == light
+
+
+@pytest.mark.parametrize(("hours", "light"), [(47, "green"), (49, "red")])
+def test_backups_that_are_no_longer_made_are_found(
+    variables: dict[str, str], tmp_path: Path, hours: int, light: str
+) -> None:
+    Lake(tmp_path / "data").note_backup(datetime.now(UTC) - timedelta(hours=hours))
+    assert found(variables).lights["backup"] == light
 
 
 def test_a_suppression_list_belongs_apart_from_the_data_with_its_key(variables: dict[str, str], tmp_path: Path) -> None:

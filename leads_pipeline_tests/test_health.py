@@ -109,6 +109,16 @@ def test_a_daemon_that_gives_no_sign_of_life_is_trouble_where_there_ought_to_be_
     assert not look(here, timedelta(minutes=5), is_served=True).is_well
 
 
+def test_a_backup_that_is_two_days_old_is_trouble_where_there_ever_was_one(here: Installation) -> None:
+    assert (look(here).last_backup_at, look(here, timedelta(days=3)).is_well) == (None, True)
+    here.lake.note_backup(here.now)
+    assert look(here, timedelta(days=1.9)).is_well
+    late = look(here, timedelta(days=2.1))
+    assert late.last_backup_at == here.now
+    [trouble] = late.troubles
+    assert f"The last one was made at {here.now:%Y-%m-%d %H:%M} UTC" in trouble
+
+
 def test_deliveries_that_nobody_takes_in_are_trouble_after_an_hour(here: Installation) -> None:
     [(_, lead)] = read_delivery(b'{"applicant": {"id": "pushed"}}')
     Spool(here.lake).add([PushedLead(APPLICANT, lead, datetime.now(UTC), 1)])

@@ -26,6 +26,7 @@ FIGURES = Health(
     at=NOW,
     last_landing_at=NOW - timedelta(hours=1),
     last_publication_at=NOW - timedelta(hours=2),
+    last_backup_at=NOW - timedelta(hours=3),
     daemon_seen_at=NOW - timedelta(minutes=1),
     missing=5,
     failed_by_reason={"server error (503)": 3, 'a "quoted" one': 1},
@@ -59,6 +60,7 @@ def test_each_figure_is_there_with_its_value() -> None:
     } == {
         "last_landing": -60,
         "last_publication": -120,
+        "last_backup": -180,
         "daemon_seen": -1,
         "next_deletion": 4 * 24 * 60,
         "spool_oldest": -2,
@@ -87,6 +89,7 @@ def test_what_never_was_has_no_moment_and_well_is_1() -> None:
     assert found["well", ""] == 1
     assert {name for name, _ in found if "stamp" in name} == {
         "last_publication_timestamp_seconds",
+        "last_backup_timestamp_seconds",
         "daemon_seen_timestamp_seconds",
     }
 

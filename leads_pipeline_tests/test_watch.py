@@ -228,6 +228,19 @@ def test_a_disk_that_gets_full_rings(watched: Watched, monkeypatch: pytest.Monke
     assert watched.tick() == [("over", "the disk gets full")]
 
 
+def test_a_backup_that_is_two_days_old_rings_where_there_ever_was_one(watched: Watched) -> None:
+    watched.pull(days_ago=(2, 2))
+    assert watched.tick() == []
+    watched.here.lake.note_backup(watched.now)
+    assert watched.tick(47 * HOUR) == []
+    assert watched.tick(2 * HOUR) == [("new", "no backup has been made for more than two days")]
+    made_at = watched.now - 49 * HOUR
+    assert f"made at {made_at:%Y-%m-%d %H:%M} UTC" in watched.message
+    assert watched.tick(HOUR) == []
+    watched.here.lake.note_backup(watched.now)
+    assert watched.tick() == [("over", "no backup has been made for more than two days")]
+
+
 def test_the_heartbeat_is_called_once_for_each_nightly_pull_and_for_no_other(watched: Watched) -> None:
     watched.pull()
     assert watched.tick() == []

@@ -21,7 +21,8 @@ from leads_pipeline.lake import Lake
 class BackedUp:
     """What a backup did. `damaged` are files that weren't whole: the copy has what the backup before it had of them.
 
-    `not_forgotten` says why no older backup was removed, where one should have been and couldn't.
+    `not_forgotten` says why no older backup was removed, where one should have been and couldn't; `not_noted` why the
+    data folder doesn't know of this one.
     """
 
     name: str = ""
@@ -31,6 +32,7 @@ class BackedUp:
     written_bytes: int = 0
     forgotten: int = 0
     not_forgotten: str = ""
+    not_noted: str = ""
     is_first: bool = False
     damaged: list[str] = field(default_factory=list)
 
@@ -44,8 +46,8 @@ def back_up(roots: Roots, target: Path, settings: Mapping[str, bytes], keep: int
     _check_place(roots, target)
     if not roots[DATA].is_dir():
         raise SettingsError(f"{roots[DATA]} is not there, so there is nothing to copy. Set LEADS_DATA_DIR.")
-    store, done = Store(target), BackedUp()
-    owner = hashlib.sha256(b"backups of " + Lake(roots[DATA]).person_key()).hexdigest()
+    store, lake, done = Store(target), Lake(roots[DATA]), BackedUp()
+    owner = hashlib.sha256(b"backups of " + lake.person_key()).hexdigest()
     with store.alone():
         before = _newest(store)
         if before is not None and before.owner != owner:
@@ -69,9 +71,14 @@ def back_up(roots: Roots, target: Path, settings: Mapping[str, bytes], keep: int
         done.name, done.is_first = backup.name, before is None
         done.files, done.bytes = len(entries), sum(entry.size for entry in entries)
         done.written, done.written_bytes = adding.written, adding.written_bytes
+        # The new one is there, whatever fails now.
+        try:
+            lake.note_backup(now)
+        except StorageError as error:
+            done.not_noted = str(error)
         try:
             done.forgotten = store.forget(keep)
-        except StorageError as error:  # the new one is there all the same
+        except StorageError as error:
             done.not_forgotten = str(error)
     return done
 

@@ -1,6 +1,7 @@
 """What outlives the disk: `backup` copies what nobody can give back, `restore` brings it back, `verify` counts it."""
 
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from leads_pipeline.backup.store import in_words
 from leads_pipeline.cli.session import err, plain_errors, show_finding
 from leads_pipeline.definitions import variables
 from leads_pipeline.doctor import Light
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.runs import home_folder
 from leads_pipeline.settings import Settings
@@ -42,8 +43,8 @@ def _roots(data_dir: Path, privacy_dir: Path | None) -> Roots:
 def backup(target: Path, keep: int, with_secrets: bool) -> None:
     """Copy what can't be had again to TARGET, a folder on another disk, while everything runs.
 
-    Only what has changed since the last backup is copied. Exit code 1 if a file wasn't whole or older backups
-    couldn't be removed, 2 if there is no new backup.
+    Only what has changed since the last backup is copied. Exit code 1 if a file wasn't whole, older backups couldn't be
+    removed or the data folder can't note it, 2 if there is no new backup.
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
@@ -64,7 +65,11 @@ def backup(target: Path, keep: int, with_secrets: bool) -> None:
         )
     if done.not_forgotten:
         click.echo(f"No older backup was removed: {done.not_forgotten}", err=True)
-    sys.exit(1 if done.damaged or done.not_forgotten else 0)
+    if done.not_noted:
+        click.echo(
+            f"The data folder doesn't know of it, so an alert may say that none was made: {done.not_noted}", err=True
+        )
+    sys.exit(1 if done.damaged or done.not_forgotten or done.not_noted else 0)
 
 
 def _megabytes(size: int) -> str:
@@ -92,6 +97,9 @@ def restore(target: Path, folder: Path | None, name: str | None, leave_out_damag
         with err.status(f"Restoring {wanted.name}"):
             done = restore_backup(store, wanted, roots, leave_out_damaged=leave_out_damaged)
     data = roots[DATA]
+    # Where nobody goes on making backups, that is to ring.
+    with suppress(StorageError):
+        Lake(data).note_backup(wanted.made_at)
     click.echo(f"Restored {done.files} files of {done.backup}, made at {wanted.made_at:%Y-%m-%d %H:%M} UTC, to {data}.")
     for path in done.kept:
         click.echo(f"{path} was there already and stays as it is: it is newer than the backup's.")

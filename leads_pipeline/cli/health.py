@@ -103,6 +103,7 @@ def _books(home: Path) -> Iterator[DagsterInstance]:
 def _lines(health: Health) -> Iterator[tuple[str, str]]:
     yield "last landing", _ago(health, health.last_landing_at)
     yield "last publication", _ago(health, health.last_publication_at)
+    yield "last backup", _ago(health, health.last_backup_at)
     yield "daemon", f"seen {_ago(health, health.daemon_seen_at)}"
     yield "windows", f"{health.missing} missing, {health.failed} failed, {health.under_way} under way"
     for reason, count in health.failed_by_reason.items():
@@ -142,6 +143,7 @@ def _as_json(health: Health) -> dict[str, object]:
         "at": shown(health.at),
         "last_landing_at": shown(health.last_landing_at),
         "last_publication_at": shown(health.last_publication_at),
+        "last_backup_at": shown(health.last_backup_at),
         "daemon_seen_at": shown(health.daemon_seen_at),
         "missing": health.missing,
         "failed": health.failed,

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
@@ -224,6 +224,19 @@ class FolderState:
                 f"{self._state / 'start_date'} holds no day. Write the first day to pull into it, as 2026-11-19, or "
                 "set LEADS_START_DATE; without it partitions would move."
             ) from None
+
+    def note_backup(self, made_at: datetime) -> None:
+        """Remember the newest backup that this folder's files are in, wherever it lies."""
+        path = self._state / "last_backup"
+        with storing(path):
+            replace_file(path, f"{made_at.astimezone(UTC).isoformat()}\n".encode())
+
+    def last_backup(self) -> datetime | None:
+        """When that was made, None where none is known of."""
+        path = self._state / "last_backup"
+        with reading(path), suppress(FileNotFoundError, ValueError):
+            return datetime.fromisoformat(path.read_text(errors="replace").strip()).astimezone(UTC)
+        return None
 
     def take_format(self, files: str, number: int) -> None:
         """Remember the highest format that such files were written in here, before any is.

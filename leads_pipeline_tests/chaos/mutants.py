@@ -2206,6 +2206,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "heartbeat",
         ),
         _m(
+            "nobody is told that backups have stopped",
+            "watch.py",
+            '        "backups": partial(_old_backup, data, now),\n',
+            "",
+            "test_watch.py",
+            "backup_that_is_two_days_old",
+        ),
+        _m(
+            "a folder forgets when it was last backed up",
+            "backup/copying.py",
+            "            lake.note_backup(now)",
+            "            pass",
+            "test_backup.py",
+            "knows_of_its_last_backup",
+        ),
+        _m(
             "a webhook's address is logged",
             "channels.py",
             "    log.addFilter(hidden)",
