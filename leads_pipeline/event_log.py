@@ -10,8 +10,10 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
@@ -25,10 +27,14 @@ from dagster._core.storage.event_log.schema import (
     AssetEventTagsTable,
     SqlEventLogStorageTable,
 )
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
+from dagster._core.storage.sql import ScriptDirectory, get_alembic_config  # type: ignore[attr-defined] # alembic's
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._serdes import ConfigurableClassData
 from sqlalchemy.engine import Connection, CursorResult, Engine
+
+from leads_pipeline.errors import StorageError
 
 # Each run has a database file of its own, and the daemon outlives many runs.
 OPEN_SHARDS = 8
@@ -38,6 +44,32 @@ GATHERED_EVENTS = 50
 GATHERING_SECONDS = 0.25
 
 logger = logging.getLogger(__name__)
+
+
+def refuse_newer(home: Path) -> None:
+    """Raise StorageError where a newer Dagster has changed the form of its own state, of which this one says nothing.
+
+    It would read and write tables that it doesn't know, until the first statement that one of them doesn't take.
+    """
+    for name in ("runs.db", "runs/index.db"):
+        path = home / "history" / name
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+            unknown = {revision for (revision,) in db.execute("select version_num from alembic_version")} - _revisions()
+            if unknown:
+                raise StorageError(
+                    f"Dagster's own state in {home} was written by a newer Dagster than {version('dagster')}, in a "
+                    f"form that this one doesn't know ({', '.join(sorted(unknown))}): this is a downgrade. Install "
+                    "the newer version of leads-pipeline again. Nothing was changed. docs/operations.md says how to "
+                    "go back all the same.",
+                    reason="downgrade",
+                )
+
+
+@cache
+def _revisions() -> frozenset[str]:
+    """Every form that Dagster's databases have had so far."""
+    scripts = ScriptDirectory.from_config(get_alembic_config(sqlite_event_log.__file__))
+    return frozenset(script.revision for script in scripts.walk_revisions())
 
 
 class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
@@ -65,7 +97,8 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
 
     @classmethod
     def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> Self:
-        """Make one from dagster.yaml (dagster.ConfigurableClass)."""
+        """Make one from dagster.yaml (dagster.ConfigurableClass). Raises StorageError for a home of a newer Dagster."""
+        refuse_newer(Path(config_value["dagster_home"]))
         return cls(str(Path(config_value["dagster_home"], "history", "runs")), inst_data)
 
     @contextmanager

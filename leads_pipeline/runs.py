@@ -17,6 +17,7 @@ from dagster._core.utils import make_new_run_id
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.definitions import CONNECTION_JOB, INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.durable import replace_file
+from leads_pipeline.event_log import refuse_newer
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
 
 _DAGSTER_YAML = """\
@@ -79,8 +80,12 @@ def home_folder(environment: Mapping[str, str], data_dir: Path) -> Path:
 
 
 def dagster_home(environment: Mapping[str, str], data_dir: Path) -> Path:
-    """Dagster's own state, made with a sound dagster.yaml where there is none."""
+    """Dagster's own state, made with a sound dagster.yaml where there is none.
+
+    Raises StorageError where a newer Dagster wrote it.
+    """
     home = home_folder(environment, data_dir)
+    refuse_newer(home)
     if not (home / "dagster.yaml").exists():
         replace_file(home / "dagster.yaml", _DAGSTER_YAML.encode())
     return home

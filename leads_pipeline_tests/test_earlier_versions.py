@@ -10,9 +10,11 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -23,7 +25,7 @@ from dagster import DagsterInstance
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.definitions import build_definitions, first_day
-from leads_pipeline.doctor import Light
+from leads_pipeline.doctor import Light, examine_home
 from leads_pipeline.errors import StorageError
 from leads_pipeline.housekeeping import forget_history
 from leads_pipeline.lake import Lake, sealed
@@ -34,6 +36,7 @@ from leads_pipeline.simulator.app import Config
 from leads_pipeline.status import failed_windows, window_status
 from leads_pipeline.verification import verify
 from leads_pipeline.warehouse import Warehouse
+from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.installation import installation
 from leads_pipeline_tests.staging import DAY, land
 
@@ -147,6 +150,31 @@ def test_files_of_a_newer_version_are_left_as_they_are_and_say_so(
             attempt()
         assert {path: path.read_bytes() for path in (tmp_path / "data" / "raw").rglob("*.parquet")} == before
         assert lake.quarantined() == []
+
+
+@pytest.mark.parametrize("database", ["runs.db", "runs/index.db"])
+def test_dagster_s_state_of_a_newer_version_is_left_as_it_is_by_every_command_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    with installation(tmp_path, Config(branches=1, leads_per_day=3), first=4) as here:
+        home = Path(here.environment["DAGSTER_HOME"])
+        here.pull([here.key(2)])
+    monkeypatch.chdir(tmp_path)
+    for name, value in here.environment.items():
+        monkeypatch.setenv(name, value)
+    assert run("status").exit_code == 0
+    path = home / "history" / database
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("update alembic_version set version_num = 'fedcba987654'")
+    before = {path: path.read_bytes() for path in home.rglob("*.db")}
+    for command in (("status",), ("coverage",), ("backfill", "--from", here.day(2), "--to", here.day(2)), ("serve",)):
+        result = run(*command)
+        assert result.exit_code != 0
+        assert "in a form that this one doesn't know (fedcba987654): this is a downgrade." in result.output
+    assert "this is a downgrade" in examine_home(home).message
+    with pytest.raises(StorageError, match="this is a downgrade"):
+        DagsterInstance.from_config(str(home))  # as Dagster's own processes open it
+    assert {path: path.read_bytes() for path in home.rglob("*.db")} == before
 
 
 def everything(folder: Path) -> dict[Path, bytes]:

@@ -2206,6 +2206,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "heartbeat",
         ),
         _m(
+            "open Dagster's state of a newer form",
+            "event_log.py",
+            """version_num from alembic_version")} - _revisions()""",
+            """version_num from alembic_version")} - {*_revisions(), "fedcba987654"}""",
+            "test_earlier_versions.py",
+            "newer_version_is_left",
+        ),
+        _m(
             "nobody is told that backups have stopped",
             "watch.py",
             '        "backups": partial(_old_backup, data, now),\n',
