@@ -1,4 +1,4 @@
-"""`privacy erase` takes a person out of every file; `apply` finishes that, `verify` looks again, `log` tells of it."""
+"""`privacy erase` takes a person out of every file; `verify` looks again, `log` tells of it."""
 
 import json
 import re
@@ -31,7 +31,6 @@ from leads_pipeline.privacy.erase import (
     quarantined_of,
     sweep,
 )
-from leads_pipeline.privacy.objecting import close
 from leads_pipeline.privacy.places import HELD_OPEN
 from leads_pipeline.privacy.requests import due_on, is_on_an_erasure, open_entries, open_entries_of
 from leads_pipeline.settings import Settings
@@ -148,7 +147,7 @@ def erase(
             with saying_what_is_left(entry):
                 if mentioning:
                     add_redaction(session.lake, sought, mentioning, datetime.now(UTC))
-                swept, troubles = _swept(session)
+                swept, troubles = swept_and_published(session)
                 found = looked_for(session.settings, sought, shared=True)
                 if quarantine == "delete" and (files := quarantined_of(found)):
                     for file in files:
@@ -171,28 +170,6 @@ def erase(
             hand_out(session.lake, entry, receipt)
         _show_left(left, troubles)
     sys.exit(0 if is_done else 1)
-
-
-@click.command(short_help="Apply the suppression list to the data folder again.")
-def apply() -> None:
-    """Apply the suppression list to the data folder again: finish what was interrupted, or what a backup brought back.
-
-    Without knowing whom: by the hashes, in raw files, deliveries, staged days and leads.duckdb. So it closes objections
-    and restrictions, and no erasure: `privacy verify` does, which looks everywhere for who is given.
-
-    Exit code 1 if something that the list refuses is still there, or a file couldn't be read.
-    """
-    with plain_errors(), Session.opened() as session:
-        swept, troubles = _swept(session)
-        left = [*dict.fromkeys([*left_by_list(session.lake), *close(session.lake, swept)])]
-        out.print(
-            f"{swept.leads} leads were taken out of {swept.files} raw files and {swept.deliveries} deliveries, "
-            f"{sum(swept.days.values())} days were staged anew, and leads.duckdb was published without them."
-        )
-        _show_open(session.lake)
-        for what in (*left, *troubles):
-            err.print(f"[bold red]left:[/bold red] {escape(what)}", highlight=False, soft_wrap=True)
-    sys.exit(1 if left or troubles else 0)
 
 
 @click.command("verify", short_help="Look whether erased people are gone.")
@@ -230,7 +207,7 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
             for entry in open_entries_of(lake.suppression.read(), sought) if is_gone else []:
                 _close(lake, entry)
         out.print(f"Nothing that the list refuses is left{where}." if is_gone else "Not shown to be gone.")
-        _show_open(lake)
+        show_open(lake)
     sys.exit(0 if is_gone else 1)
 
 
@@ -288,7 +265,7 @@ def _as_row(entry: Entry, done: Entry | None, lifted: Entry | None) -> dict[str,
     }
 
 
-def _swept(session: Session) -> tuple[Swept, list[str]]:
+def swept_and_published(session: Session) -> tuple[Swept, list[str]]:
     """Go through the folder and publish; what that did, and what went wrong."""
     with err.status("Taking leads out of raw files and staged days"):
         swept = sweep(session.lake, session.settings.zone)
@@ -354,7 +331,8 @@ Looked through again: {"nothing that the list refuses was found" if is_done else
 """
 
 
-def _show_open(lake: Lake) -> None:
+def show_open(lake: Lake) -> None:
+    """Print which requests nobody has shown to be carried out."""
     if still := open_entries(lake.suppression.read()):
         out.print(
             f"Not shown to be done: {', '.join(f'{NAMES[one.action]} {one.number}' for one in still)}. Once nothing is "

@@ -4,9 +4,10 @@ Belongs here: what is loaded when, which of a lead's versions counts, publicatio
 columns (flatten/), what a mart holds (sql/), when to publish (assets/).
 
 This is the door: whoever uses the warehouse imports from here, and the rooms from each other, downwards: publication,
-reading, loading, winners, state, frozen, sql_marts and people, grid and answers, schema.
+copies, reading, loading, winners, state, frozen, sql_marts and people, grid and answers, schema.
 """
 
+from leads_pipeline.warehouse.copies import write_without_withheld
 from leads_pipeline.warehouse.frozen import frozen_marts, write_figures
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import REMOVED_PERSON, set_person_key
@@ -35,4 +36,5 @@ __all__ = [
     "tables",
     "version_of",
     "write_figures",
+    "write_without_withheld",
 ]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import connection, link_or_copy, literal, quoted, scratch_folder
+from leads_pipeline.duck import connection, link_or_copy, scratch_folder
 from leads_pipeline.durable import publish_file, replace_file, syncing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days, sweep_stagings
@@ -23,6 +23,7 @@ from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.counts import StagedDay
 from leads_pipeline.flatten.retaining import WAREHOUSE_FILE
 from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse.copies import write_anew
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.loading import loaded
 from leads_pipeline.warehouse.reading import Version, holding_version, reading, sweep_readers
@@ -331,14 +332,10 @@ class Warehouse:
             return None
 
     def _write_anew(self, draft: Path) -> None:
-        """Replace the draft by a file of what it holds, as what was deleted stays in blocks that nobody writes over."""
+        """Replace the draft by a file of what it holds, without blocks of what was deleted."""
         anew = draft.with_name(f".{FILE_NAME}.anew")
         anew.unlink(missing_ok=True)
-        with connection(self._lake, "warehouse", draft) as db:
-            [(name,)] = db.execute("select current_database()").fetchall()
-            db.execute(f"attach {literal(str(anew))} as anew (storage_version 'v1.0.0')")
-            db.execute(f"copy from database {quoted(name)} to anew")
-            db.execute("detach anew")
+        write_anew(self._lake, draft, anew)
         anew.replace(draft)
 
     def _keep_old_blocks(self, draft: Path) -> None:

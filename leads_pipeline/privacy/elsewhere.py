@@ -1,0 +1,119 @@
+"""The suppression list applied outside of this data folder: to a restored one, to a copy of leads.duckdb.
+
+Belongs here: what such a path is, and that what the list withholds is gone from it. Doesn't: this data folder
+(erase.py), what is in a file (warehouse/). The list is this installation's, which the folder's own guard has to know.
+"""
+
+import shutil
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.duck import connection, literal, quoted
+from leads_pipeline.durable import publish_file, reading, storing
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.flatten.withholding import withheld_leads
+from leads_pipeline.lake import Lake
+from leads_pipeline.privacy.erase import Swept, left_by_list, sweep
+from leads_pipeline.privacy.held import held_files
+from leads_pipeline.warehouse import FILE_NAME, Grid, Warehouse, write_without_withheld
+
+# What a data folder has once anything was landed there; other folders have none of them.
+_OF_DATA: Final = ("raw", "staged", "spool", FILE_NAME)
+
+
+def is_data_folder(path: Path) -> bool:
+    """Whether it is a data folder, and not a file. Raises QuestionError where the list can't be applied to it."""
+    if not path.exists():
+        raise QuestionError(f"{path} isn't there. Name a data folder, or a copy of {FILE_NAME}.")
+    if not path.is_dir():
+        return False
+    if (path / "backups").is_dir() and (path / "files").is_dir():
+        raise QuestionError(
+            f"{path} holds backups, which are never changed. Restore one into a folder with `leads-pipeline restore`, "
+            "and apply the list to that, or delete the backup."
+        )
+    if not any((path / name).exists() for name in _OF_DATA):
+        raise QuestionError(f"{path} is no data folder: it has none of {', '.join(_OF_DATA)}.")
+    return True
+
+
+def apply_to_folder(lake: Lake, grid: Grid, now: datetime) -> tuple[Swept, list[str]]:
+    """Take what the list refuses out of another data folder; what that did, and what is left. Raises StorageError."""
+    swept = sweep(lake, grid.zone)
+    if Warehouse(lake).path.exists():
+        Warehouse(lake).publish(grid, now)
+    return swept, [*(f"{what}: {why}" for what, why in swept.failed.items()), *left_by_list(lake)]
+
+
+def apply_to_copy(lake: Lake, copy: Path, zone: ZoneInfo) -> tuple[int, list[str]]:
+    """Replace a copy of leads.duckdb by one without the leads that the list withholds; how many, and what is left.
+
+    Whole or not at all, and nobody writes it meanwhile. Raises QuestionError where it is no such copy, StorageError.
+    """
+    _check(copy)
+    with lake.sweeping():
+        with storing(copy):
+            for leftover in copy.parent.glob(f".{copy.name}.*.tmp"):  # of a killed one: nobody else has the lock
+                shutil.rmtree(leftover, ignore_errors=True)
+            folder = Path(tempfile.mkdtemp(prefix=f".{copy.name}.", suffix=".tmp", dir=copy.parent))
+        try:
+            with connection(lake, "sweep-of-copy") as db:
+                # Held open, so that no program writes into what is being replaced.
+                db.execute(f"attach {literal(str(copy))} as copy (read_only)")
+                _check_tables(
+                    copy, {name for (name,) in db.execute("select table_name from duckdb_tables()").fetchall()}
+                )
+                gone = write_without_withheld(lake, copy, folder / copy.name, zone)
+                with storing(copy):
+                    (folder / copy.name).chmod(copy.stat().st_mode & 0o777)
+                publish_file(folder / copy.name, copy)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return gone, _left_in(lake, copy)
+
+
+def _check(copy: Path) -> None:
+    with reading(copy), copy.open("rb") as file:
+        head = file.read(12)
+    if head[8:] != b"DUCK":
+        raise QuestionError(f"{copy} is neither a data folder nor a copy of {FILE_NAME}: DuckDB hasn't written it.")
+    if copy.name == FILE_NAME and (copy.parent / ".state").is_dir():
+        raise QuestionError(f"{copy} is what a data folder publishes. Name the folder: {copy.parent}.")
+    if (log := copy.with_name(f"{copy.name}.wal")).exists():
+        raise QuestionError(
+            f"{log} lies beside it: a program has the copy open for writing, or died over it. Close it there, or open "
+            "and close it with DuckDB, which takes the log in; then run this again."
+        )
+
+
+def _check_tables(copy: Path, tables: set[str]) -> None:
+    if "about" in tables and "facts" not in tables:
+        raise QuestionError(
+            f"{copy} was written by `privacy share`: it knows nobody's leads by name, and no list reaches it. "
+            "Delete it, and make it anew."
+        )
+    if missing := {"facts", *(table for kind in LEAD_KINDS for table in kind.tables)} - tables:
+        raise QuestionError(f"{copy} is no copy of {FILE_NAME}: it has no table {', '.join(sorted(missing))}.")
+
+
+def _left_in(lake: Lake, copy: Path) -> list[str]:
+    """Where the copy, or a version of it that a program still has open, holds what the list withholds."""
+    copy = copy.resolve()
+    versions = {copy: str(copy)}
+    for held in held_files([copy.parent]):
+        if held.path == copy:
+            versions[held.file] = f"an old {copy.name} that process {held.process} still has open"
+    left = []
+    for path, name in versions.items():
+        with connection(lake, "sweep-copied") as db:
+            db.execute(f"attach {literal(str(path))} as copy (read_only)")
+            left += [
+                f"{kind.table} of {name}"
+                for kind in LEAD_KINDS
+                if withheld_leads(db, lake, kind, f"copy.{quoted(kind.table)}", "window_day")
+            ]
+    return left

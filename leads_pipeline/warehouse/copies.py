@@ -1,0 +1,134 @@
+"""Files written anew: without blocks of the past, and a copy that somebody made without who is withheld by now.
+
+Belongs here: what of a copy shows a lead that the suppression list withholds, redacts or keeps out of marketing.
+Doesn't: the published file's own way (publication.py), which files are copies of it (privacy/elsewhere.py).
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.duck import connection, literal, quoted, scratch_folder
+from leads_pipeline.durable import PRIVATE_FILE_MODE, storing
+from leads_pipeline.flatten.retaining import WAREHOUSE_FILE
+from leads_pipeline.flatten.statement import define_local_time
+from leads_pipeline.flatten.withholding import withheld_leads
+from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse.frozen import statement_of
+from leads_pipeline.warehouse.loading import note_objections
+from leads_pipeline.warehouse.schema import comment
+from leads_pipeline.warehouse.sql_marts import FOLLOWED, MART_MACROS, marts
+from leads_pipeline.warehouse.state import comments_fingerprint, remembered
+
+# Marts that are made of more than the file's own leads: the settings, the agency's answers, staged files. They stay.
+_OF_MORE: Final = frozenset({"answers", "branches", "drift", "mart_coverage"})
+
+
+def write_anew(lake: Lake, draft: Path, anew: Path) -> None:
+    """Write a new file of what the draft holds, as what was deleted stays in blocks that nobody writes over."""
+    with connection(lake, "warehouse", draft) as db:
+        [(name,)] = db.execute("select current_database()").fetchall()
+        db.execute(f"attach {literal(str(anew))} as anew (storage_version 'v1.0.0')")
+        db.execute(f"copy from database {quoted(name)} to anew")
+        db.execute("detach anew")
+
+
+def write_without_withheld(lake: Lake, copy: Path, anew: Path, zone: ZoneInfo) -> int:
+    """Write a new file of what the copy holds, as the list says by now; how many leads are left out of it.
+
+    What the copy counts of days, it counts without them, where its tables are those of this version. What it says of
+    windows and of drift stays as it was then. The lock of whoever goes through the folder is held.
+    """
+    with scratch_folder(lake, "sweep-copy") as folder:
+        draft = folder / WAREHOUSE_FILE
+        with storing(draft):
+            shutil.copyfile(copy, draft)
+            draft.chmod(PRIVATE_FILE_MODE)
+        with connection(lake, "sweep-copied", draft) as db:
+            db.begin()
+            gone = _take_out(db, lake)
+            for kind in LEAD_KINDS:
+                _redact(db, lake, kind)
+            if remembered(db).comments == comments_fingerprint():
+                _make_marts(db, lake, zone)
+            db.commit()
+        write_anew(lake, draft, anew)
+    return gone
+
+
+def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake) -> int:
+    """Delete the rows of withheld leads from every table, and those of their people from tables of people."""
+    db.execute("create temp table gone (kind varchar, lead_id varchar, person uuid)")
+    for kind in LEAD_KINDS:
+        withheld_leads(db, lake, kind, quoted(kind.table), "window_day")
+        db.execute(
+            f"insert into gone select $kind, lead_id, person from {quoted(kind.table)} "  # noqa: S608 - our own names
+            "where lead_id in (from withheld_ids)",
+            {"kind": kind.name},
+        )
+        for table in kind.tables:
+            db.execute(f"delete from {quoted(table)} where lead_id in (from withheld_ids)")  # noqa: S608 - likewise
+    db.execute("set variable people = (select coalesce(list(distinct person), []) from gone where person is not null)")
+    of_leads = {table for kind in LEAD_KINDS for table in kind.tables}
+    columns = db.execute(
+        "select schema_name, table_name, column_name, data_type from duckdb_columns() "
+        "where not internal and database_name = current_database()"
+    ).fetchall()
+    for schema, table, column, type_ in columns:
+        name = f"{quoted(schema)}.{quoted(table)}"
+        if table not in of_leads and column in ("lead_id", "person"):
+            db.execute(f"delete from {name} where {column} in (select {column} from gone)")  # noqa: S608 - as above
+        elif type_ == "UUID[]":  # hashes of people
+            db.execute(
+                f"update {name} set {quoted(column)} = list_filter({quoted(column)}, "  # noqa: S608 - as above
+                "lambda one: not list_contains(getvariable('people'), one))"
+            )
+    [(count,)] = db.execute("select count(*) from gone").fetchall()
+    return int(count)
+
+
+def _redact(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind) -> None:
+    """Take what leads of others say of people out of them, where somebody has decided so."""
+    suppressed = lake.suppression.read()
+    if not suppressed.redactions:
+        return
+    for table in kind.tables:
+        rows = db.execute(f"select rowid, lead_id from {quoted(table)}").fetchall()  # noqa: S608 - our own names
+        types = dict(db.execute(f"select column_name, column_type from (describe {quoted(table)})").fetchall())  # noqa: S608
+        texts = [name for name, type_ in types.items() if type_ in ("VARCHAR", "JSON")]
+        for row_id, lead_id in rows:
+            if suppressed.hashed_lead(kind.name, lead_id) not in suppressed.redactions:
+                continue
+            for name in texts:
+                where = "where rowid = $row"
+                [(text,)] = db.execute(
+                    f"select {quoted(name)} from {quoted(table)} {where}",  # noqa: S608 - our own names
+                    {"row": row_id},
+                ).fetchall()
+                if text is None:
+                    continue
+                is_json = types[name] == "JSON"
+                changed = suppressed.redacted(kind.name, lead_id, text if is_json else json.dumps(text))
+                db.execute(
+                    f"update {quoted(table)} set {quoted(name)} = $text {where}",  # noqa: S608 - likewise
+                    {"text": changed if is_json else json.loads(changed), "row": row_id},
+                )
+
+
+def _make_marts(db: duckdb.DuckDBPyConnection, lake: Lake, zone: ZoneInfo) -> None:
+    """Count anew what the file's own tables say, without who objects to marketing."""
+    define_local_time(db, zone)
+    db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in FOLLOWED.items())})")
+    for macro in MART_MACROS:
+        db.execute(f"create or replace macro {macro}")
+    for kind in LEAD_KINDS:
+        note_objections(db, lake, kind, "true")
+    for mart in marts():
+        if mart.name not in _OF_MORE:
+            db.execute(f"create or replace table {quoted(mart.name)} as {statement_of(mart)}")
+            comment(db, quoted(mart.name), mart.description, mart.columns)
