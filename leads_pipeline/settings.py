@@ -33,6 +33,8 @@ LEAST_KEEP_RUNS_DAYS, DEFAULT_KEEP_RUNS_DAYS, MOST_KEEP_RUNS_DAYS = 35, 90, 3650
 # How long personal fields may be kept: a week that checks compare with four before it, and ten years.
 LEAST_KEEP_DAYS = 35
 MOST_KEEP_DAYS = 3650
+# How long backups may be kept, none at all included.
+MOST_BACKUP_DAYS = 3650
 # No lead is older than the portals that send them; an earlier year is a slip such as 0226, and a partition a day.
 EARLIEST_START_DATE = date(2000, 1, 1)
 DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a secret
@@ -71,6 +73,7 @@ VARIABLES = frozenset(
         "LEADS_PRIVACY_DIR",
         "LEADS_KEEP_PERSONAL_DAYS",
         "LEADS_KEEP_DAYS",
+        "LEADS_BACKUP_DAYS",
         "INVENTORY_BASE_URL",
         "INVENTORY_CLIENT_ID",
         "INVENTORY_CLIENT_SECRET",
@@ -122,6 +125,7 @@ class Settings:
     privacy_dir: Path | None
     keep_personal_days: int | None
     keep_days: int | None
+    backup_days: int | None
     inventory_base_url: str | None
     inventory_client_id: str | None
     inventory_agency_ref: str | None
@@ -161,6 +165,11 @@ class Settings:
             privacy_dir=path_of(values["LEADS_PRIVACY_DIR"]) if "LEADS_PRIVACY_DIR" in values else None,
             keep_personal_days=_keep_days(values, "LEADS_KEEP_PERSONAL_DAYS"),
             keep_days=_keep_days(values, "LEADS_KEEP_DAYS"),
+            backup_days=(
+                _whole_number(values, "LEADS_BACKUP_DAYS", 0, 0, MOST_BACKUP_DAYS)
+                if "LEADS_BACKUP_DAYS" in values
+                else None
+            ),
             inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
             inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
             inventory_agency_ref=values.get("INVENTORY_AGENCY_REF"),

@@ -333,6 +333,7 @@ OTHER_TESTS = {
     "project",
     "order_of_receipt",
     "pipeline",
+    "privacy_elsewhere",
     "privacy_erase",
     "privacy_object",
     "readme",

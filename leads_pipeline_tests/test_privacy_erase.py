@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought
 from leads_pipeline.privacy.erase import add_redaction, left_by_list, sweep
-from leads_pipeline.privacy.requests import due_on
+from leads_pipeline.privacy.requests import due_on, no_backup_from
 from leads_pipeline.privacy.search import FoundLead
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
@@ -199,6 +200,36 @@ def test_an_answer_is_due_a_month_after_the_request(received: str, due: str) -> 
     assert due_on(datetime.fromisoformat(received).date()).isoformat() == due
 
 
+@pytest.mark.parametrize(("days", "day"), [("0", "2026-11-20"), ("30", "2026-12-20"), (None, None)])
+def test_no_backup_holds_a_person_once_the_last_that_may_is_deleted(days: str | None, day: str | None) -> None:
+    late = datetime(2026, 11, 18, 23, 30, tzinfo=UTC)  # the next day in Athens
+    found = no_backup_from(late, ZoneInfo("Europe/Athens"), None if days is None else int(days))
+    assert (found and found.isoformat()) == day
+
+
+@pytest.mark.parametrize("days", [None, "7"])
+def test_a_receipt_says_from_when_no_backup_holds_the_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: str | None
+) -> None:
+    lake = installed(tmp_path, monkeypatch)
+    if days is not None:
+        monkeypatch.setenv("LEADS_BACKUP_DAYS", days)
+    land(lake, APPLICANT, HERS)
+    monkeypatch.setattr(
+        "leads_pipeline.cli.erasing.swept_and_published", lambda session: (sweep(session.lake, LONDON), [])
+    )
+    told = run("privacy", "erase", "--email", EMAIL, "--yes")
+    assert told.exit_code == 0, told.output + told.stderr
+    [row] = json.loads(run("privacy", "log", "--json").stdout)["entries"]
+    receipt = (lake.suppression.folder / "receipts" / "1.txt").read_text()
+    if days is None:
+        assert ("LEADS_BACKUP_DAYS isn't set" in " ".join(receipt.split()), row["no_backup_from"]) == (True, None)
+    else:
+        gone = datetime.fromisoformat(f"{row['done']}Z").astimezone(LONDON).date()
+        assert row["no_backup_from"] == (gone + timedelta(days=8)).isoformat()
+        assert f"No backup holds them from {row['no_backup_from']} on" in receipt
+
+
 def test_an_erasure_is_open_until_the_person_was_shown_to_be_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,9 +375,13 @@ def test_verify_says_of_somebody_whom_nobody_has_erased_that_they_are_there(
     assert (told.exit_code, "nobody has erased them" in told.stderr) == (1, True), told.output
     nowhere = run("privacy", "verify", "--email", "who@people.example")
     assert (nowhere.exit_code, "No erasure on the list is of who was given" in nowhere.stdout) == (0, True)
+    monkeypatch.setenv("LEADS_BACKUP_DAYS", "30")
     hers = run("privacy", "verify", "--email", EMAIL)
     assert (hers.exit_code, "No erasure" in hers.stdout) == (0, False), hers.output + hers.stderr
-    assert "Shown to be gone" in (lake.suppression.folder / "receipts" / "1.txt").read_text()
+    receipt = (lake.suppression.folder / "receipts" / "1.txt").read_text()
+    assert "Shown to be gone" in receipt
+    [row] = json.loads(run("privacy", "log", "--json").stdout)["entries"]
+    assert f"No backup holds them from {row['no_backup_from']} on" in receipt
     # The due date is what the log is for.
     log = run("privacy", "log").stdout
     assert max(map(len, log.splitlines())) <= 80

@@ -32,7 +32,7 @@ from leads_pipeline.privacy.erase import (
     sweep,
 )
 from leads_pipeline.privacy.places import HELD_OPEN
-from leads_pipeline.privacy.requests import due_on, is_on_an_erasure, open_entries, open_entries_of
+from leads_pipeline.privacy.requests import due_on, is_on_an_erasure, no_backup_from, open_entries, open_entries_of
 from leads_pipeline.settings import Settings
 from leads_pipeline.suppression import Action, Entry
 
@@ -49,7 +49,7 @@ NAMES: Final = {
     Action.LIFT: "end",
 }
 
-_BACKUPS: Final = "Backups that are made from now on don't hold them."
+_BACKUPS_OF_NOW: Final = "Backups that are made before that is shown may hold them."
 
 _OUT_OF_REACH: Final = """Out of this tool's reach, for you to see to: the portal, which is a controller of its own;
 copies that analysts made, notebooks, exports, e-mails, a CRM; backups from before this moment, which hold the person
@@ -166,7 +166,8 @@ def erase(
             if is_done:
                 note_done(session.lake, entry, swept)
             said = f"redacted in {len(mentioning)} leads, left in {len(of_others)}"
-            receipt = _receipt(entry, swept, left, said, is_done=is_done)
+            backups = _backups(session.settings, datetime.now(UTC)) if is_done else _BACKUPS_OF_NOW
+            receipt = _receipt(entry, swept, left, said, backups, is_done=is_done)
             hand_out(session.lake, entry, receipt)
         _show_left(left, troubles)
     sys.exit(0 if is_done else 1)
@@ -205,7 +206,7 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
                 out.print(f"Kept: {left.kept} leads of theirs or about them. `leads-pipeline privacy find` lists them.")
             is_gone, where = left.is_nothing and not troubles, ""
             for entry in open_entries_of(lake.suppression.read(), sought) if is_gone else []:
-                _close(lake, entry)
+                _close(lake, entry, settings)
         out.print(f"Nothing that the list refuses is left{where}." if is_gone else "Not shown to be gone.")
         show_open(lake)
     sys.exit(0 if is_gone else 1)
@@ -216,7 +217,8 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
 def log(as_json: bool) -> None:
     """Tell what was asked and done, and by when an answer is due: a month after the request was received.
 
-    An objection or restriction holds until `privacy lift` ends it, by its number here.
+    --json also says from which day no backup holds an erased person, by LEADS_BACKUP_DAYS. An objection or restriction
+    holds until `privacy lift` ends it, by its number here.
 
     Exit code 1 if something isn't shown to be done.
     """
@@ -226,7 +228,7 @@ def log(as_json: bool) -> None:
         done = {entry.of: entry for entry in suppressed.entries if entry.action is Action.DONE}
         lifted = {entry.of: entry for entry in suppressed.entries if entry.action is Action.LIFT}
         rows = [
-            _as_row(entry, done.get(entry.number), lifted.get(entry.number))
+            _as_row(entry, done.get(entry.number), lifted.get(entry.number), settings)
             for entry in suppressed.entries
             if entry.received
         ]
@@ -250,8 +252,10 @@ def log(as_json: bool) -> None:
     sys.exit(1 if open_entries(suppressed) else 0)
 
 
-def _as_row(entry: Entry, done: Entry | None, lifted: Entry | None) -> dict[str, object]:
+def _as_row(entry: Entry, done: Entry | None, lifted: Entry | None, settings: Settings) -> dict[str, object]:
     received = entry.received or entry.at.date()
+    is_erasure = entry.action is Action.ERASE
+    no_backup = no_backup_from(done.at, settings.zone, settings.backup_days) if done and is_erasure else None
     return {
         "number": entry.number,
         "action": f"{entry.action} {entry.of}" if entry.of else str(entry.action),
@@ -261,6 +265,7 @@ def _as_row(entry: Entry, done: Entry | None, lifted: Entry | None) -> dict[str,
         "listed": f"{entry.at:%Y-%m-%d %H:%M}",
         "done": f"{done.at:%Y-%m-%d %H:%M}" if done else None,
         "lifted": f"{lifted.at:%Y-%m-%d %H:%M}" if lifted else None,
+        "no_backup_from": no_backup.isoformat() if no_backup else None,
         "leads": len(entry.leads),
     }
 
@@ -289,14 +294,13 @@ def saying_what_is_left(entry: Entry) -> Iterator[None]:
         raise
 
 
-def _close(lake: Lake, entry: Entry) -> None:
+def _close(lake: Lake, entry: Entry, settings: Settings) -> None:
     """Note that somebody was shown to be gone, and beside the list too, where the receipt lies."""
-    note_done(lake, entry, Swept())
+    done = note_done(lake, entry, Swept())
     path = _receipt_of(lake, entry)
     before = path.read_text(encoding="utf-8") if path.exists() else f"Erasure {entry.number}\n"
-    replace_file(
-        path, f"{before}\nShown to be gone by `privacy verify`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.\n".encode()
-    )
+    shown = f"Shown to be gone by `privacy verify`, {done.at:%Y-%m-%d %H:%M} UTC.\n{_backups(settings, done.at)}\n"
+    replace_file(path, f"{before}\n{shown}".encode())
 
 
 def _receipt_of(lake: Lake, entry: Entry) -> Path:
@@ -311,7 +315,21 @@ def hand_out(lake: Lake, entry: Entry, receipt: str) -> None:
     out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)
 
 
-def _receipt(entry: Entry, swept: Swept, left: Left, said: str, *, is_done: bool) -> str:
+def _backups(settings: Settings, gone_at: datetime) -> str:
+    """From when no backup holds who was shown to be gone then."""
+    day = no_backup_from(gone_at, settings.zone, settings.backup_days)
+    if day is None:
+        return (
+            "Backups from before hold them for as long as you keep them. From when none does isn't known here, as\n"
+            "LEADS_BACKUP_DAYS isn't set: it says for how many days you keep backups. Those made from now on don't."
+        )
+    return (
+        f"No backup holds them from {day} on: those made until now are kept for LEADS_BACKUP_DAYS, "
+        f"{settings.backup_days} days,\nif each is deleted in time. Those made from now on don't hold them."
+    )
+
+
+def _receipt(entry: Entry, swept: Swept, left: Left, said: str, backups: str, *, is_done: bool) -> str:
     """What was done, without a word of the person's."""
     days = sum(swept.days.values())
     received = entry.received or date.min
@@ -325,7 +343,7 @@ Kept: {left.kept} leads of theirs or about them: new enquiries, groups that were
 What others wrote of them: {said}.
 Kept for keeping them out: keyed hashes on the suppression list.
 Looked through again: {"nothing that the list refuses was found" if is_done else "NOT shown to be gone, see below"}.
-{_BACKUPS if is_done else "Backups that are made before that is shown may hold them."}
+{backups}
 
 {_OUT_OF_REACH}
 """

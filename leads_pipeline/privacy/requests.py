@@ -4,7 +4,8 @@ Doesn't belong here: carrying them out (erase.py, objecting.py), whom an entry m
 """
 
 from calendar import monthrange
-from datetime import date
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.person.matching import Sought
@@ -58,3 +59,11 @@ def due_on(received: date) -> date:
     """The day on which a request has to be answered: one month after it was received (UK GDPR, article 12)."""
     year, month = (received.year + 1, 1) if received.month == 12 else (received.year, received.month + 1)
     return date(year, month, min(received.day, monthrange(year, month)[1]))
+
+
+def no_backup_from(gone_at: datetime, zone: ZoneInfo, backup_days: int | None) -> date | None:
+    """The first day on which no backup holds who was gone then; None where nobody has said how long one is kept.
+
+    The last that may hold them was made on that local day, and is deleted so many days later.
+    """
+    return None if backup_days is None else gone_at.astimezone(zone).date() + timedelta(days=backup_days + 1)

@@ -2785,6 +2785,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "restored_folder",
         ),
         _m(
+            "call a backup deleted on the last day that it is kept",
+            "privacy/requests.py",
+            "timedelta(days=backup_days + 1)",
+            "timedelta(days=backup_days)",
+            "test_privacy_erase.py",
+            "no_backup_holds",
+        ),
+        _m(
             "take a file that was put back for the one that was gone through",
             "lake/gone_through.py",
             "{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}",
