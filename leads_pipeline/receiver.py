@@ -13,6 +13,7 @@ import math
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -73,7 +74,8 @@ class Limits:
 class Receiver:
     """Answers 200 to a delivery once its leads are on the disk, and refuses everything else.
 
-    The key is read at each delivery, so that a replaced one works at once.
+    The key is read at each delivery, so that a replaced one works at once. `answered` counts the deliveries since the
+    start by the status of their answer, `received` the leads of those that were answered 200.
     """
 
     def __init__(
@@ -90,6 +92,8 @@ class Receiver:
         self._limits = limits
         self._rate = _Rate(limits, clock)
         self._under_way = 0
+        self.answered: Counter[int] = Counter()
+        self.received = 0
 
     def app(self) -> Starlette:
         """The ASGI app."""
@@ -98,6 +102,15 @@ class Receiver:
         )
 
     async def _deliver(self, request: Request) -> Response:
+        try:
+            response = await self._answer(request)
+        except HTTPException as refusal:
+            self.answered[refusal.status_code] += 1
+            raise
+        self.answered[response.status_code] += 1
+        return response
+
+    async def _answer(self, request: Request) -> Response:
         try:
             self._check_key(request)
             self._check_head(request)
@@ -130,6 +143,7 @@ class Receiver:
         except StorageError as error:
             logger.error("A delivery could not be kept. %s", error)
             raise _busy("The delivery can't be kept at the moment.") from None
+        self.received += len(leads)
         return JSONResponse({"received": len(leads)})
 
     def _check_key(self, request: Request) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -33,6 +34,7 @@ from leads_pipeline.receiver import PATH, Limits, Receiver, _Writer, read_key
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, today
+from leads_pipeline_tests.newcomer import free_port
 from leads_pipeline_tests.nginx import running_nginx
 from leads_pipeline_tests.staging import LONDON
 
@@ -604,10 +606,11 @@ def test_ten_thousand_deliveries_through_many_kills_are_in_the_warehouse_once(tm
 
 
 @contextmanager
-def command(folder: Path, *, open_files: int = 1024, **variables: str) -> "Iterator[subprocess.Popen[str]]":
+def command(folder: Path, *options: str, open_files: int = 1024, **variables: str) -> "Iterator[subprocess.Popen[str]]":
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LEADS_")}
     environment |= {"LEADS_DATA_DIR": str(folder / "data"), **variables}
-    receive = f"{shlex.quote(str(Path(sys.executable).with_name('leads-pipeline')))} receive --port 0"
+    receive = f"{shlex.quote(str(Path(sys.executable).with_name('leads-pipeline')))} receive --port 0 "
+    receive += shlex.join(options)
     with subprocess.Popen(
         ["sh", "-c", f"ulimit -n {open_files}; exec {receive}"],
         cwd=folder,
@@ -622,17 +625,24 @@ def command(folder: Path, *, open_files: int = 1024, **variables: str) -> "Itera
             process.kill()  # where the test hasn't ended it
 
 
-def test_the_command_receives_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    with command(tmp_path, LEADS_RECEIVE_KEY=KEY) as process:
+def test_the_command_receives_until_it_is_told_to_stop_and_counts_what_it_answers(tmp_path: Path) -> None:
+    metrics = free_port()
+    with command(tmp_path, "--metrics-port", str(metrics), LEADS_RECEIVE_KEY=KEY) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
         match = re.search(r"http://127\.0\.0\.1:(\d+)/leads", said)
         assert match is not None, said
         status = deliver(int(match.group(1)))[0]
         refused = deliver(int(match.group(1)), body=b"x")[0]
+        assert deliver(int(match.group(1)), headers={})[0] == 401
+        counted = httpx.get(f"http://127.0.0.1:{metrics}/metrics").text
         process.send_signal(signal.SIGTERM)
         rest, errors = process.communicate(timeout=20)
     assert (status, refused) == (200, 400)
+    assert re.findall(r"^leads_pipeline_(\w+_total\S* \S+)$", counted, re.MULTILINE) == [
+        *(f'deliveries_total{{answer="{answer}"}} 1.0' for answer in (200, 400, 401)),
+        "pushed_leads_total 1.0",
+    ]
     assert kept(Spool(Lake(tmp_path / "data"))) == [DELIVERY[15:-2].decode()]
     assert KEY not in said + rest + errors
     assert SECRET_TEXT not in said + rest + errors

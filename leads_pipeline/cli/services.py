@@ -15,6 +15,7 @@ from dagster import build_resources
 from leads_pipeline.alerts import Alert, Level, Occasion
 from leads_pipeline.channels import beat
 from leads_pipeline.cli.session import err, plain_errors, show_finding
+from leads_pipeline.cli.ui import HOST, metrics_port_option, refuse_taken
 from leads_pipeline.credentials import SecretSource, secret_of, write_key_pair
 from leads_pipeline.definitions import alert_service, resources, variables
 from leads_pipeline.doctor import (
@@ -82,7 +83,8 @@ def _findings() -> Iterator[Finding]:
     show_default=True,
     help="Port to listen on; 0 takes a free one.",
 )
-def receive(host: str, port: int) -> None:
+@metrics_port_option
+def receive(host: str, port: int, metrics_port: int | None) -> None:
     """Take leads that the portal delivers by itself; the pipeline's next run takes them in.
 
     Deliveries carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: a proxy with TLS belongs in front of it.
@@ -102,8 +104,15 @@ def receive(host: str, port: int) -> None:
             lake.claim(origin(settings.base_url))
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
         limits = Limits()
+        receiver = Receiver(Spool(lake), key, limits)
+        if metrics_port is not None:
+            # Loaded here, as no other command of these needs it.
+            from leads_pipeline.metrics import serve_deliveries
+
+            refuse_taken(metrics_port, option="--metrics-port")
+            serve_deliveries(receiver, HOST, metrics_port)
         serve(
-            Receiver(Spool(lake), key, limits),
+            receiver,
             host,
             port,
             limits,

@@ -14,7 +14,7 @@ from threading import Event
 import click
 
 from leads_pipeline.cli.session import configured, plain_errors
-from leads_pipeline.cli.ui import HOST, alone, port_option, refuse_taken, work_place
+from leads_pipeline.cli.ui import HOST, alone, metrics_port_option, port_option, refuse_taken, work_place
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.supervisor import Program, Supervisor
 
@@ -36,7 +36,7 @@ load_from:
 @port_option
 @click.option("--host", default=HOST, show_default=True, help="Where the pages are served. They have no login.")
 @click.option("--read-only-port", type=click.IntRange(1, 65535), help="Serve the pages here too, for looking only.")
-@click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve figures for Prometheus here, at /metrics.")
+@metrics_port_option
 def serve(port: int, host: str, read_only_port: int | None, metrics_port: int | None) -> None:
     """Run Dagster's web pages, its daemon and the code location, and start again what ends, until ctrl-C or SIGTERM.
 
