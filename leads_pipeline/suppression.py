@@ -62,7 +62,8 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     It means the leads of the ids, and those that show the person and were created from `since` and before `until`. `of`
     is the number of the entry that it belongs to. With `any_tag` a lead belongs that shows the mailbox under another
-    tag, with `any_name` one that shows the telephone under another name. `counts` is what was done, by place.
+    tag, with `any_name` one that shows the telephone under another name. With `is_shared` somebody else has the
+    telephone, and what shows it without a name isn't the person's. `counts` is what was done, by place.
     """
 
     number: int
@@ -79,6 +80,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     names: tuple[str, ...] = ()
     any_tag: bool = False
     any_name: bool = False
+    is_shared: bool = False
     leads: tuple[str, ...] = ()
     counts: dict[str, int] = {}
 
@@ -255,7 +257,7 @@ class Meant:
             return True
         if shown.people:
             return all(self._list.hashed("name", one) in names for one in shown.people)
-        return not emails or mailboxes.issubset(boxes)
+        return not entry.is_shared and (not emails or mailboxes.issubset(boxes))
 
 
 def _created(texts: Iterable[PathAndText]) -> datetime | None:

@@ -194,6 +194,9 @@ def test_a_telephone_takes_no_lead_of_another_name() -> None:
     assert groups(Sought.of(phones=[PHONE]), own, wifes)["wife's"] == "C"
     told = Sought.of(phones=[PHONE], names=["Roe, John"])
     assert groups(told, own, wifes) == {"own": "A", "wife's": "C"}
+    # Whose it is that bears a shared number without a name, nobody knows; nor does a lead of his become hers by that.
+    his = lead("wife's", phone=PHONE)
+    assert groups(told, own, nameless, wifes, his) == {"own": "A", "nameless": "C", "wife's": "C"}
     by_email = lead("by e-mail", email=EMAIL, name="Jane Roe")
     assert groups(Sought.of([EMAIL], [PHONE]), own, wifes, by_email) == {"own": "C", "wife's": "A", "by e-mail": "A"}
 

@@ -217,6 +217,16 @@ def test_whoever_shares_the_telephone_is_somebody_else(list_: SuppressionList) -
     assert meant(list_.read(), *leads) == {one["id"] for one in leads}
 
 
+def test_what_bears_a_shared_telephone_without_a_name_is_nobodys(list_: SuppressionList) -> None:
+    leads = [
+        lead("own", phone=PHONE, name="Roe Jane", createdAt=BEFORE),
+        lead("nameless", phone=PHONE, createdAt=BEFORE),
+        lead("nameless, own address", phone=PHONE, email=EMAIL, createdAt=BEFORE),
+    ]
+    listed(list_, phones=[PHONE], names=["Jane Roe"], is_shared=True)
+    assert meant(list_.read(), *leads) == {"own", "nameless, own address"}
+
+
 def test_another_tag_belongs_where_somebody_said_so(list_: SuppressionList) -> None:
     listed(list_, any_tag=True)
     assert meant(list_.read(), lead("1", email="jane.roe+x@people.example", createdAt=BEFORE)) == {"1"}
@@ -267,7 +277,7 @@ def test_the_list_means_what_was_found_as_the_persons(
     shown = {key: [sought.evidence(texts_of(text)) for text in versions] for key, versions in texts.items()}
     seen = {key: rows for key, rows in shown.items() if any(map(sought.sees, rows))}
     chosen = [
-        FoundLead(*key, group, [], sought.names_in(seen))
+        FoundLead(*key, group, [], sought.names_in(seen), sought.is_shared(seen))
         for key, group in sought.grouped(seen).items()
         if group is Group.GIVEN
     ]

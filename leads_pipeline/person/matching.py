@@ -65,7 +65,7 @@ class Group(StrEnum):
 MEANINGS: Final[Mapping[Group, str]] = {
     Group.GIVEN: "what was given",
     Group.MAILBOX: "the same mailbox, written with another tag",
-    Group.TELEPHONE: "the same telephone under another name, or one that was cut out",
+    Group.TELEPHONE: "the same telephone under another name, or under none where it is shared, or one that was cut out",
     Group.MENTION: "mentioned in what somebody wrote",
     Group.PROPOSED: "the same name or postcode alone",
 }
@@ -214,14 +214,21 @@ class Sought:
     ) -> dict[LeadKey, Group]:
         """Which group each lead falls into, by all of its versions.
 
-        The same telephone is the person's where a version bears it without another name. Whose name that is, versions
-        with the given address say, or a given name; without either, a number under two names is nobody's for sure.
+        The same telephone is the person's where a version bears it under their name, or under none and nobody else has
+        it. Whose name that is, versions with the given address say, or a given name; without either, a number under two
+        names is nobody's for sure.
         Raises QuestionError where what was given is shared by many, unless it may be.
         """
         if not may_be_shared:
             self._refuse_what_is_shared([row for rows in found.values() for row in rows])
+        names, is_shared = self.names_in(found), self.is_shared(found)
+        groups = {key: self._group(key, rows, names, is_shared=is_shared) for key, rows in found.items()}
+        return {key: group for key, group in groups.items() if group is not None}
+
+    def is_shared(self, found: Mapping[LeadKey, Sequence[Evidence]]) -> bool:
+        """Whether somebody of another name has the telephone too: what bears it without a name may be theirs."""
         names = self.names_in(found)
-        return {key: group for key, rows in found.items() if (group := self._group(key, rows, names)) is not None}
+        return any(self.phones & row.phones and not row.people <= names for rows in found.values() for row in rows)
 
     def names_in(self, found: Mapping[LeadKey, Sequence[Evidence]]) -> frozenset[str]:
         """The names by which the person's leads are told from those of others on the same telephone.
@@ -240,12 +247,12 @@ class Sought:
         )
         return on_phone if not names and len(on_phone) == 1 else names
 
-    def _group(self, key: LeadKey, rows: Sequence[Evidence], names: frozenset[str]) -> Group | None:
+    def _group(self, key: LeadKey, rows: Sequence[Evidence], names: frozenset[str], *, is_shared: bool) -> Group | None:
         if key[1] in self.lead_ids or any((self.emails | self.cut_emails) & row.emails for row in rows):
             return Group.GIVEN
         mailboxes = {mailbox_of(key) for row in rows for key in row.emails}
         on_phone = [row for row in rows if self.phones & row.phones]
-        if any(self._is_own(row, names) for row in on_phone):
+        if any(self._is_own(row, names, is_shared=is_shared) for row in on_phone):
             return Group.GIVEN
         if self.mailboxes & mailboxes:
             return Group.MAILBOX
@@ -256,11 +263,11 @@ class Sought:
             return Group.MENTION
         return Group.PROPOSED if self._proposes(rows) else None
 
-    def _is_own(self, row: Evidence, names: frozenset[str]) -> bool:
+    def _is_own(self, row: Evidence, names: frozenset[str], *, is_shared: bool) -> bool:
         """Whether a version that bears the number is the person's, as the suppression list has it."""
         if row.people:
             return row.people <= names
-        return not self.emails or set(map(mailbox_of, row.emails)) <= self.mailboxes
+        return not is_shared and (not self.emails or set(map(mailbox_of, row.emails)) <= self.mailboxes)
 
     def _refuse_what_is_shared(self, rows: Sequence[Evidence]) -> None:
         people: defaultdict[tuple[str, str], set[str]] = defaultdict(set)

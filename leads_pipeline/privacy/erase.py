@@ -85,6 +85,7 @@ def add_to_list(lake: Lake, sought: Sought, chosen: Sequence[FoundLead], wish: W
             names=hashes(suppressed, "name", names),
             any_tag=Group.MAILBOX in wish.groups,
             any_name=Group.TELEPHONE in wish.groups,
+            is_shared=any(lead.is_shared for lead in chosen),
             leads=() if is_refusal else tuple(sorted(leads)),
         )
 

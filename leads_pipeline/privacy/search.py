@@ -24,13 +24,17 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class FoundLead:
-    """A lead in all of its versions, wherever they lie. `names` are the person's, as the search came to know them."""
+    """A lead in all of its versions, wherever they lie.
+
+    `names` are the person's, as the search came to know them. `is_shared`: somebody of another name has the telephone.
+    """
 
     kind: str
     lead_id: str
     group: Group
     sights: Sequence[Sight]
     names: Set[str] = frozenset()
+    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,8 @@ def search(
         for key in groups:
             if key[1] == sight.row.lead_id and (not key[0] or sight.row.kind in (None, key[0])):
                 versions[key].append(sight)
-    names = sought.names_in(evidence)
-    leads = [FoundLead(*key, group, versions[key], names) for key, group in groups.items()]
+    names, is_shared = sought.names_in(evidence), sought.is_shared(evidence)
+    leads = [FoundLead(*key, group, versions[key], names, is_shared) for key, group in groups.items()]
     leads.sort(key=lambda lead: (lead.group, lead.kind, lead.lead_id))
     # What a file shows by an address, it may show by an id once more.
     return Found(leads, first.traces | second.traces, {**first.undecoded, **second.undecoded}, second.files)

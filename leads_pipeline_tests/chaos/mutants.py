@@ -2793,6 +2793,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "no_backup_holds",
         ),
         _m(
+            "erase what bears a shared telephone without a name",
+            "person/matching.py",
+            "return not is_shared and (not self.emails",
+            "return (not self.emails",
+            "test_person.py",
+            "a_telephone_takes",
+        ),
+        _m(
+            "refuse what bears a shared telephone without a name",
+            "suppression.py",
+            "return not entry.is_shared and (not emails",
+            "return (not emails",
+            "test_suppression.py",
+            "a_shared_telephone",
+        ),
+        _m(
             "take a file that was put back for the one that was gone through",
             "lake/gone_through.py",
             "{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}",
