@@ -53,12 +53,15 @@ class Field:
     """A declared field: `path` is its place in the lead (camel case, dotted), `description` what an analyst reads.
 
     `is_personal` marks what identifies a person (UK GDPR): such a column stays out of marts, metadata and reports.
+    `is_key` marks that without which a lead can't be answered, or isn't counted where it belongs: a check warns where
+    it is empty more often than usual.
     """
 
     path: str
     type: FieldType
     description: str
     is_personal: bool = False
+    is_key: bool = False
 
     @property
     def column(self) -> str:
@@ -92,6 +95,11 @@ class LeadKind:
     def tables(self) -> tuple[str, ...]:
         """The kind's own table first, then its child tables."""
         return (self.table, *(child.name for child in self.children))
+
+    @property
+    def postcode(self) -> str | None:
+        """Column of the postcode of the property that a lead is about, which the inventory is searched by."""
+        return next((field.column for field in self.fields if field.path.endswith(".address.postcode")), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,18 +214,18 @@ def read_delivery(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
     body = body.removeprefix(codecs.BOM_UTF8)
     check_object(body)
     leads: list[tuple[LeadKind, ReceivedLead]] = []
-    found = False
+    has_leads = False
     for key, start, end in members_of(body, only_value(body)):
         name, value = text_of(key), body[start:end]
         kind = next((kind for kind in LEAD_KINDS if name in (kind.name, kind.list_key)), None)
         if kind is None or value == b"null":
             continue
-        found = True
+        has_leads = True
         if name == kind.list_key:
             leads += [(kind, _receive(body[a:b])) for a, b in list_parts(kind.list_key, body, start, end)]
         else:
             leads.append((kind, _receive(value)))
-    if not found:
+    if not has_leads:
         names = ", ".join(repr(kind.name) for kind in LEAD_KINDS)
         raise InvalidAnswerError(
             f"The body ({len(body)} bytes) is a JSON object with none of {names} in it.", reason="no lead"
@@ -228,13 +236,13 @@ def read_delivery(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
 def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
     """Those top-level members of a lead that hold text or a number, as text; also of one that isn't valid JSON."""
     text = payload.encode()
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     with contextlib.suppress(InvalidAnswerError):  # what stands behind a broken place is lost
         for key, start, end in members_of(text, only_value(text)):
             name, value = text_of(key), _id_text(text[start:end])
             if name is not None and name in names and value is not None:
-                found[name] = value
-    return found
+                texts[name] = value
+    return texts
 
 
 def _wire_moment(moment: datetime) -> str:
@@ -337,15 +345,17 @@ _T, _B, _I, _N, _A, _M = (
 )
 
 _LEAD: Final = (
-    Field("createdAt", _M, "When the lead was submitted, UTC; NULL where the portal sends its year-1 default"),
+    Field(
+        "createdAt", _M, "When the lead was submitted, UTC; NULL where the portal sends its year-1 default", is_key=True
+    ),
     Field("contact.firstName", _T, "First name of the person", is_personal=True),
     Field("contact.lastName", _T, "Last name of the person", is_personal=True),
-    Field("contact.phoneNumber", _T, "Telephone number as typed", is_personal=True),
-    Field("contact.email", _T, "E-mail address as typed", is_personal=True),
+    Field("contact.phoneNumber", _T, "Telephone number as typed", is_personal=True, is_key=True),
+    Field("contact.email", _T, "E-mail address as typed", is_personal=True, is_key=True),
     Field("contact.preferences.method", _T, "How the person likes to be contacted, e.g. CONTACT_METHOD_PHONE"),
     Field("contact.preferences.time", _T, "When the person likes to be contacted, e.g. TIME_PREFERENCE_AFTERNOON"),
-    Field("intent", _T, "What the person wants to do, e.g. APPLICANT_INTENT_BUY, APPRAISAL_INTENT_SELL"),
-    Field("enquiryType", _T, "Sales or lettings, e.g. ENQUIRY_TYPE_SALES"),
+    Field("intent", _T, "What the person wants to do, e.g. APPLICANT_INTENT_BUY, APPRAISAL_INTENT_SELL", is_key=True),
+    Field("enquiryType", _T, "Sales or lettings, e.g. ENQUIRY_TYPE_SALES", is_key=True),
     Field("message", _T, "Free text typed by the person; may hold HTML, never show it unescaped", is_personal=True),
     Field("propertyUse", _T, "Residential or commercial, e.g. PROPERTY_USE_RESIDENTIAL"),
     Field("isOverseas", _B, "Whether the person asks about property abroad"),
@@ -355,16 +365,16 @@ _LEAD: Final = (
     Field("portalGroupId", _T, "The portal's internal group id"),
     Field("sourceBranchId", _T, "The agent's own branch id"),
     Field("recipientEmail", _T, "Address at the agent's that the lead was sent to", is_personal=True),
-    Field("leadSource", _T, "Which site the lead came from"),
+    Field("leadSource", _T, "Which site the lead came from", is_key=True),
     Field("portalSource", _T, "Which product of the portal the lead came from"),
 )
 
 
-def _estimate(path: str) -> tuple[Field, ...]:
+def _estimate(path: str, *, is_key: bool = False) -> tuple[Field, ...]:
     return (
         Field(f"{path}.lowerRange", _I, "Lower end of the portal's estimate, in the listing's currency"),
         Field(f"{path}.upperRange", _I, "Upper end of the portal's estimate, in the listing's currency"),
-        Field(f"{path}.value", _I, "The portal's estimate, in the listing's currency"),
+        Field(f"{path}.value", _I, "The portal's estimate, in the listing's currency", is_key=is_key),
         Field(f"{path}.confidence", _I, "Confidence of the estimate as a number"),
         Field(f"{path}.confidenceBand", _T, "Confidence of the estimate in words, e.g. CONFIDENCE_BAND_HIGH"),
     )
@@ -380,7 +390,9 @@ APPLICANT: Final = LeadKind(
         *_LEAD,
         Field("organiseViewing", _B, "Whether the person wants a viewing"),
         Field("requestPropertyDetails", _B, "Whether the person wants more details of the property"),
-        Field("consumerSituation", _T, "The person's own situation, e.g. CONSUMER_SITUATION_PROPERTY_TO_SELL"),
+        Field(
+            "consumerSituation", _T, "The person's own situation, e.g. CONSUMER_SITUATION_PROPERTY_TO_SELL", is_key=True
+        ),
         Field("consumerPostcode", _T, "Postcode of the person", is_personal=True),
         Field("searchCriteria.location.alias", _T, "Searched place: alias"),
         Field("searchCriteria.location.area", _T, "Searched place: area"),
@@ -402,7 +414,7 @@ APPLICANT: Final = LeadKind(
         Field("searchCriteria.priceFrequency", _T, "What the searched price is per, e.g. RENT_FREQUENCY_PER_WEEK"),
         Field("searchCriteria.propertyType", _T, "Kind of property searched for"),
         Field("searchCriteria.propertySubType", _T, "Finer kind of property searched for"),
-        Field("listingDetails.id", _T, "Id of the listing asked about"),
+        Field("listingDetails.id", _T, "Id of the listing asked about", is_key=True),
         Field("listingDetails.branchId", _T, "Branch id of the listing; ids are text"),
         Field("listingDetails.bedrooms", _I, "Bedrooms of the listing"),
         Field("listingDetails.bathrooms", _I, "Bathrooms of the listing"),
@@ -416,7 +428,7 @@ APPLICANT: Final = LeadKind(
         Field("listingDetails.address.countryCode", _T, "Listing's address: country code"),
         Field("listingDetails.pricing.transactionType", _T, "Sale or rent, e.g. TRANSACTION_TYPE_SALE"),
         Field("listingDetails.pricing.currencyCode", _T, "Currency of the price, e.g. gbp"),
-        Field("listingDetails.pricing.price", _A, "Price of the listing"),
+        Field("listingDetails.pricing.price", _A, "Price of the listing", is_key=True),
         Field("listingDetails.pricing.rentFrequency", _T, "What the rent is per, e.g. RENT_FREQUENCY_PER_MONTH"),
         *_estimate("listingDetails.estimate"),
         Field("listingDetails.propertyId", _T, "Id of the property; ids are text, though it comes as an integer"),
@@ -467,7 +479,7 @@ APPRAISAL: Final = LeadKind(
         Field("propertyDetails.floorArea", _I, "Floor area in the portal's unit"),
         Field("propertyDetails.tenure", _T, "Tenure, e.g. Leasehold"),
         Field("propertyDetails.propertyType", _T, "Kind of property"),
-        *_estimate("propertyDetails.estimate"),
+        *_estimate("propertyDetails.estimate", is_key=True),
         Field("propertyDetails.lastSalePrice", _A, "Price of the last sale"),
         Field("propertyDetails.latitude", _N, "Latitude in degrees", is_personal=True),
         Field("propertyDetails.longitude", _N, "Longitude in degrees", is_personal=True),
@@ -476,7 +488,7 @@ APPRAISAL: Final = LeadKind(
         Field("propertyDetails.address.line3", _T, "Owner's property: third address line", is_personal=True),
         Field("propertyDetails.address.town", _T, "Owner's property: town"),
         Field("propertyDetails.address.county", _T, "Owner's property: county"),
-        Field("propertyDetails.address.postcode", _T, "Owner's property: postcode", is_personal=True),
+        Field("propertyDetails.address.postcode", _T, "Owner's property: postcode", is_personal=True, is_key=True),
         Field("propertyDetails.energy.efficiency", _I, "Energy efficiency score"),
         Field("propertyDetails.energy.rating", _T, "Energy rating, a letter"),
     ),

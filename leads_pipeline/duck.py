@@ -28,7 +28,8 @@ MEMORY_LIMIT: Final = "1GB"
 # Beyond a few threads, publishing gains nothing and takes from the runs beside it.
 THREADS_MAX: Final = 4
 
-# One statement a file: drift and marts at its top, the queries of report, figures and checks in their folders.
+# One statement a file: drift and marts at its top, the queries of report, figures and checks in their folders. The
+# files of macros/ have one a macro.
 SQL_FOLDER: Final = Path(__file__).parent / "sql"
 
 DUCKDB_TYPES: Final = {
@@ -164,6 +165,13 @@ def link_or_copy(path: Path, target: Path) -> None:
 def statement(name: str) -> str:
     """The statement of sql/, by its path there without .sql: `report/daily`."""
     return (SQL_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
+
+
+@cache
+def macros(name: str) -> str:
+    """What makes the macros of a file in sql/macros/, without comments: rewording one rebuilds nothing."""
+    lines = statement(f"macros/{name}").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("--"))
 
 
 def quoted(name: str) -> str:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead, read_leads
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought, texts_of
 from leads_pipeline.privacy.erase import Wish, add_to_list
@@ -427,6 +428,20 @@ def test_publication_refuses_what_is_staged_and_writes_the_file_anew(lake: Lake)
     assert publication.is_rebuilt
     assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
     assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
+
+
+def test_publication_refuses_who_is_in_a_staged_file_that_was_put_back(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    stage(lake, APPLICANT)
+    paths = [file.path for table in staged_columns(APPLICANT) for file in lake.staged_files(table)]
+    backup = {path: path.read_bytes() for path in paths}
+    listed(lake.suppression)
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    for path, content in backup.items():
+        path.write_bytes(content)
+    assert Warehouse(lake).publish(GRID, UNTIL).is_changed
+    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
 
 
 def described(lake: Lake) -> list[list[tuple[Any, ...]]]:

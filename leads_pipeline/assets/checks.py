@@ -16,13 +16,6 @@ from leads_pipeline.duck import quoted, statement
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.warehouse import Reader
 
-# Without these a lead can't be answered, or isn't counted where it belongs.
-_KEY_FIELDS = ("created_at", "contact_email", "contact_phone_number", "intent", "enquiry_type", "lead_source")
-_MORE_KEY_FIELDS = {
-    "applicant": ("consumer_situation", "listing_details_id", "listing_details_pricing_price"),
-    "appraisal": ("property_details_address_postcode", "property_details_estimate_value"),
-}
-
 # A week against the four before it: the same weekdays, and enough leads of a small branch.
 RECENT_DAYS = 7
 HABIT_DAYS = 28
@@ -103,7 +96,7 @@ def attempted(asset: str, name: str, check: Callable[[], AssetCheckResult]) -> A
 
 
 def _key_fields(db: Reader, kind: LeadKind) -> AssetCheckResult:
-    fields = (*_KEY_FIELDS, *_MORE_KEY_FIELDS[kind.name])
+    fields = [field.column for field in kind.fields if field.is_key]
     empty = ", ".join(f"count(*) filter (coalesce({quoted(field)}::varchar, '') = '')" for field in fields)
     _, rows = db.query(
         f"""

@@ -36,7 +36,7 @@ from leads_pipeline.assets.windows import window_check_specs, window_checks
 from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
-from leads_pipeline.duck import glob_literal
+from leads_pipeline.duck import glob_literal, statement
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.lake import Lake
@@ -214,36 +214,6 @@ def uniqueness_check(db: Reader, table: str) -> AssetCheckResult:
     )
 
 
-# A staged file's rows are counted in its footer. A day whose file isn't the one that was loaded is left out: it was
-# staged again meanwhile, and the next publication loads it.
-_DAY_ROWS = """
-with files as (select unnest($days::date[]) as day, unnest($paths::varchar[]) as path),
-staged as (
-    select files.day, footers.num_rows as rows
-    from parquet_file_metadata($patterns) as footers
-    join files on files.path = footers.file_name
-),
-held as (select window_day as day, count(*) as rows from {table} group by window_day)
-select day, coalesce(staged.rows, 0) as staged_rows, coalesce(held.rows, 0) as held_rows
-from staged full join held using (day)
-"""
-
-_NOT_HELD = """
-select staged.lead_id
-from (
-    select null::bigint as sequence where false  -- for files that were staged before there was one
-    union all by name
-    select * from read_parquet($patterns, hive_partitioning = false, union_by_name = true)
-) as staged
-where not exists (
-    select 1 from {table} as held
-    where held.lead_id = staged.lead_id
-        and (held.sequence, held.window_day)
-            >= (coalesce(staged.sequence, epoch_us(staged.fetched_at)), staged.window_day)
-)
-"""
-
-
 def completeness_check(db: Reader, lake: Lake, kind: LeadKind) -> AssetCheckResult:
     """Whether the leads of every staged file are in the published one, in that version or a newer one.
 
@@ -258,22 +228,23 @@ def completeness_check(db: Reader, lake: Lake, kind: LeadKind) -> AssetCheckResu
     counts: list[tuple[Any, ...]] = []
     if files:
         _, counts = db.query(
-            _DAY_ROWS.format(table=kind.table),
+            statement("checks/staged_rows").format(table=kind.table),
             {
                 "days": list(files),
                 "paths": [str(file.path) for file in files.values()],
                 "patterns": [glob_literal(file.path) for file in files.values()],
             },
         )
-    short = [day for day, staged, held in counts if held < staged and day in files]
-    too_many = [day for day, staged, held in counts if held > staged and (day in files or day not in loaded)]
+    short = [day for day, staged_rows, rows in counts if rows < staged_rows and day in files]
+    too_many = [day for day, staged_rows, rows in counts if rows > staged_rows and (day in files or day not in loaded)]
     missing = 0
     if short:
-        _, not_held = db.query(
-            _NOT_HELD.format(table=kind.table), {"patterns": [glob_literal(files[day].path) for day in short]}
+        _, not_loaded = db.query(
+            statement("checks/leads_not_loaded").format(table=kind.table),
+            {"patterns": [glob_literal(files[day].path) for day in short]},
         )
         withheld = lake.suppression.read().withheld
-        missing = sum(not withheld.is_known(kind.name, lead_id) for (lead_id,) in not_held)
+        missing = sum(not withheld.is_known(kind.name, lead_id) for (lead_id,) in not_loaded)
     return AssetCheckResult(
         asset_key=kind.table,
         check_name="staged_rows_add_up",
@@ -281,7 +252,7 @@ def completeness_check(db: Reader, lake: Lake, kind: LeadKind) -> AssetCheckResu
         metadata={
             "days": len(files),
             "staged_rows": sum(staged for day, staged, _ in counts if day in files),
-            "rows": sum(held for day, _, held in counts if day in files),
+            "rows": sum(rows for day, _, rows in counts if day in files),
             "leads_missing": missing,
             "days_with_more_than_staged": [day.isoformat() for day in too_many],
         },
@@ -290,15 +261,17 @@ def completeness_check(db: Reader, lake: Lake, kind: LeadKind) -> AssetCheckResu
 
 def wholeness_check(lake: Lake, publication: Publication) -> AssetCheckResult:
     """Whether anything is damaged or gone that nothing whole has replaced. Raises StorageError."""
-    found = damages(lake)
-    lines = [f"- {damage.key}: {damage.leads or 'an unknown number of'} leads" for damage in found[:NAMED]]
+    damaged = damages(lake)
+    lines = [f"- {damage.key}: {damage.leads or 'an unknown number of'} leads" for damage in damaged[:NAMED]]
     lines += [f"- {kind} {day} can't be staged: {why}" for (kind, day), why in publication.not_staged.items()]
     return AssetCheckResult(
         asset_key="landed_windows",
         check_name="files_are_whole",
         passed=not lines,
-        description="\n".join([f"{len(found)} are damaged or gone. {DAMAGE_ADVICE}", *lines]) if lines else "All are.",
-        metadata={"damaged": len(found), "days_not_staged": len(publication.not_staged)},
+        description="\n".join([f"{len(damaged)} are damaged or gone. {DAMAGE_ADVICE}", *lines])
+        if lines
+        else "All are.",
+        metadata={"damaged": len(damaged), "days_not_staged": len(publication.not_staged)},
     )
 
 

@@ -22,7 +22,7 @@ from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.windows import querying
 from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.cutting import cut_payload
-from leads_pipeline.warehouse import REMOVED_PERSON, set_person_key
+from leads_pipeline.warehouse import set_person_key
 from leads_pipeline.window import today
 
 # The folder that DuckDB spills to.
@@ -152,7 +152,7 @@ def _uncut_leads(lake: Lake, kind: LeadKind, day: date) -> int:
                 ]
                 conditions += ["len(_problems) > 0"] if "_problems" in there else []
                 conditions += (
-                    [f"{REMOVED_PERSON}({_EMAIL}) is null and {_EMAIL} is not null"] if _EMAIL in there else []
+                    [f"removed_person_of({_EMAIL}) is null and {_EMAIL} is not null"] if _EMAIL in there else []
                 )
                 set_person_key(db, lake.person_key())
                 sql = f"select lead_id from read_parquet($path) where {' or '.join(conditions)}"  # noqa: S608 - our own

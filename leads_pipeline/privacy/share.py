@@ -19,7 +19,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import ENUMERATIONS
-from leads_pipeline.duck import SQL_FOLDER, connection, literal, quoted
+from leads_pipeline.duck import SQL_FOLDER, connection, literal, macros, quoted
 from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, storing
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.lake import Lake
@@ -37,24 +37,7 @@ _IS_SMALL: Final = (
     f"the row says {', '.join(KEPT_OF_SMALL_GROUPS)} and nothing else",
 )
 
-# What passes of a value: words that the contract knows, a step of a number, half of a postcode, a hash. No text passes
-# as it was received, as each may hold a name.
-_MACROS: Final = (
-    """
-    words_of(v) as case
-        when list_contains(getvariable('members'), trim(v)) then readable(v)
-        when trim(v) <> '' then '…'
-        else 'unknown'
-    end""",
-    "step_of(v, width, most) as case when v >= 0 then least(floor(v / width) * width, most)::bigint end",
-    "price_step_of(v, market) as if(market = 'lettings', step_of(v, 500, 20000), step_of(v, 100000, 5000000))",
-    """
-    outward_of(v) as nullif(
-        regexp_extract(postcode_of(v), '^([A-Z]{1,2}[0-9][A-Z0-9]?)([0-9][A-Z]{2})?$', 1), ''
-    )""",
-    # What is hashed says of what it is, so that no person's hash is a listing's.
-    "hash_of(what, v) as keyed_hash(what || ' ' || v)",
-)
+_MACROS: Final = macros("share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +107,7 @@ def _written(db: duckdb.DuckDBPyConnection, draft: Path, facts: Mapping[str, str
     db.execute("use source")  # whose macros the statements use
     set_person_key(db, secrets.token_bytes(32))
     db.execute("set variable members = $members", {"members": sorted({m for of in ENUMERATIONS.values() for m in of})})
-    for macro in _MACROS:
-        db.execute(f"create temp macro {macro}")
+    db.execute(_MACROS)
     rows, in_small_groups = {}, 0
     for table in allow_list():
         columns = dict(table.columns)

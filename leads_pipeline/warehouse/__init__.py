@@ -10,7 +10,7 @@ copies, reading, loading, winners, state, frozen, sql_marts and people, grid and
 from leads_pipeline.warehouse.copies import write_without_withheld
 from leads_pipeline.warehouse.frozen import frozen_marts, write_figures
 from leads_pipeline.warehouse.grid import Grid
-from leads_pipeline.warehouse.people import REMOVED_PERSON, set_person_key
+from leads_pipeline.warehouse.people import set_person_key
 from leads_pipeline.warehouse.publication import FILE_NAME, Publication, Warehouse
 from leads_pipeline.warehouse.reading import Reader, holding_version, sweep_readers
 from leads_pipeline.warehouse.reading import reading as version_of
@@ -19,7 +19,6 @@ from leads_pipeline.warehouse.sql_marts import Mart, marts, read_statement
 
 __all__ = [
     "FILE_NAME",
-    "REMOVED_PERSON",
     "Grid",
     "Mart",
     "Publication",

@@ -52,11 +52,11 @@ def statement_of(mart: Mart, *, is_touched: bool = False) -> str:
     """The mart's statement, with the figures of removed days; of the touched days alone, where those are asked for."""
     if mart not in frozen_marts():
         return mart.statement
-    kept = [name for name in mart.columns if name not in _DERIVED]
-    columns = ", ".join(map(quoted, kept))
-    keys = ", ".join(quoted(name) for name in kept if name not in MEASURES)
+    names = [name for name in mart.columns if name not in _DERIVED]
+    columns = ", ".join(map(quoted, names))
+    keys = ", ".join(quoted(name) for name in names if name not in MEASURES)
     selected = ", ".join(
-        f"{MEASURES[name]}({quoted(name)}) as {quoted(name)}" if name in MEASURES else quoted(name) for name in kept
+        f"{MEASURES[name]}({quoted(name)}) as {quoted(name)}" if name in MEASURES else quoted(name) for name in names
     )
     types = {column.name: column.type for column in FROZEN.columns}
     typed = ", ".join(
@@ -123,12 +123,12 @@ def write_figures(
             where window_day in (from going_days) and lead_day not in (from going_days) and lead_day not in ({gone})
             """  # noqa: S608 - only our own names, here and below
         )
-        if kept := [glob_literal(one.path) for one in lake.staged_files(kind.table) if one.day not in days]:
+        if files := [glob_literal(one.path) for one in lake.staged_files(kind.table) if one.day not in days]:
             # One of midnight, say, that the window of its own day holds as well.
             db.execute(
-                f"delete from {going} where lead_id in (select lead_id from read_parquet($kept)) "  # noqa: S608
+                f"delete from {going} where lead_id in (select lead_id from read_parquet($files)) "  # noqa: S608
                 f"and lead_id in (select lead_id from {published} where lead_day not in (from going_days))",
-                {"kept": kept},
+                {"files": files},
             )
         db.execute(
             f"create temp view {quoted(kind.table)} as "  # noqa: S608

@@ -56,8 +56,7 @@ def loaded(
     set_person_key(db, lake.person_key())
     # The first of the marts, which the macros of the others read.
     db.execute("create table if not exists branches (scope varchar, name varchar)")
-    for macro in MART_MACROS:
-        db.execute(f"create or replace macro {macro}")
+    db.execute(MART_MACROS)
     db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in FOLLOWED.items())})")
     db.execute("create temp table gone (kind varchar, lead_id varchar)")
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
@@ -152,7 +151,7 @@ def _load_leads(
         db.execute(
             """
             create or replace temp table removed as
-            from held
+            from loaded
             where (
                 window_day in (from changed_days)
                 or lead_id in (select lead_id from winners)
@@ -257,7 +256,9 @@ def _load_inventory(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
         """  # noqa: S608 - put together from constants alone
     )
     for kind in LEAD_KINDS:
-        leads, written = quoted(kind.table), quoted(_POSTCODES[kind.name])
+        if kind.postcode is None:
+            continue
+        leads, written = quoted(kind.table), quoted(kind.postcode)
         # A postcode is written in few ways, so few are normalised and not one a lead.
         db.execute(
             f"""
@@ -270,12 +271,6 @@ def _load_inventory(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
             )
             """  # noqa: S608 - only the contract's own names
         )
-
-
-_POSTCODES: Final = {
-    "applicant": "listing_details_address_postcode",
-    "appraisal": "property_details_address_postcode",
-}
 
 
 def record_drift(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, files: "HeldFiles") -> bool:

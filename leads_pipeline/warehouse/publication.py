@@ -159,8 +159,8 @@ class Warehouse:
         if not self.path.exists() or not self._is_as_published(checksum_of(self.path)):
             return frozenset()
         with (
-            holding_version(self._lake, self.path) as held,
-            connection(self._lake, f"{held.name}/query", held.path, read_only=True) as db,
+            holding_version(self._lake, self.path) as link,
+            connection(self._lake, f"{link.name}/query", link.path, read_only=True) as db,
         ):
             state = remembered(db)
         frozen = {(FROZEN_FILES, day): fingerprint_of(path) for day, path in self._lake.frozen_files().items()}

@@ -49,8 +49,8 @@ class Version:
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         with ExitStack() as opening:
-            held = opening.enter_context(holding_version(self._lake, self._path))
-            db = opening.enter_context(connection(self._lake, f"{held.name}/query", held.path, read_only=True))
+            link = opening.enter_context(holding_version(self._lake, self._path))
+            db = opening.enter_context(connection(self._lake, f"{link.name}/query", link.path, read_only=True))
             self._stack.push(opening.pop_all())
         return db
 

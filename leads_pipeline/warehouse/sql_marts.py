@@ -12,7 +12,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS, LeadKind, known_members
-from leads_pipeline.duck import SQL_FOLDER, literal, quoted
+from leads_pipeline.duck import SQL_FOLDER, literal, macros, quoted
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.trees import HIDDEN
 from leads_pipeline.warehouse.schema import PERSON, tables
@@ -71,11 +71,11 @@ _COLUMNS_OF_LEADS: Final = {"listing_id": "listing_details_id"}
 
 def drop_former_marts(db: duckdb.DuckDBPyConnection) -> None:
     """Drop the tables of marts that sql/ no longer has."""
-    known = [*(table.name for table in tables()), *(mart.name for mart in marts())]
+    names = [*(table.name for table in tables()), *(mart.name for mart in marts())]
     former = db.execute(
         "select table_name from duckdb_tables() where schema_name = 'main' and not temporary "
-        "and not list_contains($known, table_name)",
-        {"known": known},
+        "and not list_contains($names, table_name)",
+        {"names": names},
     ).fetchall()
     for (name,) in former:
         db.execute(f"drop table {quoted(name)}")
@@ -109,30 +109,11 @@ def bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str) -
             db.execute(f"drop view temp.main.{quoted(table)}")
 
 
-_MEMBERS: Final = ", ".join(sorted(literal(member) for path in ENUMERATIONS for member in known_members(path) or ()))
+_MEMBERS: Final = sorted(literal(member) for path in ENUMERATIONS for member in known_members(path) or ())
 
-# They stay in the file, for analysts to use as well.
 MART_MACROS: Final = (
-    # Whatever else stands there may be a person's name.
-    f"""
-    as_member(v) as case
-        when v in ({_MEMBERS})
-            or v in (select value from pipeline.drift_names where value is not null) then v
-        when v <> '' then '{HIDDEN}'
-    end""",  # noqa: S608 - put together from constants alone
-    # CONSUMER_SITUATION_PROPERTY_TO_SELL reads "property to sell"; a new member likewise, with its prefix. Nothing,
-    # nothing but spaces, and the portal's own UNSPECIFIED are one word.
-    f"member_words(v) as lower(replace(regexp_replace(v, '^({'|'.join(ENUM_PREFIXES)})', ''), '_', ' '))",
-    "readable(v) as coalesce(nullif(nullif(member_words(as_member(trim(v))), ''), 'unspecified'), 'unknown')",
-    """
-    market_of(enquiry_type, intent) as case
-        when enquiry_type = 'ENQUIRY_TYPE_SALES' then 'sales'
-        when enquiry_type = 'ENQUIRY_TYPE_LETTINGS' then 'lettings'
-        when ends_with(intent, '_BUY') or ends_with(intent, '_SELL') then 'sales'
-        when ends_with(intent, '_RENT') or ends_with(intent, '_LET') then 'lettings'
-        else 'unknown'
-    end""",
-    r"column_of(v) as lower(regexp_replace(replace(v, '.', '_'), '([a-z0-9])([A-Z])', '\1_\2', 'g'))",
-    "branch_of(v) as coalesce((select name from branches where scope = v), v)",
-    "postcode_of(v) as nullif(regexp_replace(upper(v), '[^A-Z0-9]', '', 'g'), '')",
+    macros("marts")
+    .replace("{members}", ", ".join(_MEMBERS))
+    .replace("{hidden}", literal(HIDDEN))
+    .replace("{prefixes}", literal(f"^({'|'.join(ENUM_PREFIXES)})"))
 )

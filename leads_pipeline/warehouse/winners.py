@@ -82,9 +82,9 @@ class HeldFiles:
 
 
 def find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, files: HeldFiles) -> None:
-    """Make the tables `winners`, which leads are to be loaded from which day's file, and `held`, what they replace.
+    """Make the tables `winners`, which leads are to be loaded from which day's file, and `loaded`, what they replace.
 
-    The highest `sequence` wins, then the later day. A lead that the changed days held and no longer hold, or only in an
+    The highest `sequence` wins, then the later day. A lead that the changed days had and no longer have, or only in an
     older version, may still stand in other days' files: those are read for such leads alone, which is rare.
     """
     leads = quoted(kind.table)
@@ -98,7 +98,7 @@ def find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, file
     # The one look at all leads, whatever their day.
     db.execute(
         f"""
-        create or replace temp table held as
+        create or replace temp table loaded as
         select rowid as row_id, lead_id, window_day, sequence, {", ".join(c for _, c in followed_columns(kind)[1:])}
         from {leads}
         where window_day in (from changed_days) or lead_id in (select lead_id from versions)
@@ -107,11 +107,11 @@ def find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, file
     db.execute(
         """
         create or replace temp table lost as
-        select lead_id from held
+        select lead_id from loaded
         where window_day in (from changed_days) and not exists (
             select 1 from versions
-            where versions.lead_id = held.lead_id
-                and (versions.sequence, versions.day) >= (held.sequence, held.window_day)
+            where versions.lead_id = loaded.lead_id
+                and (versions.sequence, versions.day) >= (loaded.sequence, loaded.window_day)
         )
         """
     )
@@ -129,7 +129,7 @@ def find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, file
         """
         insert into versions
         select lead_id, window_day, sequence, false
-        from held
+        from loaded
         where window_day not in (from changed_days)
         """
     )
@@ -158,16 +158,16 @@ def confirm(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: HeldFiles, day
     """
     leads = quoted(kind.table)
     columns = [quoted(column.name) for column in staged_columns(kind)[kind.table] if column.name != _SEQUENCE]
-    staged, held = (", ".join(f"{table}.{column}" for column in columns) for table in ("staged", "held"))
+    staged, loaded = (", ".join(f"{table}.{column}" for column in columns) for table in ("staged", "loaded"))
     db.execute(
         f"""
         create or replace temp table confirmed as
-        select held.rowid as row_id, held.lead_id, held.window_day as day, staged.sequence
+        select loaded.rowid as row_id, loaded.lead_id, loaded.window_day as day, staged.sequence
         from ({files.select(kind.table, "staged.day")}) as staged
         semi join winners on winners.lead_id = staged.lead_id and winners.day = staged.day
-        join {leads} as held on held.lead_id = staged.lead_id and held.window_day = staged.day
-        where staged.day in (select unnest($days::date[])) and held.window_day in (select unnest($days::date[]))
-            and row({staged}) is not distinct from row({held})
+        join {leads} as loaded on loaded.lead_id = staged.lead_id and loaded.window_day = staged.day
+        where staged.day in (select unnest($days::date[])) and loaded.window_day in (select unnest($days::date[]))
+            and row({staged}) is not distinct from row({loaded})
         """,  # noqa: S608 - only the contract's own names, here and below
         {"days": [*days]},
     )

@@ -909,7 +909,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "let an older version replace one that raw has lost",
             "flatten/retaining.py",
-            "        where (new.sequence is null or new.sequence < held.sequence)\n",
+            "        where (new.sequence is null or new.sequence < former.sequence)\n",
             "        where new.sequence is null\n",
             "test_flatten.py",
             "newer_version_that_raw_has_lost",
@@ -1124,7 +1124,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "a corrected secret changes nothing",
             "sensors.py",
-            "            known.note_settings(asked_with)\n",
+            "            retries.note_settings(asked_with)\n",
             "            pass\n",
             "test_sensors.py",
             "wrong_secret",
@@ -1230,7 +1230,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "a day pulled again is made anew with all its marts",
             "warehouse/winners.py",
-            "            and row({staged}) is not distinct from row({held})\n",
+            "            and row({staged}) is not distinct from row({loaded})\n",
             "            and false\n",
             "test_warehouse.py",
             "pulled_again",
@@ -1280,7 +1280,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "a restored folder counts from the clock",
             "lake/state.py",
-            "            if _read_sequence(file) < held:\n",
+            "            if _read_sequence(file) < sequence:\n",
             "            if False:\n",
             "test_lake.py",
             "restored_without",
@@ -2103,8 +2103,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "what may be a person's name in a mart",
-            "warehouse/sql_marts.py",
-            "when v <> '' then '{HIDDEN}'",
+            "sql/macros/marts.sql",
+            "when v <> '' then {hidden}",
             "else v",
             "test_drift.py",
             "persons_name",
@@ -2485,7 +2485,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     "a shared copy holds what its allow-list names, and nobody's row stands out": (
         _m(
             "let a word pass that the contract doesn't know",
-            "privacy/share.py",
+            "sql/macros/share.sql",
             "when list_contains(getvariable('members'), trim(v)) then readable(v)",
             "when trim(v) <> '' then trim(v)",
             "test_share.py",
@@ -2493,7 +2493,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "let a number pass as it was received",
-            "privacy/share.py",
+            "sql/macros/share.sql",
             "least(floor(v / width) * width, most)",
             "floor(v)",
             "test_share.py",
@@ -2509,7 +2509,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "let a whole postcode pass",
-            "privacy/share.py",
+            "sql/macros/share.sql",
             "([0-9][A-Z]{2})?$', 1)",
             "([0-9][A-Z]{2})?$', 0)",
             "test_share.py",
@@ -2602,8 +2602,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "forget whose lead a refused push has shown",
             "spool.py",
-            "                self._lake.know_leads(suppressed, found)\n",
-            "",
+            "(suppressed, refused)\n                return",
+            "(suppressed, {})\n                return",
             "test_suppression.py",
             "known_from_then_on",
         ),
@@ -2661,7 +2661,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             '    if withheld_leads(db, lake, kind, files_at_hand, "staged.day"):',
             '    if not withheld_leads(db, lake, kind, files_at_hand, "staged.day"):',
             "test_suppression.py",
-            "publication_refuses",
+            "was_put_back",
         ),
         _m(
             "leave an erased person in old blocks of the published file",
