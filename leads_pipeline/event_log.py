@@ -252,8 +252,8 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
             low, high = 0, int(connection.execute(sqlalchemy.select(sqlalchemy.func.max(_EVENTS.c.id))).scalar() or 0)
             while low < high:
                 middle = (low + high + 1) // 2
-                found = sqlalchemy.select(_EVENTS.c.timestamp).where(_EVENTS.c.id >= middle).order_by(_EVENTS.c.id)
-                if connection.execute(found.limit(1)).scalar_one() < at:
+                query = sqlalchemy.select(_EVENTS.c.timestamp).where(_EVENTS.c.id >= middle).order_by(_EVENTS.c.id)
+                if connection.execute(query.limit(1)).scalar_one() < at:
                     low = middle
                 else:
                     high = middle - 1

@@ -72,8 +72,8 @@ class RetryMemory:
         if settings == self.settings:
             return
         self.settings = settings
-        for key, known in self.windows.items():
-            if known.is_permanent:
+        for key, window in self.windows.items():
+            if window.is_permanent:
                 self.windows[key] = FailedWindow(0, _LONG_AGO)
 
     def request(self, key: str, now: datetime) -> None:
@@ -82,7 +82,7 @@ class RetryMemory:
 
     def prune(self, failed: Set[str], under_way: Set[str], now: datetime) -> None:
         """Forget what is no longer failed; take up what a killed run left behind without a verdict."""
-        self.windows = {key: known for key, known in self.windows.items() if key in failed or key in under_way}
+        self.windows = {key: window for key, window in self.windows.items() if key in failed or key in under_way}
         for key in failed - self.windows.keys():
             self.windows[key] = FailedWindow(1, now)
 
@@ -91,8 +91,8 @@ class RetryMemory:
         return [
             self.seen_id,
             {
-                key: [known.attempts, int(known.failed_at.timestamp()), int(known.is_permanent)]
-                for key, known in self.windows.items()
+                key: [window.attempts, int(window.failed_at.timestamp()), int(window.is_permanent)]
+                for key, window in self.windows.items()
             },
             self.settings,
         ]
@@ -149,9 +149,9 @@ def retry_sensor(
     def retry_failed_windows(context: SensorEvaluationContext) -> SensorResult:
         now = clock()
 
-        def failed(kind: LeadKind, known: RetryMemory) -> dict[str, Window]:
+        def failed(kind: LeadKind, retries: RetryMemory) -> dict[str, Window]:
             status = window_status(context.instance, kind, partitions.windows)
-            known.prune(status.failed, status.under_way, now)
+            retries.prune(status.failed, status.under_way, now)
             return {key: Window.from_partition_key(key, settings.zone) for key in status.failed}
 
         return _ask_again("retry", context, failed, now)
@@ -173,11 +173,11 @@ def _ask_again(
     memory = _recollect(context)
     plans: dict[LeadKind, RetryPlan] = {}
     for kind in LEAD_KINDS:
-        known = memory[kind.name]
-        windows = choose(kind, known)
-        plans[kind] = plan_retries({key: (window, known.windows[key]) for key, window in windows.items()}, now)
+        retries = memory[kind.name]
+        windows = choose(kind, retries)
+        plans[kind] = plan_retries({key: (window, retries.windows[key]) for key, window in windows.items()}, now)
         for key in plans[kind].due[:most]:
-            known.request(key, now)
+            retries.request(key, now)
     due = {kind: plan.due[:most] for kind, plan in plans.items() if plan.due}
     cursor = write_cursor(memory)
     if not due:
@@ -191,14 +191,14 @@ def _recollect(context: SensorEvaluationContext) -> dict[str, RetryMemory]:
     memory = read_cursor(context.cursor)
     asked_with = context.resources.leads.fingerprint()
     for kind in LEAD_KINDS:
-        known = memory[kind.name]
-        for event_id, verdict in verdicts(context.instance, kind, after_id=known.seen_id or None):
-            known.seen_id = event_id
+        retries = memory[kind.name]
+        for event_id, verdict in verdicts(context.instance, kind, after_id=retries.seen_id or None):
+            retries.seen_id = event_id
             # A run that was refused with other settings, in a shell of its own for example, says nothing of these.
             is_refused = verdict.is_permanent and (asked_with is None or verdict.settings in (asked_with, None))
-            known.note(verdict.key, verdict.observed_at, is_permanent=is_refused)
+            retries.note(verdict.key, verdict.observed_at, is_permanent=is_refused)
         if asked_with is not None:
-            known.note_settings(asked_with)
+            retries.note_settings(asked_with)
     return memory
 
 
@@ -298,12 +298,12 @@ def look_sensor(
             return SkipReason("LEADS_BASE_URL is not set: there is no service to pull from.")
         now, lake = clock(), context.resources.data.lake
 
-        def to_look_at(kind: LeadKind, known: RetryMemory) -> dict[str, Window]:
+        def to_look_at(kind: LeadKind, retries: RetryMemory) -> dict[str, Window]:
             status = window_status(context.instance, kind, partitions.windows)
             windows = windows_to_look_at(kind, settings, partitions, lake, status.landed, now)
-            known.windows = {
-                key: known.windows.get(key, FailedWindow(0, _LONG_AGO))
-                for key in windows.keys() | (known.windows.keys() & status.under_way)
+            retries.windows = {
+                key: retries.windows.get(key, FailedWindow(0, _LONG_AGO))
+                for key in windows.keys() | (retries.windows.keys() & status.under_way)
             }
             return windows
 

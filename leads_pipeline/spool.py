@@ -140,10 +140,10 @@ class Spool:
     def _admitted(self, pushed: Sequence[PushedLead]) -> Sequence[PushedLead]:
         with suppress(StorageError):
             suppressed = self._lake.suppression.read()
-            if suppressed.refusals and (found := suppressed.refusals.leads(map(_shown, pushed))):
+            if suppressed.refusals and (refused := suppressed.refusals.leads(map(_shown, pushed))):
                 # Nobody sees this version again, and others of the lead may lie here.
-                self._lake.know_leads(suppressed, found)
-                return [one for one in pushed if (one.kind.name, one.lead.lead_id) not in found]
+                self._lake.know_leads(suppressed, refused)
+                return [one for one in pushed if (one.kind.name, one.lead.lead_id) not in refused]
         return pushed
 
     def remove_refused(self) -> int:
@@ -156,12 +156,12 @@ class Spool:
                 pushed = self._read(path)
                 refused = suppressed.refusals.leads(map(_shown, pushed))
                 self._lake.know_leads(suppressed, refused)
-                kept = [one for one in pushed if (one.kind.name, one.lead.lead_id) not in refused]
-                if len(kept) == len(pushed):
+                rest = [one for one in pushed if (one.kind.name, one.lead.lead_id) not in refused]
+                if len(rest) == len(pushed):
                     continue
-                removed += len(pushed) - len(kept)
-                if kept:
-                    replace_file(path, _file_of(kept))
+                removed += len(pushed) - len(rest)
+                if rest:
+                    replace_file(path, _file_of(rest))
                 else:
                     path.unlink(missing_ok=True)
             if self._folder.is_dir():

@@ -88,7 +88,7 @@ def alert_sensor(
         state = _read_state(context.cursor)
         failures = _beat(instance, alerts, nightly, state)
         channels = alerts.channels()
-        told = 0
+        sent = 0
         if channels:
             checks = context.repository_def.asset_graph.asset_check_keys if context.repository_def else set()
             causes = list(find_causes(instance, settings, partitions, context.resources.data, checks, now))
@@ -102,12 +102,12 @@ def alert_sensor(
                         failures.append(str(error))
                         break  # the others would wait for the same dead server
                     memory.note_told(alert)
-                    told += 1
+                    sent += 1
                 state["channels"][channel.name] = memory.pack()
         for failure in failures:
             context.log.warning(failure)
         cursor = json.dumps(state)
-        return SensorResult(skip_reason=" ".join([f"Sent {told} alerts.", *failures]), cursor=cursor)
+        return SensorResult(skip_reason=" ".join([f"Sent {sent} alerts.", *failures]), cursor=cursor)
 
     return tell_people
 
@@ -220,11 +220,11 @@ def _failed_days(instance: DagsterInstance, partitions: Partitions) -> Iterator[
 def _failed_runs(instance: DagsterInstance) -> Iterator[Cause]:
     records = instance.get_asset_records([AssetKey(asset) for asset in _MADE])
     last_runs = {record.asset_entry.asset_key.to_user_string(): record.asset_entry.last_run_id for record in records}
-    told = set()
+    alerted = set()
     for asset, consequence in _MADE.items():
         run = instance.get_run_by_id(run_id) if (run_id := last_runs.get(asset)) else None
-        if run is not None and run.status is DagsterRunStatus.FAILURE and run_id not in told:
-            told.add(run_id)  # the report that follows a publication fails with it
+        if run is not None and run.status is DagsterRunStatus.FAILURE and run_id not in alerted:
+            alerted.add(run_id)  # the report that follows a publication fails with it
             yield Cause(
                 f"{_MAKING}{asset}",
                 f"the last run that was to make {asset} failed",

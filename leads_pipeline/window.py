@@ -151,17 +151,17 @@ def offsets(zone: ZoneInfo) -> tuple[tuple[datetime, timedelta], ...]:
     data can be the older, and a lead's day has to be the one whose window holds it.
     """
     moment = datetime(*_OFFSETS_FROM, tzinfo=UTC)
-    found = [(datetime.min.replace(tzinfo=UTC), _offset(moment, zone))]
+    offsets = [(datetime.min.replace(tzinfo=UTC), _offset(moment, zone))]
     while moment.year < _OFFSETS_UNTIL_YEAR:
         before, moment = moment, moment + timedelta(days=1)
-        if (offset := _offset(moment, zone)) != found[-1][1]:
+        if (offset := _offset(moment, zone)) != offsets[-1][1]:
             until = moment
             while until - before > timedelta(seconds=1):
                 middle = before + (until - before) // 2
                 middle = middle.replace(microsecond=0)
                 before, until = (before, middle) if _offset(middle, zone) == offset else (middle, until)
-            found.append((until, offset))
-    return tuple(found)
+            offsets.append((until, offset))
+    return tuple(offsets)
 
 
 def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:

@@ -37,10 +37,10 @@ def _leads_connection(kind: LeadKind, settings: Settings) -> AssetChecksDefiniti
 
 
 def _result(findings: Iterable[Finding]) -> AssetCheckResult:
-    found = list(findings)
-    lights = {finding.light for finding in found}
+    listed = list(findings)
+    lights = {finding.light for finding in listed}
     return AssetCheckResult(
         passed=lights == {Light.GREEN},
         severity=AssetCheckSeverity.ERROR if Light.RED in lights else AssetCheckSeverity.WARN,
-        description="\n".join(f"- {finding.light} {finding.check}: {finding.message}" for finding in found),
+        description="\n".join(f"- {finding.light} {finding.check}: {finding.message}" for finding in listed),
     )

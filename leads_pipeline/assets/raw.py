@@ -264,12 +264,12 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
             client = inventory.connect()
             with _turn(context, data.lake):
                 sequence = data.lake.next_sequence()
-                found = {address: client.search(address) for address in addresses}
-            rows = data.lake.land_inventory(day, found, now, context.run.run_id, sequence)
+                answers = {address: client.search(address) for address in addresses}
+            rows = data.lake.land_inventory(day, answers, now, context.run.run_id, sequence)
         except LeadsPipelineError as error:
             raise failure(tried, error) from None
         return MaterializeResult(
-            metadata={"dagster/partition_row_count": rows, "addresses": len(found), "requests": client.stats.requests}
+            metadata={"dagster/partition_row_count": rows, "addresses": len(answers), "requests": client.stats.requests}
         )
 
     return raw_inventory

@@ -114,8 +114,8 @@ class _Window(NamedTuple):
 
     def __str__(self) -> str:
         window = f"{self.kind} {self.day}|{shown(self.scope, self.branch)}"
-        told = f"{window}: {self.what}, deleted from {self.deleted_from:%Y-%m-%d %H:%M} UTC"
-        return f"{told}. {self.error}" if self.error else told
+        line = f"{window}: {self.what}, deleted from {self.deleted_from:%Y-%m-%d %H:%M} UTC"
+        return f"{line}. {self.error}" if self.error else line
 
 
 def _windows(db: Reader, check: str, parameters: Mapping[str, object]) -> list[_Window]:

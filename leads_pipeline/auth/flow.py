@@ -55,7 +55,7 @@ class ClientCredentialsAuth(httpx.Auth):
         self._clock = clock
         self._endpoint = TokenEndpoint(credentials, clock, transport)
         self._guard = Lock()
-        self._held: tuple[str, Token | None] = ("", None)  # with the store key, so that a new secret takes a new token
+        self._taken: tuple[str, Token | None] = ("", None)  # with the store key, so that a new secret takes a new token
         self._flight: tuple[tuple[str, Token | None], Future[Token]] | None = None
         self._refusal: tuple[str, CredentialsError] | None = None
         self._unhelpful: Token | None = None
@@ -86,18 +86,18 @@ class ClientCredentialsAuth(httpx.Auth):
     def _token(self, refused: Token | None = None) -> Future[Token]:
         """A token other than the refused one: at once where this object holds it, else when it has been got."""
         with self._guard:
-            held_key, held = self._held
-            if held and not self._is_good(held, refused):
-                held = None
+            key_of_token, token = self._taken
+            if token and not self._is_good(token, refused):
+                token = None
             try:
                 secret = self._credentials.secret.read()
             except CredentialsError:
-                if held is None:
+                if token is None:
                     raise
-                return _done(held)  # the secret may be half replaced at this moment; the token is still good
+                return _done(token)  # the secret may be half replaced at this moment; the token is still good
             key = self._credentials.store_key(secret)
-            if held and key == held_key:
-                return _done(held)
+            if token and key == key_of_token:
+                return _done(token)
             if self._refusal and self._refusal[0] == key:
                 error = self._refusal[1]
                 raise CredentialsError(str(error), reason=error.reason)
@@ -123,7 +123,7 @@ class ClientCredentialsAuth(httpx.Auth):
                 future.set_exception(error)
         else:
             with self._guard:
-                self._held = (key, token)
+                self._taken = (key, token)
                 future.set_result(token)
 
     def _obtain(self, secret: str, key: str, refused: Token | None) -> Token:

@@ -99,10 +99,10 @@ def retain(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: Mapping[str, s
         db.execute(
             f"""
             insert into {windows} by name
-            select held.*, true as is_damaged
-            from (select columns(lambda c: c <> 'is_damaged') from ({before[windows_table(kind)]})) as held
-            anti join {windows} as landed on landed.scope = held.scope and landed.window_day = held.window_day
-            where not list_contains(getvariable('given_up'), held.scope)
+            select former.*, true as is_damaged
+            from (select columns(lambda c: c <> 'is_damaged') from ({before[windows_table(kind)]})) as former
+            anti join {windows} as landed on landed.scope = former.scope and landed.window_day = former.window_day
+            where not list_contains(getvariable('given_up'), former.scope)
             """  # noqa: S608 - only our own names, here and below
         )
     if kind.table not in before:
@@ -110,11 +110,11 @@ def retain(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: Mapping[str, s
     db.execute(
         f"""
         insert into lost
-        select held.lead_id, held.window_day, new.lead_id is not null
-        from ({before[kind.table]}) as held
-        left join {leads} as new on new.lead_id = held.lead_id and new.window_day = held.window_day
-        where (new.sequence is null or new.sequence < held.sequence)
-            and not list_contains(getvariable('given_up'), held.scope)
+        select former.lead_id, former.window_day, new.lead_id is not null
+        from ({before[kind.table]}) as former
+        left join {leads} as new on new.lead_id = former.lead_id and new.window_day = former.window_day
+        where (new.sequence is null or new.sequence < former.sequence)
+            and not list_contains(getvariable('given_up'), former.scope)
         """  # noqa: S608
     )
     if not _is_any(db, "lost"):

@@ -31,14 +31,14 @@ class GoneThrough:
 
     def left(self, paths: Iterable[Path]) -> list[Path]:
         """Those of the files that somebody has to go through. Each counts as gone through until `again` says no."""
-        found = []
+        files = []
         for path in paths:
             digest = self._digest(path)
             if digest is not None:
                 self._now.add(digest)
                 if digest not in self._before:
-                    found.append(path)
-        return found
+                    files.append(path)
+        return files
 
     def again(self, paths: Iterable[Path]) -> None:
         """Go through those the next time too."""

@@ -23,21 +23,21 @@ class Inventory(Quarantine):
     def land_inventory(
         self,
         day: date,
-        found: Mapping[str, Sequence[InventoryItem]],
+        answers: Mapping[str, Sequence[InventoryItem]],
         fetched_at: datetime,
         run_id: str,
         sequence: int | None = None,
     ) -> int:
-        """Merge what the searches found (address searched → all its items) into the day's file; its items afterwards.
+        """Merge the searches' answers (address searched → all its items) into the day's file; its items afterwards.
 
         Every version of each item id, as with leads, or of the payload's hash where an item has none.
         """
         path = self._inventory_path(day)
         with self.lock(raw_lock(path)):
             sweep(path)
-            held = self._read_or_quarantine(path, self._read_inventory)
-            rows = inventory_rows(day, found, sequence_of(sequence, fetched_at), fetched_at, run_id)
-            merged = merge(rows_of(held) if held else [], rows, "item_id")
+            before = self._read_or_quarantine(path, self._read_inventory)
+            rows = inventory_rows(day, answers, sequence_of(sequence, fetched_at), fetched_at, run_id)
+            merged = merge(rows_of(before) if before else [], rows, "item_id")
             replace_file(path, parquet(merged.rows, INVENTORY_SCHEMA, {"path": self._relative(path)}))
         self._keep_sequence_above(merged.highest)
         return merged.ids

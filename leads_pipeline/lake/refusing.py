@@ -36,9 +36,9 @@ class Refusing(Quarantine):
         suppressed = self.suppression.read()
         if not suppressed.refusals:
             return set()
-        found = suppressed.refusals.leads(map(Shown.of_raw, rows))
-        self.know_leads(suppressed, found)
-        return {lead_id for _, lead_id in found}
+        refused = suppressed.refusals.leads(map(Shown.of_raw, rows))
+        self.know_leads(suppressed, refused)
+        return {lead_id for _, lead_id in refused}
 
     def redacted(self, rows: Sequence[Row]) -> list[Row]:
         """The rows without what they say of people who were taken out of them; those that say nothing as they are."""
@@ -51,10 +51,10 @@ class Refusing(Quarantine):
             for row, payload in zip(rows, changed, strict=True)
         ]
 
-    def know_leads(self, suppressed: Suppressed, found: Mapping[tuple[str, str], int]) -> None:
-        """Add to the list the ids of leads that were found to be meant by an entry, where it lacks them."""
+    def know_leads(self, suppressed: Suppressed, refused: Mapping[tuple[str, str], int]) -> None:
+        """Add to the list the ids of leads that an entry refuses, where it lacks them."""
         by_entry: dict[int, list[str]] = {}
-        for (kind, lead_id), of in found.items():
+        for (kind, lead_id), of in refused.items():
             if not suppressed.knows(of, kind, lead_id):
                 by_entry.setdefault(of, []).append(suppressed.hashed_lead(kind, lead_id))
         for of, leads in by_entry.items():

@@ -162,11 +162,11 @@ class FolderState:
                 _synced_sequences[self._state] = drawn
         return drawn
 
-    def _keep_sequence_above(self, held: int) -> None:
+    def _keep_sequence_above(self, sequence: int) -> None:
         """Have what is drawn from now on be newer than what a file holds: a backup may lack `.state`."""
         with self._sequence_file() as file:
-            if _read_sequence(file) < held:
-                _write_sequence(file, held)
+            if _read_sequence(file) < sequence:
+                _write_sequence(file, sequence)
 
     @contextmanager
     def _sequence_file(self) -> Iterator[int]:
@@ -246,8 +246,8 @@ class FolderState:
         """
         path = self._state / "formats" / files
         with storing(path):
-            known = path.read_text(errors="replace").strip() if path.exists() else ""
-            highest = int(known) if known.isdecimal() else 0
+            text = path.read_text(errors="replace").strip() if path.exists() else ""
+            highest = int(text) if text.isdecimal() else 0
             if highest < number:
                 replace_file(path, f"{number}\n".encode())
         if highest > number:

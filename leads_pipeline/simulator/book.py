@@ -47,10 +47,10 @@ class LeadBook:
         None means unbounded; the clock and retention bound it all the same.
         """
         first, last = _seconds(start, end, now)
-        found = [lead for branch in branches for lead in self._leads(kind, branch, first, last)]
+        leads = [lead for branch in branches for lead in self._leads(kind, branch, first, last)]
         if len(branches) > 1:
-            found.sort(key=lambda lead: lead[0].moment)
-        return b'{"%s":[%s]}' % (_LIST_KEY[kind].encode(), b",".join([body for _, body in found]))
+            leads.sort(key=lambda lead: lead[0].moment)
+        return b'{"%s":[%s]}' % (_LIST_KEY[kind].encode(), b",".join([body for _, body in leads]))
 
     def ids(
         self, kind: Kind, branches: Sequence[Branch], start: datetime | None, end: datetime | None, now: datetime
@@ -82,9 +82,9 @@ class LeadBook:
 
     def _branch_day(self, kind: Kind, branch: Branch, day: int) -> _BranchDay:
         key = kind, branch.number, day
-        if (found := self._cache.get(key)) is not None:
+        if (cached := self._cache.get(key)) is not None:
             self._cache.move_to_end(key)
-            return found
+            return cached
         leads = tuple(self._factory.leads(kind, branch, day))
         made = self._cache[key] = _BranchDay(leads, sum(len(body) for _, body in leads))
         self._cached_bytes += made.size

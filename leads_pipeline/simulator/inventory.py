@@ -61,16 +61,16 @@ class Inventory:
         """One page of a search, as JSON text. Raises SearchError."""
         search = _search(parameters)
         size = _page_size(parameters.get("maxResults"))
-        found = [listing for listing, text in self._texts() if search.finds(listing, text)]
+        matches = [listing for listing, text in self._texts() if search.finds(listing, text)]
         start = 0
         if (cursor := parameters.get("nextToken")) is not None:
-            start = _offset(search, cursor, len(found))
+            start = _offset(search, cursor, len(matches))
         end = start + size
         meta = {
-            "nextToken": _cursor(search, end) if end < len(found) else None,
+            "nextToken": _cursor(search, end) if end < len(matches) else None,
             "previousToken": _cursor(search, max(0, start - size)) if start else None,
         }
-        items = b",".join(listing.item for listing in found[start:end])
+        items = b",".join(listing.item for listing in matches[start:end])
         return b'{"meta":%s,"items":[%s]}' % (msgspec.json.encode(meta), items)
 
     def _texts(self) -> list[tuple[Listing, str]]:
@@ -120,11 +120,11 @@ def _cursor(search: _Search, offset: int) -> str:
     return base64.urlsafe_b64encode(f"{offset}.{proof}".encode()).decode()
 
 
-def _offset(search: _Search, cursor: str, found: int) -> int:
+def _offset(search: _Search, cursor: str, count: int) -> int:
     try:
         offset = int(base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").partition(".")[0])
     except ValueError:
         offset = -1
-    if not 0 <= offset < found or cursor != _cursor(search, offset):
+    if not 0 <= offset < count or cursor != _cursor(search, offset):
         raise SearchError("nextToken is not a cursor of this search.")
     return offset

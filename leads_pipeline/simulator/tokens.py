@@ -162,6 +162,6 @@ def _basic(authorization: str) -> tuple[str, str]:
 
 
 def _check_client(service: Service, pair: tuple[str, str]) -> None:
-    sent, known = ":".join(pair), f"{service.client_id}:{service.client_secret}"
-    if not hmac.compare_digest(sent.encode("utf-8", "surrogatepass"), known.encode()):
+    sent, expected = ":".join(pair), f"{service.client_id}:{service.client_secret}"
+    if not hmac.compare_digest(sent.encode("utf-8", "surrogatepass"), expected.encode()):
         raise TokenError("invalid_client", "The client id or secret is wrong.")
