@@ -19,6 +19,7 @@ from leads_pipeline.person.matching import Group, Sought
 from leads_pipeline.privacy.erase import add_redaction, left_by_list, sweep
 from leads_pipeline.privacy.requests import due_on, no_backup_from
 from leads_pipeline.privacy.search import FoundLead
+from leads_pipeline.suppression import Action
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.command_line import run
@@ -386,6 +387,20 @@ def test_verify_says_of_somebody_whom_nobody_has_erased_that_they_are_there(
     log = run("privacy", "log").stdout
     assert max(map(len, log.splitlines())) <= 80
     assert due_on(DAY).isoformat() in log
+
+
+def test_whoever_has_no_lead_here_yet_is_refused_what_a_pull_still_brings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = installed(tmp_path, monkeypatch)
+    land(lake, APPLICANT, OTHERS, sequence=1)
+
+    told = run("privacy", "erase", "--email", EMAIL, "--yes", "--case", "DSR-8")
+    assert (told.exit_code, "DSR-8" in told.stdout) == (0, True), told.output + told.stderr
+    land(lake, APPLICANT, [*HERS, *OTHERS], sequence=2)
+    assert EMAIL.encode() not in everything_in(lake.folder).lower()
+    assert "Nothing to erase" in run("privacy", "erase", "--email", EMAIL, "--yes").stdout
+    assert [entry.action for entry in lake.suppression.read().entries].count(Action.ERASE) == 1
 
 
 def test_who_stops_an_erasure_is_told_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,17 +130,25 @@ def erase(
             chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
             mentioning = [lead for lead in found.leads if lead.group is Group.MENTION and mentions == "redact"]
             show_found(found, show=False)
-            if dry_run or not (chosen or mentioning):
+            # A running pull, a delivery on its way or a backup may still bring what they sent before now.
+            is_to_be_listed = bool(sought.emails or sought.phones) and not is_on_an_erasure(
+                session.lake.suppression.read(), sought
+            )
+            if dry_run or not (chosen or mentioning or is_to_be_listed):
                 out.print(
                     f"{len(chosen)} leads would be erased, {len(mentioning)} of others redacted. Nothing was changed."
-                    if chosen or mentioning
+                    if chosen or mentioning or is_to_be_listed
                     else "Nothing to erase."
                 )
                 sys.exit(0 if found.is_whole else 1)
             if not yes:
                 redacted = f" and redact {len(mentioning)} of others" if mentioning else ""
                 click.confirm(
-                    f"Erase {len(chosen)} leads{redacted} in every version and place, for good?", abort=True, err=True
+                    f"Erase {len(chosen)} leads{redacted} in every version and place, for good?"
+                    if chosen or mentioning
+                    else "No lead of theirs is here. Refuse what they sent before now, should it still come?",
+                    abort=True,
+                    err=True,
                 )
             wish = Wish(action=Action.ERASE, groups=[Group(one) for one in more], case=case, received=day)
             entry = add_to_list(session.lake, sought, chosen, wish, datetime.now(UTC))

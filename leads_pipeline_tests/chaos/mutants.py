@@ -2656,6 +2656,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "staging_",
         ),
         _m(
+            "list nobody who has no lead here yet",
+            "cli/erasing.py",
+            "is_to_be_listed = bool(sought.emails or sought.phones)",
+            "is_to_be_listed = False",
+            "test_privacy_erase.py",
+            "has_no_lead_here_yet",
+        ),
+        _m(
             "publish without asking the list",
             "warehouse/winners.py",
             '    if withheld_leads(db, lake, kind, files_at_hand, "staged.day"):',
