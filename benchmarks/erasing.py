@@ -4,95 +4,187 @@ Belongs here: making the lake, of the simulator's leads, and timing each part as
 Doesn't: that nothing is left (leads_pipeline_tests/).
 """
 
-import json
+import multiprocessing
 import os
+import resource
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from benchmarks.publishing import BRANCHES, LEADS_A_DAY, ZONE
-from leads_pipeline.contract import APPLICANT, Answer, read_leads
+import msgspec
+
+from benchmarks.measuring import resident_bytes
+from benchmarks.publishing import ZONE
+from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind, read_leads
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought
-from leads_pipeline.privacy.erase import Wish, add_to_list, left_of, sweep
+from leads_pipeline.privacy.erase import Wish, add_to_list, left_by_list, left_of, sweep
 from leads_pipeline.privacy.search import search
 from leads_pipeline.simulator.book import LeadBook
-from leads_pipeline.simulator.leads import LeadFactory
-from leads_pipeline.simulator.organisation import Organisation
+from leads_pipeline.simulator.leads import KINDS, LeadFactory
+from leads_pipeline.simulator.organisation import Branch, Organisation
 from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.suppression import Action
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window, day_interval, days
 
-# Millions of leads; the more, the longer they take to make.
+# Millions of leads; the more, the longer they take to make: 3 take a quarter of an hour on two cores.
 MILLIONS = [float(text) for text in os.environ.get("BENCH_ERASING", "0.05").split(",")]
+# Where the lake is made, and stays; or lies already, as an earlier call has made it.
+FOLDER = os.environ.get("BENCH_ERASING_FOLDER", "")
+
+# A group whose branches get 20 applicants a day each and 5 owners, in a file per kind, branch and day: so files count as
+# much as leads.
+BRANCHES = 500
+LEADS_A_DAY = 12_500
+_APPLICANTS_A_DAY = 20
 LAST = date(2026, 11, 20)
-
-
-def land(lake: Lake, day: date, people: Counter[str]) -> int:
-    """Land a day of all branches, counting its people by their address; return how many leads it has."""
-    book = LeadBook(LeadFactory(7, LEADS_A_DAY / BRANCHES, Stock(7)))
-    start, end = day_interval(day, ZONE)
-    now = end + timedelta(hours=6)
-    landed = 0
-    for branch in Organisation(7, BRANCHES).branches:
-        body = book.answer("applicant", [branch], start, end, now)
-        leads = read_leads(APPLICANT, body)
-        window = Window.of(day, Scope.parse(f"branch-{branch.id}"), ZONE)
-        lake.land(Answer(APPLICANT, window, leads, now, "/", "0" * 64, len(body), 1, 0.1), "bench")
-        people.update(one["contact"].get("email", "").strip().lower() for one in json.loads(body)["applicants"])
-        landed += len(leads)
-    return landed
 
 
 def main() -> None:
     """Print a line per part and size, with its share of the whole."""
     for millions in MILLIONS:
-        with tempfile.TemporaryDirectory() as folder:
-            lake = Lake(Path(folder) / "data", Path(folder) / "list")
-            first = LAST - timedelta(days=max(int(millions * 1_000_000 / LEADS_A_DAY), 1) - 1)
-            grid = Grid([Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)], first, ZONE)
-            people: Counter[str] = Counter()
-            leads = sum(land(lake, day, people) for day in days(first, LAST))
-            for _ in flatten_days(lake, APPLICANT, days(first, LAST), ZONE):
-                """Each day is staged."""
-            Warehouse(lake).publish(grid, datetime.now(UTC))
-            [(email, theirs)] = [one for one in people.most_common(2) if one[0]][:1]
-            sought, home = Sought.of([email]), Path(folder) / "home"
-
-            took: dict[str, tuple[float, float]] = {}
-            clocks = time.perf_counter(), time.process_time()
-            found = search(lake, home, sought, may_be_shared=True)
-            took["find"], clocks = _since(clocks)
-            chosen = [lead for lead in found.leads if lead.group is Group.GIVEN]
-            assert len(chosen) == theirs
-            now = datetime.now(UTC)
-            add_to_list(lake, sought, chosen, Wish(action=Action.ERASE), now)
-            took["list"], clocks = _since(clocks)
-            swept = sweep(lake, ZONE)
-            took["raw and staged"], clocks = _since(clocks)
-            Warehouse(lake).publish(grid, now)
-            took["leads.duckdb"], clocks = _since(clocks)
-            assert left_of(lake, search(lake, home, sought, may_be_shared=True)).is_nothing
-            took["look again"], clocks = _since(clocks)
-
-            whole, cpu = (sum(column) for column in zip(*took.values(), strict=True))
-            files = sum(1 for _ in lake.raw_lead_files())
-            print(
-                f"{leads:,} leads in {files:,} windows, {theirs} of one person in {swept.files}: {whole:.0f} s, "
-                f"{cpu:.0f} of them of the processor"
-            )
-            for part, (wall, used) in took.items():
-                print(f"{part:>16} {wall:8.1f} s {used:8.1f} s {used / cpu:6.0%}")
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(FOLDER or temporary)
+            first = LAST - timedelta(days=max(round(millions * 1_000_000 / LEADS_A_DAY), 1) - 1)
+            if not (folder / "data" / "leads.duckdb").exists():
+                _apart(_make, folder, first)
+            _apart(_measure, folder, first)
 
 
-def _since(clocks: tuple[float, float]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Wall and processor seconds since then, and what both clocks show now."""
-    now = time.perf_counter(), time.process_time()
-    return (now[0] - clocks[0], now[1] - clocks[1]), now
+def _apart(work: Callable[..., None], *given: Any) -> None:
+    """Do it in a process of its own, so that its memory is its own."""
+    process = multiprocessing.get_context("spawn").Process(target=work, args=given)
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(process.exitcode)
+
+
+def _make(folder: Path, first: date) -> None:
+    """Land, stage and publish every day, as the pipeline does it; but landing doesn't wait for the disk."""
+    lake = Lake(folder / "data", folder / "list")
+    began = time.perf_counter()
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        leads = sum(pool.map(partial(_land, lake.folder), days(first, LAST)))
+    for kind in LEAD_KINDS:
+        for _ in flatten_days(lake, kind, days(first, LAST), ZONE):
+            """Each day is staged."""
+    Warehouse(lake).publish(_grid(first), datetime.now(UTC))
+    print(f"{leads:,} leads made in {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def _land(folder: Path, day: date) -> int:
+    """Land a day of all branches; return how many leads it has."""
+    os.fsync = lambda _: None
+    lake, now, landed = Lake(folder), day_interval(day, ZONE)[1] + timedelta(hours=6), 0
+    for kind, branch, body in _answers(day, _branches()):
+        window = Window.of(day, Scope.parse(f"branch-{branch.id}"), ZONE)
+        leads = read_leads(kind, body)
+        lake.land(Answer(kind, window, leads, now, "/", "0" * 64, len(body), 1, 0.1), "bench")
+        landed += len(leads)
+    return landed
+
+
+def _answers(day: date, branches: Sequence[Branch]) -> Iterator[tuple[LeadKind, Branch, bytes]]:
+    book = LeadBook(LeadFactory(7, _APPLICANTS_A_DAY, Stock(7)))
+    start, end = day_interval(day, ZONE)
+    for name, kind in zip(KINDS, LEAD_KINDS, strict=True):
+        for branch in branches:
+            yield kind, branch, book.answer(name, [branch], start, end, end + timedelta(hours=6))
+
+
+def _branches() -> Sequence[Branch]:
+    return Organisation(7, BRANCHES).branches
+
+
+def _grid(first: date) -> Grid:
+    return Grid([Scope.parse(f"branch-{branch.id}") for branch in _branches()], first, ZONE)
+
+
+def _somebody(lake: Lake) -> tuple[str, int]:
+    """Whoever has sent most leads on the last day to the first branches, and how many they have sent in all.
+
+    Whoever asks again does so within a company, whose branches follow each other, and within two weeks.
+    """
+    near = _branches()[:50]
+    people: Counter[str] = Counter()
+    leads: dict[str, set[str]] = {}
+    for day in days(max(LAST - timedelta(days=40), _first_day(lake)), LAST):
+        for _, _, body in _answers(day, near):
+            (found,) = msgspec.json.decode(body).values()
+            for one in found:
+                email = one["contact"].get("email", "").strip().lower()
+                people[email] += day == LAST
+                leads.setdefault(email, set()).add(one["id"])
+    (email, _) = max(people.items(), key=lambda one: (one[1], one[0]))
+    return email, len(leads[email])
+
+
+def _first_day(lake: Lake) -> date:
+    return min(day for kind in LEAD_KINDS for day in lake.landed_days(kind))
+
+
+def _measure(folder: Path, first: date) -> None:
+    lake, grid, home = Lake(folder / "data", folder / "list"), _grid(first), folder / "home"
+    email, theirs = _somebody(lake)
+    sought = Sought.of([email])
+    with Warehouse(lake).reading() as db:
+        [(leads,)] = db.query("select sum(rows) from (from landed_windows)")[1]
+    took: dict[str, tuple[float, float, float]] = {}
+    with _timed(took, "find"):
+        found = search(lake, home, sought, may_be_shared=True)
+    chosen = [lead for lead in found.leads if lead.group is Group.GIVEN]
+    assert len(chosen) == theirs, (len(chosen), theirs)
+    now = datetime.now(UTC)
+    add_to_list(lake, sought, chosen, Wish(action=Action.ERASE), now)
+    with _timed(took, "raw and staged"):
+        swept = sweep(lake, ZONE)
+    with _timed(took, "leads.duckdb"):
+        Warehouse(lake).publish(grid, now)
+    with _timed(took, "look again"):
+        assert left_of(lake, search(lake, home, sought, may_be_shared=True)).is_nothing
+    with _timed(took, "verify by the list"):
+        assert left_by_list(lake) == []
+    with _timed(took, "the night after"):
+        sweep(lake, ZONE, is_nightly=True)
+    with _timed(took, "a quiet night"):
+        assert sweep(lake, ZONE, is_nightly=True).leads == 0
+
+    files = sum(1 for _ in lake.raw_lead_files())
+    erasing = ("find", "raw and staged", "leads.duckdb", "look again")
+    wall, cpu = (sum(took[part][n] for part in erasing) for n in (0, 1))
+    print(
+        f"{leads:,} leads in {files:,} windows, {theirs} of one person in {swept.files}: {wall:.0f} s, {cpu:.0f} of "
+        "the processor"
+    )
+    for part, (seconds, used, peak) in took.items():
+        print(f"{part:>18} {seconds:8.1f} s {used:8.1f} s of the processor, {peak:6,.0f} MB at its peak")
+
+
+@contextmanager
+def _timed(took: dict[str, tuple[float, float, float]], part: str) -> Iterator[None]:
+    """Wall and processor seconds of this process and those that it starts, and the most memory that it holds."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    began = time.perf_counter(), _processor_seconds()
+    yield
+    _, peak = resident_bytes(os.getpid())
+    took[part] = time.perf_counter() - began[0], _processor_seconds() - began[1], peak / 1e6
+    print(f"{part}: {took[part]}", flush=True)
+
+
+def _processor_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 if __name__ == "__main__":

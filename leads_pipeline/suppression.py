@@ -26,8 +26,8 @@ import msgspec
 
 from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing, sync
 from leads_pipeline.errors import StorageError
-from leads_pipeline.person.identity import mailbox_of
-from leads_pipeline.person.matching import Evidence, PathAndText, shown_by, texts_of
+from leads_pipeline.person.identity import email_keys, mailbox_of, phone_keys
+from leads_pipeline.person.matching import Evidence, PathAndText, contacts_of, shown_by, texts_of
 from leads_pipeline.person.redacting import redacted_payload
 
 LIST_FILE: Final = "suppressed"
@@ -87,17 +87,22 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A row of a lead, as far as it shows whose it is. `texts` is called where ids don't decide."""
+    """A row of a lead, as far as it shows whose it is. `texts` is called where ids don't decide.
+
+    `contacts` are those of them that may be addresses and numbers, of which most rows have none that is listed; None
+    where all have to be looked at.
+    """
 
     kind: str
     lead_id: str
     day: date
     texts: Callable[[], Iterable[PathAndText]]
+    contacts: Callable[[], Iterable[str] | None] = lambda: None
 
     @classmethod
     def of_raw(cls, row: Mapping[str, Any]) -> "Shown":
         """A row of a raw file."""
-        return cls(row["kind"], row["lead_id"], row["day"], lambda: texts_of(row["payload"]))
+        return cls(row["kind"], row["lead_id"], row["day"], partial(texts_of, row["payload"]), partial(contacts_of, row["payload"]))
 
 
 class Suppressed:
@@ -204,6 +209,9 @@ class Meant:
         self.entries = tuple(entries)
         self._by_lead = {lead: entry.number for entry in entries for lead in entry.leads}
         self._by_person = [entry for entry in entries if entry.emails or entry.mailboxes or entry.phones]
+        self._emails = {one for entry in self._by_person for one in entry.emails}
+        self._mailboxes = {one for entry in self._by_person if entry.any_tag for one in entry.mailboxes}
+        self._phones = {one for entry in self._by_person for one in entry.phones}
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -227,6 +235,9 @@ class Meant:
             return number
         if not self._by_person:
             return 0
+        contacts = row.contacts()
+        if contacts is not None and not self._is_listed(contacts):
+            return 0
         texts = list(row.texts())
         # Where the moment isn't known, the end or the beginning of its day, whichever lets it land: a new enquiry of
         # the day of an erasure, and what came on the day of a refusal before it. What those found is known by its id.
@@ -242,6 +253,19 @@ class Meant:
             return 0
         shown = shown_by(texts)
         return next((entry.number for entry in in_time if self._means(entry, shown)), 0)
+
+    def _is_listed(self, contacts: Iterable[str]) -> bool:
+        """Whether an entry has one of these addresses and numbers, without which none means a row."""
+        hashed = self._list.hashed
+        for text in contacts:
+            for key in email_keys(text):
+                if hashed("email", key) in self._emails:
+                    return True
+                if self._mailboxes and hashed("mailbox", mailbox_of(key)) in self._mailboxes:
+                    return True
+            if any(hashed("phone", key) in self._phones for key in phone_keys(text)):
+                return True
+        return False
 
     def _means(self, entry: Entry, shown: Evidence) -> bool:
         emails, phones, names, boxes = entry.emails, entry.phones, entry.names, entry.mailboxes

@@ -18,8 +18,9 @@ def lead(lead_id: str, *, email: str = "", phone: str = "", name: str = "", **mo
     return {"id": lead_id, "contact": contact, **more}
 
 
-def listed(
-    list_: SuppressionList,
+def entry_of(
+    suppressed: Suppressed,
+    number: int,
     action: Action = Action.ERASE,
     *,
     emails: Iterable[str] = (EMAIL,),
@@ -29,21 +30,22 @@ def listed(
     until: datetime | None = UNTIL,
     **more: Any,
 ) -> Entry:
+    """An entry for a person."""
+    keys = frozenset[str]().union(*map(email_keys, emails))
+    return Entry(
+        number=number,
+        at=UNTIL,
+        action=action,
+        until=until,
+        emails=hashes(suppressed, "email", keys),
+        mailboxes=hashes(suppressed, "mailbox", set(map(mailbox_of, keys))),
+        phones=hashes(suppressed, "phone", frozenset[str]().union(*map(phone_keys, phones))),
+        names=hashes(suppressed, "name", {key for name in names if (key := name_key(name))}),
+        leads=tuple(suppressed.hashed_lead(*one) for one in leads),
+        **more,
+    )
+
+
+def listed(list_: SuppressionList, action: Action = Action.ERASE, **more: Any) -> Entry:
     """Add an entry for a person."""
-
-    def entry(suppressed: Suppressed, number: int) -> Entry:
-        keys = frozenset[str]().union(*map(email_keys, emails))
-        return Entry(
-            number=number,
-            at=UNTIL,
-            action=action,
-            until=until,
-            emails=hashes(suppressed, "email", keys),
-            mailboxes=hashes(suppressed, "mailbox", set(map(mailbox_of, keys))),
-            phones=hashes(suppressed, "phone", frozenset[str]().union(*map(phone_keys, phones))),
-            names=hashes(suppressed, "name", {key for name in names if (key := name_key(name))}),
-            leads=tuple(suppressed.hashed_lead(*one) for one in leads),
-            **more,
-        )
-
-    return list_.append(entry)
+    return list_.append(lambda suppressed, number: entry_of(suppressed, number, action, **more))

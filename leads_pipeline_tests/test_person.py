@@ -90,6 +90,17 @@ def test_the_form_of_a_number_never_changes_its_key(form: Callable[[str], str], 
 
 
 @settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(["0", "+44", "0 ", "+44 "]),
+    st.text("0123456789", min_size=9, max_size=11) | st.sampled_from(["7777777777", "1111111111"]),
+    st.integers(0, 10),
+)
+def test_a_number_that_is_read_at_once_is_the_librarys(country: str, digits: str, gap: int) -> None:
+    number = f"{country}{digits[:gap]} {digits[gap:]}".strip()
+    assert phone_keys(number) == phone_keys(f"\u2060{number}")
+
+
+@settings(max_examples=100, deadline=None)
 @given(one=NATIONAL, other=NATIONAL, forms=st.tuples(*[st.sampled_from(FORMS_OF_PHONE)] * 2))
 def test_different_digits_never_share_a_key(one: str, other: str, forms: tuple[Callable[[str], str], ...]) -> None:
     assert (phone_keys(forms[0](one)) == phone_keys(forms[1](other))) == (one == other)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead, read_leads
@@ -19,14 +19,14 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import Group, Sought, texts_of
+from leads_pipeline.person.matching import Group, Sought, contacts_of, texts_of
 from leads_pipeline.privacy.erase import Wish, add_to_list
 from leads_pipeline.privacy.search import FoundLead
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.suppression import Action, Shown, Suppressed, SuppressionList
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
-from leads_pipeline_tests.people import EMAIL, PHONE, UNTIL, lead, listed
+from leads_pipeline_tests.people import EMAIL, PHONE, UNTIL, entry_of, lead, listed
 from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage, staged_leads
 
 BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
@@ -288,6 +288,42 @@ def test_the_list_means_what_was_found_as_the_persons(
     add_to_list(lake, sought, chosen, Wish(action=Action.ERASE), UNTIL)
     rows = [Shown(*key, DAY, partial(texts_of, text)) for key, versions in texts.items() for text in versions]
     assert lake.suppression.read().refusals.leads(rows).keys() == {(lead.kind, lead.lead_id) for lead in chosen}
+
+
+def objects(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """JSON objects as text, with repeated fields, names that show somebody, and colons set apart."""
+    names = st.sampled_from(["contact", "email", "phoneNumber", "recipientEmail", "firstName", EMAIL, 'a":b'])
+    colons = st.sampled_from([":", ": ", " :", "\n:"])
+    members = st.lists(st.builds("{}{}{}".format, names.map(json.dumps), colons, inner), max_size=3)
+    return members.map(lambda those: f"{{{','.join(those)}}}")
+
+
+ODD_VALUES = [EMAIL, f"{EMAIL} ", "jane.roe+home@people.example", PHONE, "x", 447700900123, 7700.9e5, True, None, '":']
+DOCUMENTS = st.recursive(
+    st.sampled_from([*map(json.dumps, ODD_VALUES), "00", '"\\ud800"']),
+    lambda inner: objects(inner) | st.lists(inner, max_size=2).map(lambda those: f"[{','.join(those)}]"),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(objects(DOCUMENTS))
+@example('{"contact": {"email": "jane.roe+home@people.example"}}')
+@example('{"contact": {"phoneNumber": 447700900123}}')
+@example(f'{{"email": "{EMAIL}", "email": "x"}}')
+@example(f'{{"email" : "{EMAIL}", "email": "x"}}')
+def test_looking_at_contacts_first_overlooks_nobody(payload: str) -> None:
+    row = Shown.of_raw({"kind": "applicant", "lead_id": "1", "day": DAY, "payload": payload})
+    in_full = replace(row, contacts=lambda: None)
+    for any_tag in (True, False):
+        nobody = Suppressed(b"key", [])
+        entry = entry_of(nobody, 1, phones=[PHONE], until=None, any_tag=any_tag)
+        refusals = Suppressed(b"key", [entry]).refusals
+        assert refusals.leads([row]) == refusals.leads([in_full])
+
+
+def test_most_leads_need_no_second_look() -> None:
+    assert contacts_of(json.dumps(lead("1", email=EMAIL, phone=PHONE, name="Jane Roe"))) == [PHONE, EMAIL]
 
 
 # --- refusal ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from leads_pipeline.contract import FieldType, LeadKind
 from leads_pipeline.duck import quoted
 from leads_pipeline.flatten.columns import BODY
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import PathAndText, is_contact, is_name, texts_of
+from leads_pipeline.person.matching import PathAndText, contacts_of, is_contact, is_name, texts_of
 from leads_pipeline.suppression import Meant, Shown, Suppressed
 
 _ROWS_AT_ONCE: Final = 10_000
@@ -87,18 +87,19 @@ def _meant(
         for field in kind.fields
         if field.type is FieldType.TEXT and (is_contact(field.column) or is_name(field.column))
     ]
+    are_contacts = list(map(is_contact, columns))
     shown = ", ".join(map(quoted, columns))
     cursor = db.execute(
         f"select lead_id, {day_and_payload}, created_at::varchar, _extra::varchar, {shown} from {source}"  # noqa: S608
     )
     found: dict[tuple[str, str], int] = {}
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-        found |= meant.leads(_shown(kind, columns, row) for row in rows)
+        found |= meant.leads(_shown(kind, columns, are_contacts, row) for row in rows)
     lake.know_leads(suppressed, found)
     return [lead_id for _, lead_id in found]
 
 
-def _shown(kind: LeadKind, columns: list[str], row: tuple[Any, ...]) -> Shown:
+def _shown(kind: LeadKind, columns: list[str], are_contacts: list[bool], row: tuple[Any, ...]) -> Shown:
     lead_id, day, payload, created_at, extra, *values = row
     assert isinstance(day, date)  # noqa: S101 - for mypy: the column is a date
 
@@ -108,4 +109,11 @@ def _shown(kind: LeadKind, columns: list[str], row: tuple[Any, ...]) -> Shown:
         named = [("created_at", created_at), *zip(columns, values, strict=True)]
         return [*((name, text) for name, text in named if text), *(texts_of(extra) if extra else ())]
 
-    return Shown(kind.name, lead_id, day, texts)
+    def contacts() -> list[str] | None:
+        if payload is not None:
+            return contacts_of(payload)
+        of_extra = contacts_of(extra) if extra else []
+        own = [text for text, is_one in zip(values, are_contacts, strict=True) if text and is_one]
+        return None if of_extra is None else own + of_extra
+
+    return Shown(kind.name, lead_id, day, texts, contacts)

@@ -23,6 +23,9 @@ _GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
 # What ends an address in a text.
 _BESIDE_ADDRESS: Final = re.compile(r"""[\s<>()\[\],;:"'`|\\/?&=]+""")
 
+# Most numbers, of which it takes no library to say what they are: a country code or a zero, and ten digits.
+_BRITISH: Final = re.compile(r"(?:\+44|0) ?([1-9](?: ?[0-9]){9})")
+
 # What stands between two numbers in one field. A comma is a pause on some telephones; what follows it then is too
 # short to be a number.
 _ASCII_DIGIT: Final = re.compile("[0-9]")
@@ -134,8 +137,15 @@ def phone_keys(text: str) -> frozenset[str]:
 
     07700 900123, +44 (0)7700 900123 and 0044 7700 900123 are one. A row of one digit alone is no number.
     """
+    if british := _BRITISH.fullmatch(text):
+        national = british[1].replace(" ", "")
+        return frozenset({f"+44{national}"}) if len(set(national)) > 1 else frozenset()
     if text.isascii() and len(_ASCII_DIGIT.findall(text)) < _DIGITS_MIN:
         return frozenset()  # most texts of a lead, of which an erasure reads each
+    return _parsed_phone_keys(text)
+
+
+def _parsed_phone_keys(text: str) -> frozenset[str]:
     # Imported here: only whoever looks for a number pays for it.
     import phonenumbers
 

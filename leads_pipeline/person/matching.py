@@ -13,6 +13,8 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, Final, Self
 
+import msgspec
+
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.person.identity import (
     disguises,
@@ -44,6 +46,9 @@ _CONTACT: Final = re.compile(r"(?i)(?:^|\.)contact|(?:e-?mail|phone|mobile|tel)[
 _FIRST_NAME: Final = re.compile(r"(?i)(?:first|fore|given)_?name$")
 _NAME: Final = re.compile(r"(?i)(?:(?:first|fore|given|last|sur|family)_?name|(?:^|contact[._])name)$")
 _OWN_POSTCODE: Final = re.compile(r"(?i)consumer_?postcode$|property_?details.*postcode$")
+
+# Between a field's name and its colon.
+_SPACED: Final = re.compile(r'"\s+:')
 
 # Escapes in JSON of what a key may have, or of what lies beyond Latin-1. Those of < and & are in every third message.
 _ESCAPES: Final = (
@@ -369,6 +374,46 @@ def texts_of(content: str, truths: Mapping[bool, str] | None = None) -> list[Pat
         elif truths and isinstance(value, bool):
             found.append((path, truths[value]))
     return found
+
+
+def contacts_of(content: str) -> list[str] | None:
+    """The texts that a JSON document holds where `shown_by` looks for its person's addresses and numbers.
+
+    A quarter of the time that `texts_of` takes. None where that alone can say: where a field is repeated or may be, a
+    contact is a number, or the text is no JSON.
+    """
+    try:
+        left: list[tuple[str, Any]] = [("", msgspec.json.decode(content))]
+    except (ValueError, RecursionError):
+        return None
+    found: list[Any] = []
+    fields = 0
+    while left:
+        path, value = left.pop()
+        if type(value) is dict:
+            fields += len(value)
+            names, members = _contacts_among(path, tuple(value))
+            found += names
+            found += [value[name] for name in members]
+            for name, one in value.items():
+                if type(one) is dict or type(one) is list:
+                    left.append((f"{path}.{name}" if path else name, one))
+        elif type(value) is list:
+            left += [(path, one) for one in value]
+        elif _role(path) == "contact":
+            found.append(value)
+    texts = [one for one in found if type(one) is str]
+    # Of a repeated field the decoder keeps one. A text with a quote and a colon in it counts like one more.
+    is_whole = fields == content.count('":') and not _SPACED.search(content)
+    return texts if is_whole and not any(type(one) is int or type(one) is float for one in found) else None
+
+
+@lru_cache(maxsize=256)
+def _contacts_among(path: str, names: tuple[str, ...]) -> tuple[Sequence[str], Sequence[str]]:
+    """Of an object's fields, which names show an address or number, and whose values are contacts."""
+    below = f"{path}." if path else ""
+    shown = [one for one in names if email_keys(one) or phone_keys(one)] if _role(f"{path}.") == "contact" else []
+    return shown, [one for one in names if _role(below + one) == "contact"]
 
 
 class _Fields:
