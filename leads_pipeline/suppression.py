@@ -102,7 +102,13 @@ class Shown:
     @classmethod
     def of_raw(cls, row: Mapping[str, Any]) -> "Shown":
         """A row of a raw file."""
-        return cls(row["kind"], row["lead_id"], row["day"], partial(texts_of, row["payload"]), partial(contacts_of, row["payload"]))
+        return cls(
+            row["kind"],
+            row["lead_id"],
+            row["day"],
+            partial(texts_of, row["payload"]),
+            partial(contacts_of, row["payload"]),
+        )
 
 
 class Suppressed:

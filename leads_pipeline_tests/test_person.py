@@ -2,11 +2,12 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.errors import QuestionError
@@ -180,6 +181,59 @@ def groups(sought: Sought, *leads: Mapping[str, Any] | str, may_be_shared: bool 
             assert sought.ids_alone or sought.may_be_in(text), text
             evidence.setdefault(key, []).append(shown)
     return {key[1]: str(group) for key, group in sought.grouped(evidence, may_be_shared=may_be_shared).items()}
+
+
+NAME = "Kim Iñíguez"
+SPOKEN = [
+    NAME,
+    NAME.upper(),
+    NAME.translate(FULL_WIDTH),
+    unicodedata.normalize("NFD", NAME),
+    "\u212aim Iniguez",
+]
+DISGUISED = [
+    *(form("josé.straße@people.example") for form in FORMS_OF_EMAIL),
+    *(form(EMAIL) for form in FORMS_OF_EMAIL),
+    *(form("7700900123") for form in FORMS_OF_PHONE),
+    *(form for name in SPOKEN for form in (name, INVISIBLE.join(name))),
+    *("07700\n900123", "07700\t900\r\n123", "👍", "£5", "é", "x", "7"),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from([(["emails"]), (["phones"]), (["emails", "phones"]), (["names"]), (["emails", "names"])]),
+    st.sampled_from([EMAIL, "josé.straße@people.example"]),
+    st.lists(st.sampled_from(DISGUISED), min_size=1, max_size=3),
+    st.sampled_from(["", " ", ", ", "👍", "\n"]),
+    st.sampled_from(["contact", "message"]),
+    st.booleans(),
+    st.booleans(),
+)
+@example(["phones"], EMAIL, ["07700\n900123"], "", "message", True, False)
+@example(["phones"], EMAIL, ["0" + INVISIBLE.join("7700900123")], "", "message", True, True)
+@example(["phones"], EMAIL, [FORMS_OF_PHONE[-1]("7700900123")], "", "contact", False, False)
+@example(["names"], EMAIL, [unicodedata.normalize("NFD", NAME)], "", "message", False, False)
+def test_no_row_is_passed_over_that_shows_them(
+    given_: list[str], email: str, pieces: list[str], between: str, where: str, is_escaped: bool, is_twice: bool
+) -> None:
+    sought = Sought.of(**{what: [{"emails": email, "phones": PHONE, "names": NAME}[what]] for what in given_})
+    text = between.join(pieces)
+    value = json.dumps(text, ensure_ascii=is_escaped)[1:-1] if is_twice else text
+    content = {"firstName": value, "email": value, "phoneNumber": value} if where == "contact" else value
+    row = json.dumps({where: content, "x": "👍 £5"}, ensure_ascii=is_escaped)
+    if sought.sees(sought.evidence(texts_of(row))):
+        assert sought.may_be_in(row)
+        assert re.search(sought.plain_pattern, row) or not row.isascii()
+
+
+def test_a_number_that_goes_on_in_the_next_line_is_seen_in_json_too() -> None:
+    assert groups(Sought.of(phones=[PHONE]), json.dumps({"message": "call 07700\n900123"})) == {"0": "D"}
+
+
+def test_a_strange_character_alone_is_no_reason_to_read_a_row_in_full() -> None:
+    for row in ('{"message": "\\ud83d\\udc4d \\u00a35"}', '{"message": "👍 £5 é"}'):
+        assert not Sought.of([EMAIL], [PHONE], names=["Jane Roe"]).may_be_in(row)
 
 
 def test_an_address_in_any_form_is_what_was_given() -> None:

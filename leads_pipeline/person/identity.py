@@ -34,6 +34,8 @@ _BETWEEN_NUMBERS: Final = re.compile(r"[/,;|&\r\n]|\b(?:or|and)\b")
 _POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
 
 _ESCAPE: Final = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
+_QUOTING: Final = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|\\(.)")
+_WHITE: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def plain(text: str) -> str:
@@ -89,6 +91,11 @@ def _in_class(code: int) -> str:
 def unescaped(text: str) -> str:
     """The text with JSON's escapes of characters read, for what is JSON only in parts."""
     return _ESCAPE.sub(lambda found: _characters(found[0]), text)
+
+
+def without_quoting(text: str) -> str:
+    """The same for what is JSON, with its escapes of white space, quotes and backslashes too."""
+    return _QUOTING.sub(lambda found: _characters(found[1]) if found[1] else _WHITE.get(found[2], found[2]), text)
 
 
 def _characters(escapes: str) -> str:
@@ -173,9 +180,14 @@ def national_digits(phone_key: str) -> str:
 
 def name_key(*parts: str) -> str | None:
     """The name's words, in whatever order, case and accents they were typed."""
-    letters = unicodedata.normalize("NFKD", plain(" ".join(parts)).casefold())
-    words = re.findall(r"[^\W\d_]+", "".join(one for one in letters if not unicodedata.combining(one)))
+    words = re.findall(r"[^\W\d_]+", without_accents(plain(" ".join(parts))))
     return " ".join(sorted(words)) or None
+
+
+def without_accents(seen: str) -> str:
+    """The text in small letters, without what stands above or below them."""
+    letters = unicodedata.normalize("NFKD", seen.casefold())
+    return "".join(one for one in letters if not unicodedata.combining(one))
 
 
 def postcode_key(text: str) -> str | None:

@@ -26,6 +26,8 @@ from leads_pipeline.person.identity import (
     plain,
     postcode_key,
     unescaped,
+    without_accents,
+    without_quoting,
 )
 
 # An address or number under more names than this isn't one person's: a household's has two or three, an agency's more.
@@ -49,6 +51,9 @@ _OWN_POSTCODE: Final = re.compile(r"(?i)consumer_?postcode$|property_?details.*p
 
 # Between a field's name and its colon.
 _SPACED: Final = re.compile(r'"\s+:')
+
+# What is no letter and no digit, in JSON too, where a line ends with a letter.
+_BETWEEN: Final = r"(?:[^0-9A-Za-z]|\\[bfnrt])"
 
 # Escapes in JSON of what a key may have, or of what lies beyond Latin-1. Those of < and & are in every third message.
 _ESCAPES: Final = (
@@ -137,20 +142,26 @@ class Sought:
         return not (self.emails or self.phones or self.names or self.postcodes)
 
     @cached_property
-    def plain_pattern(self) -> str:
-        """A regular expression for Python, Arrow and DuckDB: each ASCII text that shows them matches it.
-
-        It is generous: what it finds is read in full (see `evidence`).
-        """
-        parts = [_loosely(local, 6) + "[^@]{0,70}@" for local, _, _ in (key.partition("@") for key in self.mailboxes)]
-        parts += [_loosely(national_digits(key), 9) for key in self.phones]
+    def _seen_pattern(self) -> str:
+        """A regular expression that each text matches which shows them, once it is as a reader sees it."""
+        locals_ = [key.partition("@")[0] for key in self.mailboxes]
+        parts = [_loosely(local, 6, _BETWEEN) + "[^@]{0,70}@" for local in locals_]
+        parts += [_loosely(national_digits(key), 9, _BETWEEN) for key in self.phones]
         parts += [re.escape(address) for address in self.cut_emails | self.cut_phones]
         parts += [re.escape(lead_id) for lead_id in self.lead_ids]
         parts += [re.escape(max(_ascii_words(key), key=len, default=key)) for key in self.names]
-        parts += [_loosely(key, 3) for key in self.postcodes]
+        parts += [_loosely(key, 3, _BETWEEN) for key in self.postcodes]
+        return f"(?i:{'|'.join(parts)})"
+
+    @cached_property
+    def plain_pattern(self) -> str:
+        """A regular expression for Python, Arrow and DuckDB: each ASCII text that shows them matches it.
+
+        It is generous: what it finds is looked at more closely (`may_be_in`), then read in full (`evidence`).
+        """
         # The case of the rest counts: the sign for Kelvin is a k to whoever ignores it.
         escapes = "" if self.ids_alone else r"|\\u" if self._has_accents else f"|{_ESCAPES}"
-        return f"(?i:{'|'.join(parts)}){escapes}"
+        return self._seen_pattern + escapes
 
     @property
     def _has_accents(self) -> bool:
@@ -166,12 +177,26 @@ class Sought:
         return f"{self.plain_pattern}|{beyond}"
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return re.compile(self.pattern)
+    def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+        """Of any text, of one as a reader sees it, and of what could still be a key's there."""
+        has_no_ascii = not all(map(_ascii_words, self.names))
+        hidden = r"[^\x00-\x7f]" if has_no_ascii else disguises()
+        return re.compile(self.pattern), re.compile(self._seen_pattern), re.compile(hidden)
 
     def may_be_in(self, text: str) -> bool:
-        """Whether the text matches the pattern."""
-        return self._pattern.search(text) is not None
+        """Whether the text may show them. Most that match the pattern have an emoji, or its escape, and don't."""
+        whole, seen_pattern, hidden = self._patterns
+        if whole.search(text) is None:
+            return False
+        if self.ids_alone or seen_pattern.search(text):
+            return True
+        # As what is no JSON is read, and as what is.
+        for seen in {plain(unescaped(text)), plain(unescaped(without_quoting(text)))}:
+            if hidden.search(seen) or seen_pattern.search(seen):
+                return True
+            if self._has_accents and seen_pattern.search(without_accents(seen)):
+                return True
+        return False
 
     @cached_property
     def _in_text(self) -> re.Pattern[str] | None:
@@ -444,6 +469,6 @@ def _ascii_words(key: str) -> list[str]:
     return [word for word in key.split() if word.isascii()]
 
 
-def _loosely(text: str, most: int) -> str:
+def _loosely(text: str, most: int, between: str = "[^0-9A-Za-z]") -> str:
     """The text's letters and digits, with up to so many other characters between them."""
-    return f"[^0-9A-Za-z]{{0,{most}}}".join(re.findall("[0-9A-Za-z]", text))
+    return f"{between}{{0,{most}}}".join(re.findall("[0-9A-Za-z]", text))

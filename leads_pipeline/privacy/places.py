@@ -9,8 +9,9 @@ folder and a copy that somebody left there are read like the files that they wer
 
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -80,17 +81,21 @@ def files_of(lake: Lake, dagster_home: Path) -> Iterator[File]:
 
     In the end those that lay there and that a program still has open, an analyst's old leads.duckdb say.
     """
-    seen = set()
-    for root in (lake.folder, dagster_home):
-        for folder, _, names in os.walk(root):
+    is_home_inside = dagster_home.is_relative_to(lake.folder)
+    for root in [lake.folder] if is_home_inside else [lake.folder, dagster_home]:
+        for path, folders, names in os.walk(root):
+            folder = Path(path)
+            if root != lake.folder and folder == lake.folder:
+                folders.clear()  # it was the first
+                continue
+            is_dagster = folder.is_relative_to(dagster_home)
+            inside = folder.relative_to(lake.folder).as_posix() if folder.is_relative_to(lake.folder) else ""
             for name in sorted(names):
-                file = Path(folder) / name
-                if file not in seen and file.is_file() and not file.is_symlink():
-                    seen.add(file)
-                    is_dagster = file.is_relative_to(dagster_home)
-                    is_inside = file.is_relative_to(lake.folder)
-                    path = file.relative_to(lake.folder).as_posix() if is_inside else str(file)
-                    yield File("Dagster's home" if is_dagster else _place(path), path, file)
+                file = folder / name
+                with suppress(OSError):
+                    if stat.S_ISREG(file.lstat().st_mode):
+                        shown = str(file) if not inside else name if inside == "." else f"{inside}/{name}"
+                        yield File("Dagster's home" if is_dagster else _place(shown), shown, file)
     for held in held_files([lake.folder.resolve(), dagster_home.resolve()]):
         is_inside = held.path.is_relative_to(lake.folder.resolve())
         path = held.path.relative_to(lake.folder.resolve()).as_posix() if is_inside else str(held.path)
@@ -141,14 +146,16 @@ class UndecodedError(Exception):
 
 def _parquet(file: File, sought: Sought) -> Iterator[Row | Trace]:
     try:
-        yield from _footer(file, sought)
-        table = _candidates(file, sought)
+        opened = pq.ParquetFile(file.file)
+        yield from _footer(opened.metadata, sought)
+        rows = _candidates(opened, sought)
     except (pa.ArrowException, ValueError):
         raise UndecodedError("it is a damaged or unfinished Parquet file") from None
-    parts = (part.partition(".")[0] for part in reversed(Path(file.path).parts))
-    name = next((part for part in parts if part in _KINDS), "")
-    for columns in table.to_pylist():
-        yield from _row_of(name or file.place, columns, sought)
+    if rows:
+        parts = (part.partition(".")[0] for part in reversed(Path(file.path).parts))
+        name = next((part for part in parts if part in _KINDS), "")
+        for columns in rows:
+            yield from _row_of(name or file.place, columns, sought)
 
 
 def _row_of(table: str, columns: dict[str, Any], sought: Sought) -> Iterator[Row | Trace]:
@@ -159,56 +166,47 @@ def _row_of(table: str, columns: dict[str, Any], sought: Sought) -> Iterator[Row
         yield Trace(table, count)
 
 
-def _footer(file: File, sought: Sought) -> Iterator[Trace]:
+def _footer(metadata: pq.FileMetaData, sought: Sought) -> Iterator[Trace]:
     """Least and greatest value of each column, and what the writer noted."""
-    metadata = pq.ParquetFile(file.file).metadata
     noted = [value.decode(errors="replace") for value in (metadata.metadata or {}).values()]
     for group in range(metadata.num_row_groups):
+        columns = metadata.row_group(group)
         for number in range(metadata.num_columns):
-            statistics = metadata.row_group(group).column(number).statistics
+            statistics = columns.column(number).statistics
             if statistics is not None and statistics.has_min_max:
                 noted += [str(statistics.min), str(statistics.max)]
     if sought.may_be_in("\n".join(noted)) and (count := sum(map(sought.mentions, noted))):
         yield Trace("footer", count)
 
 
-def _candidates(file: File, sought: Sought) -> pa.Table:
+def _candidates(opened: pq.ParquetFile, sought: Sought) -> list[dict[str, Any]]:
     """The rows that the pattern is in, or whose id is sought; the others never leave Arrow."""
-    opened = pq.ParquetFile(file.file)
-    schema = opened.schema_arrow
-    texts = [field.name for field in schema if _is_text(field.type)]
+    texts = [field.name for field in opened.schema_arrow if _is_text(field.type)]
     is_by_id = "lead_id" in texts
     read = opened.read(["lead_id"] if sought.ids_alone and is_by_id else texts, use_threads=False)
     # The stubs don't know how these functions go together.
     holds: list[Any] = []
     if is_by_id:
         holds.append(pc.is_in(read["lead_id"], pa.array(sorted(sought.lead_ids), pa.string())))
-    if not (sought.ids_alone and is_by_id):
+    if texts and not (sought.ids_alone and is_by_id):
         columns: list[Any] = [
             pc.binary_join(column, "\n") if pa.types.is_list(column.type) else column for column in read.columns
         ]
-        if columns:
-            holds.append(_holding(columns, sought))
-    chosen = reduce(pc.or_, holds) if holds else None
-    if chosen is None or not pc.any(chosen).as_py():
-        return schema.empty_table()
-    return opened.read(use_threads=False).filter(chosen)
+        holds.append(_holding(columns, sought))
+    if not holds or not pc.any(chosen := reduce(pc.or_, holds)).as_py():
+        return []
+    return opened.read(use_threads=False).filter(chosen).to_pylist()
 
 
 def _holding(columns: list[Any], sought: Sought) -> Any:
-    """For each row whether the pattern is in one of its texts. Python looks at those alone that aren't ASCII."""
+    """For each row whether one of its texts may show who is sought. Python looks at what Arrow can't rule out."""
     joined: Any = pc.binary_join_element_wise(*columns, "\n", null_handling="skip")
     joined = joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
-    found: Any = pc.match_substring_regex(joined, sought.plain_pattern)
-    beyond = pc.indices_nonzero(pc.and_not(pc.invert(pc.string_is_ascii(joined)), found))
-    if not len(beyond):
-        return found
-    more = {
-        index
-        for index, text in zip(beyond.to_pylist(), joined.take(beyond).to_pylist(), strict=True)
-        if sought.may_be_in(text)
-    }
-    return pa.array([is_found or index in more for index, is_found in enumerate(found.to_pylist())])
+    maybe: Any = pc.or_(pc.match_substring_regex(joined, sought.plain_pattern), pc.invert(pc.string_is_ascii(joined)))
+    found = [False] * len(joined)
+    for index in pc.indices_nonzero(maybe).to_pylist():
+        found[index] = sought.may_be_in(joined[index].as_py())
+    return pa.array(found, pa.bool_())
 
 
 def _is_text(type_: pa.DataType) -> bool:

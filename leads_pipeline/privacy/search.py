@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Evidence, Group, LeadKey, Sought
@@ -55,6 +56,9 @@ class Found:
         """Whether all that there is was read, so that what wasn't found isn't there."""
         return not self.undecoded
 
+
+# Files between two words of how far it is: telling takes as long as looking into one.
+_TELL_EVERY: Final = 100
 
 # Which pass it is, and how many files it has read.
 Tell = Callable[[str, int], None]
@@ -113,7 +117,8 @@ def _look(lake: Lake, dagster_home: Path, sought: Sought, tell: Callable[[int], 
     files: Counter[str] = Counter()
     for number, file in enumerate(files_of(lake, dagster_home), 1):
         files[file.place] += 1
-        tell(number)
+        if number % _TELL_EVERY == 0:
+            tell(number)
         try:
             for one in look_into(lake, file, sought):
                 if isinstance(one, Trace):
