@@ -41,7 +41,7 @@ MILLIONS = [float(text) for text in os.environ.get("BENCH_ERASING", "0.05").spli
 # Where the lake is made, and stays; or lies already, as an earlier call has made it.
 FOLDER = os.environ.get("BENCH_ERASING_FOLDER", "")
 
-# A group whose branches get 20 applicants a day each and 5 owners, in a file per kind, branch and day: so files count as
+# Branches that get 20 applicants a day each and 5 owners, in a file per kind, branch and day: so files count as
 # much as leads.
 BRANCHES = 500
 LEADS_A_DAY = 12_500
@@ -84,7 +84,7 @@ def _make(folder: Path, first: date) -> None:
 
 def _land(folder: Path, day: date) -> int:
     """Land a day of all branches; return how many leads it has."""
-    os.fsync = lambda _: None
+    os.fsync = lambda fd: None
     lake, now, landed = Lake(folder), day_interval(day, ZONE)[1] + timedelta(hours=6), 0
     for kind, branch, body in _answers(day, _branches()):
         window = Window.of(day, Scope.parse(f"branch-{branch.id}"), ZONE)
