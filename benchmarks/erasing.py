@@ -84,7 +84,7 @@ def _make(folder: Path, first: date) -> None:
 
 def _land(folder: Path, day: date) -> int:
     """Land a day of all branches; return how many leads it has."""
-    os.fsync = lambda fd: None
+    os.fsync = lambda fd: None  # noqa: ARG005 - its name, by which it may be called
     lake, now, landed = Lake(folder), day_interval(day, ZONE)[1] + timedelta(hours=6), 0
     for kind, branch, body in _answers(day, _branches()):
         window = Window.of(day, Scope.parse(f"branch-{branch.id}"), ZONE)
