@@ -23,8 +23,7 @@ from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, ReceivedLe
 from leads_pipeline.durable import make_folder, replace_file, storing, sync
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import PUSH_SCOPE, Lake
-from leads_pipeline.person.matching import texts_of
-from leads_pipeline.suppression import Shown
+from leads_pipeline.person.showing import Shown, texts_of
 from leads_pipeline.window import Scope, ScopeKind, today
 
 # What is taken in at once and so held in memory: some 10,000 leads, an ordinary day's.

@@ -15,20 +15,19 @@ import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing, sync
 from leads_pipeline.errors import StorageError
 from leads_pipeline.person.identity import email_keys, mailbox_of, phone_keys
-from leads_pipeline.person.matching import Evidence, PathAndText, contacts_of, shown_by, texts_of
 from leads_pipeline.person.redacting import redacted_payload
+from leads_pipeline.person.showing import Evidence, PathAndText, Shown, shown_by
 
 LIST_FILE: Final = "suppressed"
 KEY_FILE: Final = "key"
@@ -83,32 +82,6 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     is_shared: bool = False
     leads: tuple[str, ...] = ()
     counts: dict[str, int] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A row of a lead, as far as it shows whose it is. `texts` is called where ids don't decide.
-
-    `contacts` are those of them that may be addresses and numbers, of which most rows have none that is listed; None
-    where all have to be looked at.
-    """
-
-    kind: str
-    lead_id: str
-    day: date
-    texts: Callable[[], Iterable[PathAndText]]
-    contacts: Callable[[], Iterable[str] | None] = lambda: None
-
-    @classmethod
-    def of_raw(cls, row: Mapping[str, Any]) -> "Shown":
-        """A row of a raw file."""
-        return cls(
-            row["kind"],
-            row["lead_id"],
-            row["day"],
-            partial(texts_of, row["payload"]),
-            partial(contacts_of, row["payload"]),
-        )
 
 
 class Suppressed:

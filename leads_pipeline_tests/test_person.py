@@ -20,7 +20,8 @@ from leads_pipeline.person.identity import (
     postcode_key,
     unescaped,
 )
-from leads_pipeline.person.matching import Evidence, LeadKey, Sought, texts_of
+from leads_pipeline.person.matching import LeadKey, Sought
+from leads_pipeline.person.showing import Evidence, texts_of
 from leads_pipeline_tests.people import EMAIL, PHONE, lead
 
 # --- who is meant -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pytest
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, PushedLead, ReceivedLead, read_leads
 from leads_pipeline.duck import link_or_copy
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import texts_of
+from leads_pipeline.person.showing import texts_of
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.book import LeadBook
 from leads_pipeline.simulator.leads import LeadFactory

@@ -19,11 +19,12 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import Group, Sought, contacts_of, texts_of
+from leads_pipeline.person.matching import Group, Sought
+from leads_pipeline.person.showing import Shown, contacts_of, texts_of
 from leads_pipeline.privacy.erase import Wish, add_to_list
 from leads_pipeline.privacy.search import FoundLead
 from leads_pipeline.spool import Placement, Spool
-from leads_pipeline.suppression import Action, Shown, Suppressed, SuppressionList
+from leads_pipeline.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.people import EMAIL, PHONE, UNTIL, entry_of, lead, listed

@@ -14,8 +14,8 @@ from leads_pipeline.contract import FieldType, LeadKind
 from leads_pipeline.duck import quoted
 from leads_pipeline.flatten.columns import BODY
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import PathAndText, contacts_of, is_contact, is_name, texts_of
-from leads_pipeline.suppression import Meant, Shown, Suppressed
+from leads_pipeline.person.showing import PathAndText, Shown, contacts_of, is_contact, is_name, texts_of
+from leads_pipeline.suppression import Meant, Suppressed
 
 _ROWS_AT_ONCE: Final = 10_000
 

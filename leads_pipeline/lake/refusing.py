@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.durable import reading, replace_file, sweep
 from leads_pipeline.lake.quarantine import RAW, Quarantine, raw_lock
-from leads_pipeline.lake.rows import RAW_SCHEMA, Row, sequence_of
+from leads_pipeline.lake.rows import RAW_SCHEMA, WHOSE_COLUMNS, Row, sequence_of
 from leads_pipeline.lake.sealed import open_parquet, parquet, rows_of
 from leads_pipeline.lake.state import found_in
-from leads_pipeline.suppression import Action, Entry, Shown, Suppressed
+from leads_pipeline.person.showing import Shown
+from leads_pipeline.suppression import Action, Entry, Suppressed
 
 # 64 bits tell the leads of one window apart.
 _REMOVED_BYTES: Final = 8
@@ -96,14 +97,17 @@ class Refusing(Quarantine):
     def rewrite_raw(self, path: Path, change: Callable[[list[Row]], list[Row]]) -> set[str]:
         """Replace the rows of a raw file of leads by what `change` makes of them; the ids of leads that are gone then.
 
-        As `_rewrite` does it. The file counts the leads that are gone as removed.
+        As `_rewrite` does it. The file counts the leads that are gone as removed. `change` is asked first about the
+        columns that say whose a row is, as most files have nobody: all of them take five times as long to read.
         """
         gone: set[str] = set()
 
-        def rewritten(rows: list[Row], facts: dict[str, str]) -> list[Row] | None:
-            changed = change(list(rows))
-            if changed == rows:
+        def rewritten(file: pq.ParquetFile, facts: dict[str, str]) -> list[Row] | None:
+            shown = file.read(WHOSE_COLUMNS, use_threads=False).to_pylist()
+            if change(list(shown)) == shown:
                 return None
+            rows = rows_of(file)
+            changed = change(list(rows))
             gone.update({row["lead_id"] for row in rows} - {row["lead_id"] for row in changed})
             facts |= self.removed_fact(facts.get("removed", ""), gone)
             return changed
@@ -111,8 +115,8 @@ class Refusing(Quarantine):
         self._rewrite(path, rewritten)
         return gone
 
-    def _rewrite(self, path: Path, change: Callable[[list[Row], dict[str, str]], list[Row] | None]) -> None:
-        """Replace a raw file's rows by what `change` makes of them and of its footer's facts, which it may change too.
+    def _rewrite(self, path: Path, change: Callable[[pq.ParquetFile, dict[str, str]], list[Row] | None]) -> None:
+        """Replace a raw file's rows by what `change` makes of it and of its footer's facts, which it may change too.
 
         Under the file's lock, whole or not at all; None leaves the file. It keeps its time, so that it doesn't look
         landed anew, and all that it says of its window, but for the hash of the answer, which would prove a guess
@@ -124,7 +128,7 @@ class Refusing(Quarantine):
             if opened is None:
                 return
             file, facts = opened
-            changed = change(rows_of(file), facts)
+            changed = change(file, facts)
             if changed is None:
                 return
             if "window_start" in facts:

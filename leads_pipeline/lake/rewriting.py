@@ -10,11 +10,14 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+import pyarrow.parquet as pq
+
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.durable import reading, replace_file, storing
 from leads_pipeline.lake.gone_through import GoneThrough
 from leads_pipeline.lake.raw import RawLeads
 from leads_pipeline.lake.rows import Row
+from leads_pipeline.lake.sealed import rows_of
 from leads_pipeline.lake.state import found_in
 
 # What the footer of a raw file says once nobody is named in it. A landing writes a footer without it.
@@ -57,8 +60,9 @@ class RawRewriting(RawLeads):
         """
         cut_rows = 0
 
-        def rewritten(rows: list[Row], facts: dict[str, str]) -> list[Row]:
+        def rewritten(file: pq.ParquetFile, facts: dict[str, str]) -> list[Row]:
             nonlocal cut_rows
+            rows = rows_of(file)
             payloads = [cut(row["lead_id"], row["payload"]) for row in rows]
             cut_rows = sum(payload is not None for payload in payloads)
             facts.pop(_CUT, None)

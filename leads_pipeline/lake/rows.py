@@ -28,6 +28,9 @@ RAW_COLUMNS: Final[dict[str, pa.DataType]] = {
 }
 RAW_SCHEMA: Final = pa.schema(RAW_COLUMNS)
 
+# Those that say whose a row is.
+WHOSE_COLUMNS: Final = ["kind", "lead_id", "day", "payload"]
+
 INVENTORY_COLUMNS: Final[dict[str, pa.DataType]] = {
     "day": pa.date32(),
     "item_id": pa.string(),

@@ -30,13 +30,15 @@ from leads_pipeline.flatten.windows import staged_ids
 from leads_pipeline.flatten.withholding import withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.gone_through import GoneThrough
+from leads_pipeline.lake.rows import WHOSE_COLUMNS
 from leads_pipeline.person.matching import Group, Sought
+from leads_pipeline.person.showing import Shown
 from leads_pipeline.privacy.held import held_files
 from leads_pipeline.privacy.places import File
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.search import Found, FoundLead, Sight
 from leads_pipeline.spool import Spool
-from leads_pipeline.suppression import Action, Entry, Shown, Suppressed, hashes
+from leads_pipeline.suppression import Action, Entry, Suppressed, hashes
 from leads_pipeline.warehouse import FILE_NAME
 
 # Of the folders that DuckDB spills to while the folder is gone through.
@@ -349,7 +351,7 @@ def _left_by_list(lake: Lake) -> list[str]:
     for path in lake.raw_lead_files():
         name = path.relative_to(lake.folder).as_posix()
         try:
-            rows = pq.ParquetFile(path).read(["kind", "lead_id", "day", "payload"]).to_pylist()
+            rows = pq.ParquetFile(path).read(WHOSE_COLUMNS, use_threads=False).to_pylist()
         except FileNotFoundError:
             continue
         except (pa.ArrowException, ValueError, OSError):

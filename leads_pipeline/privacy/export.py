@@ -16,7 +16,7 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.durable import make_folder, replace_file
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.person.identity import plain
-from leads_pipeline.person.matching import is_contact, is_name, texts_of
+from leads_pipeline.person.showing import is_contact, is_name, texts_of
 from leads_pipeline.privacy.search import Found, FoundLead
 from leads_pipeline.settings import Settings
 

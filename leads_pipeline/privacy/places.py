@@ -26,7 +26,8 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import PathAndText, Sought, texts_of
+from leads_pipeline.person.matching import Sought
+from leads_pipeline.person.showing import PathAndText, texts_of
 from leads_pipeline.privacy.held import held_files
 from leads_pipeline.warehouse import FILE_NAME, Reader, version_of
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import Evidence, Group, LeadKey, Sought
+from leads_pipeline.person.matching import Group, LeadKey, Sought
+from leads_pipeline.person.showing import Evidence
 from leads_pipeline.privacy.places import File, Row, Trace, UndecodedError, files_of, look_into
 
 

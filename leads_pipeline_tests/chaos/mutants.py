@@ -3072,7 +3072,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "overlook whoever stands in the first of two fields of a name",
-            "person/matching.py",
+            "person/showing.py",
             "is_whole = fields == content.count('\":') and not",
             "is_whole = not",
             "test_suppression.py",
@@ -3080,7 +3080,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "overlook who stands in the first of two fields, where a colon is set apart",
-            "person/matching.py",
+            "person/showing.py",
             "and not _SPACED.search(content)",
             "",
             "test_suppression.py",
@@ -3088,7 +3088,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "overlook a telephone number that is a number",
-            "person/matching.py",
+            "person/showing.py",
             "return texts if is_whole and not any(type(one) is int or type(one) is float for one in found) else None",
             "return texts if is_whole else None",
             "test_suppression.py",
@@ -3144,7 +3144,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "follow the last of a repeated key alone",
-            "person/matching.py",
+            "person/showing.py",
             "object_pairs_hook=_Fields",
             "object_pairs_hook=lambda pairs: _Fields(list(dict(pairs).items()))",
             "test_person.py",
