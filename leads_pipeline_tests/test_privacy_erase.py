@@ -24,7 +24,7 @@ from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.people import EMAIL, PHONE, lead, listed
-from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, installed, land, stage
+from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, installed, land, stage, staged_leads
 from leads_pipeline_tests.test_suppression import push, take_in
 
 BEFORE = "2026-11-19T10:00:00Z"
@@ -339,6 +339,30 @@ def test_a_redaction_whose_sweep_was_killed_after_raw_is_staged_by_the_next(tmp_
         lake.rewrite_raw(path, lake.redacted)
     assert sweep(lake, LONDON).days == {"applicant": 1}
     assert b"jane.roe" not in everything_in(lake.folder)
+
+
+def test_nothing_that_a_backup_brings_back_is_staged_or_published_with_what_was_redacted(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "data", tmp_path / "list")
+    land(lake, APPLICANT, [of_somebody_else(), OTHERS[0]])
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, NOW)
+    shutil.copytree(lake.folder, tmp_path / "backup")
+    johns = staged_leads(lake, APPLICANT)["john"]
+    mary = FoundLead("applicant", "mary", Group.MENTION, [])
+    add_redaction(lake, Sought.of([EMAIL], [PHONE], names=["Jane Roe"]), [mary], NOW)
+    for is_restored in (False, True):
+        if is_restored:
+            shutil.rmtree(lake.folder)
+            shutil.copytree(tmp_path / "backup", lake.folder)
+        Warehouse(lake).publish(GRID, NOW)
+        assert Warehouse(lake).query("select message from applicant_leads where lead_id = 'mary'")[1] == [(REDACTED,)]
+        assert b"jane.roe" not in Warehouse(lake).path.read_bytes().lower()
+        stage(lake, APPLICANT)
+        assert staged_leads(lake, APPLICANT)["mary"]["message"] == REDACTED
+        assert b"jane.roe" not in everything_in(lake.folder / "staged")
+        assert staged_leads(lake, APPLICANT)["john"] == johns
+        Warehouse(lake).publish(GRID, NOW)
+        assert not Warehouse(lake).publish(GRID, NOW).is_changed
 
 
 @pytest.mark.chaos

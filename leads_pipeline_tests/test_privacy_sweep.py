@@ -176,6 +176,14 @@ def test_whole_leads_go_where_that_is_set_once_they_are_published(lake: Lake) ->
     assert (again.counts["days_removed"], again.counts["days_cut"], again.troubles) == (2, 0, [])
     assert [*lake.raw_lead_files()] == []
 
+    # What a kill has left of them goes although nobody asks for that any more.
+    assert "days_removed" not in night(lake, later).counts
+    left = lake.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-101" / "leads.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"what was left")
+    assert night(lake, later).counts["days_removed"] == 1
+    assert not left.exists()
+
 
 def test_it_runs_each_night_and_a_publication_follows(tmp_path: Path) -> None:
     definitions = build_definitions({"LEADS_DATA_DIR": str(tmp_path), "LEADS_TIMEZONE": "Europe/London"})

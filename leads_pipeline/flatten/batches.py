@@ -21,7 +21,7 @@ from leads_pipeline.flatten.raw import read_raw, second_names
 from leads_pipeline.flatten.repair import define_functions, extra_functions
 from leads_pipeline.flatten.retaining import retain, staged_before
 from leads_pipeline.flatten.statement import make_tables
-from leads_pipeline.flatten.withholding import withhold
+from leads_pipeline.flatten.withholding import redact, withhold
 from leads_pipeline.lake import Lake, LandedWindow
 
 # Two batches side by side keep two cores busier than two threads at one, whose planning and writing they can't share.
@@ -114,6 +114,7 @@ def _flatten_batch(
             _fill_windows(db, kind, windows)
             retain(db, kind, staged_before(db, lake, kind, taken, name), given_up)
             withhold(db, lake, kind)
+            redact(db, lake, kind)
             for day, paths in targets.items():
                 _write(db, kind, day, paths)
             return [balanced(kind, staged) for staged in counted(db, kind, targets)]

@@ -1,9 +1,11 @@
 """Leads that are kept out of staged files and of the warehouse: of people who were erased or are restricted.
 
-Belongs here: telling them among staged rows, and taking them out of what a day is about to be staged as; telling whose
-leads serve no direct marketing. Doesn't: whom the list means (suppression.py), raw files (lake/).
+Belongs here: telling them among staged rows, and taking them out of what a day is about to be staged as; taking out
+what others wrote of people; telling whose leads serve no direct marketing. Doesn't: whom the list means
+(suppression.py), raw files (lake/).
 """
 
+import json
 from collections.abc import Iterable
 from datetime import date
 from typing import Any, Final
@@ -11,7 +13,7 @@ from typing import Any, Final
 import duckdb
 
 from leads_pipeline.contract import FieldType, LeadKind
-from leads_pipeline.duck import quoted
+from leads_pipeline.duck import literal, quoted
 from leads_pipeline.flatten.columns import BODY
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.showing import PathAndText, Shown, contacts_of, is_contact, is_name, texts_of
@@ -44,6 +46,55 @@ def withheld_leads(
     suppressed = lake.suppression.read()
     found = _meant(db, lake, suppressed, suppressed.withheld, kind, f"{day}, {payload}", source)
     return _as_table(db, "withheld_ids", found)
+
+
+def redact(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, where: str = "true") -> int:
+    """Take what leads of others say of people out of the kind's tables, where somebody decided so; of how many rows.
+
+    Raw may still say it, as a restored backup does until it is gone through. The list is read here, under a lock of
+    what the rows are going into.
+    """
+    suppressed = lake.suppression.read()
+    changed = 0
+    for table in kind.tables if suppressed.redactions else ():
+        texts = db.execute(
+            f"select column_name, column_type = 'JSON' or {literal(BODY)} = '\"' || column_name || '\"' "  # noqa: S608
+            f"from (describe {quoted(table)}) where column_type in ('VARCHAR', 'JSON') and column_name <> 'lead_id'"
+        ).fetchall()
+        ids = db.execute(f"select distinct lead_id from {quoted(table)} where {where}").fetchall()  # noqa: S608
+        for (lead_id,) in ids:
+            if suppressed.hashed_lead(kind.name, lead_id) in suppressed.redactions:
+                for name, is_json in texts:
+                    changed += _redact_column(db, suppressed, kind, table, lead_id, name, is_json=is_json)
+    return changed
+
+
+def _redact_column(
+    db: duckdb.DuckDBPyConnection,
+    suppressed: Suppressed,
+    kind: LeadKind,
+    table: str,
+    lead_id: str,
+    name: str,
+    *,
+    is_json: bool,
+) -> int:
+    column, rows = quoted(name), f"{quoted(table)} where lead_id = $lead_id"
+    changed = 0
+    for (text,) in db.execute(
+        f"select distinct {column}::varchar from {rows} and {column} is not null",  # noqa: S608 - our own names
+        {"lead_id": lead_id},
+    ).fetchall():
+        redacted = suppressed.redacted(kind.name, lead_id, text if is_json else json.dumps(text))
+        redacted = redacted if is_json else json.loads(redacted)
+        if redacted != text:
+            changed += 1
+            db.execute(
+                f"update {quoted(table)} set {column} = $redacted "  # noqa: S608 - likewise
+                f"where lead_id = $lead_id and {column}::varchar = $text",
+                {"redacted": redacted, "lead_id": lead_id, "text": text},
+            )
+    return changed
 
 
 def known_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, source: str) -> bool:

@@ -15,7 +15,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.erase import sweep
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import SCRATCH, cut_days, due_before
-from leads_pipeline.privacy.retire import retire_days
+from leads_pipeline.privacy.retire import finish_retiring, retire_days
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse import sweep_readers
 
@@ -81,6 +81,9 @@ def _cut(lake: Lake, settings: Settings, now: datetime, night: Night) -> None:
 
 def _retire(lake: Lake, settings: Settings, now: datetime, night: Night) -> None:
     if settings.keep_days is None:
+        # What was begun while it was set.
+        if finished := finish_retiring(lake):
+            night.counts["days_removed"] = finished
         return
     retired = retire_days(lake, due_before(now, settings.zone, settings.keep_days), settings.zone)
     night.counts |= {"days_removed": len(retired.days), "days_to_remove_once_published": len(retired.waiting)}

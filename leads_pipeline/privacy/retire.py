@@ -66,6 +66,15 @@ def retire_days(lake: Lake, before: date, zone: ZoneInfo, *, is_dry: bool = Fals
         return retired
 
 
+def finish_retiring(lake: Lake) -> int:
+    """Delete what is left of removed days, as a kill or a restored backup left it; how many days it was of.
+
+    They count nowhere, whatever the settings say by now. Raises StorageError.
+    """
+    with lake.sweeping(), lake.retaining(), lake.lock("spool"), lake.lock("warehouse"):
+        return _delete(lake, lake.removed_days())
+
+
 def _days_with_leads(lake: Lake, before: date) -> list[date]:
     found = {file.day for kind in LEAD_KINDS for table in staged_tables(kind) for file in lake.staged_files(table)}
     found |= {day for kind in LEAD_KINDS for day in lake.landed_days(kind)}
@@ -113,13 +122,16 @@ def _freeze(lake: Lake, days: list[date], zone: ZoneInfo) -> None:
     lake.freeze(days, content)
 
 
-def _delete(lake: Lake, removed: Collection[date]) -> None:
-    """Delete what is left of the leads of removed days: staged, raw, set aside. Their figures are frozen."""
+def _delete(lake: Lake, removed: Collection[date]) -> int:
+    """Delete what is left of the leads of removed days: staged, raw, set aside; how many days. Figures are frozen."""
+    left: set[date] = set()
     for part in ("staged", "raw", "quarantine/raw"):
         for kind in LEAD_KINDS:
             for table in staged_tables(kind):
                 folder = lake.folder / part / table
                 for day in days_in(folder):
                     if day in removed:
+                        left.add(day)
                         with lake.holding_staged(day), storing(folder):
                             shutil.rmtree(folder / f"day={day}")
+    return len(left)

@@ -4,7 +4,6 @@ Belongs here: what of a copy shows a lead that the suppression list withholds, r
 Doesn't: the published file's own way (publication.py), which files are copies of it (privacy/elsewhere.py).
 """
 
-import json
 import shutil
 from pathlib import Path
 from typing import Final
@@ -12,12 +11,12 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import connection, literal, quoted, scratch_folder
 from leads_pipeline.durable import PRIVATE_FILE_MODE, storing
 from leads_pipeline.flatten.retaining import WAREHOUSE_FILE
 from leads_pipeline.flatten.statement import define_local_time
-from leads_pipeline.flatten.withholding import withheld_leads
+from leads_pipeline.flatten.withholding import redact, withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.frozen import statement_of
 from leads_pipeline.warehouse.loading import note_objections
@@ -53,7 +52,7 @@ def write_without_withheld(lake: Lake, copy: Path, anew: Path, zone: ZoneInfo) -
             db.begin()
             gone = _take_out(db, lake)
             for kind in LEAD_KINDS:
-                _redact(db, lake, kind)
+                redact(db, lake, kind)
             if remembered(db).comments == comments_fingerprint():
                 _make_marts(db, lake, zone)
             db.commit()
@@ -90,34 +89,6 @@ def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake) -> int:
             )
     [(count,)] = db.execute("select count(*) from gone").fetchall()
     return int(count)
-
-
-def _redact(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind) -> None:
-    """Take what leads of others say of people out of them, where somebody has decided so."""
-    suppressed = lake.suppression.read()
-    if not suppressed.redactions:
-        return
-    for table in kind.tables:
-        rows = db.execute(f"select rowid, lead_id from {quoted(table)}").fetchall()  # noqa: S608 - our own names
-        types = dict(db.execute(f"select column_name, column_type from (describe {quoted(table)})").fetchall())  # noqa: S608
-        texts = [name for name, type_ in types.items() if type_ in ("VARCHAR", "JSON")]
-        for row_id, lead_id in rows:
-            if suppressed.hashed_lead(kind.name, lead_id) not in suppressed.redactions:
-                continue
-            for name in texts:
-                where = "where rowid = $row"
-                [(text,)] = db.execute(
-                    f"select {quoted(name)} from {quoted(table)} {where}",  # noqa: S608 - our own names
-                    {"row": row_id},
-                ).fetchall()
-                if text is None:
-                    continue
-                is_json = types[name] == "JSON"
-                changed = suppressed.redacted(kind.name, lead_id, text if is_json else json.dumps(text))
-                db.execute(
-                    f"update {quoted(table)} set {quoted(name)} = $text {where}",  # noqa: S608 - likewise
-                    {"text": changed if is_json else json.loads(changed), "row": row_id},
-                )
 
 
 def _make_marts(db: duckdb.DuckDBPyConnection, lake: Lake, zone: ZoneInfo) -> None:

@@ -19,7 +19,7 @@ from leads_pipeline.duck import quoted, scratch_folder
 from leads_pipeline.flatten.columns import staged_columns, windows_table
 from leads_pipeline.flatten.inventory import insert_inventory
 from leads_pipeline.flatten.trees import HIDDEN, trees_of
-from leads_pipeline.flatten.withholding import known_leads, objected_leads, withheld_leads
+from leads_pipeline.flatten.withholding import known_leads, objected_leads, redact, withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.answers import set_answers
 from leads_pipeline.warehouse.frozen import load_frozen, statement_of
@@ -87,12 +87,19 @@ def _load_kinds(
     for kind in LEAD_KINDS:
         if state.suppressed != wanted.suppressed:
             is_whole = _take_out(db, lake, kind, is_of_others=state.whom != wanted.whom) or is_whole
-        if of_kind := {(table, day) for table, day in changed if table in staged_columns(kind)}:
+        of_kind = {(table, day) for table, day in changed if table in staged_columns(kind)}
+        if of_kind:
             is_whole = _load_leads(db, lake, kind, of_kind, is_whole=is_whole)
             if state.objected == wanted.objected:
                 note_objections(
                     db, lake, kind, "lead_id in (select lead_id from removed union all select lead_id from winners)"
                 )
+        if state.suppressed != wanted.suppressed or of_kind:
+            # As rows leave, so that the file is written anew.
+            new = "lead_id in (select lead_id from winners)" if state.suppressed == wanted.suppressed else "true"
+            redacted = redact(db, lake, kind, new)
+            db.execute("insert into gone select $kind, null from range($rows)", {"kind": kind.name, "rows": redacted})
+            is_whole = is_whole or redacted > 0
         if state.objected != wanted.objected:
             note_objections(db, lake, kind, "true")
     return is_whole
