@@ -51,6 +51,9 @@ WATCH_INTERVAL_SECONDS = 300
 # What can pass is asked for again by itself several times within the hour.
 PATIENCE = timedelta(hours=1)
 
+# In Dagster's storage: what each channel was told, and the last heartbeat.
+_TOLD = "leads_pipeline/told"
+
 # Told in better words by the windows themselves, and field by field.
 _TOLD_OTHERWISE = {"no_window_is_refused", "contract_knows_what_comes"}
 
@@ -85,7 +88,9 @@ def alert_sensor(
     )
     def tell_people(context: SensorEvaluationContext) -> SensorResult:
         instance, alerts, now = context.instance, context.resources.alerts, clock()
-        state = _read_state(context.cursor)
+        storage = instance.daemon_cursor_storage
+        # The sensor's own cursor is where it stood in earlier versions.
+        state = _read_state(storage.get_cursor_values({_TOLD}).get(_TOLD) or context.cursor)
         failures = _beat(instance, alerts, nightly, state)
         channels = alerts.channels()
         sent = 0
@@ -103,19 +108,22 @@ def alert_sensor(
                         break  # the others would wait for the same dead server
                     memory.note_told(alert)
                     sent += 1
+                    state["channels"][channel.name] = memory.pack()
+                    # At once: of a tick that takes longer than a minute, the daemon takes no cursor.
+                    storage.set_cursor_values({_TOLD: json.dumps(state)})
                 state["channels"][channel.name] = memory.pack()
         for failure in failures:
             context.log.warning(failure)
-        cursor = json.dumps(state)
-        return SensorResult(skip_reason=" ".join([f"Sent {sent} alerts.", *failures]), cursor=cursor)
+        storage.set_cursor_values({_TOLD: json.dumps(state)})
+        return SensorResult(skip_reason=" ".join([f"Sent {sent} alerts.", *failures]))
 
     return tell_people
 
 
-def _read_state(cursor: str | None) -> dict[str, Any]:
-    """What was told. A cursor that can't be read counts as none: causes are then told once more."""
+def _read_state(text: str | None) -> dict[str, Any]:
+    """What was told. What can't be read counts as nothing: causes are then told once more."""
     try:
-        state = json.loads(cursor or "")
+        state = json.loads(text or "")
         return {"beat": list(state["beat"]), "channels": dict(state["channels"])}
     except (ValueError, KeyError, TypeError):
         return {"beat": [], "channels": {}}

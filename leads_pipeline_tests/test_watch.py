@@ -109,6 +109,15 @@ def test_refused_windows_ring_at_once_as_one_message_and_once_more_when_they_are
     assert watched.tick(24 * HOUR) == []
 
 
+def test_what_a_tick_told_is_not_told_again_where_dagster_gave_the_tick_up(watched: Watched) -> None:
+    watched.pull(Then(status=403))
+    before = watched.cursor
+    assert watched.tick() == [("new", "12 windows can't be pulled: refused (403)")]
+    # After a minute, on a busy machine, the daemon waits no longer: what the tick returns is lost.
+    watched.cursor = before
+    assert watched.tick() == []
+
+
 def test_what_may_pass_rings_only_where_it_lasts_an_hour(watched: Watched) -> None:
     watched.pull(Then(status=500))
     assert watched.tick() == watched.tick(0.9 * HOUR) == []

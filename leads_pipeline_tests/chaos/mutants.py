@@ -2214,6 +2214,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "newer_version_is_left",
         ),
         _m(
+            "what was told is known only to a tick that ends in time",
+            "watch.py",
+            "storage.get_cursor_values({_TOLD}).get(_TOLD) or context.cursor",
+            "context.cursor",
+            "test_watch.py",
+            "gave_the_tick_up",
+        ),
+        _m(
             "nobody is told that backups have stopped",
             "watch.py",
             '        "backups": partial(_old_backup, data, now),\n',
