@@ -74,7 +74,7 @@ mutants: venv-dev ## Break one promise of the pipeline at a time, and see that a
 	@$(BIN)/python -m leads_pipeline_tests.chaos.mutants $(TURN)
 
 soak: venv-dev ## An hour of `serve` with a portal that fails, and real sinks for what it tells: SOAK=FOLDER, a new one
-	@$(BIN)/python -m leads_pipeline_tests.chaos.soak $(or $(SOAK),$(error SOAK=FOLDER is missing, where it works))
+	@$(BIN)/python -m leads_pipeline_tests.chaos.soak $(if $(HALF),--half $(HALF)) $(or $(SOAK),$(error SOAK=FOLDER is missing, where it works))
 
 bench: venv-dev ## The benchmarks, side by side
 	@$(BIN)/python -m benchmarks
