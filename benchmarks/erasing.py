@@ -30,7 +30,7 @@ from leads_pipeline.privacy.erase import Wish, add_to_list, left_by_list, left_o
 from leads_pipeline.privacy.search import search
 from leads_pipeline.simulator.book import LeadBook
 from leads_pipeline.simulator.leads import KINDS, LeadFactory
-from leads_pipeline.simulator.organisation import Branch, Organisation
+from leads_pipeline.simulator.organisation import BRANCHES_PER_COMPANY, Branch, Organisation
 from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.suppression import Action
 from leads_pipeline.warehouse import Grid, Warehouse
@@ -115,7 +115,7 @@ def _somebody(lake: Lake) -> tuple[str, int]:
 
     Whoever asks again does so within a company, whose branches follow each other, and within two weeks.
     """
-    near = _branches()[:50]
+    near = _branches()[: 12 * BRANCHES_PER_COMPANY]
     people: Counter[str] = Counter()
     leads: dict[str, set[str]] = {}
     for day in days(max(LAST - timedelta(days=40), _first_day(lake)), LAST):

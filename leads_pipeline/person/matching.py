@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, Self
 
 from leads_pipeline.errors import QuestionError
@@ -38,6 +38,7 @@ ID_MIN: Final = 8
 LeadKey = tuple[str, str]
 
 # What is no letter and no digit, in JSON too, where a line ends with a letter.
+_ROUGHLY: Final = 8
 _BETWEEN: Final = r"(?:[^0-9A-Za-z]|\\[bfnrt])"
 
 # Escapes in JSON of what a key may have, or of what lies beyond Latin-1. Those of < and & are in every third message.
@@ -117,13 +118,16 @@ class Sought:
     @cached_property
     def _seen_pattern(self) -> str:
         """A regular expression that each text matches which shows them, once it is as a reader sees it."""
+        return self._pattern_of(partial(_loosely, between=_BETWEEN), "[^@]{0,70}@")
+
+    def _pattern_of(self, loosely: Callable[[str, int], str], domain: str) -> str:
         locals_ = [key.partition("@")[0] for key in self.mailboxes]
-        parts = [_loosely(local, 6, _BETWEEN) + "[^@]{0,70}@" for local in locals_]
-        parts += [_loosely(national_digits(key), 9, _BETWEEN) for key in self.phones]
+        parts = [loosely(local, 6) + domain for local in locals_]
+        parts += [loosely(national_digits(key), 9) for key in self.phones]
         parts += [re.escape(address) for address in self.cut_emails | self.cut_phones]
         parts += [re.escape(lead_id) for lead_id in self.lead_ids]
         parts += [re.escape(max(_ascii_words(key), key=len, default=key)) for key in self.names]
-        parts += [_loosely(key, 3, _BETWEEN) for key in self.postcodes]
+        parts += [loosely(key, 3) for key in self.postcodes]
         return f"(?i:{'|'.join(parts)})"
 
     @cached_property
@@ -134,7 +138,7 @@ class Sought:
         """
         # The case of the rest counts: the sign for Kelvin is a k to whoever ignores it.
         escapes = "" if self.ids_alone else r"|\\u" if self._has_accents else f"|{_ESCAPES}"
-        return self._seen_pattern + escapes
+        return self._pattern_of(_roughly, "[^@]*@") + escapes
 
     @property
     def _has_accents(self) -> bool:
@@ -311,6 +315,11 @@ def _words(name: str) -> list[str]:
 
 def _ascii_words(key: str) -> list[str]:
     return [word for word in key.split() if word.isascii()]
+
+
+def _roughly(text: str, _: int) -> str:
+    """The last of them, with however many others between: Arrow compiles it for each file, in a fifth of the time."""
+    return f"{_BETWEEN}*".join(re.findall("[0-9A-Za-z]", text)[-_ROUGHLY:])
 
 
 def _loosely(text: str, most: int, between: str = "[^0-9A-Za-z]") -> str:

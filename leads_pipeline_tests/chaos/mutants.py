@@ -3081,8 +3081,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "pass over a number that goes on in the next line",
             "person/matching.py",
-            "_loosely(national_digits(key), 9, _BETWEEN)",
-            "_loosely(national_digits(key), 9)",
+            'return f"{_BETWEEN}*".join',
+            'return "[^0-9A-Za-z]*".join',
             "test_person.py",
             "next_line",
         ),
@@ -3109,6 +3109,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "if False:",
             "test_person.py",
             "passed_over",
+        ),
+        _m(
+            "look at the last row of a raw file alone",
+            "lake/refusing.py",
+            "if change(list(shown)) == shown:",
+            "if change(shown[-1:]) == shown[-1:]:",
+            "test_privacy_sweep.py",
+            "killed_erasure_is_finished",
         ),
         _m(
             "overlook whoever stands in the first of two fields of a name",
