@@ -47,7 +47,7 @@ MOMENTS = (
 )  # fmt: skip
 BOOLEANS = ("0", "1", "null", '"true"', '"TRUE"', '"yes"', '"t"', '"0"', '""')
 NUMBERS = (
-    *("0", "-0.0", "1", "3.0", "3.5", "1.50", "1E5", "1.0E7", "1e-9", "1e30", "1e400", "9223372036854775808"),
+    *("0", "-0", "-0.0", "1", "3.0", "3.5", "1.50", "1E5", "1.0E7", "1e-9", "1e30", "1e400", "9223372036854775808"),
     *("123456789012345678901234567890", "9007199254740993"),
     *("1.005", "1" * 5000, "99999999999999999.99", "true", '"12"', '" 12"', '"+12"', '"012"'),
     *('"1_000"', '"0x1F"', '"٣"', '"1.50"', '"1e5"', '"1,5"', '"NaN"', '"inf"', '"-"', '"£350,000"', '"350000.5"'),
@@ -194,6 +194,57 @@ def _json(value: Any, space: str) -> str:
     if isinstance(value, list):
         return f"[{space}{','.join(_json(inner, space) for inner in value)}{space}]"
     return str(value)
+
+
+def leads_with_one_change(kind: LeadKind) -> list[str]:
+    """Leads with every declared member, each member's value as declared, but for one thing in each that may be odd."""
+    leads = [_whole(kind), Members()]
+    changes = ((key, value) for key in ('"new"', '"\\u006eew"', '"createdAt"') for value in ("null", "1", '"x"', "{}"))
+    objects = {path.rpartition(".")[0]: kind.fields for path in sorted(field.path for field in kind.fields)}
+    for owner, fields in (*objects.items(), *((child.path, child.fields) for child in kind.children)):
+        names: dict[FieldType, list[str]] = {}
+        for field in fields:
+            if owner in (field.path.rpartition(".")[0], *(child.path for child in kind.children)):
+                names.setdefault(field.type, []).append(json.dumps(field.path.rpartition(".")[2]))
+        for type_, keys in names.items():
+            for number, value in enumerate(dict.fromkeys((*PLAIN[type_], *ODD[type_], *CONTAINERS, *NO_JSON, "null"))):
+                leads.append(lead := _whole(kind))
+                members = _owner(lead, owner)
+                key = keys[number % len(keys)]
+                members[:] = [(there, value if there == key else inner) for there, inner in members]
+            for number, change in enumerate((*changes, *((keys[0], value) for value in ("null", "1", '"x"', "{}")))):
+                leads.append(lead := _whole(kind))
+                members = _owner(lead, owner)
+                members.insert(len(members) if number % 2 else 0, change)
+        leads.append(lead := _whole(kind))
+        del _owner(lead, owner)[0]
+        for value in (*CONTAINERS, "null", "5"):
+            leads.append(lead := _whole(kind))
+            if owner:
+                _put(lead, owner, value)
+    for number, lead in enumerate(leads):
+        lead.insert(number % (len(lead) + 1), ('"id"', f'"lead-{number}"'))
+    return [_json(lead, ("", "", " ", "\n\t")[number % 4]) for number, lead in enumerate(leads)]
+
+
+def _whole(kind: LeadKind) -> Members:
+    lead = Members()
+    for field in kind.fields:
+        _put(lead, field.path, PLAIN[field.type][0])
+    for child in kind.children:
+        elements = [Members(), Members()]
+        for field in child.fields:
+            for element in elements:
+                _put(element, field.path, PLAIN[field.type][0])
+        _put(lead, child.path, elements)
+    return lead
+
+
+def _owner(lead: Members, path: str) -> Members:
+    """The object at the path, or the last element of the list there."""
+    parent, _, name = path.rpartition(".")
+    inner = dict(_object(lead, parent)).get(json.dumps(name))
+    return inner[-1] if isinstance(inner, list) and not isinstance(inner, Members) else _object(lead, path)
 
 
 # --- where it went --------------------------------------------------------------------------------------------------

@@ -13,7 +13,11 @@ FOLDER = Path(__file__).with_name("golden")
 
 def generated(kind: LeadKind) -> str:
     """All statements of a kind, each after the name of its table."""
-    return "".join(f"-- {table}\n{statement.strip()};\n\n" for table, statement in statements_of(kind).items())
+    return "".join(
+        f"-- {table}, {which}\n{statement.strip()};\n\n"
+        for table, statements in statements_of(kind).items()
+        for which, statement in zip(("plain leads", "odd leads"), statements, strict=True)
+    )
 
 
 if __name__ == "__main__":

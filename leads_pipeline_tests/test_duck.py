@@ -31,7 +31,7 @@ def test_an_error_of_duckdb_neither_quotes_a_lead_nor_replaces_anything(
     land(lake, APPLICANT, [{"id": "a", "message": "secret words"}])
     stage(lake, APPLICANT)
     before = lake.staged_path("applicant_leads", DAY).read_bytes()
-    monkeypatch.setattr(statement, "_lead_statement", lambda _: "select body::integer from leads")
+    monkeypatch.setattr(statement, "_plain_lead_statement", lambda _: "select body::integer from plain_leads")
 
     with pytest.raises(BugError, match="ConversionException") as caught:
         stage(lake, APPLICANT)

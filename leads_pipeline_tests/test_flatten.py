@@ -6,6 +6,7 @@ import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import wraps
@@ -24,13 +25,14 @@ from leads_pipeline.flatten import batches, raw, repair, statement, windows
 from leads_pipeline.flatten.batches import flatten_day, flatten_days
 from leads_pipeline.flatten.columns import staged_columns, staged_tables, windows_table
 from leads_pipeline.flatten.counts import StagedDay, UnbalancedError
+from leads_pipeline.flatten.plain import plain_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.sealed import seal
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.warehouse.reading import sweep_readers
 from leads_pipeline.window import day_interval
 from leads_pipeline_tests import statements
-from leads_pipeline_tests.drifting import Received, drifting_leads, lost
+from leads_pipeline_tests.drifting import Received, drifting_leads, leads_with_one_change, lost
 from leads_pipeline_tests.staging import (
     DAY,
     FETCHED_AT,
@@ -652,9 +654,9 @@ def test_a_landing_during_the_flattening_changes_nothing_of_it(lake: Lake, monke
     land(lake, APPLICANT, [{"id": "a", "viewingTimes": [{}]}])
     read_raw = raw.read_raw
 
-    def landing_in_between(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
+    def landing_in_between(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: Sequence[Path]) -> int:
         land(lake, APPLICANT, [{"id": "b", "viewingTimes": [{}, {}]}])
-        read_raw(db, files)
+        return read_raw(db, kind, files)
 
     monkeypatch.setattr(batches, "read_raw", landing_in_between)
     staged = stage(lake, APPLICANT)
@@ -738,6 +740,57 @@ def test_whatever_comes_no_row_is_lost_and_no_value_vanishes(
     check_drift(Lake(tmp_path_factory.mktemp("drift")), kind, data.draw(drifting_leads(kind)))
 
 
+def check_both_ways(lake: Lake, kind: LeadKind, sent: list[str]) -> None:
+    """The short statement gives of plain leads what the full one gives, and so do both of a day that has others too."""
+    land(lake, kind, sent)
+    staged = stage(lake, kind)
+    paths = [lake.staged_path(table, DAY) for table in staged_tables(kind)]
+    short = [path.read_bytes() for path in paths]
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(raw, "plain_leads", lambda _: lambda _: False)
+        full = stage(lake, kind)
+
+    assert staged == full
+    for path, before in zip(paths, short, strict=True):
+        if path.read_bytes() != before:
+            after = staged_rows(lake, path.stem)
+            path.write_bytes(before)
+            rows = staged_rows(lake, path.stem)
+            differ = [pair for pair in zip(rows, after, strict=True) if pair[0] != pair[1]]
+            assert [
+                (row["lead_id"], name, row[name], other[name])
+                for row, other in differ
+                for name in row
+                if row[name] != other[name]
+            ] == []
+            assert before == b"other bytes of the same rows"
+
+
+# A contract whose lists hold every type of field, at their top and deeper.
+EVERY_TYPE = tuple(Field(f"{owner}{type_.value}", type_, "") for owner in ("", "deep.") for type_ in FieldType)
+RICHER = replace(APPLICANT, children=tuple(replace(child, fields=EVERY_TYPE) for child in APPLICANT.children))
+
+
+@pytest.mark.parametrize("kind", [*LEAD_KINDS, RICHER], ids=["applicant", "appraisal", "every type in lists"])
+def test_a_plain_lead_has_the_same_rows_by_the_short_statement_and_by_the_full_one(lake: Lake, kind: LeadKind) -> None:
+    sent = leads_with_one_change(kind)
+    plain = [text for text in sent if plain_leads(kind)(text.encode(errors="surrogateescape"))]
+    assert len(sent) / 10 < len(plain) < len(sent) / 2  # both ways are gone
+
+    check_both_ways(lake, kind, sent)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+@settings(drifting, max_examples=100)
+@given(data=st.data())
+def test_thousands_of_drifting_leads_have_the_same_rows_by_either_statement(
+    tmp_path_factory: pytest.TempPathFactory, kind: LeadKind, data: st.DataObject
+) -> None:
+    check_both_ways(Lake(tmp_path_factory.mktemp("both")), kind, data.draw(drifting_leads(kind)))
+
+
 @pytest.mark.chaos
 @pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
 @settings(drifting, max_examples=100)
@@ -772,18 +825,22 @@ def test_an_amount_is_read_to_the_double_nearest_to_it_and_an_integer_exactly(la
     assert row["listing_details_pricing_price"] == Decimal("0.10")
 
 
-def test_a_key_field_that_flattening_loses_is_counted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_plain", [True, False], ids=["by the short statement", "by the full one"])
+def test_a_key_field_that_flattening_loses_is_counted(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_plain: bool
+) -> None:
     leads: list[dict[str, Any]] = [
         {"id": "a", "createdAt": "2026-11-19T09:00:00Z", "contact": {"email": "a@example.com"}},
         {"id": "b", "createdAt": "0001-01-01T00:00Z", "contact": {"email": None}},
         {"id": "c", "createdAt": "yesterday"},
     ]
     land(lake, APPRAISAL, leads)
+    monkeypatch.setattr(raw, "plain_leads", lambda _: lambda _: is_plain)
     assert flatten_day(lake, APPRAISAL, DAY, LONDON).unexplained == 0
 
-    intact = statement._cast  # noqa: SLF001 - broken on purpose
-    lost = {"contact.email": "null::varchar"}
-    monkeypatch.setattr(statement, "_cast", lambda field: lost.get(field.path) or intact(field))
+    intact = statement.columns_of
+    email = '"value of contact_email" as'
+    monkeypatch.setattr(statement, "columns_of", lambda fields: intact(fields).replace(email, "null::varchar as"))
     monkeypatch.setattr(statement, "_untyped", lambda _: "null")
     with pytest.raises(UnbalancedError, match="2 lack a key field"):  # a's address, c's moment
         flatten_day(lake, APPRAISAL, DAY, LONDON)

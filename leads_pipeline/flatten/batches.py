@@ -109,8 +109,7 @@ def _flatten_batch(
         with connection(lake, name, threads=1 if left else FLATTENING_THREADS) as db:
             db.execute("set preserve_insertion_order = false")  # each file is sorted when it is written
             define_functions(db, extra_functions(kind))
-            read_raw(db, frozen)
-            make_tables(db, kind, zone)
+            make_tables(db, kind, zone, odd_leads=read_raw(db, kind, frozen))
             _fill_windows(db, kind, windows)
             retain(db, kind, staged_before(db, lake, kind, taken, name), given_up)
             withhold(db, lake, kind)

@@ -939,6 +939,22 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "building_anew",
         ),
         _m(
+            "take a lead with a key that stands twice for a plain one",
+            "flatten/plain.py",
+            "return _quotes(_ENCODER.encode(lead)) == _quotes(body)\n",
+            "return True\n",
+            "test_flatten.py",
+            "by_the_short_statement",
+        ),
+        _m(
+            "take a minus before nought for a plain number of a text",
+            "flatten/plain.py",
+            "msgspec.Meta(ge=1, le=2**63 - 1)",
+            "msgspec.Meta(ge=0, le=2**63 - 1)",
+            "test_flatten.py",
+            "by_the_short_statement",
+        ),
+        _m(
             "drop unknown fields of lists",
             "flatten/statement.py",
             '        extra="extra_of_element",\n',

@@ -1,5 +1,195 @@
--- applicant_leads
-with source as (select *, body as doc from leads),
+-- applicant_leads, plain leads
+with source as (
+    select *, try(json_transform(body, '{"createdAt": "VARCHAR", "contact": {"firstName": "VARCHAR", "lastName": "VARCHAR", "phoneNumber": "VARCHAR", "email": "VARCHAR", "preferences": {"method": "VARCHAR", "time": "VARCHAR"}}, "intent": "VARCHAR", "enquiryType": "VARCHAR", "message": "VARCHAR", "propertyUse": "VARCHAR", "isOverseas": "BOOLEAN", "portalLeadId": "VARCHAR", "portalBranchId": "VARCHAR", "portalCompanyId": "VARCHAR", "portalGroupId": "VARCHAR", "sourceBranchId": "VARCHAR", "recipientEmail": "VARCHAR", "leadSource": "VARCHAR", "portalSource": "VARCHAR", "organiseViewing": "BOOLEAN", "requestPropertyDetails": "BOOLEAN", "consumerSituation": "VARCHAR", "consumerPostcode": "VARCHAR", "searchCriteria": {"location": {"alias": "VARCHAR", "area": "VARCHAR", "areaStreet": "VARCHAR", "country": "VARCHAR", "countryCode": "VARCHAR", "countyArea": "VARCHAR", "district": "VARCHAR", "incode": "VARCHAR", "outcode": "VARCHAR", "postTown": "VARCHAR", "postalArea": "VARCHAR", "region": "VARCHAR"}, "radius": "VARCHAR", "minimumBedrooms": "BIGINT", "maximumBedrooms": "BIGINT", "minimumPrice": "VARCHAR", "maximumPrice": "VARCHAR", "priceFrequency": "VARCHAR", "propertyType": "VARCHAR", "propertySubType": "VARCHAR"}, "listingDetails": {"id": "VARCHAR", "branchId": "VARCHAR", "bedrooms": "BIGINT", "bathrooms": "BIGINT", "receptions": "BIGINT", "lifeCycleStatus": "VARCHAR", "address": {"propertyNumberOrName": "VARCHAR", "streetName": "VARCHAR", "locality": "VARCHAR", "townOrCity": "VARCHAR", "postcode": "VARCHAR", "countryCode": "VARCHAR"}, "pricing": {"transactionType": "VARCHAR", "currencyCode": "VARCHAR", "price": "VARCHAR", "rentFrequency": "VARCHAR"}, "estimate": {"lowerRange": "BIGINT", "upperRange": "BIGINT", "value": "BIGINT", "confidence": "BIGINT", "confidenceBand": "VARCHAR"}, "propertyId": "VARCHAR", "uprn": "BIGINT", "propertyType": "VARCHAR", "sourceBranchId": "VARCHAR", "sourceId": "VARCHAR", "url": "VARCHAR", "images": [{"original": "VARCHAR", "cdnUrl": "VARCHAR", "filename": "VARCHAR"}]}, "viewingTimes": [{"earliest": "VARCHAR", "latest": "VARCHAR"}]}')) as item
+    from plain_leads),
+texts as (
+    select *,
+        item."contact"."firstName" as "value of contact_first_name",
+        item."contact"."lastName" as "value of contact_last_name",
+        item."contact"."phoneNumber" as "value of contact_phone_number",
+        item."contact"."email" as "value of contact_email",
+        item."contact"."preferences"."method" as "value of contact_preferences_method",
+        item."contact"."preferences"."time" as "value of contact_preferences_time",
+        item."intent" as "value of intent",
+        item."enquiryType" as "value of enquiry_type",
+        item."message" as "value of message",
+        item."propertyUse" as "value of property_use",
+        item."isOverseas" as "value of is_overseas",
+        item."portalLeadId" as "value of portal_lead_id",
+        item."portalBranchId" as "value of portal_branch_id",
+        item."portalCompanyId" as "value of portal_company_id",
+        item."portalGroupId" as "value of portal_group_id",
+        item."sourceBranchId" as "value of source_branch_id",
+        item."recipientEmail" as "value of recipient_email",
+        item."leadSource" as "value of lead_source",
+        item."portalSource" as "value of portal_source",
+        item."organiseViewing" as "value of organise_viewing",
+        item."requestPropertyDetails" as "value of request_property_details",
+        item."consumerSituation" as "value of consumer_situation",
+        item."consumerPostcode" as "value of consumer_postcode",
+        item."searchCriteria"."location"."alias" as "value of search_criteria_location_alias",
+        item."searchCriteria"."location"."area" as "value of search_criteria_location_area",
+        item."searchCriteria"."location"."areaStreet" as "value of search_criteria_location_area_street",
+        item."searchCriteria"."location"."country" as "value of search_criteria_location_country",
+        item."searchCriteria"."location"."countryCode" as "value of search_criteria_location_country_code",
+        item."searchCriteria"."location"."countyArea" as "value of search_criteria_location_county_area",
+        item."searchCriteria"."location"."district" as "value of search_criteria_location_district",
+        item."searchCriteria"."location"."incode" as "value of search_criteria_location_incode",
+        item."searchCriteria"."location"."outcode" as "value of search_criteria_location_outcode",
+        item."searchCriteria"."location"."postTown" as "value of search_criteria_location_post_town",
+        item."searchCriteria"."location"."postalArea" as "value of search_criteria_location_postal_area",
+        item."searchCriteria"."location"."region" as "value of search_criteria_location_region",
+        item."searchCriteria"."minimumBedrooms" as "value of search_criteria_minimum_bedrooms",
+        item."searchCriteria"."maximumBedrooms" as "value of search_criteria_maximum_bedrooms",
+        item."searchCriteria"."priceFrequency" as "value of search_criteria_price_frequency",
+        item."searchCriteria"."propertyType" as "value of search_criteria_property_type",
+        item."searchCriteria"."propertySubType" as "value of search_criteria_property_sub_type",
+        item."listingDetails"."id" as "value of listing_details_id",
+        item."listingDetails"."branchId" as "value of listing_details_branch_id",
+        item."listingDetails"."bedrooms" as "value of listing_details_bedrooms",
+        item."listingDetails"."bathrooms" as "value of listing_details_bathrooms",
+        item."listingDetails"."receptions" as "value of listing_details_receptions",
+        item."listingDetails"."lifeCycleStatus" as "value of listing_details_life_cycle_status",
+        item."listingDetails"."address"."propertyNumberOrName" as "value of listing_details_address_property_number_or_name",
+        item."listingDetails"."address"."streetName" as "value of listing_details_address_street_name",
+        item."listingDetails"."address"."locality" as "value of listing_details_address_locality",
+        item."listingDetails"."address"."townOrCity" as "value of listing_details_address_town_or_city",
+        item."listingDetails"."address"."postcode" as "value of listing_details_address_postcode",
+        item."listingDetails"."address"."countryCode" as "value of listing_details_address_country_code",
+        item."listingDetails"."pricing"."transactionType" as "value of listing_details_pricing_transaction_type",
+        item."listingDetails"."pricing"."currencyCode" as "value of listing_details_pricing_currency_code",
+        item."listingDetails"."pricing"."rentFrequency" as "value of listing_details_pricing_rent_frequency",
+        item."listingDetails"."estimate"."lowerRange" as "value of listing_details_estimate_lower_range",
+        item."listingDetails"."estimate"."upperRange" as "value of listing_details_estimate_upper_range",
+        item."listingDetails"."estimate"."value" as "value of listing_details_estimate_value",
+        item."listingDetails"."estimate"."confidence" as "value of listing_details_estimate_confidence",
+        item."listingDetails"."estimate"."confidenceBand" as "value of listing_details_estimate_confidence_band",
+        item."listingDetails"."propertyId" as "value of listing_details_property_id",
+        item."listingDetails"."uprn" as "value of listing_details_uprn",
+        item."listingDetails"."propertyType" as "value of listing_details_property_type",
+        item."listingDetails"."sourceBranchId" as "value of listing_details_source_branch_id",
+        item."listingDetails"."sourceId" as "value of listing_details_source_id",
+        item."listingDetails"."url" as "value of listing_details_url",
+        item."createdAt" as "text of created_at",
+        item."searchCriteria"."radius" as "text of search_criteria_radius",
+        amount_text(item."searchCriteria"."minimumPrice", written(body, '/searchCriteria/minimumPrice')) as "text of search_criteria_minimum_price",
+        amount_text(item."searchCriteria"."maximumPrice", written(body, '/searchCriteria/maximumPrice')) as "text of search_criteria_maximum_price",
+        amount_text(item."listingDetails"."pricing"."price", written(body, '/listingDetails/pricing/price')) as "text of listing_details_pricing_price"
+    from source
+),
+cast_strictly as (
+    select *,
+        as_moment("text of created_at") as "value of created_at",
+        as_number("text of search_criteria_radius") as "value of search_criteria_radius",
+        as_amount("text of search_criteria_minimum_price") as "value of search_criteria_minimum_price",
+        as_amount("text of search_criteria_maximum_price") as "value of search_criteria_maximum_price",
+        as_amount("text of listing_details_pricing_price") as "value of listing_details_pricing_price",
+        null::json as extra_json
+    from texts
+),
+typed as (
+    select *,
+        case when (case when item is null then 'not valid JSON' end) is not null or ("text of created_at" is null) <> ("value of created_at" is null) or ("text of search_criteria_radius" is null) <> ("value of search_criteria_radius" is null) or ("text of search_criteria_minimum_price" is null) <> ("value of search_criteria_minimum_price" is null) or ("text of search_criteria_maximum_price" is null) <> ("value of search_criteria_maximum_price" is null) or ("text of listing_details_pricing_price" is null) <> ("value of listing_details_pricing_price" is null)
+            then list_filter([case when item is null then 'not valid JSON' end,
+        case when "text of created_at" is not null and "value of created_at" is null and not starts_with("text of created_at", '0001-01-01T00:00') then 'createdAt' end,
+        case when "text of search_criteria_radius" is not null and "value of search_criteria_radius" is null then 'searchCriteria.radius' end,
+        case when "text of search_criteria_minimum_price" is not null and "value of search_criteria_minimum_price" is null then 'searchCriteria.minimumPrice' end,
+        case when "text of search_criteria_maximum_price" is not null and "value of search_criteria_maximum_price" is null then 'searchCriteria.maximumPrice' end,
+        case when "text of listing_details_pricing_price" is not null and "value of listing_details_pricing_price" is null then 'listingDetails.pricing.price' end], lambda problem: problem is not null)
+            else []::varchar[] end as problems
+    from cast_strictly
+)
+select
+    lead_id,
+    coalesce((timezone('UTC', "value of created_at") + zone_offsets.ahead_of_utc)::date, day) as lead_day,
+    scope,
+    fetched_at,
+    sequence,
+    source,
+    day as window_day,
+    "value of created_at" as "created_at",
+        "value of contact_first_name" as "contact_first_name",
+        "value of contact_last_name" as "contact_last_name",
+        "value of contact_phone_number" as "contact_phone_number",
+        "value of contact_email" as "contact_email",
+        "value of contact_preferences_method" as "contact_preferences_method",
+        "value of contact_preferences_time" as "contact_preferences_time",
+        "value of intent" as "intent",
+        "value of enquiry_type" as "enquiry_type",
+        "value of message" as "message",
+        "value of property_use" as "property_use",
+        "value of is_overseas" as "is_overseas",
+        "value of portal_lead_id" as "portal_lead_id",
+        "value of portal_branch_id" as "portal_branch_id",
+        "value of portal_company_id" as "portal_company_id",
+        "value of portal_group_id" as "portal_group_id",
+        "value of source_branch_id" as "source_branch_id",
+        "value of recipient_email" as "recipient_email",
+        "value of lead_source" as "lead_source",
+        "value of portal_source" as "portal_source",
+        "value of organise_viewing" as "organise_viewing",
+        "value of request_property_details" as "request_property_details",
+        "value of consumer_situation" as "consumer_situation",
+        "value of consumer_postcode" as "consumer_postcode",
+        "value of search_criteria_location_alias" as "search_criteria_location_alias",
+        "value of search_criteria_location_area" as "search_criteria_location_area",
+        "value of search_criteria_location_area_street" as "search_criteria_location_area_street",
+        "value of search_criteria_location_country" as "search_criteria_location_country",
+        "value of search_criteria_location_country_code" as "search_criteria_location_country_code",
+        "value of search_criteria_location_county_area" as "search_criteria_location_county_area",
+        "value of search_criteria_location_district" as "search_criteria_location_district",
+        "value of search_criteria_location_incode" as "search_criteria_location_incode",
+        "value of search_criteria_location_outcode" as "search_criteria_location_outcode",
+        "value of search_criteria_location_post_town" as "search_criteria_location_post_town",
+        "value of search_criteria_location_postal_area" as "search_criteria_location_postal_area",
+        "value of search_criteria_location_region" as "search_criteria_location_region",
+        "value of search_criteria_radius" as "search_criteria_radius",
+        "value of search_criteria_minimum_bedrooms" as "search_criteria_minimum_bedrooms",
+        "value of search_criteria_maximum_bedrooms" as "search_criteria_maximum_bedrooms",
+        "value of search_criteria_minimum_price" as "search_criteria_minimum_price",
+        "value of search_criteria_maximum_price" as "search_criteria_maximum_price",
+        "value of search_criteria_price_frequency" as "search_criteria_price_frequency",
+        "value of search_criteria_property_type" as "search_criteria_property_type",
+        "value of search_criteria_property_sub_type" as "search_criteria_property_sub_type",
+        "value of listing_details_id" as "listing_details_id",
+        "value of listing_details_branch_id" as "listing_details_branch_id",
+        "value of listing_details_bedrooms" as "listing_details_bedrooms",
+        "value of listing_details_bathrooms" as "listing_details_bathrooms",
+        "value of listing_details_receptions" as "listing_details_receptions",
+        "value of listing_details_life_cycle_status" as "listing_details_life_cycle_status",
+        "value of listing_details_address_property_number_or_name" as "listing_details_address_property_number_or_name",
+        "value of listing_details_address_street_name" as "listing_details_address_street_name",
+        "value of listing_details_address_locality" as "listing_details_address_locality",
+        "value of listing_details_address_town_or_city" as "listing_details_address_town_or_city",
+        "value of listing_details_address_postcode" as "listing_details_address_postcode",
+        "value of listing_details_address_country_code" as "listing_details_address_country_code",
+        "value of listing_details_pricing_transaction_type" as "listing_details_pricing_transaction_type",
+        "value of listing_details_pricing_currency_code" as "listing_details_pricing_currency_code",
+        "value of listing_details_pricing_price" as "listing_details_pricing_price",
+        "value of listing_details_pricing_rent_frequency" as "listing_details_pricing_rent_frequency",
+        "value of listing_details_estimate_lower_range" as "listing_details_estimate_lower_range",
+        "value of listing_details_estimate_upper_range" as "listing_details_estimate_upper_range",
+        "value of listing_details_estimate_value" as "listing_details_estimate_value",
+        "value of listing_details_estimate_confidence" as "listing_details_estimate_confidence",
+        "value of listing_details_estimate_confidence_band" as "listing_details_estimate_confidence_band",
+        "value of listing_details_property_id" as "listing_details_property_id",
+        "value of listing_details_uprn" as "listing_details_uprn",
+        "value of listing_details_property_type" as "listing_details_property_type",
+        "value of listing_details_source_branch_id" as "listing_details_source_branch_id",
+        "value of listing_details_source_id" as "listing_details_source_id",
+        "value of listing_details_url" as "listing_details_url",
+    problems as _problems,
+    extra_json as _extra,
+    body as "text of the lead",
+    null::varchar as "list of applicant_viewing_times",
+    item."viewingTimes" as "elements of applicant_viewing_times",
+    null::varchar as "list of applicant_listing_images",
+    item."listingDetails"."images" as "elements of applicant_listing_images"
+from typed
+asof left join zone_offsets on typed."value of created_at" >= zone_offsets.since;
+
+-- applicant_leads, odd leads
+with source as (select *, body as doc from odd_leads),
 parsed as (
     select *,
         try(json_transform(doc, '{"id": "VARCHAR", "createdAt": "VARCHAR", "contact": {"firstName": "VARCHAR", "lastName": "VARCHAR", "phoneNumber": "VARCHAR", "email": "VARCHAR", "preferences": {"method": "VARCHAR", "time": "VARCHAR"}}, "intent": "VARCHAR", "enquiryType": "VARCHAR", "message": "VARCHAR", "propertyUse": "VARCHAR", "isOverseas": "VARCHAR", "portalLeadId": "VARCHAR", "portalBranchId": "VARCHAR", "portalCompanyId": "VARCHAR", "portalGroupId": "VARCHAR", "sourceBranchId": "VARCHAR", "recipientEmail": "VARCHAR", "leadSource": "VARCHAR", "portalSource": "VARCHAR", "organiseViewing": "VARCHAR", "requestPropertyDetails": "VARCHAR", "consumerSituation": "VARCHAR", "consumerPostcode": "VARCHAR", "searchCriteria": {"location": {"alias": "VARCHAR", "area": "VARCHAR", "areaStreet": "VARCHAR", "country": "VARCHAR", "countryCode": "VARCHAR", "countyArea": "VARCHAR", "district": "VARCHAR", "incode": "VARCHAR", "outcode": "VARCHAR", "postTown": "VARCHAR", "postalArea": "VARCHAR", "region": "VARCHAR"}, "radius": "VARCHAR", "minimumBedrooms": "VARCHAR", "maximumBedrooms": "VARCHAR", "minimumPrice": "VARCHAR", "maximumPrice": "VARCHAR", "priceFrequency": "VARCHAR", "propertyType": "VARCHAR", "propertySubType": "VARCHAR"}, "listingDetails": {"id": "VARCHAR", "branchId": "VARCHAR", "bedrooms": "VARCHAR", "bathrooms": "VARCHAR", "receptions": "VARCHAR", "lifeCycleStatus": "VARCHAR", "address": {"propertyNumberOrName": "VARCHAR", "streetName": "VARCHAR", "locality": "VARCHAR", "townOrCity": "VARCHAR", "postcode": "VARCHAR", "countryCode": "VARCHAR"}, "pricing": {"transactionType": "VARCHAR", "currencyCode": "VARCHAR", "price": "VARCHAR", "rentFrequency": "VARCHAR"}, "estimate": {"lowerRange": "VARCHAR", "upperRange": "VARCHAR", "value": "VARCHAR", "confidence": "VARCHAR", "confidenceBand": "VARCHAR"}, "propertyId": "VARCHAR", "uprn": "VARCHAR", "propertyType": "VARCHAR", "sourceBranchId": "VARCHAR", "sourceId": "VARCHAR", "url": "VARCHAR", "images": "JSON"}, "viewingTimes": "JSON"}')) as item,
@@ -343,11 +533,52 @@ select
         "value of listing_details_url" as "listing_details_url",
     problems as _problems,
     extra_json as _extra,
-    body as "text of the lead", item."viewingTimes"::varchar as "list of applicant_viewing_times", item."listingDetails"."images"::varchar as "list of applicant_listing_images"
+    body as "text of the lead",
+    item."viewingTimes"::varchar as "list of applicant_viewing_times",
+    item."listingDetails"."images"::varchar as "list of applicant_listing_images"
 from typed
 asof left join zone_offsets on typed."value of created_at" >= zone_offsets.since;
 
--- applicant_viewing_times
+-- applicant_viewing_times, plain leads
+with source as (
+    select
+        window_day, lead_id, unnest(range(len("elements of applicant_viewing_times")))::integer as position, unnest("elements of applicant_viewing_times") as item,
+        null::varchar as body
+    from "applicant_leads"
+    where len("elements of applicant_viewing_times") > 0),
+texts as (
+    select *,
+        item."earliest" as "text of earliest",
+        item."latest" as "text of latest"
+    from source
+),
+cast_strictly as (
+    select *,
+        as_moment("text of earliest") as "value of earliest",
+        as_moment("text of latest") as "value of latest",
+        null::json as extra_json
+    from texts
+),
+typed as (
+    select *,
+        case when (null) is not null or ("text of earliest" is null) <> ("value of earliest" is null) or ("text of latest" is null) <> ("value of latest" is null)
+            then list_filter([null,
+        case when "text of earliest" is not null and "value of earliest" is null and not starts_with("text of earliest", '0001-01-01T00:00') then 'earliest' end,
+        case when "text of latest" is not null and "value of latest" is null and not starts_with("text of latest", '0001-01-01T00:00') then 'latest' end], lambda problem: problem is not null)
+            else []::varchar[] end as problems
+    from cast_strictly
+)
+select
+    lead_id,
+    position,
+    "value of earliest" as "earliest",
+        "value of latest" as "latest",
+    problems as _problems,
+    extra_json as _extra,
+    window_day
+from typed;
+
+-- applicant_viewing_times, odd leads
 with source as (
     select
         window_day, lead_id, unnest(range(len(docs)))::integer as position,
@@ -417,7 +648,44 @@ select
     window_day
 from typed;
 
--- applicant_listing_images
+-- applicant_listing_images, plain leads
+with source as (
+    select
+        window_day, lead_id, unnest(range(len("elements of applicant_listing_images")))::integer as position, unnest("elements of applicant_listing_images") as item,
+        null::varchar as body
+    from "applicant_leads"
+    where len("elements of applicant_listing_images") > 0),
+texts as (
+    select *,
+        item."original" as "value of original",
+        item."cdnUrl" as "value of cdn_url",
+        item."filename" as "value of filename"
+    from source
+),
+cast_strictly as (
+    select *,
+        null::json as extra_json
+    from texts
+),
+typed as (
+    select *,
+        case when (null) is not null
+            then list_filter([null], lambda problem: problem is not null)
+            else []::varchar[] end as problems
+    from cast_strictly
+)
+select
+    lead_id,
+    position,
+    "value of original" as "original",
+        "value of cdn_url" as "cdn_url",
+        "value of filename" as "filename",
+    problems as _problems,
+    extra_json as _extra,
+    window_day
+from typed;
+
+-- applicant_listing_images, odd leads
 with source as (
     select
         window_day, lead_id, unnest(range(len(docs)))::integer as position,
