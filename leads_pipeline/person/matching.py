@@ -39,6 +39,8 @@ LeadKey = tuple[str, str]
 
 # What is no letter and no digit, in JSON too, where a line ends with a letter.
 _ROUGHLY: Final = 8
+_STRANGE: Final = re.compile(r"[^\t\n\r\x20-\x7e]+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _BETWEEN: Final = r"(?:[^0-9A-Za-z]|\\[bfnrt])"
 
 # Escapes in JSON of what a key may have, or of what lies beyond Latin-1. Those of < and & are in every third message.
@@ -168,8 +170,14 @@ class Sought:
         if self.ids_alone or seen_pattern.search(text):
             return True
         # As what is no JSON is read, and as what is.
-        for seen in {plain(unescaped(text)), plain(unescaped(without_quoting(text)))}:
-            if hidden.search(seen) or seen_pattern.search(seen):
+        for seen in {unescaped(text), unescaped(without_quoting(text))}:
+            strange = "".join(_STRANGE.findall(seen))
+            # A character that neither stands for one of a key's nor goes from between them changes nothing.
+            if self._has_accents or hidden.search(strange) or _CONTROL.search(strange):
+                seen = plain(seen)
+                if hidden.search("".join(_STRANGE.findall(seen))):
+                    return True
+            if seen_pattern.search(seen):
                 return True
             if self._has_accents and seen_pattern.search(without_accents(seen)):
                 return True
