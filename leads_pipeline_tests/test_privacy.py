@@ -268,6 +268,30 @@ def test_an_export_runs_nothing_that_somebody_wrote(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "other").exists()
 
 
+def test_an_export_speaks_to_the_person_and_gives_a_machine_what_was_received(
+    few: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADS_TIMEZONE", "Europe/London")
+    one = lead(
+        "5",
+        email="new@people.example",
+        createdAt="2026-07-01T09:05:00Z",
+        intent="APPLICANT_INTENT_BUY",
+        petsName="Rex",
+        message="ABC_DEF 2026-07-01T09:05:00Z",
+    )
+    land(Lake(few), APPLICANT, [one])
+    assert run("privacy", "export", "--email", "new@people.example", "--to", few.parent / "answer").exit_code == 0
+    page = (few.parent / "answer" / "person.html").read_text()
+    for shown in ("enquiry about a property", "<td>1 July 2026, 10:05<", "<td>buy<", "<th>pets name<td>Rex<"):
+        assert shown in page, shown
+    for code in ("APPLICANT_INTENT", "e.g.", "createdAt", ">pull<", "branch-101"):
+        assert code not in page, code
+    assert "ABC_DEF 2026-07-01T09:05:00Z" in page  # what somebody wrote is theirs
+    document = json.loads((few.parent / "answer" / "person.json").read_text())
+    assert json.loads(document["leads"][0]["versions"][0]["content"]) == one
+
+
 def test_an_export_says_yes_and_no_and_for_how_long_it_is_kept(few: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land(Lake(few), APPLICANT, [lead("5", email="new@people.example", organiseViewing=True, isOverseas=False)])
     for number, keep in enumerate(({}, {"LEADS_KEEP_PERSONAL_DAYS": "41", "LEADS_KEEP_DAYS": "63"})):

@@ -127,7 +127,8 @@ def export(folder: Path, more: Sequence[str], **given: Any) -> None:
         if chosen:
             portal = Lake.of(settings).claimed_by()
             retention = retention_of(settings)
-            for path in write_export(folder, replace(found, leads=chosen), portal, retention, datetime.now(UTC)):
+            shown, now = replace(found, leads=chosen), datetime.now(UTC)
+            for path in write_export(folder, shown, portal, retention, now, settings.zone):
                 out.print(f"{path}", highlight=False, soft_wrap=True)
     out.print(f"{len(chosen)} leads of the person are exported." if chosen else "No lead of the person was found.")
     for group, count in sorted(Counter(lead.group for lead in found.leads if lead not in chosen).items()):

@@ -6,13 +6,15 @@ Belongs here: the content of both files and how a lead is shown, in clear and ma
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import date, datetime
 from html import escape
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
-from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.contract import ENUM_PREFIXES, LEAD_KINDS
 from leads_pipeline.durable import make_folder, replace_file
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.person.identity import plain
@@ -36,10 +38,53 @@ SOURCES: Final = (
 # As a person reads it.
 _TRUTHS: Final = {True: "yes", False: "no"}
 
-# What stands behind a semicolon is for analysts.
+_KINDS: Final = {"applicant": "enquiry about a property", "appraisal": "request for a valuation"}
+_SOURCES: Final = {"pull": "the agent asked the portal", "push": "the portal sent it by itself"}
+
+# What stands behind a semicolon or an example is for analysts.
 _DESCRIPTIONS: Final = {
-    (kind.name, field.path): field.description.partition(";")[0] for kind in LEAD_KINDS for field in kind.fields
+    (kind.name, field.path): re.split("; |, e[.]g[.]", field.description)[0]
+    for kind in LEAD_KINDS
+    for field in (
+        *kind.fields,
+        *(replace(one, path=f"{child.path}.{one.path}") for child in kind.children for one in child.fields),
+    )
 }
+
+# A code of the portal's, such as APPLICANT_INTENT_BUY, and a moment.
+_CODE: Final = re.compile(f"(?:{'|'.join(ENUM_PREFIXES)})([A-Z0-9]+(?:_[A-Z0-9]+)*)")
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d:\d\d)")
+
+
+def _in_words(text: str, zone: ZoneInfo) -> str:
+    """A value as a person reads it: a code of the portal's in words, a moment as 19 November 2026, 10:40."""
+    if code := _CODE.fullmatch(text):
+        return code[1].replace("_", " ").lower()
+    if _MOMENT.fullmatch(text):
+        with suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(text)
+            return "not known" if moment.year == 1 else _uk_moment(moment.astimezone(zone))
+    return text
+
+
+def _uk_moment(moment: datetime) -> str:
+    return f"{_uk_day(moment)}, {moment:%H:%M}"
+
+
+def _uk_day(day: date) -> str:
+    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+# Whatever language this machine speaks.
+_MONTHS: Final = (
+    "January February March April May June July August September October November December".split()  # noqa: SIM905
+)
+
+
+def _label(kind: str, path: str) -> str:
+    """What a field is called: as the contract describes it, else by its own name in words."""
+    words = re.sub("(?<=[a-z0-9])(?=[A-Z])", " ", path.replace(".", ": ").replace("_", " ")).lower()
+    return _DESCRIPTIONS.get((kind, path), words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +188,11 @@ def retention_of(settings: Settings) -> list[str]:
 
 
 def write_export(
-    folder: Path, found: Found, portal: str | None, retention: Sequence[str], made_at: datetime
+    folder: Path, found: Found, portal: str | None, retention: Sequence[str], made_at: datetime, zone: ZoneInfo
 ) -> list[Path]:
     """Write both files into a new or empty folder, for this user alone (0700, 0600).
+
+    The page has moments in that zone and the portal's codes in words, the document each as it was received.
 
     Raises QuestionError where something is in the folder already, and StorageError.
     """
@@ -155,7 +202,7 @@ def write_export(
     folder.chmod(0o700)
     document = _document(found, portal, retention, made_at)
     paths = [folder / "person.html", folder / "person.json"]
-    replace_file(paths[0], _page(document).encode(errors="replace"))
+    replace_file(paths[0], _page(document, zone).encode(errors="replace"))
     replace_file(paths[1], json.dumps(document, indent=2).encode())
     return paths
 
@@ -202,20 +249,21 @@ th { width: 40%; font-weight: normal; color: #555 } td { white-space: pre-wrap; 
 """
 
 
-def _page(document: Mapping[str, Any]) -> str:
+def _page(document: Mapping[str, Any], zone: ZoneInfo) -> str:
     """The same for a reader. All that was received is escaped, and nothing is fetched from anywhere."""
     parts = [
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         f"<title>Personal data</title><style>{_STYLE}</style><h1>Your personal data</h1>",
-        f"<p>Made on {escape(document['made_at'])}. Enquiries: {len(document['leads'])}"
+        f"<p>Made on {escape(_in_words(document['made_at'], zone))}. Times are those of {escape(zone.key)}. "
+        f"Enquiries: {len(document['leads'])}"
         + (f", received from {escape(document['portal'])}" if document["portal"] else "")
         + ".</p>",
     ]
     for title in ("sources", "purposes", "retention"):
         items = "".join(f"<li>{escape(item)}</li>" for item in document[title])
         parts.append(f"<h2>{_TITLES[title]}</h2><ul>{items}</ul>")
-    parts += [_lead(number, lead) for number, lead in enumerate(document["leads"], 1)]
+    parts += [_lead(number, lead, zone) for number, lead in enumerate(document["leads"], 1)]
     return "\n".join(parts) + "</html>\n"
 
 
@@ -226,18 +274,23 @@ _TITLES: Final = {
 }
 
 
-def _lead(number: int, lead: Mapping[str, Any]) -> str:
-    parts = [f"<h2>Enquiry {number}: {escape(lead['kind'] or 'lead')}, {escape(lead['lead_id'])}</h2>"]
+def _lead(number: int, lead: Mapping[str, Any], zone: ZoneInfo) -> str:
+    kind = lead["kind"]
+    parts = [f"<h2>{number}: {escape(_KINDS.get(kind, 'enquiry'))}, {escape(lead['lead_id'])}</h2>"]
     for version in lead["versions"]:
-        where = ", ".join([*version["scopes"], *version["days"]])
+        how = ", ".join(_SOURCES.get(source, source) for source in version["source"].split(", "))
+        branches = ", ".join(scope.replace("-", " ", 1) for scope in version["scopes"])
         parts.append(
-            f"<p>Received at {escape(version['received_at'])} ({escape(version['source'])}; {escape(where)})</p>"
+            f"<p>Received on {escape(_in_words(version['received_at'], zone))}: {escape(how)}"
+            + (f" ({escape(branches)})" if branches else "")
+            + ".</p>"
         )
         fields = [(path, text) for path, text in version["fields"] if text and not path.endswith(".")]
-        parts.append(_table((_DESCRIPTIONS.get((lead["kind"], path), path), text) for path, text in fields))
+        parts.append(_table((_label(kind, path), _in_words(text, zone)) for path, text in fields))
     if not lead["versions"]:
         parts.append("<p>The text that was received is lost. The tables still have:</p>")
-        parts += [_table(table["columns"].items()) for table in lead["tables"]]
+        columns = [column for table in lead["tables"] for column in table["columns"].items()]
+        parts.append(_table((_label(kind, name), _in_words(text, zone)) for name, text in columns))
     return "\n".join(parts)
 
 
