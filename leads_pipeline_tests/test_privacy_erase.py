@@ -16,9 +16,9 @@ import pytest
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought
-from leads_pipeline.privacy.erase import add_redaction, left_by_list, sweep
+from leads_pipeline.privacy.erase import Wish, add_redaction, add_to_list, left_by_list, sweep
 from leads_pipeline.privacy.requests import due_on, no_backup_from
-from leads_pipeline.privacy.search import FoundLead
+from leads_pipeline.privacy.search import FoundLead, search
 from leads_pipeline.suppression import Action
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
@@ -440,3 +440,43 @@ def test_who_stops_an_erasure_is_told_that_it_goes_on(tmp_path: Path, monkeypatc
     assert told.exit_code == 130
     assert "erasure 1 is on the list" in " ".join(told.stderr.split())
     assert "privacy apply" in told.stderr
+
+
+def naughty(email: str, name: str) -> dict[str, str]:
+    """Leads of somebody with that address in texts that break programs, by what is odd in each."""
+    hidden = f"{email[:4]}\\u0000\\u202e{email[4:]}\\u202c"
+    contacts = {
+        "a lone surrogate": f'{{"email": "{email}", "firstName": "J\\ud800"}}',
+        "NUL and marks of direction": f'{{"email": "{hidden}"}}',
+        "5,000 digits": f'{{"email": "{email}", "phoneNumber": "{"0123456789" * 500}"}}',
+        "a key that stands twice": f'{{"email": "{email}", "email": "twice@elsewhere.example"}}',
+        "the same the other way round": f'{{"email": "twice@elsewhere.example", "email": "{email}"}}',
+        "a number that is none": f'{{"email": "{email}", "phoneNumber": 1e9999}}',
+    }
+    of_ids = {
+        what: f'{{"id": "{name} {what}", "contact": {contact}, "createdAt": "{BEFORE}"}}'
+        for what, contact in contacts.items()
+    }
+    return of_ids | {"no id": f'{{"contact": {{"email": "{email}"}}, "createdAt": "{BEFORE}"}}'}
+
+
+def test_no_text_hides_a_person_from_an_erasure_or_takes_a_neighbour(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "data", tmp_path / "list")
+    hers, others = naughty(EMAIL, "jane"), naughty("mary.poe@people.example", "mary")
+    land(lake, APPLICANT, [*hers.values(), *others.values()])
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, NOW)
+    sought = Sought.of([EMAIL.upper()])
+    found = search(lake, tmp_path / "home", sought, may_be_shared=True)
+    assert len({lead.lead_id for lead in found.leads}) == len(hers)
+    assert {lead.group for lead in found.leads} == {Group.GIVEN}
+
+    add_to_list(lake, sought, found.leads, Wish(action=Action.ERASE), NOW)
+    assert sweep(lake, LONDON).failed == {}
+    Warehouse(lake).publish(GRID, NOW)
+    again = search(lake, tmp_path / "home", sought, may_be_shared=True)
+    assert (again.leads, again.traces, again.undecoded) == ([], {}, {})
+    land(lake, APPLICANT, [*hers.values(), *others.values()])
+    payloads = [row["payload"] for path in lake.raw_lead_files() for row in pq.ParquetFile(path).read().to_pylist()]
+    assert sorted(payloads) == sorted(others.values())
+    assert Warehouse(lake).query("select count(*) from applicant_leads")[1] == [(len(others),)]
