@@ -445,7 +445,7 @@ def test_a_window_larger_than_an_answer_may_be_is_pulled_in_pieces(tmp_path: Pat
 
 
 def test_a_piece_that_fails_costs_its_neighbours_nothing_and_the_window_is_not_landed(tmp_path: Path) -> None:
-    portal, limit = Config(branches=1, leads_per_day=500), {"LEADS_MAX_BODY_MB": "1"}
+    portal, limit = Config(branches=1, leads_per_day=700), {"LEADS_MAX_BODY_MB": "1"}
     with installation(tmp_path, portal, variables=limit, first=3) as here:
         key, noon = here.key(2), datetime.combine(here.day(2), datetime.min.time(), UTC) + timedelta(hours=12)
         here.simulator.set_faults([Rule(Then(status=404), When(from_time=f"{noon:%Y-%m-%dT%H:%M}"))])

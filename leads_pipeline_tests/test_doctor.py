@@ -453,15 +453,16 @@ def test_a_connection_check_fails_where_the_doctor_sees_red_or_yellow(variables:
 
 @pytest.mark.parametrize("launcher", ["a sensor", "the command line"])
 def test_a_pull_plans_no_connection_check(tmp_path: Path, launcher: str) -> None:
-    with installation(tmp_path, first=1) as here:
-        wanted = [Window.of(here.day(1), scope, here.settings.zone) for scope in here.settings.scopes]
+    with installation(tmp_path, first=2) as here:
+        # For its first hours a day that is over is the nightly pull's: the day before is missing at any hour.
+        wanted = [Window.of(here.day(2), scope, here.settings.zone) for scope in here.settings.scopes]
         if launcher == "a sensor":
             with here.daemon() as daemon:
                 daemon.tick_sensors(here.now + timedelta(hours=12))
         else:
             for area in rectangles(wanted, here.settings.scopes):
                 here.runner.pull(LEAD_KINDS, area, PullReport(), lambda: None)
-        assert [here.status(kind).landed for kind in LEAD_KINDS] == [here.keys([1]), here.keys([1])]
+        assert all(here.keys([2]) <= here.status(kind).landed for kind in LEAD_KINDS)
         kinds = (DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED, DagsterEventType.ASSET_CHECK_EVALUATION)
         pulls = [run for run in here.runs() if run.job_name == PULL_JOB]
         assert [here.instance.all_logs(run.run_id, of_type=kind) for run in pulls for kind in kinds] == [[], []]

@@ -38,6 +38,7 @@ from leads_pipeline.verification import verify
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.installation import installation
+from leads_pipeline_tests.newcomer import free_port
 from leads_pipeline_tests.staging import DAY, land
 
 EARLIER = sorted((Path(__file__).parent / "earlier_versions").glob("*.tar.xz"))
@@ -167,7 +168,12 @@ def test_dagster_s_state_of_a_newer_version_is_left_as_it_is_by_every_command_an
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("update alembic_version set version_num = 'fedcba987654'")
     before = {path: path.read_bytes() for path in home.rglob("*.db")}
-    for command in (("status",), ("coverage",), ("backfill", "--from", here.day(2), "--to", here.day(2)), ("serve",)):
+    for command in (
+        ("status",),
+        ("coverage",),
+        ("backfill", "--from", here.day(2), "--to", here.day(2)),
+        ("serve", "--port", free_port()),
+    ):
         result = run(*command)
         assert result.exit_code != 0
         assert "in a form that this one doesn't know (fedcba987654): this is a downgrade." in result.output

@@ -77,7 +77,7 @@ def test_what_is_landed_staged_and_published_is_neither_missing_nor_old(here: In
     [trouble] = look(here, timedelta(hours=28)).troubles
     assert "Nothing has been published since" in trouble
     # A flipped bit.
-    path = next(here.lake.folder.glob("raw/*/*/*/leads.parquet"))
+    path = next(here.lake.folder.glob(f"raw/*/*{here.day(3)}/*/leads.parquet"))
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from traceback import format_exception
 
@@ -16,6 +15,7 @@ from pysequoia.packet import PacketPile
 from leads_pipeline import pgp
 from leads_pipeline.errors import CredentialsError
 from leads_pipeline_tests.gpg import PASSPHRASE, Gpg, needs_gpg, running_gpg
+from leads_pipeline_tests.newcomer import wait_for
 
 CANARY = b"canary-5Ecr3t-b:%+ c"
 FAST = pysequoia.CipherSuite.Cv25519
@@ -213,12 +213,16 @@ def what_gpg_leaves(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         homes.append(home)
         return real(command, given, *pipes)
 
+    def is_of_gpg(process: Path) -> bool:
+        try:
+            return any(home.encode() in process.read_bytes() for home in homes)
+        except OSError:  # it has ended meanwhile
+            return False
+
     monkeypatch.setattr(pgp, "_run", run)
     yield homes
     assert not any(Path(home).exists() for home in homes)
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it has ended meanwhile
-            assert not any(home.encode() in process.read_bytes() for home in homes)
+    wait_for(lambda: not any(map(is_of_gpg, Path("/proc").glob("[0-9]*/cmdline"))), 10)
 
 
 @needs_gpg

@@ -704,7 +704,7 @@ def check_has_passed(here: Installation) -> bool | None:
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["never landed before", "landed before, and closed"])
 def test_what_came_of_a_failed_window_is_staged_although_nothing_landed(tmp_path: Path, is_closed: bool) -> None:
-    portal, limit = Config(branches=1, leads_per_day=500), {"LEADS_MAX_BODY_MB": "1"}
+    portal, limit = Config(branches=1, leads_per_day=700), {"LEADS_MAX_BODY_MB": "1"}
     with installation(tmp_path, portal, variables=limit, first=3) as here:
         jobs = {job.name: job for job in here.definitions.jobs or ()}
         if is_closed:

@@ -95,8 +95,7 @@ def _make_marts(db: duckdb.DuckDBPyConnection, lake: Lake, zone: ZoneInfo) -> No
     """Count anew what the file's own tables say, without who objects to marketing."""
     define_local_time(db, zone)
     db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in FOLLOWED.items())})")
-    for macro in MART_MACROS:
-        db.execute(f"create or replace macro {macro}")
+    db.execute(MART_MACROS)
     for kind in LEAD_KINDS:
         note_objections(db, lake, kind, "true")
     for mart in marts():
