@@ -305,6 +305,7 @@ def test_staged_days_say_how_many_rows_they_hold_and_pass_their_checks(here: Ins
     }
 
 
+@pytest.mark.chaos
 def test_a_day_that_does_not_add_up_is_no_staged_day_and_fails_the_check(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -376,6 +377,7 @@ def published(here: Installation) -> ExecuteInProcessResult:
     return here.execute(PUBLISH_JOB, tags={})
 
 
+@pytest.mark.chaos
 def test_published_tables_say_how_many_rows_they_hold(here: Installation) -> None:
     result = published(here)
     assert result.success
@@ -399,6 +401,7 @@ def test_published_tables_say_how_many_rows_they_hold(here: Installation) -> Non
     )
 
 
+@pytest.mark.chaos
 def test_marts_say_figures_that_the_ui_plots(here: Installation) -> None:
     assert published(here).success
     figures = mart_figures(Warehouse(here.lake))
@@ -408,6 +411,7 @@ def test_marts_say_figures_that_the_ui_plots(here: Installation) -> None:
         assert numbers.items() <= said.items()
 
 
+@pytest.mark.chaos
 def test_a_lead_that_stands_twice_fails_the_check(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     intact = reading.Version.query
 
@@ -466,6 +470,7 @@ def test_a_piece_that_fails_costs_its_neighbours_nothing_and_the_window_is_not_l
         assert sorted(raw_rows(here.lake)) == sorted(here.truth(APPLICANT, [2]))
 
 
+@pytest.mark.chaos
 def test_a_check_that_breaks_is_told_as_such_and_leaves_the_publication_green(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -488,6 +493,7 @@ def test_a_check_that_breaks_is_told_as_such_and_leaves_the_publication_green(
     assert leads
 
 
+@pytest.mark.chaos
 def test_failed_windows_appear_in_the_coverage_with_attempts_and_last_error(here: Installation) -> None:
     broken, refused = here.key(3, 101), here.key(3, 102)
     here.simulator.set_faults([*here.rules([broken], Then(status=500)), *here.rules([refused], Then(status=403))])
@@ -503,6 +509,7 @@ def test_failed_windows_appear_in_the_coverage_with_attempts_and_last_error(here
     assert "403 Forbidden" in rows[1][3]
 
 
+@pytest.mark.chaos
 def test_a_refused_window_fails_a_check_at_once_and_as_long_as_it_can_be_had(here: Installation) -> None:
     here.simulator.set_faults(here.rules([here.key(3, 101)], Then(status=500)))
     here.pull(here.keys([3]))
@@ -523,6 +530,7 @@ def test_a_refused_window_fails_a_check_at_once_and_as_long_as_it_can_be_had(her
     assert refused_check(store, start + timedelta(days=31)).passed
 
 
+@pytest.mark.chaos
 def test_the_coverage_check_warns_seven_days_and_fails_three_days_before_a_window_is_deleted(
     here: Installation,
 ) -> None:
@@ -553,6 +561,7 @@ def test_the_coverage_check_warns_seven_days_and_fails_three_days_before_a_windo
     assert f"leads-pipeline backfill --from {here.day(10)} --to {here.day(6)}" in description
 
 
+@pytest.mark.chaos
 def test_a_window_pulled_before_its_end_alone_is_not_landed_in_time(here: Installation) -> None:
     published(here)
     store = Warehouse(here.lake)
@@ -566,6 +575,7 @@ def test_a_window_pulled_before_its_end_alone_is_not_landed_in_time(here: Instal
     assert f"- applicant {here.key(0)}: missing" in result.description
 
 
+@pytest.mark.chaos
 def test_a_landed_window_that_nobody_looks_at_again_fails_a_check_a_day_after_its_look_was_due(
     here: Installation,
 ) -> None:
@@ -595,6 +605,7 @@ def states(here: Installation) -> dict[str, str]:
     return dict(rows)
 
 
+@pytest.mark.chaos
 def test_the_coverage_stays_true_when_the_log_or_the_files_are_lost(tmp_path: Path) -> None:
     with installation(tmp_path / "a", first=5) as here:
         here.simulator.set_faults(here.rules([here.key(2, 102)], Then(status=500)))
@@ -629,6 +640,7 @@ def test_todays_inventory_is_landed(here: Installation) -> None:
     assert said["addresses"] == 1
 
 
+@pytest.mark.chaos
 def test_on_wish_the_inventory_is_searched_for_what_leads_ask_about(tmp_path: Path) -> None:
     variables = {"INVENTORY_ADDRESSES": "", "INVENTORY_FROM_LEADS_DAYS": "3"}
     # Of a few leads a day there may be none at all.
@@ -714,6 +726,7 @@ def test_a_staged_day_follows_each_later_window_too(here: Installation) -> None:
 
 
 @pytest.mark.parametrize("lands", ["while its day is staged", "before the next tick"])
+@pytest.mark.chaos
 def test_a_window_that_lands_after_its_day_was_asked_for_is_staged_next(
     here: Installation, monkeypatch: pytest.MonkeyPatch, lands: str
 ) -> None:
@@ -754,6 +767,7 @@ def nothing_is_daily(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published_module, "_IS_DAILY", staged.FOLLOWS_ITS_SOURCES)
 
 
+@pytest.mark.chaos
 def test_a_staging_that_failed_is_asked_for_again_within_the_hour(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -779,6 +793,7 @@ def test_a_staging_that_failed_is_asked_for_again_within_the_hour(
 
 
 @pytest.mark.usefixtures("nothing_is_daily")
+@pytest.mark.chaos
 def test_a_publication_that_failed_is_asked_for_again_within_the_hour(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -832,6 +847,7 @@ def test_another_time_zone_has_every_staged_day_staged_again(here: Installation)
     assert requested(here, cursor)[0]["stg_applicant_leads"] == {day}
 
 
+@pytest.mark.chaos
 def test_the_checks_look_each_day_even_where_nothing_comes(here: Installation) -> None:
     """While nothing is landed, nothing is staged that a publication could follow."""
     here.pull({here.key(3)})
@@ -863,6 +879,7 @@ def test_what_was_pushed_is_recorded_before_the_spool_forgets_it(
     assert recorded == [{str(here.day(4))}]
 
 
+@pytest.mark.chaos
 def test_the_report_is_part_of_the_publications_run(here: Installation) -> None:
     _, cursor = requested(here)
     here.pull({here.key(3)})
@@ -902,6 +919,7 @@ def test_a_field_that_is_newly_declared_has_every_staged_day_staged_again(
     assert found == {f"stg_{table}": {str(here.day(3))} for table in staged_tables(APPLICANT)}
 
 
+@pytest.mark.chaos
 def test_a_pushed_lead_is_staged_and_published_with_its_day_and_no_other(here: Installation) -> None:
     _, cursor = requested(here)
     body = f'{{"applicant": {{"id": "pushed", "createdAt": "{here.day(4)}T12:00Z", "portalBranchId": "101"}}}}'
@@ -917,6 +935,7 @@ def test_a_pushed_lead_is_staged_and_published_with_its_day_and_no_other(here: I
     assert rows == [("pushed", "push", "branch-101")]
 
 
+@pytest.mark.chaos
 def test_the_warehouse_follows_the_staged_days(here: Installation) -> None:
     _, cursor = requested(here)
     here.pull({here.key(3)})
@@ -929,6 +948,7 @@ def test_the_warehouse_follows_the_staged_days(here: Installation) -> None:
     assert requested(here, cursor)[0] == {}
 
 
+@pytest.mark.chaos
 def test_of_what_one_run_makes_the_last_recorded_is_evaluated_alone(here: Installation) -> None:
     here.pull({here.key(3), here.key(3, 102)}, [APPLICANT, APPRAISAL])
     graph = here.definitions.resolve_asset_graph()
@@ -949,6 +969,7 @@ def test_of_what_one_run_makes_the_last_recorded_is_evaluated_alone(here: Instal
 
 
 @pytest.mark.usefixtures("nothing_is_daily")
+@pytest.mark.chaos
 def test_an_hour_in_which_nothing_happens_leaves_little_in_the_books(here: Installation) -> None:
     """Dagster stores each evaluation that differs from the last one, as those of a full hour do."""
     here.pull({here.key(3), here.key(3, 102)}, [APPLICANT, APPRAISAL])

@@ -236,6 +236,7 @@ def killed_at(call: int, folder: Path, target: Path) -> None:
     os._exit(0)
 
 
+@pytest.mark.chaos
 def test_a_backup_that_is_killed_anywhere_leaves_the_last_one_usable(lake: Lake, tmp_path: Path) -> None:
     target = tmp_path / "target"
     backed_up(lake, target)

@@ -54,6 +54,7 @@ def inventory_requests(here: Installation) -> int:
     return sum(count for path, count in here.simulator.counters().requests.items() if "/inventory" in path)
 
 
+@pytest.mark.chaos
 def test_backfill_pulls_the_inventory_where_today_is_among_the_days(here: Installation) -> None:
     assert run("backfill", "--from", here.day(1), "--to", here.day(1)).exit_code == 0
     assert run("backfill", "--from", here.day(0), "--to", here.day(0), "--kind", "applicant").exit_code == 0
@@ -69,6 +70,7 @@ def test_backfill_pulls_the_inventory_where_today_is_among_the_days(here: Instal
     assert items > 0
 
 
+@pytest.mark.chaos
 def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation, tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
     command += ["--from", str(here.day(3)), "--to", str(here.day(2))]
@@ -87,6 +89,7 @@ def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation
     assert "Warning" not in said.read_text()
 
 
+@pytest.mark.chaos
 def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp_path: Path) -> None:
     here.simulator.set_faults(here.rules(here.keys([2]), Then(latency_ms=60_000)))
     command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
@@ -109,6 +112,7 @@ def push(here: Installation, lead_id: str, days_ago: int, status: str = "") -> N
     spool.add([PushedLead(kind, lead, here.now, sequence) for kind, lead in read_delivery(body.encode())])
 
 
+@pytest.mark.chaos
 def test_backfill_takes_in_what_was_pushed_and_publishes_the_days_that_it_belongs_to(here: Installation) -> None:
     for number, ago in enumerate((2, 5)):
         push(here, f"pushed {number}", ago)
@@ -122,6 +126,7 @@ def test_backfill_takes_in_what_was_pushed_and_publishes_the_days_that_it_belong
     assert rows == [("pushed 0", here.day(2)), ("pushed 1", here.day(5))]
 
 
+@pytest.mark.chaos
 def test_backfill_says_what_keeps_pushed_leads_from_being_taken_in(here: Installation) -> None:
     (here.lake.folder / "spool" / "a folder.pushed").mkdir(parents=True)
     result = run("backfill", "--from", here.day(2), "--to", here.day(2))
@@ -131,6 +136,7 @@ def test_backfill_says_what_keeps_pushed_leads_from_being_taken_in(here: Install
     assert windows == 6
 
 
+@pytest.mark.chaos
 def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     here: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +181,7 @@ def test_a_number_of_days_that_no_calendar_has_is_refused(days: int) -> None:
     assert f"{days} is not in the range" in result.output
 
 
+@pytest.mark.chaos
 def test_what_a_killed_backfill_landed_is_told_and_staged_by_the_next_one(here: Installation) -> None:
     here.pull(here.keys([4]), [APPLICANT, APPRAISAL])  # and no more: the process is gone
     told = run("coverage", "--days", 1)

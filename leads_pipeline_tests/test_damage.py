@@ -61,6 +61,7 @@ ALL = ["101-1", "101-2", "102-1", "102-2"]
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.chaos
 def test_readers_keep_what_a_damaged_raw_file_held_until_it_is_given_up(lake: Lake, is_gone: bool) -> None:
     path = raw_of(lake, "101")
     path.unlink() if is_gone else path.write_bytes(b"rotten")
@@ -81,6 +82,7 @@ def test_readers_keep_what_a_damaged_raw_file_held_until_it_is_given_up(lake: La
     assert lake.quarantined() == []
 
 
+@pytest.mark.chaos
 def test_a_window_that_is_landed_again_is_whole(lake: Lake) -> None:
     raw_of(lake, "101").write_bytes(b"rotten")
     stage(lake, APPLICANT)
@@ -125,6 +127,7 @@ def test_one_person_can_be_deleted_as_the_readme_says(lake: Lake) -> None:
         for is_gone in (False, True)
     ],
 )
+@pytest.mark.chaos
 def test_a_broken_staged_file_is_staged_again_and_stops_no_other_day(lake: Lake, table: str, is_gone: bool) -> None:
     raw_of(lake, "101").unlink()  # so that its leads are nowhere but in what is staged and published
     land(lake, APPLICANT, [{"id": "next"}], day=NEXT_DAY)
@@ -138,6 +141,7 @@ def test_a_broken_staged_file_is_staged_again_and_stops_no_other_day(lake: Lake,
     assert states(lake)["branch-101"] == ("damaged", 2)
 
 
+@pytest.mark.chaos
 def test_a_staged_file_that_rots_after_it_was_loaded_is_staged_again_once_it_is_read(lake: Lake) -> None:
     later = FETCHED_AT + timedelta(hours=1)
     land(lake, APPLICANT, [{"id": "101-1", "message": "newer"}], day=NEXT_DAY, fetched_at=later)
@@ -156,6 +160,7 @@ def test_a_staged_file_that_rots_after_it_was_loaded_is_staged_again_once_it_is_
     assert lake.whole_staged("applicant_leads", DAY) == path
 
 
+@pytest.mark.chaos
 def test_a_day_that_cannot_be_staged_stays_as_it_is_published(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land(lake, APPLICANT, [{"id": "next"}], day=NEXT_DAY)
     stage(lake, APPLICANT, NEXT_DAY)
@@ -184,6 +189,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
         yield started
 
 
+@pytest.mark.chaos
 def test_damage_shows_everywhere_and_heals_or_is_given_up(here: Installation) -> None:
     days = {RANGE_START_TAG: str(here.day(3)), RANGE_END_TAG: str(here.day(2))}
 
@@ -233,6 +239,7 @@ def test_damage_shows_everywhere_and_heals_or_is_given_up(here: Installation) ->
     assert [window.path for window in here.lake.landed_windows(APPRAISAL, here.day(2))]
 
 
+@pytest.mark.chaos
 def test_a_day_that_a_publication_stages_again_is_recorded_as_staged(here: Installation) -> None:
     day = str(here.day(2))
     here.pull(here.keys([2]), LEAD_KINDS)

@@ -95,6 +95,7 @@ UNDECLARABLE = {
 }
 
 
+@pytest.mark.chaos
 def test_the_suggested_lines_take_in_what_is_new(lake: Lake, tmp_path: Path) -> None:
     leads = from_three_people(
         {"id": "1", "mood": "good", "offer": {"sum": 1.5, "until": "2026-11-19T10:00Z", "by": {"phone": True}}},
@@ -190,6 +191,7 @@ def of(person: str, number: int = 0, **more: Any) -> dict[str, Any]:
     return {"id": f"{person} {number}", "contact": {"email": f"{person}@example.org"}} | more
 
 
+@pytest.mark.chaos
 def test_a_name_is_shown_once_three_people_have_sent_it_whatever_the_days(lake: Lake) -> None:
     days = [DAY, NEXT_DAY, NEXT_DAY + timedelta(days=1)]
     shown = []
@@ -252,6 +254,7 @@ def test_a_contract_that_knows_everything_passes_the_check(lake: Lake) -> None:
     assert drift_check(Warehouse(lake)).passed
 
 
+@pytest.mark.chaos
 def test_only_changed_days_are_counted_again(lake: Lake) -> None:
     for day in (DAY, NEXT_DAY):
         land(lake, APPLICANT, [{"id": str(day), "new": 1}], day=day)
@@ -281,6 +284,7 @@ def with_the_name_everywhere(person: str, number: int) -> str:
     )
 
 
+@pytest.mark.chaos
 def test_what_may_be_a_persons_name_is_not_shown(lake: Lake) -> None:
     for kind in LEAD_KINDS:
         land(lake, kind, [with_the_name_everywhere(person, number) for person in PEOPLE for number in range(9)])

@@ -193,6 +193,7 @@ def everything(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("number", ["staged", "leads.duckdb"])
+@pytest.mark.chaos
 def test_a_downgrade_stages_and_publishes_nothing_and_says_that_it_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str
 ) -> None:

@@ -620,6 +620,7 @@ def test_the_same_raw_files_give_the_same_bytes(lake: Lake) -> None:
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths} == before
 
 
+@pytest.mark.chaos
 def test_days_flattened_together_are_as_if_each_were_flattened_alone(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -908,6 +909,7 @@ def test_a_staged_day_accounts_for_every_row(lake: Lake) -> None:
 # --- what raw has lost -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.chaos
 def test_a_lead_whose_raw_file_is_damaged_or_gone_stays_with_its_children_and_its_window(lake: Lake) -> None:
     land(lake, APPLICANT, [{"id": "a"}, {"id": "b"} | viewed()], scope="branch-101")
     land(lake, APPLICANT, [{"id": "c"} | viewed()], scope="branch-102")

@@ -65,6 +65,7 @@ def test_status_counts_what_is_not_landed_and_is_well_while_there_is_time(
     assert "Nobody has to look into anything." in text
 
 
+@pytest.mark.chaos
 def test_what_is_landed_staged_and_published_is_neither_missing_nor_old(here: Installation) -> None:
     assert run("backfill", "--from", here.day(6), "--to", here.day(0)).exit_code == 0
     health = look(here)

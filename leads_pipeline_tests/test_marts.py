@@ -204,6 +204,7 @@ def situation(lead: Lead) -> str:
     return HIDDEN if said == "moving abroad" else said
 
 
+@pytest.mark.chaos
 def test_the_portal_sent_enough_to_tell_right_from_wrong(published: Published) -> None:
     assert len(published.applicants) > 200
     assert len(published.appraisals) > 50
@@ -535,6 +536,7 @@ def test_every_question_has_a_test() -> None:
     assert len(asked) == 10
 
 
+@pytest.mark.chaos
 def test_question_response_by_source(published: Published) -> None:
     truth = [
         (*key, len(leads), people(leads))

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.partitions import rectangles
 from leads_pipeline.runs import PullReport
@@ -43,6 +45,7 @@ def test_the_query_finds_every_lead_of_the_portal_once(tmp_path: Path) -> None:
         assert rows == [(sum(len(here.truth(kind, days_ago)) for kind in LEAD_KINDS),)]
 
 
+@pytest.mark.chaos
 def test_what_failed_at_first_is_complete_after_a_second_pull(tmp_path: Path) -> None:
     days_ago = range(1, 4)
     with installation(tmp_path) as here:
@@ -59,6 +62,7 @@ def test_what_failed_at_first_is_complete_after_a_second_pull(tmp_path: Path) ->
             assert sorted(lead_id for (lead_id,) in rows) == sorted(here.truth(kind, days_ago))
 
 
+@pytest.mark.chaos
 def test_leads_that_come_late_are_added_and_none_is_taken_away(tmp_path: Path) -> None:
     with installation(tmp_path, Config(branches=3, leads_per_day=6)) as here:
         days_ago = range(2, 4)

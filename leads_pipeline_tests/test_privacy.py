@@ -136,6 +136,7 @@ def group_a(answer: Mapping[str, Any]) -> set[tuple[str, str]]:
     return {(one["kind"], one["lead_id"]) for one in answer["leads"] if one["group"] == "A"}
 
 
+@pytest.mark.chaos
 def test_find_reaches_a_person_in_every_place_and_export_gives_them_exactly_theirs(
     person: Person, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def erase_here(lake: Lake) -> None:
     Warehouse(lake).publish(GRID, NOW)
 
 
+@pytest.mark.chaos
 def test_a_copy_becomes_what_the_published_file_is_after_the_erasure(lake: Lake, tmp_path: Path) -> None:
     copy = copied(lake, tmp_path)
     erase_here(lake)
@@ -136,6 +137,7 @@ def test_a_copy_that_a_program_has_open_is_not_shown_to_be_gone(lake: Lake, tmp_
     assert run("privacy", "apply", copy).exit_code == 0
 
 
+@pytest.mark.chaos
 def test_a_restored_folder_loses_who_was_erased_since(lake: Lake, tmp_path: Path) -> None:
     restored = tmp_path / "restored"
     shutil.copytree(lake.folder, restored)

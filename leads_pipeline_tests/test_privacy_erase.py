@@ -257,6 +257,7 @@ def test_an_erasure_is_open_until_the_person_was_shown_to_be_gone(
     assert run("privacy", "log").exit_code == 0
 
 
+@pytest.mark.chaos
 def test_applying_the_list_closes_no_erasure_as_it_looks_not_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +296,7 @@ def of_somebody_else(message: str = NOTE) -> str:
     )
 
 
+@pytest.mark.chaos
 def test_what_others_wrote_of_a_person_is_taken_out_of_every_version_and_stays_out(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "data", tmp_path / "list")
     neighbour = json.dumps(OTHERS[0])
@@ -413,6 +415,7 @@ def test_verify_says_of_somebody_whom_nobody_has_erased_that_they_are_there(
     assert due_on(DAY).isoformat() in log
 
 
+@pytest.mark.chaos
 def test_whoever_has_no_lead_here_yet_is_refused_what_a_pull_still_brings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

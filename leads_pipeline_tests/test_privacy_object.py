@@ -68,6 +68,7 @@ def test_who_objects_is_not_marketed_to_in_any_spelling_and_keeps_their_leads(la
     assert not Warehouse(lake).publish(GRID, NOW).is_changed
 
 
+@pytest.mark.chaos
 def test_an_objection_holds_for_leads_that_come_later_until_it_is_lifted(lake: Lake) -> None:
     publish(lake, JOHN)
     number = ask(lake, Action.OBJECT, EMAIL)
@@ -93,6 +94,7 @@ def test_a_file_that_is_built_anew_leaves_out_who_objected(lake: Lake) -> None:
     assert called(lake) == ["john"]
 
 
+@pytest.mark.chaos
 def test_an_objection_holds_while_another_lead_asks_for_an_appraisal(lake: Lake) -> None:
     land(lake, APPRAISAL, [lead("asks", email=EMAIL, createdAt=BEFORE)])
     stage(lake, APPRAISAL)
@@ -105,6 +107,7 @@ def test_an_objection_holds_while_another_lead_asks_for_an_appraisal(lake: Lake)
     assert (called(lake), marketed(lake)) == (["john"], 0)
 
 
+@pytest.mark.chaos
 def test_whoever_refuses_new_enquiries_keeps_the_old_ones(lake: Lake) -> None:
     publish(lake, JANE, owner("unknown moment", "0001-01-01T00:00:00Z", email=EMAIL), JOHN)
     number = ask(lake, Action.REFUSE, EMAIL)
@@ -124,6 +127,7 @@ def test_whoever_refuses_new_enquiries_keeps_the_old_ones(lake: Lake) -> None:
     assert (window.leads, window.removed) == (1, 0)
 
 
+@pytest.mark.chaos
 def test_a_restriction_withholds_known_and_later_leads_until_it_is_lifted(lake: Lake) -> None:
     publish(lake, JANE, JOHN)
     number = ask(lake, Action.RESTRICT, EMAIL)

@@ -75,6 +75,7 @@ def night(lake: Lake, now: datetime = NOW, **more: str) -> Night:
     return keep_clean(lake, settings_of(lake, **more), now)
 
 
+@pytest.mark.chaos
 def test_a_killed_erasure_is_finished_and_the_next_nights_read_nothing(lake: Lake, read: Counter[str]) -> None:
     assert night(lake).counts == QUIET
     assert read == {}  # nobody is on the list
@@ -150,6 +151,7 @@ def test_a_step_that_cannot_be_done_fails_loudly(lake: Lake) -> None:
     assert made.materialization.metadata["erased_people_were_back"].value is False
 
 
+@pytest.mark.chaos
 def test_retention_runs_where_it_is_set_and_reads_what_is_new(lake: Lake, read: Counter[str]) -> None:
     later = NOW + timedelta(days=40)
     keep = {"LEADS_KEEP_PERSONAL_DAYS": "35"}
@@ -167,6 +169,7 @@ def test_retention_runs_where_it_is_set_and_reads_what_is_new(lake: Lake, read: 
     assert (again.counts["days_cut"], read["is_cut"]) == (1, 1)
 
 
+@pytest.mark.chaos
 def test_whole_leads_go_where_that_is_set_once_they_are_published(lake: Lake) -> None:
     later, keep = NOW + timedelta(days=40), {"LEADS_KEEP_PERSONAL_DAYS": "35", "LEADS_KEEP_DAYS": "35"}
     first = night(lake, later, **keep)

@@ -117,6 +117,7 @@ def texts_below(lake: Lake, day: date) -> str:
     return "".join(f"{pq.read_metadata(path).metadata} {pq.ParquetFile(path).read().to_pylist()}" for path in paths)
 
 
+@pytest.mark.chaos
 def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(lake: Lake) -> None:
     landed(lake)
     before, rows = figures(lake), {kind.table: everything(lake, kind.table) for kind in LEAD_KINDS}

@@ -107,6 +107,7 @@ def red(lake: Lake) -> list[str]:
     return [f"{one.check}: {one.message}" for one in verify(lake) if one.light is not Light.GREEN]
 
 
+@pytest.mark.chaos
 def test_leads_go_and_the_figures_of_their_days_stay(lake: Lake) -> None:
     before = figures(lake)
     assert counted(lake) == truth()
@@ -145,6 +146,7 @@ def test_leads_go_and_the_figures_of_their_days_stay(lake: Lake) -> None:
         assert not any(text in found for text in (PLANTED, "people.example", "07700", "branch-101 "))
 
 
+@pytest.mark.chaos
 def test_a_day_beside_a_removed_one_is_brought_up_to_date(lake: Lake) -> None:
     retire(lake)
     publish(lake)
@@ -160,6 +162,7 @@ def test_a_day_beside_a_removed_one_is_brought_up_to_date(lake: Lake) -> None:
     assert figures(lake) == updated
 
 
+@pytest.mark.chaos
 def test_a_late_push_of_a_removed_day_lands_today_and_counts_once(lake: Lake) -> None:
     retire(lake)
     publish(lake)
@@ -179,6 +182,7 @@ def test_a_late_push_of_a_removed_day_lands_today_and_counts_once(lake: Lake) ->
     assert counted(lake) == truth()
 
 
+@pytest.mark.chaos
 def test_a_day_that_is_not_whole_or_not_published_stays(lake: Lake) -> None:
     [window] = [one for one in lake.landed_windows(APPLICANT, DAY) if one.scope == "branch-102"]
     content = window.path.read_bytes()
@@ -216,6 +220,7 @@ def test_a_damaged_published_file_freezes_nothing(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
+@pytest.mark.chaos
 def test_figures_that_rot_or_are_lost_stop_the_publication_that_would_lose_them(lake: Lake, is_gone: bool) -> None:
     retire(lake)
     publish(lake)
@@ -234,6 +239,7 @@ def test_figures_that_rot_or_are_lost_stop_the_publication_that_would_lose_them(
     assert figures(lake) == before
 
 
+@pytest.mark.chaos
 def test_a_backup_has_the_figures(lake: Lake, tmp_path: Path) -> None:
     retire(lake)
     publish(lake)

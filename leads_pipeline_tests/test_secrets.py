@@ -331,6 +331,7 @@ def umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("umask")
+@pytest.mark.chaos
 def test_a_whole_installation_is_for_its_owner_alone(tmp_path: Path) -> None:
     with installation(tmp_path, first=4) as here:
         here.pull(here.keys([1, 2]), LEAD_KINDS)

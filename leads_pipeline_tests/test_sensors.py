@@ -585,6 +585,7 @@ def test_a_lead_that_is_listed_on_the_fifth_day_is_seen_on_the_seventh(here: Ins
     )
 
 
+@pytest.mark.chaos
 def test_a_landed_window_is_looked_at_after_7_14_21_and_28_days_however_long_nobody_ticked(here: Installation) -> None:
     key = here.key(9)
     here.pull({key})
@@ -684,6 +685,7 @@ def test_the_daemon_catches_up_and_retries_once_however_often_it_ticks(
 # --- what is told of failures ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.chaos
 def test_the_check_rings_within_minutes_where_every_window_is_refused(here: Installation) -> None:
     with here.daemon() as daemon:
         here.simulator.set_faults(here.rules(here.keys(closed(here)), REFUSED))
@@ -779,6 +781,7 @@ def test_a_run_that_has_its_lock_at_the_second_look_is_not_ended(here: Installat
     assert here.status().under_way == here.keys([2], [101])
 
 
+@pytest.mark.chaos
 def test_a_run_is_alive_in_each_of_its_steps_and_between_them_however_long_they_take(here: Installation) -> None:
     for job, tags in (
         (PULL_JOB, {RANGE_START_TAG: here.key(2, 101), RANGE_END_TAG: here.key(2, 103)}),

@@ -124,6 +124,7 @@ POSTCODES = {
 }
 
 
+@pytest.mark.chaos
 def test_of_a_postcode_the_outward_half_alone_passes(lake: Lake, tmp_path: Path) -> None:
     land(lake, APPLICANT, [lead(str(n), f"p{n}", consumerPostcode=written) for n, written in enumerate(POSTCODES)])
     publish(lake)
@@ -171,6 +172,7 @@ def test_the_copy_has_the_tables_and_columns_that_are_named_and_each_is_explaine
     assert len(about["allow-list, checksum"]) == 64
 
 
+@pytest.mark.chaos
 def test_a_small_group_keeps_branch_day_and_source_alone(lake: Lake, tmp_path: Path) -> None:
     more = {"consumerSituation": "CONSUMER_SITUATION_OTHER", "organiseViewing": True, "consumerPostcode": "E1 6AN"}
     land(lake, APPLICANT, [{**one, **more} for one in people("five", 5)], scope="branch-101")
@@ -287,6 +289,7 @@ def test_nobody_who_is_to_be_erased_and_still_published_is_copied(
     assert rows_of(tmp_path / "copy.duckdb", "select count(*) from applicant_leads") == [(1,)]
 
 
+@pytest.mark.chaos
 def test_the_copy_is_private_and_whole_or_not_there(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -288,6 +288,7 @@ def test_a_push_is_not_counted_into_its_window(lake: Lake, spool: Spool) -> None
 
 
 @pytest.mark.parametrize("first", ["push", "pull"])
+@pytest.mark.chaos
 def test_a_lead_that_comes_by_both_ways_is_one_row_in_its_newest_version(lake: Lake, spool: Spool, first: str) -> None:
     pulled_at = RECEIVED_AT + timedelta(days=1 if first == "push" else -1, hours=12)
     land(lake, APPLICANT, [lead(message="pull")], fetched_at=pulled_at)

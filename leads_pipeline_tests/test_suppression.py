@@ -495,6 +495,7 @@ def described(lake: Lake) -> list[list[tuple[Any, ...]]]:
         return [tables[1], db.query(f"{columns} order by all")[1], db.query(f"{macros} order by all")[1], *rows]
 
 
+@pytest.mark.chaos
 def test_a_file_that_is_written_anew_is_the_one_that_would_be_built_anew(lake: Lake) -> None:
     for day in (DAY, NEXT_DAY):
         land(lake, APPLICANT, [JANE | {"id": f"jane {day}"}, JOHN | {"id": f"john {day}"}], day=day)
@@ -509,6 +510,7 @@ def test_a_file_that_is_written_anew_is_the_one_that_would_be_built_anew(lake: L
     assert described(lake) == anew
 
 
+@pytest.mark.chaos
 def test_a_list_that_learns_ids_builds_nothing_anew_and_comes_to_rest(lake: Lake) -> None:
     listed(lake.suppression, Action.RESTRICT, until=None)
     listed(lake.suppression, Action.REFUSE, emails=["mary@people.example"], until=None)
@@ -537,6 +539,7 @@ def test_a_lead_whose_id_the_list_has_learned_leaves_days_that_do_not_change(lak
     assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
 
 
+@pytest.mark.chaos
 def test_whoever_is_added_while_a_day_cannot_be_staged_leaves_it_and_the_others_go_on(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -559,6 +562,7 @@ def test_whoever_is_added_while_a_day_cannot_be_staged_leaves_it_and_the_others_
     assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
 
 
+@pytest.mark.chaos
 def test_restricted_leads_stay_in_raw_alone_until_that_is_lifted(lake: Lake) -> None:
     entry = listed(lake.suppression, Action.RESTRICT)
     land(lake, APPLICANT, [JANE, JOHN])

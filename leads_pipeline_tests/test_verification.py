@@ -51,6 +51,7 @@ def red(lake: Lake) -> dict[str, str]:
     return {finding.check: finding.message for finding in verify(lake) if finding.light is Light.RED}
 
 
+@pytest.mark.chaos
 def test_a_whole_folder_is_green_and_says_how_much_it_counted(published: Path) -> None:
     found = {finding.check: finding for finding in verify(Lake(published))}
     assert {finding.light for finding in found.values()} == {Light.GREEN}, found
@@ -121,6 +122,7 @@ def test_a_count_that_does_not_add_up_is_red(published: Path, change: str, check
         kept.rename(path)
 
 
+@pytest.mark.chaos
 def test_leads_that_the_suppression_list_withholds_are_not_missing(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,6 +228,7 @@ def version(text: str, children: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("first_published", [DAY, NEXT_DAY])
+@pytest.mark.chaos
 def test_a_lead_that_two_days_hold_is_there_once_in_its_newest_version(lake: Lake, first_published: date) -> None:
     versions = {DAY: (version("old", 2), 0), NEXT_DAY: (version("new", 3), 1)}
     for day in sorted(versions, key=lambda day: day != first_published):
@@ -238,6 +239,7 @@ def test_a_lead_that_two_days_hold_is_there_once_in_its_newest_version(lake: Lak
     assert messages(lake) == [("a", "new", NEXT_DAY, 3)]
 
 
+@pytest.mark.chaos
 def test_of_two_versions_fetched_at_once_the_later_days_counts(lake: Lake) -> None:
     for day in (NEXT_DAY, DAY):
         land_and_stage(lake, APPLICANT, [version(str(day), 1)], day)
@@ -246,6 +248,7 @@ def test_of_two_versions_fetched_at_once_the_later_days_counts(lake: Lake) -> No
     assert messages(lake) == [("a", str(NEXT_DAY), NEXT_DAY, 1)]
 
 
+@pytest.mark.chaos
 def test_a_lead_whose_winning_day_gives_it_up_is_taken_from_the_other_day(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [version("old", 2), {"id": "b"}], DAY)
     land_and_stage(lake, APPLICANT, [version("new", 3)], NEXT_DAY, fetched_at=FETCHED_AT + timedelta(hours=1))
@@ -296,6 +299,7 @@ def test_a_lead_that_goes_to_another_day_or_branch_and_back_is_where_it_is_now(
     assert messages(lake) == [("a", f"{DAY} branch-101", DAY, 1)]
 
 
+@pytest.mark.chaos
 def test_a_day_pulled_again_unchanged_changes_when_it_was_seen_and_nothing_else(lake: Lake) -> None:
     leads = [
         {"id": str(number), "contact": {"email": f"{number}@x.example"}, "viewingTimes": [{}]} for number in range(5)
@@ -356,6 +360,7 @@ def test_a_lead_that_is_given_up_is_gone_when_no_other_day_holds_it(lake: Lake) 
 @pytest.mark.parametrize(
     "part_leads", [pytest.param(1, marks=pytest.mark.chaos), 8, pytest.param(1000, marks=pytest.mark.chaos)]
 )
+@pytest.mark.chaos
 def test_loading_day_by_day_gives_what_building_anew_gives(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, part_leads: int
 ) -> None:
@@ -400,6 +405,7 @@ def test_a_reader_sees_one_version_whatever_is_published_meanwhile(lake: Lake) -
     assert query(lake, count) == [(2,)]
 
 
+@pytest.mark.chaos
 def test_what_a_killed_reader_left_goes_and_a_living_one_keeps_its_version(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [{"id": "a"}])
     publish(lake)
@@ -481,6 +487,7 @@ def test_a_changed_grid_rebuilds_the_marts_alone(lake: Lake, grid: Grid, now: da
     assert (publication.is_changed, publication.is_rebuilt, publication.days_changed) == (True, False, 0)
 
 
+@pytest.mark.chaos
 def test_new_names_show_at_the_next_publication_and_no_lead_is_loaded(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -747,6 +754,7 @@ def test_reworded_comments_are_set_and_nothing_is_loaded_or_made_anew(
     assert not publish(lake).is_changed
 
 
+@pytest.mark.chaos
 def test_comments_are_reworded_while_leads_come_in(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land_and_stage(lake, APPLICANT, [{"id": f"{n}", "contact": {"email": f"{n}@example.org"}} for n in range(20)])
     publish(lake)
@@ -1220,11 +1228,13 @@ def check_kills(lake: Lake, kills: int) -> int:
     return killed
 
 
+@pytest.mark.chaos
 def test_a_publication_killed_at_any_moment_leaves_a_whole_file_and_is_made_up_for(lake: Lake) -> None:
     assert check_kills(lake, 3) > 0
 
 
 @pytest.mark.parametrize("limit_bytes", [100_000, 1_500_000])
+@pytest.mark.chaos
 def test_a_disk_that_takes_no_more_leaves_the_old_file_and_says_so(lake: Lake, limit_bytes: int) -> None:
     """The limit on file sizes stands for the full disk: real system calls fail, first in the copy, then in DuckDB."""
     publish(lake)
@@ -1246,6 +1256,7 @@ def test_a_disk_that_takes_no_more_leaves_the_old_file_and_says_so(lake: Lake, l
     assert leftovers(lake) == []
 
 
+@pytest.mark.chaos
 def test_two_processes_that_publish_at_once_take_turns(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [{"id": "a"}])
     processes = [
@@ -1414,6 +1425,7 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Answer], list
 
 
 @pytest.mark.parametrize("written", [pytest.param("by the portal", marks=pytest.mark.chaos), "by people"])
+@pytest.mark.chaos
 def test_the_match_is_as_good_as_its_comment_says(
     lake: Lake, portal: tuple[list[Answer], list[InventoryItem]], written: str
 ) -> None:
@@ -1486,6 +1498,7 @@ def any_lead(rng: random.Random, kind: LeadKind) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.chaos)])
+@pytest.mark.chaos
 def test_marts_brought_up_to_date_are_the_marts_made_anew(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

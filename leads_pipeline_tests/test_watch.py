@@ -181,6 +181,7 @@ def test_what_is_told_by_windows_and_fields_is_not_told_by_their_checks_too(watc
     assert watched.tick() == []
 
 
+@pytest.mark.chaos
 def test_a_day_that_can_t_be_staged_rings_although_another_is(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +203,7 @@ def test_a_day_that_can_t_be_staged_rings_although_another_is(
     assert watched.tick() == [("over", "1 day of applicant leads can't be staged")]
 
 
+@pytest.mark.chaos
 def test_a_publication_that_fails_or_is_old_rings_and_drift_is_told_once(
     tmp_path: Path, web: WebSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:

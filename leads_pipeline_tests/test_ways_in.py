@@ -91,11 +91,13 @@ def in_a_message_with_a_passphrase_file(me: Newcomer) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("form", [as_a_value, in_a_file, in_a_message, in_a_message_with_a_passphrase_file])
+@pytest.mark.chaos
 def test_each_form_of_the_secret_gets_a_token(me: Newcomer, form: Callable[[Newcomer], dict[str, str]]) -> None:
     me.fill_in(**form(me))
     assert findings(me) == {}
 
 
+@pytest.mark.chaos
 def test_an_env_file_may_be_written_in_any_editor_and_for_a_shell(me: Newcomer) -> None:
     me.fill_in()
     file = me.folder / ".env"
@@ -104,6 +106,7 @@ def test_an_env_file_may_be_written_in_any_editor_and_for_a_shell(me: Newcomer) 
     assert findings(me) == {}
 
 
+@pytest.mark.chaos
 def test_an_empty_variable_of_the_shell_lets_the_env_file_say_it_and_a_filled_in_one_does_not(me: Newcomer) -> None:
     me.fill_in()
     empty = {"LEADS_CLIENT_SECRET": "", "LEADS_CLIENT_SECRET_FILE": " ", "DAGSTER_HOME": ""}
@@ -135,6 +138,7 @@ def test_receive_takes_its_key_from_an_env_file(me: Newcomer) -> None:
 
 
 @pytest.mark.parametrize("command", ["dev", "receive", "simulate"])
+@pytest.mark.chaos
 def test_a_port_that_is_taken_is_told_at_once(me: Newcomer, command: str) -> None:
     me.fill_in(LEADS_RECEIVE_KEY="0123456789abcdef")
     with socket.create_server(("127.0.0.1", 0)) as taken:
