@@ -29,6 +29,11 @@ needs_seccomp: Final = pytest.mark.skipif(
     reason="system calls are known by their numbers on Linux on x86-64 alone",
 )
 
+# What a full disk refuses: it still takes away and renames.
+_GROWING: Final = frozenset(
+    "write pwrite64 writev sendfile open openat mkdir mkdirat link linkat fallocate copy_file_range fsync".split()  # noqa: SIM905
+)
+
 # A number that no call has.
 NEVER: Final = sys.maxsize
 
@@ -87,12 +92,14 @@ class Fault(Enum):
     """What the n-th call gets; but for EIO, the n-th of those that change something.
 
     A process that is killed between two of them leaves the same behind as at the later one. EROFS is what that call
-    gets and every change after it: a file system that goes read-only under way, as ext4 does after an error.
+    gets and every change after it: a file system that goes read-only under way, as ext4 does after an error. ENOSPC is
+    what that call and every later one gets that needs space: a disk that is full from then on.
     """
 
     KILL = "kill"
     EIO = "EIO"
     EROFS = "EROFS"
+    ENOSPC = "ENOSPC"
 
 
 @dataclass
@@ -131,6 +138,8 @@ def run(work: Callable[..., Any], *arguments: Any, folder: Path, fault: Fault = 
                     call.fail(errno.EIO)
                 elif number >= at and fault is Fault.EROFS:
                     call.fail(errno.EROFS)
+                elif number >= at and fault is Fault.ENOSPC and call.name in _GROWING:
+                    call.fail(errno.ENOSPC)
                 else:
                     call.let_through()
         finally:

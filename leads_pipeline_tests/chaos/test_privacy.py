@@ -1,7 +1,8 @@
 """An erasure while the disk and the kernel are against it: the list is never behind the data, and a rerun converges.
 
-Belongs here: faults at each system call of adding a person to the list and going through the folder; an erasure beside
-a backfill. Doesn't: the injection itself (system_calls.py), what an erasure does on a good day (test_privacy_erase.py).
+Belongs here: faults at each system call of adding a person to the list, going through the folder, publishing and
+deleting what was set aside (`PRIVACY_FAULTS=all` runs each, else so many by the seed); an erasure beside a backfill.
+Doesn't: the injection itself (system_calls.py), what an erasure does on a good day (test_privacy_erase.py).
 """
 
 import json
@@ -14,8 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import count
+from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
@@ -23,19 +25,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
+from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.erase import left_by_list, sweep
+from leads_pipeline.person.matching import Sought
+from leads_pipeline.privacy.erase import left_by_list, quarantined_of, sweep
+from leads_pipeline.privacy.search import search
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.book import LeadBook
 from leads_pipeline.simulator.leads import LeadFactory
 from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.spool import Spool
-from leads_pipeline.warehouse import Warehouse
-from leads_pipeline.window import Window
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.chaos.system_calls import Fault, needs_seccomp, run
 from leads_pipeline_tests.installation import Installation, installation
 from leads_pipeline_tests.people import EMAIL, lead, listed
-from leads_pipeline_tests.staging import LONDON, land, stage, staged_leads
+from leads_pipeline_tests.staging import DAY, LONDON, land, stage, staged_leads
 from leads_pipeline_tests.test_suppression import push
 
 pytestmark = [pytest.mark.chaos, needs_seccomp]
@@ -45,6 +50,9 @@ JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
 JOHN = lead("john", email="john@people.example", createdAt=BEFORE)
 
 
+GRID = Grid(scopes=tuple(map(Scope.parse, ("branch-101", "branch-102"))), first_day=DAY, zone=LONDON)
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
 BESIDE = Config(branches=2, leads_per_day=12)
 
 
@@ -53,8 +61,15 @@ def lake_in(folder: Path) -> Lake:
 
 
 def erase(folder: Path) -> None:
-    listed(lake_in(folder).suppression)
-    sweep(lake_in(folder), LONDON)
+    """As the command does it, which deletes what quarantine/ shows of her."""
+    lake = lake_in(folder)
+    listed(lake.suppression)
+    swept = sweep(lake, LONDON)
+    Warehouse(lake).publish(GRID, NOW)
+    for path in quarantined_of(search(lake, folder / "home", Sought.of([EMAIL]))):
+        path.unlink()
+    if swept.failed:
+        raise StorageError("some of it couldn't be done")
 
 
 def raw_rows(lake: Lake) -> dict[str, set[str]]:
@@ -68,41 +83,64 @@ def raw_rows(lake: Lake) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two branches with both people, staged, and a delivery of each that waits."""
+    """Two branches with both people, staged and published, a delivery of each that waits, a file that was set aside."""
     folder = tmp_path_factory.mktemp("full")
     lake = lake_in(folder)
     land(lake, APPLICANT, [JANE, JOHN])
     land(lake, APPLICANT, [JANE | {"contact": JOHN["contact"]}, JOHN], scope="branch-102")
     stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, NOW)
     push(lake, JANE, JOHN)
+    aside = lake.folder / "quarantine" / "notes.txt"
+    aside.parent.mkdir()
+    aside.write_text(EMAIL)
     return folder
 
 
-@pytest.mark.parametrize(("fault", "step"), [(Fault.KILL, 5), (Fault.EIO, 17), (Fault.EROFS, 17)])
-def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(
-    tmp_path: Path, full: Path, fault: Fault, step: int
-) -> None:
+def shows_her(lake: Lake) -> dict[str, bool]:
+    """Where she is: in each place that an erasure changes."""
+    with duckdb.connect(Warehouse(lake).path, read_only=True) as db:
+        published = db.execute("select count(*) from applicant_leads where lead_id = 'jane'").fetchall()
+    return {
+        "raw": "jane" in raw_rows(lake),
+        "spool": b"jane.roe" in b"".join(path.read_bytes() for path in Spool(lake).waiting()),
+        "published": published != [(0,)],
+        "quarantine": (lake.folder / "quarantine" / "notes.txt").exists(),
+    }
+
+
+def points(full: Path, tmp_path: Path, fault: Fault) -> list[int]:
+    """Which system call gets the fault: `PRIVACY_FAULTS` of them by the seed, `all` or a few."""
+    folder = tmp_path / "counted"
+    shutil.copytree(full, folder)
+    kind = Fault.EIO if fault is Fault.EIO else Fault.KILL  # which counts all calls, or those that change something
+    outcome = run(erase, folder, folder=folder, fault=kind)
+    assert outcome.is_done, outcome.message
+    shutil.rmtree(folder)
+    wanted, rng = os.environ.get("PRIVACY_FAULTS", "3"), Random(f"{os.environ['CHAOS_SEED']} {fault}")  # noqa: S311
+    there = range(len(outcome.calls))
+    return list(there) if wanted == "all" else sorted(rng.sample(there, min(int(wanted), len(there))))
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(tmp_path: Path, full: Path, fault: Fault) -> None:
     johns = raw_rows(lake_in(full))["john"]
-    injected = 0
-    for at in count(0, step):
+    for at in points(full, tmp_path, fault):
         folder = tmp_path / str(at)
         shutil.copytree(full, folder)
         outcome = run(erase, folder, folder=folder, fault=fault, at=at)
-        if not outcome.was_injected:
-            break
-        injected += 1
+        where = f"{fault} at {at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
         lake = lake_in(folder)
-        rows = raw_rows(lake)
-        assert rows["john"] == johns, outcome.calls[-1]
-        if "jane" not in rows or len(Spool(lake).waiting()) == 0:
-            assert lake.suppression.read().refusals, f"the data are ahead of the list at {outcome.calls[-1]}"
+        assert raw_rows(lake)["john"] == johns, where
+        if not all(shows_her(lake).values()):
+            assert lake.suppression.read().refusals, f"the data are ahead of the list: {where}"
         erase(folder)
-        assert raw_rows(lake) == {"john": johns}, outcome.calls[-1]
-        assert left_by_list(lake) == [], outcome.calls[-1]
-        assert staged_leads(lake, APPLICANT).keys() == {"john"}, outcome.calls[-1]
-        assert b"jane.roe" not in b"".join(path.read_bytes() for path in Spool(lake).waiting())
+        assert raw_rows(lake) == {"john": johns}, where
+        assert left_by_list(lake) == [], where
+        assert staged_leads(lake, APPLICANT).keys() == {"john"}, where
+        assert not any(shows_her(lake).values()), where
+        assert b"jane.roe" not in Warehouse(lake).path.read_bytes(), where
         shutil.rmtree(folder)
-    assert injected > 5
 
 
 # --- beside a backfill and a publication ------------------------------------------------------------------------------
@@ -142,10 +180,29 @@ def texts_of_days(here: Installation, ago: list[int]) -> dict[str, dict[str, Any
     return found
 
 
-@pytest.mark.parametrize("delay_seconds", [0.5, 6])
-def test_an_erasure_beside_a_backfill_leaves_nothing_and_takes_nobody_else(
-    tmp_path: Path, delay_seconds: float
+# Publishes at random moments until its input ends.
+PUBLISHER = """
+import random, select, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Scope
+folder, seed, first, *scopes = sys.argv[1:]
+grid = Grid([Scope.parse(one) for one in scopes], datetime.fromisoformat(first).date(), ZoneInfo("UTC"))
+rng = random.Random(seed)
+while not select.select([sys.stdin], [], [], rng.uniform(0, 2))[0]:
+    Warehouse(Lake(Path(folder))).publish(grid, datetime.now(UTC))
+"""
+
+
+@pytest.mark.parametrize("number", range(int(os.environ.get("BESIDE_SEEDS", "2"))))
+def test_an_erasure_beside_a_backfill_and_publications_leaves_nothing_and_takes_nobody_else(
+    tmp_path: Path, number: int
 ) -> None:
+    seed = f"{os.environ['CHAOS_SEED']} {number}"
+    rng = Random(seed)  # noqa: S311 - to be repeated
     program = str(Path(sys.executable).with_name("leads-pipeline"))
     with installation(tmp_path, BESIDE, first=6) as here:
         leads = texts_of_days(here, [1, 2, 3, 4])
@@ -155,11 +212,19 @@ def test_an_erasure_beside_a_backfill_leaves_nothing_and_takes_nobody_else(
         email = max((one["contact"]["email"].strip().lower() for one in early.values()), key=lambda one: emails[one])
         hers = {id_ for id_, one in leads.items() if one["contact"]["email"].strip().lower() == email}
         command = [program, "backfill", "--from", str(here.day(4)), "--to", str(here.day(1))]
-        with subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=subprocess.DEVNULL) as backfill:
-            time.sleep(delay_seconds)  # to meet it in one part of its work or another
-            command = [program, "privacy", "erase", "--email", email, "--yes"]
-            subprocess.run(command, cwd=tmp_path, env=os.environ, check=False, stdout=subprocess.DEVNULL)
-            assert backfill.wait() == 0
+        scopes = [scope.key for scope in here.settings.scopes]
+        publish = [sys.executable, "-c", PUBLISHER, str(here.lake.folder), seed, str(here.day(6)), *scopes]
+        with (
+            subprocess.Popen(publish, cwd=Path(__file__).parents[2], stdin=subprocess.PIPE) as publisher,
+            subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=subprocess.DEVNULL) as backfill,
+        ):
+            for _ in range(rng.randrange(1, 4)):
+                time.sleep(rng.uniform(0, 6))  # to meet them in one part of their work or another
+                command = [program, "privacy", "erase", "--email", email, "--yes"]
+                subprocess.run(command, cwd=tmp_path, env=os.environ, check=False, stdout=subprocess.DEVNULL)
+            assert backfill.wait() == 0, seed
+            publisher.communicate()
+            assert publisher.returncode == 0, seed
         command = [program, "privacy", "verify", "--email", email]
         assert subprocess.run(command, cwd=tmp_path, env=os.environ, check=False).returncode == 0
 
