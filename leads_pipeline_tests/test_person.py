@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
@@ -223,7 +224,9 @@ def test_no_row_is_passed_over_that_shows_them(
     value = json.dumps(text, ensure_ascii=is_escaped)[1:-1] if is_twice else text
     content = {"firstName": value, "email": value, "phoneNumber": value} if where == "contact" else value
     row = json.dumps({where: content, "x": "👍 £5"}, ensure_ascii=is_escaped)
-    if sought.sees(sought.evidence(texts_of(row))):
+    with patch.object(Sought, "may_be_in", lambda *_: True):  # which a mention asks first, too
+        is_shown = sought.sees(sought.evidence(texts_of(row)))
+    if is_shown:
         assert sought.may_be_in(row)
         assert re.search(sought.plain_pattern, row) or not row.isascii()
 
