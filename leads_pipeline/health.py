@@ -20,6 +20,8 @@ from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.doctor import Light, examine_backup, examine_space
 from leads_pipeline.durable import not_read
+from leads_pipeline.errors import StorageError
+from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
@@ -111,7 +113,7 @@ def examine_health(
         at=now,
         last_landing_at=max(looks, default=None),
         last_publication_at=last_publication(instance),
-        last_backup_at=lake.last_backup(),
+        last_backup_at=_last_backup(lake),
         daemon_seen_at=_daemon_seen_at(instance),
         missing=len(missing),
         failed_by_reason=dict(Counter(failed.values()).most_common()),
@@ -161,6 +163,12 @@ def _troubles(health: Health, *, is_served: bool) -> Iterator[str]:
         )
     if health.damaged:
         yield f"{health.damaged} windows or files are damaged or gone. {DAMAGE_ADVICE}"
+
+
+def _last_backup(lake: Lake) -> datetime | None:
+    with suppress(StorageError):  # the backups' own examination says that it can't be read
+        return lake.last_backup()
+    return None
 
 
 def _daemon_seen_at(instance: DagsterInstance) -> datetime | None:

@@ -215,6 +215,8 @@ DISGUISED = [
 @example(["phones"], EMAIL, ["07700\n900123"], "", "message", True, False)
 @example(["phones"], EMAIL, ["0" + INVISIBLE.join("7700900123")], "", "message", True, True)
 @example(["phones"], EMAIL, [FORMS_OF_PHONE[-1]("7700900123")], "", "contact", False, False)
+@example(["phones"], EMAIL, ["07700\u00a0900123"], "", "contact", True, False)
+@example(["emails"], "josé.straße@people.example", ["josé.straße@people.example"], "", "contact", True, False)
 @example(["names"], EMAIL, [unicodedata.normalize("NFD", NAME)], "", "message", False, False)
 def test_no_row_is_passed_over_that_shows_them(
     given_: list[str], email: str, pieces: list[str], between: str, where: str, is_escaped: bool, is_twice: bool

@@ -137,6 +137,21 @@ def test_a_copy_that_a_program_has_open_is_not_shown_to_be_gone(lake: Lake, tmp_
     assert run("privacy", "apply", copy).exit_code == 0
 
 
+def test_what_analysts_made_in_a_copy_is_named_and_their_views_follow(lake: Lake, tmp_path: Path) -> None:
+    copy = copied(lake, tmp_path)
+    copy.chmod(0o600)
+    with duckdb.connect(copy) as db:
+        db.execute("create view their_view as select lead_id, person from applicant_leads")
+        db.execute("create table their_table as select contact_email from applicant_leads")
+    listed(lake.suppression)
+    told = run("privacy", "apply", copy)
+    assert (told.exit_code, "their_table" in told.stderr, "their_view" in told.stderr) == (1, True, False), told.output
+    with duckdb.connect(copy) as db:
+        assert db.execute("select count(*) from their_view where lead_id = 'jane'").fetchall() == [(0,)]
+        db.execute("drop table their_table")
+    assert run("privacy", "apply", copy).exit_code == 0
+
+
 @pytest.mark.chaos
 def test_a_restored_folder_loses_who_was_erased_since(lake: Lake, tmp_path: Path) -> None:
     restored = tmp_path / "restored"

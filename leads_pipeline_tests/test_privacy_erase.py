@@ -426,8 +426,24 @@ def test_whoever_has_no_lead_here_yet_is_refused_what_a_pull_still_brings(
     assert (told.exit_code, "DSR-8" in told.stdout) == (0, True), told.output + told.stderr
     land(lake, APPLICANT, [*HERS, *OTHERS], sequence=2)
     assert EMAIL.encode() not in everything_in(lake.folder).lower()
-    assert "Nothing to erase" in run("privacy", "erase", "--email", EMAIL, "--yes").stdout
-    assert [entry.action for entry in lake.suppression.read().entries].count(Action.ERASE) == 1
+    # Asked again, what was sent since the first time is meant as well.
+    assert run("privacy", "erase", "--email", EMAIL, "--yes").exit_code == 0
+    assert [entry.action for entry in lake.suppression.read().entries].count(Action.ERASE) == 2
+    assert "Nothing to erase" in run("privacy", "erase", "--name", "Jane Roe", "--yes").stdout
+
+
+def test_listing_whoever_has_no_lead_here_takes_nothing_of_a_shared_telephone_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = installed(tmp_path, monkeypatch)
+    ann, nameless = (
+        lead("ann", phone=PHONE, name="Ann Roe", createdAt=BEFORE),
+        lead("who", phone=PHONE, createdAt=BEFORE),
+    )
+    land(lake, APPLICANT, [ann, nameless])
+    told = run("privacy", "erase", "--email", "bob@people.example", "--phone", PHONE, "--name", "Bob Roe", "--yes")
+    assert told.exit_code == 0, told.output + told.stderr
+    assert lake.lead_ids(APPLICANT, DAY) == {"ann", "who"}
 
 
 def test_who_stops_an_erasure_is_told_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,9 +131,7 @@ def erase(
             mentioning = [lead for lead in found.leads if lead.group is Group.MENTION and mentions == "redact"]
             show_found(found, show=False)
             # A running pull, a delivery on its way or a backup may still bring what they sent before now.
-            is_to_be_listed = bool(sought.emails or sought.phones) and not is_on_an_erasure(
-                session.lake.suppression.read(), sought
-            )
+            is_to_be_listed = bool(sought.emails or sought.phones)
             if dry_run or not (chosen or mentioning or is_to_be_listed):
                 out.print(
                     f"{len(chosen)} leads would be erased, {len(mentioning)} of others redacted. Nothing was changed."
@@ -150,7 +148,13 @@ def erase(
                     abort=True,
                     err=True,
                 )
-            wish = Wish(action=Action.ERASE, groups=[Group(one) for one in more], case=case, received=day)
+            wish = Wish(
+                action=Action.ERASE,
+                groups=[Group(one) for one in more],
+                case=case,
+                received=day,
+                is_shared=any(lead.is_shared for lead in found.leads),
+            )
             entry = add_to_list(session.lake, sought, chosen, wish, datetime.now(UTC))
             with saying_what_is_left(entry):
                 if mentioning:

@@ -136,7 +136,13 @@ def _ask(
                     session.lake,
                     sought,
                     chosen,
-                    Wish(action=action, groups=groups, case=case, received=day),
+                    Wish(
+                        action=action,
+                        groups=groups,
+                        case=case,
+                        received=day,
+                        is_shared=any(lead.is_shared for lead in found.leads),
+                    ),
                     datetime.now(UTC),
                 )
                 for action in actions

@@ -45,7 +45,7 @@ _BETWEEN: Final = r"(?:[^0-9A-Za-z]|\\[bfnrt])"
 
 # Escapes in JSON of what a key may have, or of what lies beyond Latin-1. Those of < and & are in every third message.
 _ESCAPES: Final = (
-    r"\\u(?:00(?:2[bdBDeE]|3[0-9]|[46][0-9a-fA-F]|[57][0-9aA]|[89][0-9a-fA-F]|[aA][aAdD]|[bB][239aA])"
+    r"\\u(?:00(?:2[bdBDeE]|3[0-9]|[46][0-9a-fA-F]|[57][0-9aA]|[89][0-9a-fA-F]|[aA][08aAdDfF]|[bB][23489aA]|[dD][fF])"
     r"|0[1-9a-fA-F]|[1-9a-fA-F])"
 )
 

@@ -13,13 +13,13 @@ from zoneinfo import ZoneInfo
 
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import connection, literal, quoted
-from leads_pipeline.durable import publish_file, reading, storing
+from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, reading, storing
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.flatten.withholding import withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.erase import Swept, left_by_list, sweep
 from leads_pipeline.privacy.held import held_files
-from leads_pipeline.warehouse import FILE_NAME, Grid, Warehouse, write_without_withheld
+from leads_pipeline.warehouse import FILE_NAME, Grid, Warehouse, marts, tables, write_without_withheld
 
 # What a data folder has once anything was landed there; other folders have none of them.
 _OF_DATA: Final = ("raw", "staged", "spool", FILE_NAME)
@@ -61,16 +61,24 @@ def apply_to_copy(lake: Lake, copy: Path, zone: ZoneInfo) -> tuple[int, list[str
                 shutil.rmtree(leftover, ignore_errors=True)
             folder = Path(tempfile.mkdtemp(prefix=f".{copy.name}.", suffix=".tmp", dir=copy.parent))
         try:
+            draft, anew = folder / "draft", folder / copy.name
+            with storing(copy):
+                before = copy.stat()
+                shutil.copyfile(copy, draft)
+                draft.chmod(PRIVATE_FILE_MODE)
             with connection(lake, "sweep-of-copy") as db:
-                # Held open, so that no program writes into what is being replaced.
+                # Held open, so that no program writes into what is being replaced. From here on nothing else in this
+                # process may open it: to close a file gives up all of a process's locks on it (fcntl, POSIX).
                 db.execute(f"attach {literal(str(copy))} as copy (read_only)")
+                if (now := copy.stat()).st_mtime_ns != before.st_mtime_ns or now.st_size != before.st_size:
+                    raise QuestionError(f"{copy} was written just now. Close what writes it, then run this again.")
                 _check_tables(
                     copy, {name for (name,) in db.execute("select table_name from duckdb_tables()").fetchall()}
                 )
-                gone = write_without_withheld(lake, copy, folder / copy.name, zone)
+                gone = write_without_withheld(lake, draft, anew, zone)
                 with storing(copy):
-                    (folder / copy.name).chmod(copy.stat().st_mode & 0o777)
-                publish_file(folder / copy.name, copy)
+                    anew.chmod(before.st_mode & 0o777)
+                publish_file(anew, copy)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return gone, _left_in(lake, copy)
@@ -116,4 +124,10 @@ def _left_in(lake: Lake, copy: Path) -> list[str]:
                 for kind in LEAD_KINDS
                 if withheld_leads(db, lake, kind, f"copy.{quoted(kind.table)}", "window_day")
             ]
+            others = db.execute(
+                "select table_name from duckdb_tables() where database_name = 'copy' and schema_name = 'main' "
+                "and not list_contains($ours, table_name)",
+                {"ours": [*(table.name for table in tables()), *(mart.name for mart in marts())]},
+            ).fetchall()
+            left += [f"perhaps {table} of {name}, a table that isn't leads-pipeline's" for (table,) in others]
     return left

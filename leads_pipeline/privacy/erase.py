@@ -47,12 +47,16 @@ _SCRATCH: Final = "sweep-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is wanted for a person. `groups` are those that belong beside A, once somebody has looked at them."""
+    """What is wanted for a person. `groups` are those that belong beside A, once somebody has looked at them.
+
+    `is_shared`: a telephone that was given is other people's too, whether or not a lead was chosen.
+    """
 
     action: Action
     groups: Collection[Group] = ()
     case: str = ""
     received: date | None = None
+    is_shared: bool = False
 
 
 def add_to_list(lake: Lake, sought: Sought, chosen: Sequence[FoundLead], wish: Wish, now: datetime) -> Entry:
@@ -87,7 +91,7 @@ def add_to_list(lake: Lake, sought: Sought, chosen: Sequence[FoundLead], wish: W
             names=hashes(suppressed, "name", names),
             any_tag=Group.MAILBOX in wish.groups,
             any_name=Group.TELEPHONE in wish.groups,
-            is_shared=any(lead.is_shared for lead in chosen),
+            is_shared=wish.is_shared or any(lead.is_shared for lead in chosen),
             leads=() if is_refusal else tuple(sorted(leads)),
         )
 

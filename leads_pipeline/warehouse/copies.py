@@ -4,7 +4,6 @@ Belongs here: what of a copy shows a lead that the suppression list withholds, r
 Doesn't: the published file's own way (publication.py), which files are copies of it (privacy/elsewhere.py).
 """
 
-import shutil
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -12,9 +11,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import connection, literal, quoted, scratch_folder
-from leads_pipeline.durable import PRIVATE_FILE_MODE, storing
-from leads_pipeline.flatten.retaining import WAREHOUSE_FILE
+from leads_pipeline.duck import connection, literal, quoted
 from leads_pipeline.flatten.statement import define_local_time
 from leads_pipeline.flatten.withholding import redact, withheld_leads
 from leads_pipeline.lake import Lake
@@ -37,26 +34,21 @@ def write_anew(lake: Lake, draft: Path, anew: Path) -> None:
         db.execute("detach anew")
 
 
-def write_without_withheld(lake: Lake, copy: Path, anew: Path, zone: ZoneInfo) -> int:
-    """Write a new file of what the copy holds, as the list says by now; how many leads are left out of it.
+def write_without_withheld(lake: Lake, draft: Path, anew: Path, zone: ZoneInfo) -> int:
+    """Write a new file of what the draft holds, as the list says by now; how many leads are left out of it.
 
-    What the copy counts of days, it counts without them, where its tables are those of this version. What it says of
+    What the draft counts of days, it counts without them, where its tables are those of this version. What it says of
     windows and of drift stays as it was then. The lock of whoever goes through the folder is held.
     """
-    with scratch_folder(lake, "sweep-copy") as folder:
-        draft = folder / WAREHOUSE_FILE
-        with storing(draft):
-            shutil.copyfile(copy, draft)
-            draft.chmod(PRIVATE_FILE_MODE)
-        with connection(lake, "sweep-copied", draft) as db:
-            db.begin()
-            gone = _take_out(db, lake)
-            for kind in LEAD_KINDS:
-                redact(db, lake, kind)
-            if remembered(db).comments == comments_fingerprint():
-                _make_marts(db, lake, zone)
-            db.commit()
-        write_anew(lake, draft, anew)
+    with connection(lake, "sweep-copied", draft) as db:
+        db.begin()
+        gone = _take_out(db, lake)
+        for kind in LEAD_KINDS:
+            redact(db, lake, kind)
+        if remembered(db).comments == comments_fingerprint():
+            _make_marts(db, lake, zone)
+        db.commit()
+    write_anew(lake, draft, anew)
     return gone
 
 
@@ -72,11 +64,14 @@ def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake) -> int:
         )
         for table in kind.tables:
             db.execute(f"delete from {quoted(table)} where lead_id in (from withheld_ids)")  # noqa: S608 - likewise
+    for kind in LEAD_KINDS:  # whoever has another lead stays a person
+        db.execute(f"update gone set person = null where person in (select person from {quoted(kind.table)})")  # noqa: S608
     db.execute("set variable people = (select coalesce(list(distinct person), []) from gone where person is not null)")
     of_leads = {table for kind in LEAD_KINDS for table in kind.tables}
     columns = db.execute(
         "select schema_name, table_name, column_name, data_type from duckdb_columns() "
-        "where not internal and database_name = current_database()"
+        "where not internal and database_name = current_database() and table_oid in "
+        "(select table_oid from duckdb_tables() where database_name = current_database())"  # an analyst's views follow
     ).fetchall()
     for schema, table, column, type_ in columns:
         name = f"{quoted(schema)}.{quoted(table)}"
