@@ -482,7 +482,7 @@ def test_publication_refuses_who_is_in_a_staged_file_that_was_put_back(lake: Lak
 
 
 def described(lake: Lake) -> list[list[tuple[Any, ...]]]:
-    """Tables, columns and macros with what analysts read about them, and the rows of each table in their order."""
+    """Tables, columns and macros with what analysts read about them, and the rows of each table."""
     with Warehouse(lake).reading() as db:
         tables = db.query(
             "select schema_name, table_name, comment from duckdb_tables() where not internal order by all"
@@ -491,7 +491,10 @@ def described(lake: Lake) -> list[list[tuple[Any, ...]]]:
         macros = (
             "select function_name, macro_definition from duckdb_functions() where not internal and schema_name = 'main'"
         )
-        rows = [db.query(f"from {schema}.{name}")[1] for schema, name, _ in tables[1] if name != "facts"]
+        named = [f"{schema}.{name}" for schema, name, _ in tables[1] if name != "facts"]
+        rows = [
+            sorted(db.query(f"from {name}")[1], key=repr) for name in named
+        ]  # a busy machine makes marts in any order
         return [tables[1], db.query(f"{columns} order by all")[1], db.query(f"{macros} order by all")[1], *rows]
 
 
