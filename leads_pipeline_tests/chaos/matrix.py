@@ -6,6 +6,8 @@ Belongs here: the list, and how a test says what it injected. Doesn't: the tests
 from collections import Counter
 from typing import Final
 
+from leads_pipeline_tests.chaos.system_calls import Fault
+
 MATRIX: Final = {
     "answers": (
         "empty object",
@@ -60,12 +62,11 @@ MATRIX: Final = {
         "clock skew",
     ),
     "storage": (
-        "kill at a system call of a landing",
-        "kill at a system call of a staging",
-        "kill at a system call of a publication",
-        "EIO at a system call of a landing",
-        "EIO at a system call of a staging",
-        "EIO at a system call of a publication",
+        *(
+            f"{fault.value} at a system call of a {work}"
+            for fault in Fault
+            for work in ("landing", "staging", "publication")
+        ),
         "disk full",
         "read-only folder",
         "two processes landing one window",

@@ -267,10 +267,7 @@ def test_a_fault_at_any_system_call_leaves_the_old_or_the_new_and_the_next_time_
         trial.check(is_done=outcome.is_done)
         if not outcome.was_injected:
             break
-        if fault is Fault.EROFS:
-            injected("storage", "read-only folder")
-        else:
-            injected("storage", f"{fault.value} at a system call of a {kind}")
+        injected("storage", f"{fault.value} at a system call of a {kind}")
         # A draft that DuckDB can't write is made anew.
         if fault is Fault.EIO and outcome.calls[at].startswith("fsync ") and not outcome.calls[at].endswith(".draft"):
             assert not outcome.is_done, f"done, with what is not on the disk: {outcome.calls[at]}"
