@@ -279,14 +279,14 @@ def test_the_list_means_what_was_found_as_the_persons(
     shown = {key: [sought.evidence(texts_of(text)) for text in versions] for key, versions in texts.items()}
     seen = {key: rows for key, rows in shown.items() if any(map(sought.sees, rows))}
     chosen = [
-        FoundLead(*key, group, [], sought.names_in(seen), sought.is_shared(seen))
+        FoundLead(*key, group, [], sought.names_in(seen))
         for key, group in sought.grouped(seen).items()
         if group is Group.GIVEN
     ]
     if not chosen:
         return
     lake = Lake(tmp_path_factory.mktemp("data"))
-    add_to_list(lake, sought, chosen, Wish(action=Action.ERASE), UNTIL)
+    add_to_list(lake, sought, chosen, Wish(action=Action.ERASE, is_shared=sought.is_shared(seen)), UNTIL)
     rows = [Shown(*key, DAY, partial(texts_of, text)) for key, versions in texts.items() for text in versions]
     assert lake.suppression.read().refusals.leads(rows).keys() == {(lead.kind, lead.lead_id) for lead in chosen}
 

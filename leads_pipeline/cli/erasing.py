@@ -132,11 +132,13 @@ def erase(
             show_found(found, show=False)
             # A running pull, a delivery on its way or a backup may still bring what they sent before now.
             is_to_be_listed = bool(sought.emails or sought.phones)
-            if dry_run or not (chosen or mentioning or is_to_be_listed):
+            is_of_nobody = not (chosen or mentioning or is_to_be_listed)
+            if dry_run or is_of_nobody:
                 out.print(
-                    f"{len(chosen)} leads would be erased, {len(mentioning)} of others redacted. Nothing was changed."
-                    if chosen or mentioning or is_to_be_listed
-                    else "Nothing to erase."
+                    "Nothing to erase."
+                    if is_of_nobody
+                    else f"{len(chosen)} leads would be erased, {len(mentioning)} of others redacted. "
+                    "Nothing was changed."
                 )
                 sys.exit(0 if found.is_whole else 1)
             if not yes:
@@ -153,7 +155,7 @@ def erase(
                 groups=[Group(one) for one in more],
                 case=case,
                 received=day,
-                is_shared=any(lead.is_shared for lead in found.leads),
+                is_shared=found.is_shared,
             )
             entry = add_to_list(session.lake, sought, chosen, wish, datetime.now(UTC))
             with saying_what_is_left(entry):

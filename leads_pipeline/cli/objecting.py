@@ -141,7 +141,7 @@ def _ask(
                         groups=groups,
                         case=case,
                         received=day,
-                        is_shared=any(lead.is_shared for lead in found.leads),
+                        is_shared=found.is_shared,
                     ),
                     datetime.now(UTC),
                 )

@@ -49,7 +49,7 @@ _SCRATCH: Final = "sweep-"
 class Wish:
     """What is wanted for a person. `groups` are those that belong beside A, once somebody has looked at them.
 
-    `is_shared`: a telephone that was given is other people's too, whether or not a lead was chosen.
+    `is_shared`: somebody of another name has the telephone that was given, whether or not a lead was chosen.
     """
 
     action: Action
@@ -91,7 +91,7 @@ def add_to_list(lake: Lake, sought: Sought, chosen: Sequence[FoundLead], wish: W
             names=hashes(suppressed, "name", names),
             any_tag=Group.MAILBOX in wish.groups,
             any_name=Group.TELEPHONE in wish.groups,
-            is_shared=wish.is_shared or any(lead.is_shared for lead in chosen),
+            is_shared=wish.is_shared,
             leads=() if is_refusal else tuple(sorted(leads)),
         )
 

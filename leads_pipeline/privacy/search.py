@@ -26,17 +26,13 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class FoundLead:
-    """A lead in all of its versions, wherever they lie.
-
-    `names` are the person's, as the search came to know them. `is_shared`: somebody of another name has the telephone.
-    """
+    """A lead in all of its versions, wherever they lie. `names` are the person's, as the search came to know them."""
 
     kind: str
     lead_id: str
     group: Group
     sights: Sequence[Sight]
     names: Set[str] = frozenset()
-    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +40,15 @@ class Found:
     """What a search came to.
 
     `traces` counts what shows the person beside rows of leads, by file and part of it. `undecoded` are files of which
-    nobody can say what is in them, and why. `files` counts by place what was read.
+    nobody can say what is in them, and why. `files` counts by place what was read. `is_shared`: somebody of another
+    name has the telephone.
     """
 
     leads: Sequence[FoundLead]
     traces: Mapping[tuple[File, str], int]
     undecoded: Mapping[File, str]
     files: Mapping[str, int]
+    is_shared: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -104,11 +102,12 @@ def search(
         for key in groups:
             if key[1] == sight.row.lead_id and (not key[0] or sight.row.kind in (None, key[0])):
                 versions[key].append(sight)
-    names, is_shared = sought.names_in(evidence), sought.is_shared(evidence)
-    leads = [FoundLead(*key, group, versions[key], names, is_shared) for key, group in groups.items()]
+    names = sought.names_in(evidence)
+    leads = [FoundLead(*key, group, versions[key], names) for key, group in groups.items()]
     leads.sort(key=lambda lead: (lead.group, lead.kind, lead.lead_id))
     # What a file shows by an address, it may show by an id once more.
-    return Found(leads, first.traces | second.traces, {**first.undecoded, **second.undecoded}, second.files)
+    undecoded, is_shared = {**first.undecoded, **second.undecoded}, sought.is_shared(evidence)
+    return Found(leads, first.traces | second.traces, undecoded, second.files, is_shared)
 
 
 def _look(lake: Lake, dagster_home: Path, sought: Sought, tell: Callable[[int], None]) -> _Look:
