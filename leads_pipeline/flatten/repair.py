@@ -12,7 +12,7 @@ import msgspec
 from duckdb.func import FunctionNullHandling
 
 from leads_pipeline.contract import ChildTable, LeadKind
-from leads_pipeline.flatten.casts import MACROS
+from leads_pipeline.duck import macros
 from leads_pipeline.flatten.trees import Tree, tree_of, tree_of_lead
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -58,8 +58,7 @@ def define_functions(db: duckdb.DuckDBPyConnection, extra: Mapping[str, _Functio
     for name, (function, parameters, returned) in functions.items():
         # DuckDB otherwise expects a function never to return NULL, and never to get one.
         db.create_function(name, function, parameters, returned, null_handling=FunctionNullHandling.SPECIAL)
-    for macro in MACROS:
-        db.execute(f"create temp macro {macro}")
+    db.execute(macros("casts"))
 
 
 def _mended(payload: str) -> str | None:

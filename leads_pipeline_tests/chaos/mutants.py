@@ -727,15 +727,16 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "cast integers loosely",
-            "flatten/casts.py",
-            "        when regexp_full_match(v, '{_INTEGER_FORM}') then try_cast(split_part(v, '.', 1) as bigint)\n",
-            "        when true then try_cast(v as bigint)\n",
+            "sql/macros/casts.sql",
+            r"    when regexp_full_match(v, '-?(0|[1-9][0-9]*)(\.0+)?') then try_cast(split_part(v, '.', 1) as bigint)"
+            "\n",
+            "    when true then try_cast(v as bigint)\n",
             "test_flatten.py",
             "typed_exactly",
         ),
         _m(
             "cast booleans loosely",
-            "flatten/casts.py",
+            "sql/macros/casts.sql",
             "as_boolean(v) as case v when 'true' then true when 'false' then false end",
             "as_boolean(v) as try_cast(v as boolean)",
             "test_flatten.py",
@@ -988,19 +989,20 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "round amounts",
-            "flatten/casts.py",
-            "        when regexp_full_match(v, '{_AMOUNT_FORM}') then try_cast(v as decimal(18, 2))\n",
-            "        when true then try_cast(v as decimal(18, 2))\n",
+            "sql/macros/casts.sql",
+            r"    when regexp_full_match(v, '-?(0|[1-9][0-9]*)(\.[0-9]{1,2}0*)?') then try_cast(v as decimal(18, 2))"
+            "\n",
+            "    when true then try_cast(v as decimal(18, 2))\n",
             "test_flatten.py",
             "typed_exactly",
         ),
         _m(
             "trim texts",
-            "flatten/casts.py",
-            '        else v\n    end""",\n    "as_boolean(v)',
-            '        else trim(v)\n    end""",\n    "as_boolean(v)',
+            "sql/macros/casts.sql",
+            "    else v\nend;\n\ncreate temp macro as_boolean",
+            "    else trim(v)\nend;\n\ncreate temp macro as_boolean",
             "test_flatten.py",
-            "typed_exactly",
+            "by_the_short_statement",
         ),
         _m(
             "strip ids",
