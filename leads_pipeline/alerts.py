@@ -71,7 +71,7 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Noticed:
     """A cause as a channel knows it. `told_at` is None as long as it wasn't told."""
 
     since: datetime
@@ -85,7 +85,7 @@ class _Known:
 class Memory:
     """What one channel was told. An alert that can't be sent is due again."""
 
-    _known: dict[str, _Known] = field(default_factory=dict)
+    _known: dict[str, _Noticed] = field(default_factory=dict)
 
     def notice(self, causes: Iterable[Cause], now: datetime, is_unsure: Callable[[str], bool]) -> list[Alert]:
         """Take in what there is now, and say what is to be told.
@@ -96,18 +96,18 @@ class Memory:
         alerts: list[Alert] = []
         news: list[Alert] = []
         for key in [key for key in self._known if key not in there and not is_unsure(key)]:
-            known = self._known[key]
-            if known.told_at is None or known.is_news:
+            entry = self._known[key]
+            if entry.told_at is None or entry.is_news:
                 del self._known[key]
             else:
-                lasted = f"It lasted from {_moment(known.since)} to {_moment(now)} at most."
-                alerts.append(Alert(Occasion.OVER, (key,), known.title, lasted, known.level, known.since, now))
+                lasted = f"It lasted from {_moment(entry.since)} to {_moment(now)} at most."
+                alerts.append(Alert(Occasion.OVER, (key,), entry.title, lasted, entry.level, entry.since, now))
         for key, cause in there.items():
-            new = _Known(min(cause.since or now, now), cause.title, cause.level, is_news=cause.is_news)
-            known = self._known.setdefault(key, new)
-            if (occasion := _occasion(cause, known, now)) is not None:
-                message = f"{cause.message}\n\nSince {_moment(known.since)}."
-                alert = Alert(occasion, (key,), cause.title, message, cause.level, known.since, now)
+            new = _Noticed(min(cause.since or now, now), cause.title, cause.level, is_news=cause.is_news)
+            entry = self._known.setdefault(key, new)
+            if (occasion := _occasion(cause, entry, now)) is not None:
+                message = f"{cause.message}\n\nSince {_moment(entry.since)}."
+                alert = Alert(occasion, (key,), cause.title, message, cause.level, entry.since, now)
                 (news if cause.is_news else alerts).append(alert)
         return [*alerts, *([_joined(news)] if news else [])]
 
@@ -118,20 +118,20 @@ class Memory:
                 del self._known[key]
             else:
                 # Of news, which are never told again, the title that they share does no harm.
-                known = self._known[key]
-                self._known[key] = replace(known, title=alert.title, level=alert.level, told_at=alert.at)
+                entry = self._known[key]
+                self._known[key] = replace(entry, title=alert.title, level=alert.level, told_at=alert.at)
 
     def pack(self) -> dict[str, list[Any]]:
         """As JSON has it."""
         return {
             key: [
-                known.since.timestamp(),
-                known.title,
-                known.level.value,
-                known.told_at.timestamp() if known.told_at else None,
-                known.is_news,
+                entry.since.timestamp(),
+                entry.title,
+                entry.level.value,
+                entry.told_at.timestamp() if entry.told_at else None,
+                entry.is_news,
             ]
-            for key, known in self._known.items()
+            for key, entry in self._known.items()
         }
 
     @classmethod
@@ -139,7 +139,7 @@ class Memory:
         """The reverse of `pack`. Raises what a wrong form causes: ValueError, TypeError, AttributeError."""
         return cls(
             {
-                key: _Known(
+                key: _Noticed(
                     datetime.fromtimestamp(since, UTC),
                     title,
                     Level(level),
@@ -151,14 +151,14 @@ class Memory:
         )
 
 
-def _occasion(cause: Cause, known: _Known, now: datetime) -> Occasion | None:
-    if known.told_at is None:
-        return Occasion.NEW if now - known.since >= cause.patience else None
+def _occasion(cause: Cause, entry: _Noticed, now: datetime) -> Occasion | None:
+    if entry.told_at is None:
+        return Occasion.NEW if now - entry.since >= cause.patience else None
     if cause.is_news:
         return None
-    if cause.level > known.level:
+    if cause.level > entry.level:
         return Occasion.WORSE
-    return Occasion.STILL if now - known.told_at >= REPEATED_AFTER[cause.level] else None
+    return Occasion.STILL if now - entry.told_at >= REPEATED_AFTER[cause.level] else None
 
 
 def _joined(news: Sequence[Alert]) -> Alert:

@@ -50,14 +50,14 @@ def damages(lake: Lake) -> list[Damage]:
     leads: dict[str, int] = {}
     for path in lake.quarantined():
         below = path.relative_to(lake.folder / "quarantine").as_posix()
-        found = _RAW_FILE.fullmatch(below)
-        kind = next((kind for kind in LEAD_KINDS if found and kind.table == found["table"]), None)
-        if found is None or kind is None:
+        match = _RAW_FILE.fullmatch(below)
+        kind = next((kind for kind in LEAD_KINDS if match and kind.table == match["table"]), None)
+        if match is None or kind is None:
             files[below].append(path)
             continue
-        day, scope = date.fromisoformat(found["day"]), found["scope"]
+        day, scope = date.fromisoformat(match["day"]), match["scope"]
         # A window that was pulled again is whole. What was pushed is only as whole as what has come by other ways.
-        if found["name"] == "pushed" or not lake.is_landed(kind, day, scope):
+        if match["name"] == "pushed" or not lake.is_landed(kind, day, scope):
             key = _key(kind, day, scope)
             files[key].append(path)
             windows[key] = kind, day, scope

@@ -377,9 +377,9 @@ def _modes(folder: Path) -> str:
 
 
 def _whole(data: DataFolder) -> str:
-    found = damages(data.lake)
-    if found:
-        raise StorageError(f"{len(found)} windows or files are damaged or gone. {DAMAGE_ADVICE}")
+    damaged = damages(data.lake)
+    if damaged:
+        raise StorageError(f"{len(damaged)} windows or files are damaged or gone. {DAMAGE_ADVICE}")
     return "Nothing is damaged: quarantine/ holds nothing that is missed."
 
 
@@ -431,7 +431,9 @@ def _warehouse(warehouse: Warehouse) -> str:
 
 
 def _versions() -> str:
-    found = {name: version(name) for name in (*_DAGSTER_PACKAGES, "duckdb")}
-    if len({found[name] for name in _DAGSTER_PACKAGES}) > 1:
-        raise SettingsError(f"Dagster's packages are of different versions: {found}. Install one version of all three.")
-    return f"Dagster {found['dagster']}, DuckDB {found['duckdb']}."
+    versions = {name: version(name) for name in (*_DAGSTER_PACKAGES, "duckdb")}
+    if len({versions[name] for name in _DAGSTER_PACKAGES}) > 1:
+        raise SettingsError(
+            f"Dagster's packages are of different versions: {versions}. Install one version of all three."
+        )
+    return f"Dagster {versions['dagster']}, DuckDB {versions['duckdb']}."

@@ -79,7 +79,7 @@ def find_drift(
     `staged` selects the rows with their `day`, `contacts` the leads' `contact` by `day` and `lead_id`; `tree` is what
     the contract knows of a row's object, and `prefix` leads to a list.
     """
-    found: defaultdict[Drift, Seen] = defaultdict(Seen)
+    drifts: defaultdict[Drift, Seen] = defaultdict(Seen)
     for day, path, count, people in db.execute(
         f"""
         select day, problem, {_COUNTED}
@@ -89,10 +89,10 @@ def find_drift(
         """  # noqa: S608 - the contract's own names alone, here and below
     ).fetchall():
         shown = prefix + declared_part(tree, path)
-        found[Drift(day, "changed type", f"{prefix}{path}", shown, None, None)].add(count, people)
-    _add_new_members(found, db, staged, contacts, fields, prefix)
-    _add_new_fields(found, db, staged, contacts, tree, prefix)
-    return found
+        drifts[Drift(day, "changed type", f"{prefix}{path}", shown, None, None)].add(count, people)
+    _add_new_members(drifts, db, staged, contacts, fields, prefix)
+    _add_new_fields(drifts, db, staged, contacts, tree, prefix)
+    return drifts
 
 
 # No more people than are asked for: those first by the alphabet, so that days together tell as much as each alone.
@@ -101,7 +101,7 @@ _COUNTED: Final = f"count(*), {_PEOPLE}"
 
 
 def _add_new_members(
-    found: defaultdict[Drift, Seen],
+    drifts: defaultdict[Drift, Seen],
     db: duckdb.DuckDBPyConnection,
     staged: str,
     contacts: str,
@@ -130,7 +130,7 @@ def _add_new_members(
     ).fetchall()
     for day, column, member, count, people in rows:
         path = f"{prefix}{enumerated[column].path}"
-        found[Drift(day, "new value", path, path, member, None)].add(count, people)
+        drifts[Drift(day, "new value", path, path, member, None)].add(count, people)
 
 
 # What contract.py calls the type of a value, by its JSON text; of what is looked into, `{` and `[` are left open. No
@@ -156,7 +156,7 @@ _NAME_OF_KEY: Final = f"if({_IS_NAME}, key, '{HIDDEN}')"
 
 
 def _add_new_fields(
-    found: defaultdict[Drift, Seen],
+    drifts: defaultdict[Drift, Seen],
     db: duckdb.DuckDBPyConnection,
     staged: str,
     contacts: str,
@@ -180,7 +180,7 @@ def _add_new_fields(
         for day, path, name, kind, _, count, people in counts:
             if kind != "{":
                 shown = _shown(path, prefix, declared)
-                found[Drift(day, "new field", f"{path}{name}", shown, None, kind)] = Seen(count, set(people))
+                drifts[Drift(day, "new field", f"{path}{name}", shown, None, kind)] = Seen(count, set(people))
         if not any(is_open for _, _, _, _, is_open, _, _ in counts):
             return
         db.execute(

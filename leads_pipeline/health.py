@@ -92,8 +92,8 @@ def examine_health(
     """
     lake = data.lake
     failed = {
-        (kind, window): found.reason or "no answer"
-        for (kind, window), found in failed_windows(instance, settings, partitions).items()
+        (kind, window): failure.reason or "no answer"
+        for (kind, window), failure in failed_windows(instance, settings, partitions).items()
         if window.is_closed(now) and not window.is_deleted(now)
     }
     missing = [

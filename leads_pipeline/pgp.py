@@ -42,8 +42,8 @@ def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes
     key = _unsealed(private_key, passphrase)
     # pysequoia tries the newest encryption subkey alone; an older one may be meant.
     packets = list(_for_addressees(_key_packets(key), addressees))
-    held = {packet.key_id for packet in packets if packet.key_id}
-    if not addressees & held and _ANONYMOUS not in addressees:
+    recipients = {packet.key_id for packet in packets if packet.key_id}
+    if not addressees & recipients and _ANONYMOUS not in addressees:
         raise CredentialsError(
             f"The message is for another key: it names {', '.join(sorted(addressees))}, which this private key doesn't "
             f"hold. Name the private key that belongs to the public key you sent, or {_ASK_CONTACT} for this key."

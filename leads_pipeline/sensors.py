@@ -122,7 +122,7 @@ def read_cursor(cursor: str | None) -> dict[str, RetryMemory]:
 
 def write_cursor(memory: Mapping[str, RetryMemory]) -> str:
     """Compressed, since each key repeats most of the one before."""
-    packed = json.dumps({name: known.pack() for name, known in memory.items()}, separators=(",", ":"))
+    packed = json.dumps({name: entry.pack() for name, entry in memory.items()}, separators=(",", ":"))
     return base64.b64encode(zlib.compress(packed.encode())).decode()
 
 

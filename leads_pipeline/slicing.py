@@ -53,13 +53,13 @@ def _slice_by_structure(list_key: str, body: bytes) -> _Elements:
     """
     check_object(body)
     elements: _Elements = []
-    found = False
+    has_list = False
     for key, start, end in members_of(body, only_value(body)):
         if text_of(key) != list_key:
             continue
-        found = True
+        has_list = True
         elements += [body[a:b] for a, b in list_parts(list_key, body, start, end)]
-    if not found:
+    if not has_list:
         raise InvalidAnswerError(
             f"The body ({len(body)} bytes) is a JSON object without the list {list_key!r}.", reason="list missing"
         )

@@ -97,13 +97,13 @@ class Verdict:
     @staticmethod
     def metadata(error: LeadsPipelineError, settings: str | None = None) -> dict[str, MetadataValue]:
         """What says so in Dagster's event log."""
-        told = {
+        entries = {
             "verdict": "transient" if error.is_transient else "permanent",
             "reason": error.reason,
             "error": str(error),
             "settings": settings,
         }
-        return {name: MetadataValue.text(text) for name, text in told.items() if text is not None}
+        return {name: MetadataValue.text(text) for name, text in entries.items() if text is not None}
 
     @classmethod
     def of(cls, record: EventLogRecord) -> Self | None:
@@ -111,14 +111,14 @@ class Verdict:
         observation = record.asset_observation
         if observation is None or observation.partition is None or "verdict" not in observation.metadata:
             return None
-        told = {name: str(value.value) for name, value in observation.metadata.items()}
+        entries = {name: str(value.value) for name, value in observation.metadata.items()}
         return cls(
             observation.partition,
             datetime.fromtimestamp(record.timestamp, UTC),
-            is_permanent=told["verdict"] == "permanent",
-            reason=told.get("reason", ""),
-            error=told.get("error", ""),
-            settings=told.get("settings"),
+            is_permanent=entries["verdict"] == "permanent",
+            reason=entries.get("reason", ""),
+            error=entries.get("error", ""),
+            settings=entries.get("settings"),
         )
 
 

@@ -160,11 +160,11 @@ class Suppressed:
     @cached_property
     def redactions(self) -> Mapping[str, Sequence[Entry]]:
         """The redactions by the leads that they are of."""
-        found: dict[str, list[Entry]] = {}
+        by_lead: dict[str, list[Entry]] = {}
         for entry in self.entries:
             for lead in entry.leads if entry.action is Action.REDACT else ():
-                found.setdefault(lead, []).append(entry)
-        return found
+                by_lead.setdefault(lead, []).append(entry)
+        return by_lead
 
     def redacted(self, kind: str, lead_id: str, payload: str) -> str:
         """The lead's payload without what it says of people whom somebody has decided to take out of it."""
@@ -197,12 +197,12 @@ class Meant:
 
     def leads(self, rows: Iterable[Shown]) -> dict[tuple[str, str], int]:
         """The leads, by kind and id, that any of the rows shows to be meant, and the number of the entry that does."""
-        found: dict[tuple[str, str], int] = {}
+        refused: dict[tuple[str, str], int] = {}
         for row in rows:
             key = (row.kind, row.lead_id)
-            if key not in found and (number := self._entry_of(row)):
-                found[key] = number
-        return found
+            if key not in refused and (number := self._entry_of(row)):
+                refused[key] = number
+        return refused
 
     def is_known(self, kind: str, lead_id: str) -> bool:
         """Whether an entry has the lead's id, so that its other versions are meant whomever they show."""

@@ -192,7 +192,7 @@ def _checks(
 
     A day that an earlier run found wrong stays named until it is staged again, so that no green day hides it.
     """
-    found: dict[str, Callable[[StagedDay], object]] = {
+    counts: dict[str, Callable[[StagedDay], object]] = {
         "rows_add_up": lambda day: day.raw_rows - day.duplicates + day.retained - day.withheld - day.rows[table],
         "lead_ids_are_unique": lambda day: day.rows[table] - day.lead_ids,
         "no_unexplained_problems": lambda day: day.unexplained,
@@ -200,7 +200,7 @@ def _checks(
     }
     again = {day.day.isoformat() for day in staged}
     a_while_ago = (datetime.now(UTC) - RETENTION).date().isoformat()
-    for check, find in found.items():
+    for check, find in counts.items():
         is_of_values = check == "no_values_with_problems"  # which staging again doesn't mend
         before = _wrong_before(instance, AssetCheckKey(AssetKey(asset), check))
         wrong = {

@@ -56,13 +56,13 @@ def back_up(roots: Roots, target: Path, settings: Mapping[str, bytes], keep: int
                 "a folder of its own. Nothing was changed.",
                 reason="another folder's backups",
             )
-        known = {entry.path: entry for entry in before.files} if before else {}
+        copied_before = {entry.path: entry for entry in before.files} if before else {}
         with store.adding() as adding:
             entries = [
                 entry
                 for part in PARTS
                 if part.root in roots
-                for entry in _copied(part, roots, store, adding, known, done)
+                for entry in _copied(part, roots, store, adding, copied_before, done)
             ]
             entries += [adding.content(f"{SETTINGS}/{name}", content) for name, content in settings.items()]
         number = int(store.names()[-1].partition("-")[0]) + 1 if store.names() else 1
@@ -104,12 +104,12 @@ def _newest(store: Store) -> Backup | None:
 
 
 def _copied(
-    part: Part, roots: Roots, store: Store, adding: Adding, known: Mapping[str, Entry], done: BackedUp
+    part: Part, roots: Roots, store: Store, adding: Adding, copied_before: Mapping[str, Entry], done: BackedUp
 ) -> list[Entry]:
     entries = []
     for path in part.find(roots[part.root]):
         name = f"{part.root}/{path.relative_to(roots[part.root]).as_posix()}"
-        before = known.get(name)
+        before = copied_before.get(name)
         with reading(path):
             try:
                 seen = identity(path, is_database=part.is_database)

@@ -50,8 +50,8 @@ def _matching(*patterns: str) -> Callable[[Path], Iterator[Path]]:
     def find(folder: Path) -> Iterator[Path]:
         for pattern in patterns:
             with reading(folder):
-                found = sorted(path for path in folder.glob(pattern) if path.is_file())
-            yield from (path for path in found if not path.name.endswith((".tmp", ".lock")))
+                paths = sorted(path for path in folder.glob(pattern) if path.is_file())
+            yield from (path for path in paths if not path.name.endswith((".tmp", ".lock")))
 
     return find
 

@@ -200,9 +200,9 @@ class Adding:
 
     pool: ThreadPoolExecutor
 
-    def __init__(self, folder: Path, held: dict[str, int]) -> None:
+    def __init__(self, folder: Path, sizes: dict[str, int]) -> None:
         self._folder = folder
-        self.held = held
+        self.held = sizes
         self.written = 0
         self.written_bytes = 0
         self._waiting: list[Future[None]] = []

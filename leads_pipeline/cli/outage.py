@@ -109,13 +109,13 @@ class _Story:
     def _until(self, look: Callable[[], Found]) -> Found:
         """What `look` finds, as soon as that is anything."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not (found := look()):
+        while not (answer := look()):
             if self.dagster.poll() is not None:
                 raise click.ClickException(f"Dagster has ended:\n{self.log.read_text()[-2000:]}")
             if time.monotonic() > deadline:
                 raise click.ClickException(f"Nothing new for {PATIENCE_SECONDS} s; {self.address}/runs shows why.")
             time.sleep(1)
-        return found
+        return answer
 
     def _show_red(self, session: Session, red: list[WindowCoverage]) -> None:
         landed = [one for one in _asked_for(session) if one.state in _LANDED]

@@ -78,18 +78,18 @@ def _programs(
     of_workspace = ("-w", str(workspace))
     quiet = ("--log-level", "warning")
     code = ("dagster", "api", "grpc", "-m", _MODULE, "--location-name", _MODULE, "--socket", str(address), *quiet)
-    found = [Program("code location", (*_DAGSTER, *code), partial(_answers, address), is_shared=True)]
+    programs = [Program("code location", (*_DAGSTER, *code), partial(_answers, address), is_shared=True)]
     pages = (*_DAGSTER, "dagster_webserver", *of_workspace, "--dagster-log-level", "warning", "-h", host)
-    found.append(Program(f"webserver at http://{host}:{port}", (*pages, "-p", str(port))))
+    programs.append(Program(f"webserver at http://{host}:{port}", (*pages, "-p", str(port))))
     if read_only_port is not None:
         name = f"read-only webserver at http://{host}:{read_only_port}"
-        found.append(Program(name, (*pages, "-p", str(read_only_port), "--read-only")))
+        programs.append(Program(name, (*pages, "-p", str(read_only_port), "--read-only")))
     if metrics_port is not None:
         ours = (sys.executable, "-c", "from leads_pipeline.cli import main; main()")
         command = (*ours, "metrics", "--host", host, "--port", str(metrics_port))
-        found.append(Program(f"metrics at http://{host}:{metrics_port}/metrics", command))
-    found.append(Program("daemon", (*_DAGSTER, "dagster._daemon", "run", *of_workspace, *quiet)))
-    return found
+        programs.append(Program(f"metrics at http://{host}:{metrics_port}/metrics", command))
+    programs.append(Program("daemon", (*_DAGSTER, "dagster._daemon", "run", *of_workspace, *quiet)))
+    return programs
 
 
 def _answers(address: Path) -> bool:

@@ -211,21 +211,21 @@ def damaged(keys: Sequence[str], yes: bool) -> None:
     those leads are deleted, and what was set aside of the file. Exit code 1 if something is damaged.
     """
     with plain_errors(), Session.opened() as session:
-        found = {damage.key: damage for damage in damages(session.lake)}
-        if unknown := [key for key in keys if key not in found]:
+        by_key = {damage.key: damage for damage in damages(session.lake)}
+        if unknown := [key for key in keys if key not in by_key]:
             raise click.UsageError(f"{', '.join(unknown)}: not damaged. `leads-pipeline damaged` lists what is.")
-        if found and not keys:
-            rows = [(one.key, one.leads, len(one.files)) for one in found.values()]
-            out.print(table(("key", "leads still kept", "files in quarantine/"), rows, f"{len(found)} damaged"))
+        if by_key and not keys:
+            rows = [(one.key, one.leads, len(one.files)) for one in by_key.values()]
+            out.print(table(("key", "leads still kept", "files in quarantine/"), rows, f"{len(by_key)} damaged"))
             out.print(DAMAGE_ADVICE, highlight=False)
         if keys and not yes:
-            leads = sum(found[key].leads or 0 for key in keys)
+            leads = sum(by_key[key].leads or 0 for key in keys)
             click.confirm(f"Delete what is kept of {len(keys)}, {leads} leads or fewer, for good?", abort=True)
         for key in keys:
-            give_up(session.lake, found.pop(key), session.settings.zone)
+            give_up(session.lake, by_key.pop(key), session.settings.zone)
         trouble = session.runner.publish() if keys else None
         if trouble:
             err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
-        elif not found:
+        elif not by_key:
             out.print("Nothing is damaged.")
-    sys.exit(1 if found or trouble else 0)
+    sys.exit(1 if by_key or trouble else 0)

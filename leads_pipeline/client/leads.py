@@ -147,11 +147,11 @@ class LeadsClient:
             if turns_away(error) or (not leads and (error.is_transient or len(missing) == MAX_HOPELESS_PIECES)):
                 break  # it isn't the piece's fault; else the others are fetched all the same
             failures = self._service.policy.max_attempts - 1 if error.is_transient else 0
-        found = joined(leads)
+        leads_once = joined(leads)
         return Answer(
             kind=kind,
             window=window,
-            leads=found,
+            leads=leads_once,
             fetched_at=min(moments, default=self._service.timing.now()),  # later ones may be missing in earlier pieces
             request=run.address(_window_spec(kind, window, window)).raw_path.decode(),
             body_sha256=digest.hexdigest(),
@@ -159,7 +159,7 @@ class LeadsClient:
             attempts=requests,
             duration_seconds=self._service.timing.monotonic() - began,
             sequence=min(sequences, default=None),  # like the moment
-            failure=self._failure(window, missing, to_ask, len(found), requests) if missing else None,
+            failure=self._failure(window, missing, to_ask, len(leads_once), requests) if missing else None,
         )
 
     def _failure(
@@ -172,10 +172,10 @@ class LeadsClient:
     ) -> LeadsPipelineError:
         """Why these pieces of the window are missing. What can pass comes first: it is asked for again sooner."""
         piece, verdict = next((one for one in missing if one[1].is_transient), missing[0])
-        told = verdict.args[0]
+        text = verdict.args[0]
         if isinstance(verdict, TooLargeError):
             limit = f"{self._service.max_body_bytes / MEBIBYTE:g}"
-            told = (
+            text = (
                 f"The window {window.partition_key} holds more than fits: it was asked for in pieces, and the one from "
                 f"{piece.start:%H:%M} to {piece.end:%H:%M} UTC still has more than the {limit} MB that an answer may "
                 "have. What was landed before stays as it is. Raise LEADS_MAX_BODY_MB; it is then asked for again at "
@@ -183,11 +183,11 @@ class LeadsClient:
             )
         if leads:
             rest = stretches([*(piece for piece, _ in missing), *unasked])
-            told = (
+            text = (
                 f"{leads} leads of the window {window.partition_key} came and are kept. It isn't landed before the "
-                f"rest has come, of {rest} UTC. {told}"
+                f"rest has come, of {rest} UTC. {text}"
             )
-        return verdict.reworded(told, requests)
+        return verdict.reworded(text, requests)
 
 
 def _window_spec(kind: LeadKind, window: Window, piece: Window) -> RequestSpec:

@@ -25,13 +25,13 @@ def halves(piece: Window) -> tuple[Window, Window]:
 
 def stretches(pieces: Iterable[Window]) -> str:
     """The times of pieces, those beside each other as one."""
-    found: list[Window] = []
+    runs: list[Window] = []
     for piece in sorted(pieces):
-        if found and found[-1].end == piece.start:
-            found[-1] = replace(found[-1], end=piece.end)
+        if runs and runs[-1].end == piece.start:
+            runs[-1] = replace(runs[-1], end=piece.end)
         else:
-            found.append(piece)
-    return " and ".join(f"{stretch.start:%H:%M} to {stretch.end:%H:%M}" for stretch in found)
+            runs.append(piece)
+    return " and ".join(f"{stretch.start:%H:%M} to {stretch.end:%H:%M}" for stretch in runs)
 
 
 def joined(pieces: Sequence[tuple[ReceivedLead, ...]]) -> tuple[ReceivedLead, ...]:

@@ -67,7 +67,7 @@ def _declared(fields: Sequence[Field], as_declared: Mapping[FieldType, Any]) -> 
 def _struct(types: Tree) -> Any:
     """The type of an object with these members, any of which may be missing."""
     members = [
-        (name, (_struct(known) | None if isinstance(known, dict) else known) | msgspec.UnsetType, msgspec.UNSET)
-        for name, known in types.items()
+        (name, (_struct(inner) | None if isinstance(inner, dict) else inner) | msgspec.UnsetType, msgspec.UNSET)
+        for name, inner in types.items()
     ]
     return msgspec.defstruct("Object", members, forbid_unknown_fields=True, gc=False)

@@ -26,7 +26,7 @@ def staged_before(
 
     Where a staged file is gone or damaged, it is what is published of its day.
     """
-    found: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
     unread: dict[str, list[date]] = {}
     for table in staged_tables(kind):
         paths = {day: lake.whole_staged(table, day) for day in days}
@@ -38,7 +38,7 @@ def staged_before(
                 f"read_parquet(getvariable({literal(variable)}), hive_partitioning = true, "
                 "hive_types = {'day': date}, union_by_name = true)"
             )
-            found.setdefault(table, []).append(_as_declared(db, kind, table, source, "day"))
+            columns.setdefault(table, []).append(_as_declared(db, kind, table, source, "day"))
     published = lake.folder / WAREHOUSE_FILE
     if any(unread.values()) and published.exists():
         with second_names(lake, f"{name}-published", [published]) as [file]:
@@ -49,12 +49,12 @@ def staged_before(
                 for table, missing in unread.items():
                     # A list that was declared since has no table there yet.
                     if missing and _published_name(kind, table) in there:
-                        found.setdefault(table, []).append(_published(db, kind, table, missing))
+                        columns.setdefault(table, []).append(_published(db, kind, table, missing))
                 db.execute("detach published")
             except duckdb.Error as error:
                 # It is built anew from what is staged, so it must keep no day from being staged.
                 logger.warning("%s can't be read (%s): nothing is retained from it.", published, type(error).__name__)
-    return {table: " union all by name ".join(selects) for table, selects in found.items()}
+    return {table: " union all by name ".join(selects) for table, selects in columns.items()}
 
 
 def _published(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, days: Sequence[date]) -> str:

@@ -19,11 +19,11 @@ Tree = dict[str, Any]
 
 def objects_in(tree: Tree, path: str = "") -> dict[str, Tree]:
     """Every declared object by its path, the outermost ("") first."""
-    found = {path: tree}
-    for name, known in tree.items():
-        if known is not None:
-            found |= objects_in(known, f"{path}.{name}" if path else name)
-    return found
+    objects = {path: tree}
+    for name, inner in tree.items():
+        if inner is not None:
+            objects |= objects_in(inner, f"{path}.{name}" if path else name)
+    return objects
 
 
 def put(tree: Tree, path: str, value: object) -> None:
@@ -56,13 +56,13 @@ def declared_part(tree: Tree, problem: str) -> str:
     """What `_problems` says, up to a name that the contract doesn't know: a repeated key may be a person's name."""
     if problem in _ODDITIES:
         return problem
-    known: Tree | None = tree
+    inner: Tree | None = tree
     parts: list[str] = []
     for step in problem.split("."):
-        if known is None or step not in known:
+        if inner is None or step not in inner:
             return ".".join([*parts, HIDDEN])
         parts.append(step)
-        known = known[step]
+        inner = inner[step]
     return problem
 
 

@@ -100,10 +100,10 @@ def _redact_column(
 def known_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, source: str) -> bool:
     """Make the table `withheld_ids` of those that the list withholds by id, in seconds; whether there are."""
     withheld = lake.suppression.read().withheld
-    cursor, found = db.execute(f"select lead_id from {source}"), list[str]()  # noqa: S608 - only our own names
+    cursor, lead_ids = db.execute(f"select lead_id from {source}"), list[str]()  # noqa: S608 - only our own names
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-        found += [lead_id for (lead_id,) in rows if withheld.is_known(kind.name, lead_id)]
-    return _as_table(db, "withheld_ids", found)
+        lead_ids += [lead_id for (lead_id,) in rows if withheld.is_known(kind.name, lead_id)]
+    return _as_table(db, "withheld_ids", lead_ids)
 
 
 def objected_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, source: str, day: str) -> bool:
@@ -143,11 +143,11 @@ def _meant(
     cursor = db.execute(
         f"select lead_id, {day_and_payload}, created_at::varchar, _extra::varchar, {shown} from {source}"  # noqa: S608
     )
-    found: dict[tuple[str, str], int] = {}
+    entries: dict[tuple[str, str], int] = {}
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-        found |= meant.leads(_shown(kind, columns, are_contacts, row) for row in rows)
-    lake.know_leads(suppressed, found)
-    return [lead_id for _, lead_id in found]
+        entries |= meant.leads(_shown(kind, columns, are_contacts, row) for row in rows)
+    lake.know_leads(suppressed, entries)
+    return [lead_id for _, lead_id in entries]
 
 
 def _shown(kind: LeadKind, columns: list[str], are_contacts: list[bool], row: tuple[Any, ...]) -> Shown:

@@ -115,17 +115,19 @@ class RawLeads(Refusing):
         path = self._raw_path(answer.kind, window)
         with self.lock(raw_lock(path)):
             sweep(path)
-            held = self._read_or_quarantine(path, self._read_landed)
-            held_rows, answered = rows_of(held.file) if held else [], lead_rows(answer, run_id)
+            before = self._read_or_quarantine(path, self._read_landed)
+            rows_before, answered = rows_of(before.file) if before else [], lead_rows(answer, run_id)
             received = self.redacted(answered)
-            if refused := self.refused([*held_rows, *received]):
-                held_rows = [row for row in held_rows if row["lead_id"] not in refused]
-            merged = merge(held_rows, [row for row in received if row["lead_id"] not in refused], "lead_id")
-            removed = self.removed_fact(held.facts.get("removed", "") if held else "", refused, merged.rows)
-            before = held.window if held and held.window.is_of(window) else None
-            is_closed, is_partial = _completeness(before, answer)
+            if refused := self.refused([*rows_before, *received]):
+                rows_before = [row for row in rows_before if row["lead_id"] not in refused]
+            merged = merge(rows_before, [row for row in received if row["lead_id"] not in refused], "lead_id")
+            removed = self.removed_fact(before.facts.get("removed", "") if before else "", refused, merged.rows)
+            window_before = before.window if before and before.window.is_of(window) else None
+            is_closed, is_partial = _completeness(window_before, answer)
             is_changed = (
-                before is None or merged.has_changed or (is_closed, is_partial) != (before.is_closed, before.is_partial)
+                window_before is None
+                or merged.has_changed
+                or (is_closed, is_partial) != (window_before.is_closed, window_before.is_partial)
             )
             last_change = {
                 "fetched_at": answer.fetched_at.isoformat(),
@@ -134,20 +136,22 @@ class RawLeads(Refusing):
                 "body_sha256": answer.body_sha256,
                 "attempts": str(answer.attempts),
             }
-            if held is not None and not is_changed:
-                last_change = {name: held.facts[name] for name in last_change}
+            if before is not None and not is_changed:
+                last_change = {name: before.facts[name] for name in last_change}
             if removed or received != answered:
                 last_change["body_sha256"] = ""  # it tells whoever guesses the answer that they are right
             # A slower process may hold an older answer than the file.
             # Of a closed window, one that isn't whole is no look either.
-            is_look = answer.failure is None or before is None or not before.is_closed
-            is_last = before is None or (is_look and sequence >= before.sequence)
+            is_look = answer.failure is None or window_before is None or not window_before.is_closed
+            is_last = window_before is None or (is_look and sequence >= window_before.sequence)
             facts = {
                 "window_start": window.start.isoformat(),
                 "window_end": window.end.isoformat(),
                 "leads": str(merged.ids),
-                "looked_at": (answer.fetched_at if before is None or is_last else before.looked_at).isoformat(),
-                "sequence": str(sequence if before is None or is_last else before.sequence),
+                "looked_at": (
+                    answer.fetched_at if window_before is None or is_last else window_before.looked_at
+                ).isoformat(),
+                "sequence": str(sequence if window_before is None or is_last else window_before.sequence),
                 "is_closed": str(is_closed),
                 "is_partial": str(is_partial),
                 **last_change,
@@ -196,14 +200,14 @@ class RawLeads(Refusing):
         path = self._raw_folder(kind, day, scope) / _PUSHED_FILE
         with self.lock(raw_lock(path)):
             sweep(path)
-            held = self._read_or_quarantine(path, self._read_pushed)
-            held_rows = rows_of(held) if held is not None else []
+            before = self._read_or_quarantine(path, self._read_pushed)
+            rows_before = rows_of(before) if before is not None else []
             received = self.redacted(pushed_rows(kind, day, scope, pushed, run_id))
-            if refused := self.refused([*held_rows, *received]):
-                held_rows = [row for row in held_rows if row["lead_id"] not in refused]
+            if refused := self.refused([*rows_before, *received]):
+                rows_before = [row for row in rows_before if row["lead_id"] not in refused]
                 received = [row for row in received if row["lead_id"] not in refused]
-            merged = merge(held_rows, received, "lead_id")
-            if held is not None or received:
+            merged = merge(rows_before, received, "lead_id")
+            if before is not None or received:
                 replace_file(path, parquet(merged.rows, RAW_SCHEMA, {"path": self._relative(path)}))
         self._keep_sequence_above(merged.highest)
         return merged.new, merged.changed
@@ -235,8 +239,8 @@ class RawLeads(Refusing):
         Each was compared with its checksum, to the last bit. An unreadable one is set aside with a warning (see
         `quarantined`) and counts as never fetched.
         """
-        found = (self._inspect(path, self._read_landed) for path in self._raw_paths(kind, day))
-        return [landed.window for landed in found if landed]
+        files = (self._inspect(path, self._read_landed) for path in self._raw_paths(kind, day))
+        return [landed.window for landed in files if landed]
 
     def known_windows(self, kind: LeadKind, day: date) -> list[LandedWindow]:
         """The same as `landed_windows`, for those who ask every minute: a file that was read is only looked at.
@@ -244,16 +248,16 @@ class RawLeads(Refusing):
         It is read again once it was replaced, copied or touched, and once a day in any case, so that one that rots is
         noticed while the portal still has what it held.
         """
-        known = []
+        windows = []
         for path, identity in _identities(self._day_folder(kind, day)):
             try:
-                known.append(_known_window(self._folder, path, identity))
+                windows.append(_known_window(self._folder, path, identity))
             except FileNotFoundError:
                 continue
             except UnreadableError:
                 landed = self._inspect(Path(path), self._read_landed)
-                known += [landed.window] if landed else []
-        return known
+                windows += [landed.window] if landed else []
+        return windows
 
     def is_landed(self, kind: LeadKind, day: date, scope: str) -> bool:
         """Whether the window has a file, whatever is in it."""

@@ -71,12 +71,12 @@ class Merge:
         return bool(self.new or self.changed)
 
 
-def merge(held: Sequence[Row], received: Sequence[Row], id_column: str) -> Merge:
+def merge(before: Sequence[Row], received: Sequence[Row], id_column: str) -> Merge:
     """All versions of each id that either has."""
-    before, answered = _versions(held, id_column), _versions(received, id_column)
-    merged = _versions([*held, *received], id_column)
-    again = answered.keys() & before.keys()
-    changed = sum(_newest(before[id_])["payload"] != _newest(merged[id_])["payload"] for id_ in again)
+    versions_before, answered = _versions(before, id_column), _versions(received, id_column)
+    merged = _versions([*before, *received], id_column)
+    again = answered.keys() & versions_before.keys()
+    changed = sum(_newest(versions_before[id_])["payload"] != _newest(merged[id_])["payload"] for id_ in again)
     rows = [row for _, versions in sorted(merged.items()) for row in sorted(versions.values(), key=_place)]
     return Merge(
         rows=rows,
@@ -85,19 +85,19 @@ def merge(held: Sequence[Row], received: Sequence[Row], id_column: str) -> Merge
         new=len(answered) - len(again),
         changed=changed,
         unchanged=len(again) - changed,
-        kept=len(before.keys() - answered.keys()),
+        kept=len(versions_before.keys() - answered.keys()),
     )
 
 
 def _versions(rows: Iterable[Row], id_column: str) -> dict[str, dict[str, Row]]:
     """The rows by id and payload. Of a payload that came several times: the first row, with the last one's place."""
-    found: dict[str, dict[str, Row]] = {}
+    by_id: dict[str, dict[str, Row]] = {}
     for row in rows:
-        versions = found.setdefault(row[id_column], {})
+        versions = by_id.setdefault(row[id_column], {})
         first = versions.setdefault(row["payload"], row)
         if _place(row) > _place(first):
             versions[row["payload"]] = first | {"sequence": row["sequence"], "position": row["position"]}
-    return found
+    return by_id
 
 
 def _newest(versions: Mapping[str, Row]) -> Row:
@@ -155,10 +155,10 @@ def _rows(
 
 
 def inventory_rows(
-    day: date, found: Mapping[str, Sequence[InventoryItem]], sequence: int, fetched_at: datetime, run_id: str
+    day: date, items_by_address: Mapping[str, Sequence[InventoryItem]], sequence: int, fetched_at: datetime, run_id: str
 ) -> list[Row]:
     """A row per item, and address that it was found at."""
-    items = ((address, item) for address, items in found.items() for item in items)
+    items = ((address, item) for address, items in items_by_address.items() for item in items)
     return [
         {
             "day": day,

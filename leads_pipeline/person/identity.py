@@ -90,12 +90,12 @@ def _in_class(code: int) -> str:
 
 def unescaped(text: str) -> str:
     """The text with JSON's escapes of characters read, for what is JSON only in parts."""
-    return _ESCAPE.sub(lambda found: _characters(found[0]), text)
+    return _ESCAPE.sub(lambda match: _characters(match[0]), text)
 
 
 def without_quoting(text: str) -> str:
     """The same for what is JSON, with its escapes of white space, quotes and backslashes too."""
-    return _QUOTING.sub(lambda found: _characters(found[1]) if found[1] else _WHITE.get(found[2], found[2]), text)
+    return _QUOTING.sub(lambda match: _characters(match[1]) if match[1] else _WHITE.get(match[2], match[2]), text)
 
 
 def _characters(escapes: str) -> str:
@@ -192,5 +192,5 @@ def without_accents(seen: str) -> str:
 
 def postcode_key(text: str) -> str | None:
     """A British postcode without its space."""
-    found = re.sub(r"[^0-9A-Z]", "", plain(text).upper())
-    return found if _POSTCODE.fullmatch(found) else None
+    code = re.sub(r"[^0-9A-Z]", "", plain(text).upper())
+    return code if _POSTCODE.fullmatch(code) else None

@@ -225,7 +225,7 @@ class Sought:
         return (has_name or not self.names) and (has_postcode or not self.postcodes) and (has_name or has_postcode)
 
     def grouped(
-        self, found: Mapping[LeadKey, Sequence[Evidence]], *, may_be_shared: bool = False
+        self, evidence: Mapping[LeadKey, Sequence[Evidence]], *, may_be_shared: bool = False
     ) -> dict[LeadKey, Group]:
         """Which group each lead falls into, by all of its versions.
 
@@ -235,30 +235,32 @@ class Sought:
         Raises QuestionError where what was given is shared by many, unless it may be.
         """
         if not may_be_shared:
-            self._refuse_what_is_shared([row for rows in found.values() for row in rows])
-        names, is_shared = self.names_in(found), self.is_shared(found)
-        groups = {key: self._group(key, rows, names, is_shared=is_shared) for key, rows in found.items()}
+            self._refuse_what_is_shared([row for rows in evidence.values() for row in rows])
+        names, is_shared = self.names_in(evidence), self.is_shared(evidence)
+        groups = {key: self._group(key, rows, names, is_shared=is_shared) for key, rows in evidence.items()}
         return {key: group for key, group in groups.items() if group is not None}
 
-    def is_shared(self, found: Mapping[LeadKey, Sequence[Evidence]]) -> bool:
+    def is_shared(self, evidence: Mapping[LeadKey, Sequence[Evidence]]) -> bool:
         """Whether somebody of another name has the telephone too: what bears it without a name may be theirs."""
-        names = self.names_in(found)
-        return any(self.phones & row.phones and not row.people <= names for rows in found.values() for row in rows)
+        names = self.names_in(evidence)
+        return any(self.phones & row.phones and not row.people <= names for rows in evidence.values() for row in rows)
 
-    def names_in(self, found: Mapping[LeadKey, Sequence[Evidence]]) -> frozenset[str]:
+    def names_in(self, evidence: Mapping[LeadKey, Sequence[Evidence]]) -> frozenset[str]:
         """The names by which the person's leads are told from those of others on the same telephone.
 
         A lead that the portal gave to somebody else later bears their name as well, which isn't the person's.
         """
-        shown = [row.people for rows in found.values() for row in rows if (self.emails | self.cut_emails) & row.emails]
+        shown = [
+            row.people for rows in evidence.values() for row in rows if (self.emails | self.cut_emails) & row.emails
+        ]
         of_ids = [
             frozenset[str]().union(*(row.people for row in rows))
-            for (_, id_), rows in found.items()
+            for (_, id_), rows in evidence.items()
             if id_ in self.lead_ids
         ]
         names = self.names.union(*shown, *(people for people in of_ids if len(people) == 1))
         on_phone = frozenset[str]().union(
-            *(row.people for rows in found.values() for row in rows if self.phones & row.phones)
+            *(row.people for rows in evidence.values() for row in rows if self.phones & row.phones)
         )
         return on_phone if not names and len(on_phone) == 1 else names
 
@@ -307,9 +309,9 @@ class Sought:
 def _keys(what: str, given: Iterable[str], read: Callable[[str], frozenset[str]]) -> frozenset[str]:
     keys: set[str] = set()
     for number, text in enumerate(given, 1):
-        if not (found := read(text)):
+        if not (read_keys := read(text)):
             raise QuestionError(f"The {what} that was given as number {number} is none. Look at how it is written.")
-        keys |= found
+        keys |= read_keys
     return frozenset(keys)
 
 

@@ -27,13 +27,13 @@ _DIGITS_MAX, _WORDS_MAX = 18, 5
 def redacted_payload(payload: str, is_meant: IsMeant) -> str:
     """The JSON text with whatever is meant replaced in its strings; each other character stays."""
 
-    def redacted(found: re.Match[str]) -> str:
+    def redacted(match: re.Match[str]) -> str:
         try:
-            text = json.loads(found[0], strict=False)
+            text = json.loads(match[0], strict=False)
         except ValueError:
-            return redacted_text(found[0], is_meant)
+            return redacted_text(match[0], is_meant)
         changed = redacted_text(text, is_meant)
-        return found[0] if changed == text else json.dumps(changed)
+        return match[0] if changed == text else json.dumps(changed)
 
     return _STRING.sub(redacted, payload)
 
@@ -42,12 +42,12 @@ def redacted_text(text: str, is_meant: IsMeant) -> str:
     """The text with whatever is meant replaced. Where invisible characters hide it, as a reader sees the text."""
     for seen in dict.fromkeys((text, plain(text))):
         changed = _ADDRESS.sub(
-            lambda found: (
-                REMOVED if any(is_meant("mailbox", mailbox_of(key)) for key in email_keys(found[0])) else found[0]
+            lambda match: (
+                REMOVED if any(is_meant("mailbox", mailbox_of(key)) for key in email_keys(match[0])) else match[0]
             ),
             seen,
         )
-        changed = _DIGITS.sub(lambda found: _without_number(found[0], is_meant), changed)
+        changed = _DIGITS.sub(lambda match: _without_number(match[0], is_meant), changed)
         changed = _without_names(changed, is_meant)
         if changed != seen:
             return changed
@@ -62,7 +62,7 @@ def _without_number(run: str, is_meant: IsMeant) -> str:
             begin, end = places[first], places[first + length - 1] + 1
             begin -= first == 0 and run.startswith("+")
             if any(is_meant("phone", key) for key in phone_keys(run[begin:end])):
-                return run[:begin] + REMOVED + _DIGITS.sub(lambda found: _without_number(found[0], is_meant), run[end:])
+                return run[:begin] + REMOVED + _DIGITS.sub(lambda match: _without_number(match[0], is_meant), run[end:])
     return run
 
 

@@ -134,20 +134,20 @@ def texts_of(content: str, truths: Mapping[bool, str] | None = None) -> list[Pat
         value = json.loads(content, object_pairs_hook=_Fields, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return [("", unescaped(content))]
-    found: list[PathAndText] = []
+    texts: list[PathAndText] = []
     left: list[tuple[str, Any]] = [("", value)]
     while left:
         path, value = left.pop()
         if isinstance(value, _Fields):
-            found += [(f"{path}.", name) for name, _ in value.pairs]
+            texts += [(f"{path}.", name) for name, _ in value.pairs]
             left += [(f"{path}.{name}" if path else name, one) for name, one in reversed(value.pairs)]
         elif isinstance(value, list):
             left += [(path, one) for one in reversed(value)]
         elif isinstance(value, str):
-            found.append((path, value))
+            texts.append((path, value))
         elif truths and isinstance(value, bool):
-            found.append((path, truths[value]))
-    return found
+            texts.append((path, truths[value]))
+    return texts
 
 
 def contacts_of(content: str) -> list[str] | None:
@@ -160,26 +160,26 @@ def contacts_of(content: str) -> list[str] | None:
         left: list[tuple[str, Any]] = [("", msgspec.json.decode(content))]
     except (ValueError, RecursionError):
         return None
-    found: list[Any] = []
+    contacts: list[Any] = []
     fields = 0
     while left:
         path, value = left.pop()
         if type(value) is dict:
             fields += len(value)
             names, members = _contacts_among(path, tuple(value))
-            found += names
-            found += [value[name] for name in members]
+            contacts += names
+            contacts += [value[name] for name in members]
             for name, one in value.items():
                 if type(one) is dict or type(one) is list:
                     left.append((f"{path}.{name}" if path else name, one))
         elif type(value) is list:
             left += [(path, one) for one in value]
         elif _role(path) == "contact":
-            found.append(value)
-    texts = [one for one in found if type(one) is str]
+            contacts.append(value)
+    texts = [one for one in contacts if type(one) is str]
     # Of a repeated field the decoder keeps one. A text with a quote and a colon in it counts like one more.
     is_whole = fields == content.count('":') and not _SPACED.search(content)
-    return texts if is_whole and not any(type(one) is int or type(one) is float for one in found) else None
+    return texts if is_whole and not any(type(one) is int or type(one) is float for one in contacts) else None
 
 
 @lru_cache(maxsize=256)

@@ -211,7 +211,7 @@ class Simulator:
 
     async def _control_truth(self, request: Request) -> Response:
         query = request.query_params
-        kind: Kind | None = next((known for known in KINDS if known == query.get("kind")), None)
+        kind: Kind | None = next((one for one in KINDS if one == query.get("kind")), None)
         scope = query.get("scope", "")
         if kind is None or not self.organisation.branches_of(scope):
             return _problem(400, f"kind must be one of {', '.join(KINDS)}, scope like branch-101 or all.")

@@ -301,24 +301,24 @@ def record_drift(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, file
         (kind.table, kind.fields, ""),
         *((child.name, child.fields, f"{child.path}[].") for child in kind.children),
     ]
-    found: dict[Drift, Seen] = {}
+    drifts: dict[Drift, Seen] = {}
     for table, fields, prefix in parts:
-        found |= find_drift(db, staged(table), contacts, fields, trees[table], prefix)
+        drifts |= find_drift(db, staged(table), contacts, fields, trees[table], prefix)
     key = lake.person_key()
-    names = {drift: None if drift.name is None else _hashed(key, "\0".join(drift.name)) for drift in found}
+    names = {drift: None if drift.name is None else _hashed(key, "\0".join(drift.name)) for drift in drifts}
     fill(
         db,
         "pipeline.drift_by_day",
         {
-            "kind varchar": [kind.name] * len(found),
-            "day date": [drift.day for drift in found],
-            "change varchar": [drift.change for drift in found],
-            "field varchar": [drift.shown_field for drift in found],
-            "value varchar": [drift.value and HIDDEN for drift in found],
-            "type varchar": [drift.type for drift in found],
+            "kind varchar": [kind.name] * len(drifts),
+            "day date": [drift.day for drift in drifts],
+            "change varchar": [drift.change for drift in drifts],
+            "field varchar": [drift.shown_field for drift in drifts],
+            "value varchar": [drift.value and HIDDEN for drift in drifts],
+            "type varchar": [drift.type for drift in drifts],
             "name uuid": list(names.values()),
-            "leads bigint": [seen.rows for seen in found.values()],
-            "people uuid[]": [[_hashed(key, person) for person in seen.people] for seen in found.values()],
+            "leads bigint": [seen.rows for seen in drifts.values()],
+            "people uuid[]": [[_hashed(key, person) for person in seen.people] for seen in drifts.values()],
         },
     )
     db.execute("create or replace temp table named (name uuid, field varchar, value varchar)")

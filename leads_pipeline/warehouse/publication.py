@@ -120,16 +120,16 @@ class Warehouse:
     def _published(
         self, grid: Grid, now: datetime, began: float, staged_again: list[StagedDay], *, is_anew: bool
     ) -> Publication:
-        found = wanted_state(self._lake, grid, now)
-        file = self._published_file(found)
-        if file and (lost := [day for name, day in file.state.files.keys() - found.files if name == FROZEN_FILES]):
+        whole = wanted_state(self._lake, grid, now)
+        file = self._published_file(whole)
+        if file and (lost := [day for name, day in file.state.files.keys() - whole.files if name == FROZEN_FILES]):
             raise StorageError(
                 f"{self._lake.folder / 'frozen'} lacks the figures {', '.join(map(str, sorted(lost)))}, which nothing "
                 "else can be made from: put it back from a backup. Until then the published file stays as it is, and "
                 "has them."
             )
-        wanted, not_staged = self._mended(found, file.state if file else EMPTY, grid, now, staged_again)
-        if wanted != found:
+        wanted, not_staged = self._mended(whole, file.state if file else EMPTY, grid, now, staged_again)
+        if wanted != whole:
             file = self._published_file(wanted)  # which counts the rows of what is wanted alone
         # All of it is read even if nothing changed: else analysts alone would meet what rots until the next lead comes.
         # A day that can't be staged is in the published file alone.
@@ -165,16 +165,16 @@ class Warehouse:
             state = remembered(db)
         frozen = {(FROZEN_FILES, day): fingerprint_of(path) for day, path in self._lake.frozen_files().items()}
         is_current = (
-            frozen == {key: known for key, known in state.files.items() if key[0] == FROZEN_FILES}
+            frozen == {key: fingerprint for key, fingerprint in state.files.items() if key[0] == FROZEN_FILES}
             and state.comments == comments_fingerprint()  # else it may lack a table that figures are counted with
             and state.suppressed == self._lake.suppression.read().state
         )
-        found = set(days) if is_current else set()
+        current = set(days) if is_current else set()
         for kind in LEAD_KINDS:
             for table in staged_columns(kind):
                 files = {file.day: file.fingerprint for file in self._lake.staged_files(table)}
-                found -= {day for day in days if state.files.get((table, day)) != files.get(day)}
-        return frozenset(found)
+                current -= {day for day in days if state.files.get((table, day)) != files.get(day)}
+        return frozenset(current)
 
     def reading(self) -> AbstractContextManager[Version]:
         """Read one version of the file, however many queries that takes and whatever is published meanwhile."""
@@ -227,7 +227,7 @@ class Warehouse:
         days', here as in loading.
         """
         # One that was loaded as it is was whole then, and isn't read again.
-        known = before.files if before.schema == wanted.schema else {}
+        loaded = before.files if before.schema == wanted.schema else {}
         failed: dict[tuple[str, date], str] = {}
         is_mended = False
         removed = self._lake.removed_days()
@@ -238,7 +238,7 @@ class Warehouse:
                 day
                 for (table, day), fingerprint in wanted.files.items()
                 if table in own
-                and known.get((table, day)) != fingerprint
+                and loaded.get((table, day)) != fingerprint
                 and self._lake.whole_staged(table, day) is None
             }
             for day, staged in flatten_days(self._lake, kind, broken, grid.zone):
@@ -278,8 +278,8 @@ class Warehouse:
                 self._keep_old_blocks(draft)
             draft.chmod(_PUBLISHED_MODE)
             # That of the old version too, as it stays where this process is killed now.
-            known = " ".join(filter(None, (checksum, checksum_of(draft))))
-            replace_file(self._checksums, known.encode())
+            checksums = " ".join(filter(None, (checksum, checksum_of(draft))))
+            replace_file(self._checksums, checksums.encode())
             # Beside the new version, a log of the old one would keep it from being opened.
             self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)
             publish_file(draft, self.path)

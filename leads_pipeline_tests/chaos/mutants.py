@@ -198,7 +198,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "overwrite instead of merge",
             "lake/rows.py",
-            "    merged = _versions([*held, *received], id_column)\n",
+            "    merged = _versions([*before, *received], id_column)\n",
             "    merged = _versions(received, id_column)\n",
             "test_lake.py",
         ),
@@ -206,8 +206,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "drop the landing lock",
             "lake/raw.py",
             "        with self.lock(raw_lock(path)):\n            sweep(path)\n"
-            "            held = self._read_or_quarantine(path, self._read_landed)\n",
-            "        with suppress():\n            held = self._read_or_quarantine(path, self._read_landed)\n",
+            "            before = self._read_or_quarantine(path, self._read_landed)\n",
+            "        with suppress():\n            before = self._read_or_quarantine(path, self._read_landed)\n",
             "test_lake.py",
             "same_window_at_once",
         ),
@@ -215,16 +215,16 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "drop the lock of pushed leads",
             "lake/raw.py",
             "        with self.lock(raw_lock(path)):\n            sweep(path)\n"
-            "            held = self._read_or_quarantine(path, self._read_pushed)\n",
-            "        with suppress():\n            held = self._read_or_quarantine(path, self._read_pushed)\n",
+            "            before = self._read_or_quarantine(path, self._read_pushed)\n",
+            "        with suppress():\n            before = self._read_or_quarantine(path, self._read_pushed)\n",
             "test_lake.py",
             "pushed_leads",
         ),
         _m(
             "leave a lead out of two with one id",
             "lake/rows.py",
-            "        versions = found.setdefault(row[id_column], {})\n",
-            "        versions = found[row[id_column]] = {}\n",
+            "        versions = by_id.setdefault(row[id_column], {})\n",
+            "        versions = by_id[row[id_column]] = {}\n",
             "test_lake.py",
         ),
         _m(
@@ -352,8 +352,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "drop the landing lock between processes",
             "lake/raw.py",
             "        with self.lock(raw_lock(path)):\n            sweep(path)\n"
-            "            held = self._read_or_quarantine(path, self._read_landed)\n",
-            "        with suppress():\n            held = self._read_or_quarantine(path, self._read_landed)\n",
+            "            before = self._read_or_quarantine(path, self._read_landed)\n",
+            "        with suppress():\n            before = self._read_or_quarantine(path, self._read_landed)\n",
             "chaos/test_storage.py",
             "land_one_window",
         ),
@@ -556,7 +556,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "trust any 200: an object without the list is empty",
             "slicing.py",
-            "    if not found:\n        raise InvalidAnswerError(\n"
+            "    if not has_list:\n        raise InvalidAnswerError(\n"
             '            f"The body ({len(body)} bytes) is a JSON object without',
             "    if False:\n        raise InvalidAnswerError(\n"
             '            f"The body ({len(body)} bytes) is a JSON object without',
@@ -2173,30 +2173,30 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "an alert is repeated at each tick",
             "alerts.py",
-            "now - known.told_at >= REPEATED_AFTER[cause.level]",
-            "now >= known.told_at",
+            "now - entry.told_at >= REPEATED_AFTER[cause.level]",
+            "now >= entry.told_at",
             "test_alerts.py",
         ),
         _m(
             "nobody is told that it is over",
             "alerts.py",
-            "if known.told_at is None or known.is_news:",
-            "if known.told_at is not None or known.is_news:",
+            "if entry.told_at is None or entry.is_news:",
+            "if entry.told_at is not None or entry.is_news:",
             "test_alerts.py",
         ),
         _m(
             "have an outage last from its last change of look",
             "alerts.py",
-            "_Known(min(cause.since or now, now), ",
-            "_Known(now, ",
+            "_Noticed(min(cause.since or now, now), ",
+            "_Noticed(now, ",
             "test_watch.py",
             "whatever_it_looks_like",
         ),
         _m(
             "what passes by itself rings at once",
             "alerts.py",
-            "now - known.since >= cause.patience",
-            "now >= known.since",
+            "now - entry.since >= cause.patience",
+            "now >= entry.since",
             "test_alerts.py",
         ),
         _m(
@@ -2602,8 +2602,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "land a pull without asking the list",
             "lake/raw.py",
-            "            if refused := self.refused([*held_rows, *received]):\n"
-            '                held_rows = [row for row in held_rows if row["lead_id"] not in refused]\n'
+            "            if refused := self.refused([*rows_before, *received]):\n"
+            '                rows_before = [row for row in rows_before if row["lead_id"] not in refused]\n'
             "            merged",
             "            refused = set[str]()\n            merged",
             "test_suppression.py",
@@ -2636,8 +2636,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "erase a spouse whose name another version of a lead bears",
             "person/matching.py",
-            "for row in rows if (self.emails | self.cut_emails) & row.emails]",
-            "for row in rows]",
+            "for row in rows if (self.emails | self.cut_emails) & row.emails\n",
+            "for row in rows\n",
             "test_person.py",
             "another_version_bears",
         ),
@@ -3015,7 +3015,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "write a neighbour's text anew where nothing is taken out",
             "person/redacting.py",
-            "return found[0] if changed == text else json.dumps(changed)",
+            "return match[0] if changed == text else json.dumps(changed)",
             "return json.dumps(changed)",
             "test_privacy_erase.py",
             "others_wrote",
@@ -3179,8 +3179,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "overlook a telephone number that is a number",
             "person/showing.py",
-            "return texts if is_whole and not any(type(one) is int or type(one) is float for one in found) else None",
-            "return texts if is_whole else None",
+            "if is_whole and not any(type(one) is int or type(one) is float for one in contacts) else None",
+            "if is_whole else None",
             "test_suppression.py",
             "contacts_first",
         ),
