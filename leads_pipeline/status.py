@@ -200,7 +200,7 @@ def windows_to_look_at(
     By the files, so that neither an outage nor a lost log costs a look. An answer from the future, by a clock that ran
     ahead, is none.
     """
-    found = {}
+    due = {}
     newest = today(settings.zone, now - timedelta(days=min(LOOKS_AFTER_DAYS))) - timedelta(days=1)
     for day in days(max(today(settings.zone, now - RETENTION), partitions.first_day), newest):
         looked_at = {file.scope: file.looked_at for file in lake.known_windows(kind, day)}
@@ -210,15 +210,15 @@ def windows_to_look_at(
             if window.partition_key not in landed or scope.key not in looked_at or window.is_deleted(now):
                 continue
             if due_at is not None and not due_at <= looked_at[scope.key] <= now:
-                found[window.partition_key] = window
-    return found
+                due[window.partition_key] = window
+    return due
 
 
 def failed_windows(
     instance: DagsterInstance, settings: Settings, partitions: Partitions
 ) -> dict[tuple[LeadKind, Window], FailedWindow]:
     """Every window that is still failed, with the runs that failed on it since it last landed, and the last reason."""
-    found = {}
+    windows = {}
     for kind in LEAD_KINDS:
         failed = window_status(instance, kind, partitions.windows).failed
         if not failed:
@@ -228,18 +228,23 @@ def failed_windows(
         for event_id, verdict in verdicts(instance, kind):
             if verdict.key in failed and event_id > landed.get(verdict.key, 0):
                 verdicts_on[verdict.key].append(verdict)
-        for key, known in verdicts_on.items():
+        for key, verdicts_since in verdicts_on.items():
             window = Window.from_partition_key(key, settings.zone)
-            if known:
-                last = known[-1]
+            if verdicts_since:
+                last = verdicts_since[-1]
                 failed_window = FailedWindow(
-                    len(known), last.observed_at, last.is_permanent, last.error, last.reason, known[0].observed_at
+                    len(verdicts_since),
+                    last.observed_at,
+                    last.is_permanent,
+                    last.error,
+                    last.reason,
+                    verdicts_since[0].observed_at,
                 )
             else:  # a killed run leaves no verdict on the windows that it didn't come to
                 error = "The run ended before it came to this window."
                 failed_window = FailedWindow(1, datetime.now(UTC), error=error)
-            found[kind, window] = failed_window
-    return found
+            windows[kind, window] = failed_window
+    return windows
 
 
 def failed_days(instance: DagsterInstance, asset: AssetKey, days_of: TimeWindowPartitionsDefinition) -> frozenset[date]:

@@ -299,12 +299,12 @@ class SuppressionList:
         identity = tuple(map(_identity, (self.path, self.guard, self.folder / KEY_FILE)))
         if identity[:2] == (None, None):
             return NOBODY
-        known = _known.get(self.folder)
-        if known is not None and known[0] == (self.guard, *identity):
-            return known[1]
-        read = self._read()
-        _known[self.folder] = ((self.guard, *identity), read)
-        return read
+        cached = _cache.get(self.folder)
+        if cached is not None and cached[0] == (self.guard, *identity):
+            return cached[1]
+        suppressed = self._read()
+        _cache[self.folder] = ((self.guard, *identity), suppressed)
+        return suppressed
 
     def append(self, make: Callable[[Suppressed, int], Entry]) -> Entry:
         """Add the entry that is made of the list, for its hashes, and the next number. It is on the disk afterwards."""
@@ -352,7 +352,7 @@ class SuppressionList:
 
     def _entries(self, key: bytes) -> tuple[list[Entry], str, int]:
         """The entries, the chain's end, and the size of the file without a line that somebody had only begun."""
-        number, known = self._guarded()
+        number, known_chain = self._guarded()
         with reading(self.path):
             try:
                 content = self.path.read_bytes()
@@ -370,7 +370,7 @@ class SuppressionList:
                     f"its line {len(entries) + 1} isn't what was written there, or its key isn't its own"
                 )
             entries.append(_ENTRY.decode(text))
-            is_known = is_known or (len(entries), chain) == (number, known)
+            is_known = is_known or (len(entries), chain) == (number, known_chain)
             size += len(line)
         if not is_known:
             raise self._broken(f"it lacks the entry {number} that this data folder knows")
@@ -416,7 +416,7 @@ class SuppressionList:
 _ENTRY: Final = msgspec.json.Decoder(Entry)
 
 # What each list's files looked like when they were read, and what they said.
-_known: Final[dict[Path, tuple[tuple[object, ...], Suppressed]]] = {}
+_cache: Final[dict[Path, tuple[tuple[object, ...], Suppressed]]] = {}
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:

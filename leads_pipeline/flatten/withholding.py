@@ -44,8 +44,8 @@ def withheld_leads(
     columns show whose it is.
     """
     suppressed = lake.suppression.read()
-    found = _meant(db, lake, suppressed, suppressed.withheld, kind, f"{day}, {payload}", source)
-    return _as_table(db, "withheld_ids", found)
+    lead_ids = _meant(db, lake, suppressed, suppressed.withheld, kind, f"{day}, {payload}", source)
+    return _as_table(db, "withheld_ids", lead_ids)
 
 
 def redact(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, where: str = "true") -> int:
@@ -109,8 +109,8 @@ def known_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, sourc
 def objected_leads(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, source: str, day: str) -> bool:
     """Make the table `objected_ids` of the leads among these rows whose person has objected; whether there are."""
     suppressed = lake.suppression.read()
-    found = _meant(db, lake, suppressed, suppressed.objections, kind, f"{day}, null as payload", source)
-    return _as_table(db, "objected_ids", found)
+    lead_ids = _meant(db, lake, suppressed, suppressed.objections, kind, f"{day}, null as payload", source)
+    return _as_table(db, "objected_ids", lead_ids)
 
 
 def _as_table(db: duckdb.DuckDBPyConnection, name: str, lead_ids: list[str]) -> bool:
