@@ -74,6 +74,7 @@ def test_containers_write_to_their_volume_alone_and_have_no_rights() -> None:
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["volumes"] == ["data:/data"]
         assert "healthcheck" in service
+        assert service["restart"] == "always"  # the one that podman-restart.service starts after a reboot
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
         context = DEPLOY / service["build"]["context"]
         assert (context / service["build"]["dockerfile"]).is_file()
