@@ -97,15 +97,20 @@ class Suppressed:
     @cached_property
     def state(self) -> str:
         """Changes with what the list withholds: who has applied it in that state need not do so again."""
-        meant = [entry.number for entry in self.withheld.entries]
-        meant += [entry.number for entry in self.entries if entry.action is Action.MORE and entry.of in meant]
-        meant += [entry.number for entry in self.entries if entry.action is Action.REDACT]
-        return self.hashed("state", str(meant)) if meant else ""
+        return self.whom and self.hashed("state", f"{self.whom} {sorted(self.learned_since(0))}")
 
     @cached_property
     def whom(self) -> str:
-        """Changes with whom the list withholds, and not with the ids of their leads that it learns."""
-        return self.hashed("whom", str([one.number for one in self.withheld.entries])) if self.withheld else ""
+        """Changes with whom the list withholds and redacts, and not with the ids of their leads that it learns."""
+        meant = [one.number for one in self.withheld.entries]
+        meant += [one.number for one in self.entries if one.action is Action.REDACT]
+        return self.hashed("whom", str(meant)) if meant else ""
+
+    def learned_since(self, number: int) -> frozenset[str]:
+        """Hashed ids of withheld people's leads that the list has learned after the entry of that number."""
+        meant = {one.number for one in self.withheld.entries}
+        more = (one for one in self.entries[number:] if one.action is Action.MORE and one.of in meant)
+        return frozenset(lead for one in more for lead in one.leads)
 
     @cached_property
     def objected(self) -> str:
@@ -173,8 +178,7 @@ class Suppressed:
         return payload
 
     def _has(self, entry: Entry, what: str, key: str) -> bool:
-        hashes = {"mailbox": entry.mailboxes, "phone": entry.phones, "name": entry.names}[what]
-        return self.hashed(what, key) in hashes
+        return self.hashed(what, key) in {"mailbox": entry.mailboxes, "phone": entry.phones, "name": entry.names}[what]
 
     def _meant(self, *actions: Action) -> "Meant":
         return Meant(self, [entry for entry in self.active if entry.action in actions])
@@ -366,9 +370,7 @@ class SuppressionList:
             written, _, text = line[:-1].partition(b" ")
             chain = _chained(key, chain, text)
             if not hmac.compare_digest(written, chain.encode()):
-                raise self._broken(
-                    f"its line {len(entries) + 1} isn't what was written there, or its key isn't its own"
-                )
+                raise self._broken(f"its line {len(entries) + 1} isn't as it was written, or its key isn't its own")
             entries.append(_ENTRY.decode(text))
             is_known = is_known or (len(entries), chain) == (number, known_chain)
             size += len(line)

@@ -14,7 +14,7 @@ from leads_pipeline.assets.privacy import privacy_sweep_asset
 from leads_pipeline.contract import APPLICANT
 from leads_pipeline.definitions import PRIVACY_JOB, build_definitions
 from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.erase import Swept, left_by_list, note_done
+from leads_pipeline.privacy.erase import Swept, left_by_list, note_done, sweep
 from leads_pipeline.privacy.nightly import Night, keep_clean
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
@@ -103,6 +103,42 @@ def test_a_killed_erasure_is_finished_and_the_next_nights_read_nothing(lake: Lak
     listed(lake.suppression, emails=["john@people.example"])
     night(lake)
     assert [row for path in lake.raw_lead_files() for row in lake.lead_ids(APPLICANT, DAY)] == []
+    assert left_by_list(lake) == []
+
+
+def test_an_id_that_the_list_learns_has_those_files_read_that_hold_it(lake: Lake, read: Counter[str]) -> None:
+    moved = {"id": "moved", "createdAt": BEFORE, "contact": JOHN["contact"]}
+    land(lake, APPLICANT, [moved], scope="branch-103")
+    land(lake, APPLICANT, [moved | {"id": "lost"}], scope="branch-104")
+    stage(lake, APPLICANT)
+    next(lake.folder.glob("raw/*/*/scope=branch-104/*.parquet")).unlink()
+    listed(lake.suppression)
+    for _ in range(3):
+        night(lake)
+    read.clear()
+    land(lake, APPLICANT, [moved | {"contact": JANE["contact"]}], day=NEXT_DAY, scope="branch-103")  # refused
+    learned = night(lake)
+    assert (learned.counts["leads_taken_out"], learned.counts["days_staged_anew"]) == (1, 1)
+    assert read["rewrite_raw"] == 2  # what is new, and the one of six that holds another version
+    assert "moved" not in staged_leads(lake, APPLICANT)
+    assert left_by_list(lake) == []
+
+    # And in a staged day alone, as its raw file is lost.
+    night(lake)
+    lake.know_leads(lake.suppression.read(), {("applicant", "lost"): 1})
+    assert night(lake).counts == QUIET | {"requests_not_shown_done": 1, "days_staged_anew": 1}
+    assert staged_leads(lake, APPLICANT).keys() == {"john"}
+
+
+def test_an_id_that_an_erasure_learns_has_no_other_file_read_twice(lake: Lake, read: Counter[str]) -> None:
+    moved = {"id": "moved", "createdAt": BEFORE, "contact": JOHN["contact"]}
+    for number in range(5):
+        land(lake, APPLICANT, [moved | {"id": f"john {number}"}], day=DAY - timedelta(days=number + 1))
+    land(lake, APPLICANT, [moved], day=DAY - timedelta(days=9))
+    land(lake, APPLICANT, [moved | {"contact": JANE["contact"]}], day=NEXT_DAY, scope="branch-103")
+    listed(lake.suppression)
+    assert sweep(lake, ZoneInfo("UTC")).leads == 6
+    assert read["rewrite_raw"] == 11 + 6  # all, and again those of two days that were staged anew, and hers
     assert left_by_list(lake) == []
 
 

@@ -1,18 +1,27 @@
 """Which files somebody has gone through, so that nobody reads each of 300,000 every night.
 
-Belongs here: telling a file from the one that was gone through. Doesn't: what was looked for in it (privacy/).
+Belongs here: telling a file from the one that was gone through, and which leads it had. Doesn't: what was looked for in
+it (privacy/).
 """
 
 import hashlib
 import os
-from collections.abc import Iterable
+from array import array
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from leads_pipeline.durable import reading, replace_file
 
 # 96 bits tell all files that there will ever be apart.
 _DIGEST_BYTES: Final = 12
+# Of a lead's hash 32 bits are kept: the files of the few leads that share them are read once more than they have to be.
+_HEX_DIGITS: Final = 8
+
+# State, the last entry of the list that was known, and the leads of each file.
+_CONTENT: Final = msgspec.msgpack.Decoder(tuple[str, int, dict[bytes, bytes]])
 
 
 class GoneThrough:
@@ -22,12 +31,26 @@ class GoneThrough:
     in another state. What can't be read counts as nothing remembered: then all are gone through.
     """
 
-    def __init__(self, path: Path, state: str, *, is_anew: bool = False) -> None:
-        """`is_anew`: whatever was gone through before, all files are to be."""
+    def __init__(
+        self,
+        path: Path,
+        state: str,
+        upto: int = 0,
+        learned_since: Callable[[int], Iterable[str]] = lambda _: (),
+        *,
+        is_anew: bool = False,
+    ) -> None:
+        """`is_anew`: whatever was gone through before, all files are to be.
+
+        Entries by number add leads to the state, of which `upto` is the last. `learned_since` has the hashes of those
+        that came after an entry: files that have one of them are to be gone through again.
+        """
         self._path = path
-        self._state = state.encode()
-        self._before = set[bytes]() if is_anew else self._remembered()
-        self._now: set[bytes] = set()
+        self._state, self._upto = state, upto
+        since, self._before = (0, dict[bytes, bytes]()) if is_anew else self._remembered()
+        self._is_new = since != upto
+        self._learned = frozenset(map(_shortened, learned_since(since)))
+        self._now: dict[bytes, bytes] = {}
 
     def left(self, paths: Iterable[Path]) -> list[Path]:
         """Those of the files that somebody has to go through. Each counts as gone through until `again` says no."""
@@ -35,29 +58,41 @@ class GoneThrough:
         for path in paths:
             digest = self._digest(path)
             if digest is not None:
-                self._now.add(digest)
-                if digest not in self._before:
+                leads = self._before.get(digest)
+                self._now[digest] = leads or b""
+                if leads is None or not self._learned.isdisjoint(memoryview(leads).cast("I")):
                     files.append(path)
         return files
 
+    def has(self, path: Path, leads: Iterable[str]) -> None:
+        """Remember which leads one of these files has, by their hashes."""
+        digest = self._digest(path)
+        if digest in self._now:
+            self._now[digest] = array("I", map(_shortened, leads)).tobytes()
+
     def again(self, paths: Iterable[Path]) -> None:
         """Go through those the next time too."""
-        self._now -= {self._digest(path) for path in paths} - {None}
+        for path in paths:
+            self._now.pop(self._digest(path) or b"", None)
 
     def note(self) -> None:
         """Remember, once it is done. Files that nobody has asked about are forgotten."""
-        if self._now != self._before:
-            replace_file(self._path, self._state + b"\n" + b"".join(sorted(self._now)))
+        if self._is_new or self._now != self._before:
+            content = msgspec.msgpack.encode((self._state, self._upto, self._now))
+            replace_file(self._path, _digest_of(content) + content)
 
-    def _remembered(self) -> set[bytes]:
+    def _remembered(self) -> tuple[int, dict[bytes, bytes]]:
         with reading(self._path):
             try:
-                state, _, digests = self._path.read_bytes().partition(b"\n")
+                whole = self._path.read_bytes()
             except FileNotFoundError:
-                return set()
-        if state != self._state or len(digests) % _DIGEST_BYTES:
-            return set()
-        return {digests[at : at + _DIGEST_BYTES] for at in range(0, len(digests), _DIGEST_BYTES)}
+                whole = b""
+        digest, content = whole[:_DIGEST_BYTES], whole[_DIGEST_BYTES:]
+        if digest == _digest_of(content):
+            state, upto, files = _CONTENT.decode(content)
+            if state == self._state:
+                return upto, files
+        return 0, {}
 
     @staticmethod
     def _digest(path: Path) -> bytes | None:
@@ -67,4 +102,12 @@ class GoneThrough:
             except FileNotFoundError:
                 return None
         identity = f"{path}\0{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
-        return hashlib.blake2b(identity.encode(errors="surrogateescape"), digest_size=_DIGEST_BYTES).digest()
+        return _digest_of(identity.encode(errors="surrogateescape"))
+
+
+def _digest_of(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+
+
+def _shortened(lead: str) -> int:
+    return int(lead[:_HEX_DIGITS], 16)

@@ -19,6 +19,7 @@ from leads_pipeline.lake.raw import RawLeads
 from leads_pipeline.lake.rows import Row
 from leads_pipeline.lake.sealed import rows_of
 from leads_pipeline.lake.state import found_in
+from leads_pipeline.suppression import Suppressed
 
 # What the footer of a raw file says once nobody is named in it. A landing writes a footer without it.
 _CUT: Final = "personal_fields"
@@ -43,6 +44,11 @@ class RawRewriting(RawLeads):
     def gone_through(self, what: str, state: str, *, is_anew: bool = False) -> GoneThrough:
         """The files in which nothing of what is looked for was left, in that state of what is looked for."""
         return GoneThrough(self._state / f"gone-through-{what}", state, is_anew=is_anew)
+
+    def gone_through_by(self, suppressed: Suppressed, *, is_anew: bool = False) -> GoneThrough:
+        """The files in which nothing was left for the list, but for those with a lead whose id it has learned."""
+        path = self._state / "gone-through-by-the-list"
+        return GoneThrough(path, suppressed.whom, len(suppressed.entries), suppressed.learned_since, is_anew=is_anew)
 
     def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
         """The day's raw files of leads, pulled and pushed."""

@@ -141,18 +141,19 @@ def sweep(lake: Lake, zone: ZoneInfo, *, is_nightly: bool = False) -> Swept:
 
 def _sweep(lake: Lake, zone: ZoneInfo, *, is_nightly: bool) -> Swept:
     swept = Swept()
+    is_anew = not is_nightly
     while True:
         suppressed = lake.suppression.read()
-        before = suppressed.state
-        gone_through = lake.gone_through("by-the-list", before, is_anew=not is_nightly)
+        gone_through = lake.gone_through_by(suppressed, is_anew=is_anew)
         days = _sweep_raw(lake, swept, gone_through) if suppressed else set()
         swept.deliveries += Spool(lake).remove_refused()
         _stage(lake, _stagings(lake, days, gone_through), zone, swept)
         _sweep_unfinished(lake)
+        gone_through.note()
         # A lead that was met by its contact has other versions, where another contact stands; now its id is known.
-        if lake.suppression.read().state == before:
-            gone_through.note()
+        if lake.suppression.read().state == suppressed.state:
             return swept
+        is_anew = False
 
 
 def restage(lake: Lake, zone: ZoneInfo) -> Swept:
@@ -174,11 +175,14 @@ def _stage(lake: Lake, stagings: Sequence[tuple[str, date]], zone: ZoneInfo, swe
 
 def _sweep_raw(lake: Lake, swept: Swept, gone_through: GoneThrough) -> set[tuple[str, date]]:
     days: set[tuple[str, date]] = set()
+    suppressed = lake.suppression.read()
     for path in gone_through.left(lake.raw_lead_files()):
         is_redacted = False
+        ids: set[tuple[str, str]] = set()
 
-        def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        def kept(rows: list[dict[str, Any]], ids: set[tuple[str, str]] = ids) -> list[dict[str, Any]]:
             nonlocal is_redacted
+            ids |= {(row["kind"], row["lead_id"]) for row in rows}
             refused = lake.refused(rows)
             left = [row for row in rows if row["lead_id"] not in refused]
             redacted = lake.redacted(left)
@@ -195,6 +199,7 @@ def _sweep_raw(lake: Lake, swept: Swept, gone_through: GoneThrough) -> set[tuple
             swept.failed[path.relative_to(lake.folder).as_posix()] = str(error)
             gone_through.again([path])
             continue
+        gone_through.has(path, (suppressed.hashed_lead(*one) for one in ids))
         if gone or is_redacted:
             swept.leads += len(gone)
             swept.files += 1
@@ -208,7 +213,8 @@ def _stagings(
 ) -> list[tuple[str, date]]:
     """Those days, and all whose staged files hold a lead that is withheld, or lack one that no longer is."""
     found = days | _lacking(lake) | _mentioning(lake)
-    for kind in LEAD_KINDS if lake.suppression.read() else ():
+    suppressed = lake.suppression.read()
+    for kind in LEAD_KINDS if suppressed else ():
         files = {file.path: file.day for file in lake.staged_files(kind.table)}
         left = gone_through.left(files) if gone_through else files
         paths = [path for path in left if lake.whole_staged(kind.table, files[path])]
@@ -219,6 +225,10 @@ def _stagings(
         with connection(lake, f"{_SCRATCH}{kind.name}") as db:
             db.execute("set variable files = $files", {"files": list(map(glob_literal, paths))})
             source = "read_parquet(getvariable('files'), hive_partitioning = false, union_by_name = true)"
+            for path in paths:
+                if gone_through:
+                    ids = db.execute("select lead_id from read_parquet($file)", {"file": glob_literal(path)}).fetchall()
+                    gone_through.has(path, (suppressed.hashed_lead(kind.name, one) for (one,) in ids))
             if withheld_leads(db, lake, kind, source, "window_day"):
                 rows = db.execute(
                     f"select distinct window_day from {source} where lead_id in (from withheld_ids)"  # noqa: S608
