@@ -102,6 +102,33 @@ def test_a_copy_of_another_version_loses_the_rows_of_the_person_all_the_same(lak
         assert 0 < db.execute("select count(*) from mart_people").fetchall()[0][0] < before
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["drop column contact_email", "drop column created_at", "drop column _extra"],
+        ["drop column contact_phone_number", "drop column contact_last_name", "rename contact_email to email"],
+    ],
+)
+def test_a_copy_that_lacks_columns_loses_whom_the_others_show(lake: Lake, tmp_path: Path, changes: list[str]) -> None:
+    copy = copied(lake, tmp_path)
+    copy.chmod(0o600)
+    with duckdb.connect(copy) as db:
+        for change in changes:
+            db.execute(f"alter table applicant_leads {change}")
+    # By her id alone where the address is gone, which "mail" had nothing beside.
+    listed(lake.suppression, phones=[PHONE], names=["Jane Roe"], leads=[("applicant", "mail")])
+    told = run("privacy", "apply", copy)
+    assert (told.exit_code, "4 leads were taken out" in told.stdout) == (0, True), told.output
+    assert b"jane" not in everything_in(copy.parent)
+    with duckdb.connect(copy, read_only=True) as db:
+        assert db.execute("select lead_id from applicant_leads order by all").fetchall() == [("john",), ("mary",)]
+        assert db.execute("select lead_id from appraisal_leads order by all").fetchall() == [("john",), ("mary",)]
+    # Marts are left, and with them who objects.
+    listed(lake.suppression, Action.OBJECT, emails=["john@people.example"], until=None)
+    told = run("privacy", "apply", copy)
+    assert (told.exit_code, "perhaps who objects" in told.stderr) == (1, True), told.output
+
+
 def test_redactions_restrictions_and_objections_hold_for_a_copy_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +218,7 @@ def test_a_folder_that_knows_another_list_is_left(lake: Lake, tmp_path: Path) ->
         ("backups", "leads-pipeline restore"),
         ("a text", "neither a data folder nor a copy"),
         ("another database", "has no table"),
+        ("a copy without ids", "lacks lead_id of applicant_viewing_times, person of applicant_leads, without which"),
         ("a share", "Delete it, and make it anew"),
         ("a log beside it", "open for writing"),
         ("the published file", "Name the folder"),
@@ -210,6 +238,12 @@ def test_what_the_list_cannot_be_applied_to_is_said_and_left(
             path.write_text("lead_id,email\n")
         case "another database":
             duckdb.connect(path).close()
+        case "a copy without ids":
+            shutil.copy2(Warehouse(lake).path, path)
+            path.chmod(0o600)
+            with duckdb.connect(path) as db:
+                db.execute("alter table applicant_leads drop column person")
+                db.execute("alter table applicant_viewing_times drop column lead_id")
         case "a share":
             assert run("privacy", "share", path).exit_code == 0
         case "a log beside it":

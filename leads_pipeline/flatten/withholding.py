@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import duckdb
 
-from leads_pipeline.contract import FieldType, LeadKind
+from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import literal, quoted
 from leads_pipeline.flatten.columns import BODY
 from leads_pipeline.lake import Lake
@@ -133,16 +133,13 @@ def _meant(
     """The leads among the rows that entries of the list mean, which knows their ids from then on."""
     if not meant:
         return []
-    columns = [
-        field.column
-        for field in kind.fields
-        if field.type is FieldType.TEXT and (is_contact(field.column) or is_name(field.column))
-    ]
+    # Those that are there: a copy that somebody kept, or what an older version has staged, may lack one.
+    there = {name: type_ for name, type_, *_ in db.execute(f"describe from {source}").fetchall()}
+    columns = [name for name, type_ in there.items() if type_ == "VARCHAR" and (is_contact(name) or is_name(name))]
     are_contacts = list(map(is_contact, columns))
-    shown = ", ".join(map(quoted, columns))
-    cursor = db.execute(
-        f"select lead_id, {day_and_payload}, created_at::varchar, _extra::varchar, {shown} from {source}"  # noqa: S608
-    )
+    shown = ", ".join([f"{name}::varchar" if name in there else "null" for name in ("created_at", "_extra")])
+    shown = ", ".join([shown, *map(quoted, columns)])
+    cursor = db.execute(f"select lead_id, {day_and_payload}, {shown} from {source}")  # noqa: S608 - our own names
     entries: dict[tuple[str, str], int] = {}
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
         entries |= meant.leads(_shown(kind, columns, are_contacts, row) for row in rows)

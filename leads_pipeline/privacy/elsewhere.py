@@ -73,15 +73,22 @@ def apply_to_copy(lake: Lake, copy: Path, zone: ZoneInfo) -> tuple[int, list[str
                 if (now := copy.stat()).st_mtime_ns != before.st_mtime_ns or now.st_size != before.st_size:
                     raise QuestionError(f"{copy} was written just now. Close what writes it, then run this again.")
                 _check_tables(
-                    copy, {name for (name,) in db.execute("select table_name from duckdb_tables()").fetchall()}
+                    copy,
+                    {*db.execute("select table_name, column_name from duckdb_columns() where not internal").fetchall()},
                 )
-                gone = write_without_withheld(lake, draft, anew, zone)
+                gone, has_new_marts = write_without_withheld(lake, draft, anew, zone)
                 with storing(copy):
                     anew.chmod(before.st_mode & 0o777)
                 publish_file(anew, copy)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        return gone, _left_in(lake, copy)
+        left = _left_in(lake, copy)
+        if lake.suppression.read().objections and not has_new_marts:
+            left.append(
+                f"perhaps who objects to marketing, in marts of {copy}: they can't be made anew, as its tables aren't "
+                "those of this version"
+            )
+        return gone, left
 
 
 def _check(copy: Path) -> None:
@@ -98,7 +105,8 @@ def _check(copy: Path) -> None:
         )
 
 
-def _check_tables(copy: Path, tables: set[str]) -> None:
+def _check_tables(copy: Path, columns: set[tuple[str, str]]) -> None:
+    tables = {table for table, _ in columns}
     if "about" in tables and "facts" not in tables:
         raise QuestionError(
             f"{copy} was written by `privacy share`: it knows nobody's leads by name, and no list reaches it. "
@@ -106,6 +114,13 @@ def _check_tables(copy: Path, tables: set[str]) -> None:
         )
     if missing := {"facts", *(table for kind in LEAD_KINDS for table in kind.tables)} - tables:
         raise QuestionError(f"{copy} is no copy of {FILE_NAME}: it has no table {', '.join(sorted(missing))}.")
+    needed = {(table, "lead_id") for kind in LEAD_KINDS for table in kind.tables}
+    needed |= {(kind.table, column) for kind in LEAD_KINDS for column in ("window_day", "person")}
+    if missing := {f"{column} of {table}" for table, column in needed - columns}:
+        raise QuestionError(
+            f"{copy} lacks {', '.join(sorted(missing))}, without which nobody can say whose its rows are. Nothing was "
+            "changed. Put the columns back, or delete the copy."
+        )
 
 
 def _left_in(lake: Lake, copy: Path) -> list[str]:

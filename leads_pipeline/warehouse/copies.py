@@ -17,7 +17,7 @@ from leads_pipeline.flatten.withholding import redact, withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.frozen import statement_of
 from leads_pipeline.warehouse.loading import note_objections
-from leads_pipeline.warehouse.schema import comment
+from leads_pipeline.warehouse.schema import BOOKKEEPING, comment, tables
 from leads_pipeline.warehouse.sql_marts import FOLLOWED, MART_MACROS, marts
 from leads_pipeline.warehouse.state import comments_fingerprint, remembered
 
@@ -34,22 +34,33 @@ def write_anew(lake: Lake, draft: Path, anew: Path) -> None:
         db.execute("detach anew")
 
 
-def write_without_withheld(lake: Lake, draft: Path, anew: Path, zone: ZoneInfo) -> int:
+def write_without_withheld(lake: Lake, draft: Path, anew: Path, zone: ZoneInfo) -> tuple[int, bool]:
     """Write a new file of what the draft holds, as the list says by now; how many leads are left out of it.
 
-    What the draft counts of days, it counts without them, where its tables are those of this version. What it says of
-    windows and of drift stays as it was then. The lock of whoever goes through the folder is held.
+    And whether its marts were made anew, without them and without who objects: where its tables are those of this
+    version. What it says of windows and of drift stays as it was then. The lock of whoever goes through the folder is
+    held.
     """
     with connection(lake, "sweep-copied", draft) as db:
         db.begin()
         gone = _take_out(db, lake)
         for kind in LEAD_KINDS:
             redact(db, lake, kind)
-        if remembered(db).comments == comments_fingerprint():
+        is_of_this_version = remembered(db).comments == comments_fingerprint() and _has_all_columns(db)
+        if is_of_this_version:
             _make_marts(db, lake, zone)
         db.commit()
     write_anew(lake, draft, anew)
-    return gone
+    return gone, is_of_this_version
+
+
+def _has_all_columns(db: duckdb.DuckDBPyConnection) -> bool:
+    """Whether nobody has dropped or renamed a table or column, which the marts may read."""
+    statement = "select table_name, column_name from duckdb_columns() where database_name = current_database()"
+    there = {*db.execute(statement).fetchall()}
+    ours = [(table.name, column.name) for table in (*tables(), *BOOKKEEPING) for column in table.columns]
+    ours += [(mart.name, column) for mart in marts() for column in mart.columns]
+    return there.issuperset(ours)
 
 
 def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake) -> int:
