@@ -169,6 +169,8 @@ def _add_new_fields(
     """
     declared = {f"{prefix}{path}" for path in objects_in(tree) if path}
     with_extra = f"(select * from ({staged}) where _extra is not null)"  # noqa: S608
+    if not db.execute(f"select 1 from {with_extra} limit 1").fetchall():  # noqa: S608
+        return  # as on most days, on which planning what is below would cost more than all else here
     counts = _outermost(db, with_extra, contacts, prefix)
     level = f"""(
         select day, {"(lead_id, position)" if prefix else "lead_id"} as row, contact, {literal(prefix)} as path,

@@ -10,9 +10,10 @@ end;
 -- CONSUMER_SITUATION_PROPERTY_TO_SELL reads "property to sell"; a new member likewise, with its prefix.
 create or replace macro member_words(v) as lower(replace(regexp_replace(v, {prefixes}, ''), '_', ' '));
 
--- Nothing, nothing but spaces, and the portal's own UNSPECIFIED are one word.
+-- Nothing, nothing but spaces, and the portal's own UNSPECIFIED are one word. The member stands here once, as each mention
+-- of it is a join with what drift knows: nullif has two.
 create or replace macro readable(v) as
-    coalesce(nullif(nullif(member_words(as_member(trim(v))), ''), 'unspecified'), 'unknown');
+    coalesce(regexp_replace(member_words(as_member(trim(v))), '^(unspecified)?$', 'unknown'), 'unknown');
 
 create or replace macro market_of(enquiry_type, intent) as case
     when enquiry_type = 'ENQUIRY_TYPE_SALES' then 'sales'
