@@ -279,6 +279,7 @@ def test_the_hourly_schedules_run_pulls_the_day_under_way(here: Installation) ->
     assert here.asked() == here.asked(APPRAISAL) == dict.fromkeys(here.keys([0]), 1)
 
 
+@pytest.mark.chaos
 def test_a_process_that_crashes_leaves_no_image_of_its_memory(tmp_path: Path) -> None:
     crash = "import leads_pipeline.definitions, os, resource as r; print(r.getrlimit(r.RLIMIT_CORE)); os.abort()"
     command = [sys.executable, "-u", "-W", "ignore", "-c", crash]

@@ -115,6 +115,7 @@ def dagsters_own(folder: Path) -> Iterator[DagsterInstance]:
         yield instance
 
 
+@pytest.mark.chaos
 @pytest.mark.usefixtures("batched")
 def test_the_same_runs_are_recorded_as_dagsters_own_storage_records_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -825,6 +825,7 @@ def finish(process: subprocess.Popen[str]) -> str:
     return out
 
 
+@pytest.mark.chaos
 def test_processes_that_land_the_same_window_at_once_lose_nothing(lake: Lake) -> None:
     code = """
         for n in range(15):
@@ -885,6 +886,7 @@ def kill_while_landing(lake: Lake, rounds: int) -> None:
     assert everything_below(lake.folder / "raw") == [path]
 
 
+@pytest.mark.chaos
 def test_a_killed_landing_loses_nothing_it_reported_and_leaves_nothing_behind(lake: Lake) -> None:
     kill_while_landing(lake, rounds=3)
 

@@ -343,6 +343,7 @@ def test_a_redaction_whose_sweep_was_killed_after_raw_is_staged_by_the_next(tmp_
     assert b"jane.roe" not in everything_in(lake.folder)
 
 
+@pytest.mark.chaos
 def test_nothing_that_a_backup_brings_back_is_staged_or_published_with_what_was_redacted(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "data", tmp_path / "list")
     land(lake, APPLICANT, [of_somebody_else(), OTHERS[0]])
@@ -432,6 +433,7 @@ def test_whoever_has_no_lead_here_yet_is_refused_what_a_pull_still_brings(
     assert "Nothing to erase" in run("privacy", "erase", "--name", "Jane Roe", "--yes").stdout
 
 
+@pytest.mark.chaos
 def test_listing_whoever_has_no_lead_here_takes_nothing_of_a_shared_telephone_without_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -479,6 +481,7 @@ def naughty(email: str, name: str) -> dict[str, str]:
     return of_ids | {"no id": f'{{"contact": {{"email": "{email}"}}, "createdAt": "{BEFORE}"}}'}
 
 
+@pytest.mark.chaos
 def test_no_text_hides_a_person_from_an_erasure_or_takes_a_neighbour(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "data", tmp_path / "list")
     hers, others = naughty(EMAIL, "jane"), naughty("mary.poe@people.example", "mary")

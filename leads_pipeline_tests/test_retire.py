@@ -208,6 +208,7 @@ def test_a_day_that_is_not_whole_or_not_published_stays(lake: Lake) -> None:
     assert "isn't published" in retire(lake, LAST + timedelta(days=1)).waiting[LAST]
 
 
+@pytest.mark.chaos
 def test_a_damaged_published_file_freezes_nothing(lake: Lake) -> None:
     path = Warehouse(lake).path
     path.chmod(0o600)

@@ -433,6 +433,7 @@ def closed(here: Installation) -> list[int]:
     return [ago for ago in range(1, 11) if here.day(ago) < over]
 
 
+@pytest.mark.chaos
 def test_an_outage_is_caught_up_oldest_first_a_stretch_a_run(here: Installation) -> None:
     here.pull(here.keys([5]), LEAD_KINDS)
     here.pull(here.keys([8], [102]), LEAD_KINDS)

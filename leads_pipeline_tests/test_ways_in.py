@@ -115,6 +115,7 @@ def test_an_empty_variable_of_the_shell_lets_the_env_file_say_it_and_a_filled_in
     assert wrong.keys() == {"token"}
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("content", [b"LEADS_CLIENT_ID=caf\xe9\n", None])
 def test_an_env_file_that_cannot_be_read_is_told(me: Newcomer, content: bytes | None) -> None:
     if content is None:
@@ -125,6 +126,7 @@ def test_an_env_file_that_cannot_be_read_is_told(me: Newcomer, content: bytes | 
     assert (done.returncode, ".env" in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.chaos
 def test_receive_takes_its_key_from_an_env_file(me: Newcomer) -> None:
     key = "0123456789abcdef"
     (me.folder / "key").write_text(f"{key}\n")
