@@ -1,7 +1,7 @@
 """What Dagster writes down of its own deliberations, and how soon that is forgotten.
 
 Belongs here: the books that grow while nothing happens; runs that ended long ago. Doesn't: which of their events a
-state is still read from (event_log.py); ticks, whose retention is in dagster.yaml (runs.py).
+state is still read from (event_log/); ticks, whose retention is in dagster.yaml (runs.py).
 """
 
 import time
@@ -19,7 +19,7 @@ from dagster import (
     sensor,
 )
 
-from leads_pipeline.event_log import BatchingSqliteEventLogStorage
+from leads_pipeline.event_log import GatheringEventLog
 from leads_pipeline.status import LIVE
 
 FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
@@ -82,10 +82,10 @@ def history_sensor(kept_for: timedelta, *, clock: Callable[[], datetime] = _utc_
 def forget_history(instance: DagsterInstance, before: datetime, *, is_over: Callable[[], bool]) -> str:
     """Delete old events and runs until it `is_over`; what was done, in words. What is left goes the next time."""
     log = instance.event_log_storage
-    if not isinstance(log, BatchingSqliteEventLogStorage):
+    if not isinstance(log, GatheringEventLog):
         return (
-            "Nothing is forgotten: dagster.yaml names no event_log_storage of leads_pipeline. Put the section back "
-            "where that means Dagster's own sqlite; a database of yours is yours to keep small."
+            "Nothing is forgotten: dagster.yaml names no storage of leads_pipeline. Put the section back where it "
+            "means Dagster's own sqlite or Postgres; another database of yours is yours to keep small."
         )
     events, runs = log.forget_events(before, is_over), 0
     needed = log.runs_that_count()

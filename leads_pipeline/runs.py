@@ -7,6 +7,7 @@ Doesn't: what the assets do, or how a result is shown (cli/).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.utils import make_new_run_id
 
 from leads_pipeline.contract import LeadKind
+from leads_pipeline.credentials import only_one
 from leads_pipeline.definitions import CONNECTION_JOB, INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.durable import replace_file
+from leads_pipeline.errors import SettingsError
 from leads_pipeline.event_log import refuse_newer
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
+from leads_pipeline.settings import POSTGRES_VARIABLE
 
 _DAGSTER_YAML = """\
 # Made by leads-pipeline at the first start, and left alone since: change it as you like.
@@ -60,6 +64,9 @@ run_monitoring:
   # under way for ever. A pull that is really that slow keeps what it landed, and the sensor takes up the rest.
   max_runtime_seconds: 21600
 
+"""
+
+_IN_SQLITE = """\
 # Dagster's own sqlite storage, with fewer connections and transactions: 15,000 windows are recorded in one minute
 # instead of six. Delete the section to go back: the files are the same.
 event_log_storage:
@@ -67,11 +74,26 @@ event_log_storage:
   class: BatchingSqliteEventLogStorage
   config:
     dagster_home: {env: DAGSTER_HOME}
+"""
 
+_IN_POSTGRES = """\
+# Dagster's own Postgres storage, with fewer connections and transactions.
+storage:
+  custom:
+    module: leads_pipeline.event_log.postgres
+    class: PostgresStorage
+    config:
+      %s: {env: %s}
+"""
+
+_RETRIES = """
 run_retries:
   # The client and the retry sensor decide, by one verdict. A third mechanism would retry what is refused for ever.
   enabled: false
 """
+
+# The fields of Postgres' section, by the variable that each is filled in from.
+_ADDRESSES = {POSTGRES_VARIABLE: "postgres_url", f"{POSTGRES_VARIABLE}_FILE": "postgres_url_file"}
 
 
 def home_folder(environment: Mapping[str, str], data_dir: Path) -> Path:
@@ -82,13 +104,40 @@ def home_folder(environment: Mapping[str, str], data_dir: Path) -> Path:
 def dagster_home(environment: Mapping[str, str], data_dir: Path) -> Path:
     """Dagster's own state, made with a sound dagster.yaml where there is none.
 
-    Raises StorageError where a newer Dagster wrote it.
+    Raises StorageError where a newer Dagster wrote it, SettingsError where it is to be in Postgres and can't be, or is
+    and nobody says where.
     """
     home = home_folder(environment, data_dir)
     refuse_newer(home)
-    if not (home / "dagster.yaml").exists():
-        replace_file(home / "dagster.yaml", _DAGSTER_YAML.encode())
+    file = home / "dagster.yaml"
+    only_one({name: environment.get(name) for name in _ADDRESSES})
+    variable = next((name for name in _ADDRESSES if environment.get(name)), None)
+    if variable is not None:
+        _want_postgres(variable)
+    if not file.exists():
+        state = _IN_SQLITE if variable is None else _IN_POSTGRES % (_ADDRESSES[variable], variable)
+        replace_file(file, (_DAGSTER_YAML + state + _RETRIES).encode())
+    elif variable is not None and f"{{env: {variable}}}" not in file.read_text(encoding="utf-8"):
+        raise SettingsError(
+            f"{variable} is set, and {file} keeps Dagster's state elsewhere. Move that file away, and the next start "
+            "writes one for Postgres; its history begins there anew, and the leads stay. Or unset the variable."
+        )
+    elif variable is None and f"{{env: {POSTGRES_VARIABLE}" in file.read_text(encoding="utf-8"):
+        raise SettingsError(
+            f"{file} keeps Dagster's state in Postgres, and {POSTGRES_VARIABLE} isn't set. Set it again; or move that "
+            "file away, and the next start begins a history of its own in sqlite. The leads stay."
+        )
     return home
+
+
+def _want_postgres(variable: str) -> None:
+    try:
+        version("dagster-postgres")
+    except PackageNotFoundError:
+        raise SettingsError(
+            f"{variable} is set, and the package dagster-postgres isn't installed. Install it with "
+            "`pip install --require-hashes -r requirements-postgres.lock`, or the extra: leads-pipeline[postgres]."
+        ) from None
 
 
 @dataclass(slots=True)

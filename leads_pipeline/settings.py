@@ -44,6 +44,9 @@ DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a s
 _NO_ZONES = {"localtime", "posixrules", "Factory"}
 
 
+# Where Dagster's own state is kept instead of in sqlite; behind it, with _FILE, where the address is.
+POSTGRES_VARIABLE = "LEADS_DAGSTER_POSTGRES_URL"
+
 # What the names of our variables begin with, and all of them, the secrets' too: they are in `.env.example`, explained.
 OURS = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 VARIABLES = frozenset(
@@ -92,6 +95,8 @@ VARIABLES = frozenset(
         "LEADS_SMTP_URL_FILE",
         "LEADS_HEARTBEAT_URL",
         "LEADS_HEARTBEAT_URL_FILE",
+        "LEADS_DAGSTER_POSTGRES_URL",
+        "LEADS_DAGSTER_POSTGRES_URL_FILE",
         "DAGSTER_HOME",
     }
 )

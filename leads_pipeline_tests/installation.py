@@ -52,7 +52,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.runs import Runner, dagster_home
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.leads import Kind
@@ -325,7 +325,7 @@ def installation(
             _dagsters_own_warnings(),
             patch.dict(os.environ, environment),
             patch("leads_pipeline.resources.LeadsClient", partial(LeadsClient, policy=_ONE_ATTEMPT)),
-            home(folder / "home") as instance,
+            home(folder / "home", environment) as instance,
         ):
             yield Installation(simulator, environment, instance, now)
 
@@ -339,10 +339,13 @@ def _dagsters_own_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def home(folder: Path) -> Iterator[DagsterInstance]:
-    """A Dagster instance in a home of its own, with the dagster.yaml that users get."""
+def home(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[DagsterInstance]:
+    """A Dagster instance in a home of its own, with the dagster.yaml that users get; in Postgres where that is set."""
     with patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}):
-        shutil.copytree(_empty_home(), folder)
+        if POSTGRES_VARIABLE in (environment or {}):
+            _make_home(folder)
+        else:
+            shutil.copytree(_empty_home(), folder)
         with DagsterInstance.from_config(str(folder)) as instance:
             yield instance
 
@@ -354,11 +357,15 @@ def _empty_home() -> Path:
     atexit.register(shutil.rmtree, parent)
     folder = parent / "home"
     with patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}):
-        dagster_home(os.environ, folder)
-        with (folder / "dagster.yaml").open("a") as file:
-            file.write(_IN_THIS_PROCESS)
+        _make_home(folder)
         with DagsterInstance.from_config(str(folder)) as instance:
             assert instance.get_runs_count() == 0
             assert instance.event_log_storage.get_maximum_record_id() is None
             assert not instance.all_instigator_state()
     return folder
+
+
+def _make_home(folder: Path) -> None:
+    dagster_home(os.environ, folder)
+    with (folder / "dagster.yaml").open("a") as file:
+        file.write(_IN_THIS_PROCESS)

@@ -25,6 +25,7 @@ from leads_pipeline_tests.nginx import running_nginx
 DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("systemd/*.service"))
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+OURS = [service for name, service in COMPOSE["services"].items() if name != "postgres"]
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
 
 
@@ -33,7 +34,7 @@ def commands() -> Iterator[tuple[str, ...]]:
     for unit in UNITS:
         [line] = re.findall(r"^ExecStart=\S+/leads-pipeline (.*)$", unit.read_text(encoding="utf-8"), re.MULTILINE)
         yield tuple(shlex.split(line))
-    for service in COMPOSE["services"].values():
+    for service in OURS:
         yield tuple(service["command"])
     [line] = re.findall(r"^CMD \[(.*)\]$", CONTAINERFILE, re.MULTILINE)
     yield tuple(yaml.safe_load(f"[{line}]"))
@@ -70,11 +71,15 @@ def test_containers_write_to_their_volume_alone_and_have_no_rights() -> None:
     assert "--require-hashes" in CONTAINERFILE
     for service in COMPOSE["services"].values():
         assert service["read_only"] is True
+        assert service["restart"] == "always"  # the one that podman-restart.service starts after a reboot
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
-        assert service["volumes"] == ["data:/data"]
         assert "healthcheck" in service
-        assert service["restart"] == "always"  # the one that podman-restart.service starts after a reboot
+    # Postgres lets in whoever reaches its socket, which those two alone do.
+    assert "ports" not in COMPOSE["services"]["postgres"]
+    assert COMPOSE["services"]["postgres"]["command"] == ["postgres", "-c", "listen_addresses="]
+    for service in OURS:
+        assert service["volumes"] == ["data:/data", "postgres-socket:/run/postgresql"]
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
         context = DEPLOY / service["build"]["context"]
         assert (context / service["build"]["dockerfile"]).is_file()

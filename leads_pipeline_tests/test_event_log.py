@@ -32,8 +32,8 @@ from dagster import (
 )
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from leads_pipeline import event_log
-from leads_pipeline.event_log import OPEN_SHARDS, BatchingSqliteEventLogStorage
+from leads_pipeline.event_log import BatchingSqliteEventLogStorage, gathering, sqlite
+from leads_pipeline.event_log.sqlite import OPEN_SHARDS
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline_tests.installation import home, installation
 
@@ -229,7 +229,7 @@ Gathering = tuple[BatchingSqliteEventLogStorage, EventLogEntry]
 
 
 @pytest.fixture
-def gathering(tmp_path: Path) -> Iterator[Gathering]:
+def storing(tmp_path: Path) -> Iterator[Gathering]:
     """A storage, and a materialization that it holds already, to be told again as of another run."""
     with home(tmp_path / "home") as instance:
         record(instance, RUN_IDS[:1])
@@ -251,8 +251,8 @@ def wait_until_stored(folder: Path, count: int) -> None:
         time.sleep(0.02)
 
 
-def test_a_materialization_that_no_other_follows_is_stored_after_a_moment(tmp_path: Path, gathering: Gathering) -> None:
-    storage, event = gathering
+def test_a_materialization_that_no_other_follows_is_stored_after_a_moment(tmp_path: Path, storing: Gathering) -> None:
+    storage, event = storing
     storage.store_event(event)
     wait_until_stored(tmp_path, 1)
     storage.store_event(event)
@@ -260,33 +260,33 @@ def test_a_materialization_that_no_other_follows_is_stored_after_a_moment(tmp_pa
 
 
 def test_what_is_gathered_is_there_for_whoever_reads_or_ends(
-    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, storing: Gathering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log, "GATHERING_SECONDS", 3600)
-    storage, event = gathering
+    monkeypatch.setattr(gathering, "GATHERING_SECONDS", 3600)
+    storage, event = storing
     storage.store_event(event)
     assert stored(tmp_path) == 0
     assert len(storage.get_records_for_run(RUN_IDS[1]).records) == 1
-    for _ in range(event_log.GATHERED_EVENTS):
+    for _ in range(gathering.GATHERED_EVENTS):
         storage.store_event(event)
-    assert stored(tmp_path) == 1 + event_log.GATHERED_EVENTS
+    assert stored(tmp_path) == 1 + gathering.GATHERED_EVENTS
     storage.store_event(event)
     storage.dispose()
-    assert stored(tmp_path) == 2 + event_log.GATHERED_EVENTS
+    assert stored(tmp_path) == 2 + gathering.GATHERED_EVENTS
 
 
 def test_what_a_locked_log_did_not_take_is_stored_once_it_is_free(
-    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, storing: Gathering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log, "SQLITE_BUSY_TIMEOUT_SECONDS", 0.05)
-    storage, event = gathering
+    monkeypatch.setattr(sqlite, "SQLITE_BUSY_TIMEOUT_SECONDS", 0.05)
+    storage, event = storing
     storage.dispose()  # connections keep the patience they were made with
     with closing(sqlite3.connect(tmp_path / "home" / "history" / "runs" / "index.db")) as other:
         other.execute("begin exclusive")
         storage.store_event(event)
         with pytest.raises(sqlalchemy.exc.OperationalError, match="locked"):
             storage.get_records_for_run(RUN_IDS[1])
-        time.sleep(2 * event_log.GATHERING_SECONDS)  # nobody is told by then, and nothing is given up
+        time.sleep(2 * gathering.GATHERING_SECONDS)  # nobody is told by then, and nothing is given up
         other.rollback()
     wait_until_stored(tmp_path, 1)
 
@@ -318,7 +318,7 @@ def test_the_common_database_is_made_smaller_where_most_of_it_is_free_and_that_i
             db.execute("delete from event_logs where id > 100")
             db.commit()
         with monkeypatch.context() as patched:
-            patched.setattr(event_log, "_QUICKLY_COPIED_BYTES", 100_000)
+            patched.setattr(sqlite, "_QUICKLY_COPIED_BYTES", 100_000)
             assert not log.shrink(), "what stays is so much that whoever writes meanwhile would give up"
         assert log.shrink()
         assert not log.shrink()

@@ -1,10 +1,8 @@
 """What Dagster's books keep of its deliberations, and of runs that ended long ago."""
 
 import json
-import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -111,7 +109,7 @@ def at_once() -> bool:
 
 
 def events(here: Installation) -> list[int]:
-    with here.instance.event_log_storage.index_connection() as connection:  # type: ignore[attr-defined]  # sqlite's alone
+    with here.instance.event_log_storage.index_connection() as connection:  # type: ignore[attr-defined]  # that of an SQL storage
         return [id_ for (id_,) in connection.execute(text("select id from event_logs order by id"))]
 
 
@@ -150,8 +148,8 @@ def check_that_no_state_is_read_from_what_is_forgotten(here: Installation) -> No
     assert runs - stayed
     home = Path(here.environment["DAGSTER_HOME"])
     assert [path for run_id in runs for path in home.rglob(f"*{run_id}*")] == []
-    with closing(sqlite3.connect(home / "history" / "runs.db")) as db:
-        assert {run_id for (run_id,) in db.execute("select run_id from run_tags")} <= stayed
+    with here.instance.run_storage.connect() as db:  # type: ignore[attr-defined]  # that of an SQL storage
+        assert {run_id for (run_id,) in db.execute(text("select run_id from run_tags"))} <= stayed
 
     # What happens now is seen as ever.
     here.simulator.set_faults(here.rules([here.key(3, 101)], Then(status=500)))
@@ -205,7 +203,7 @@ def test_what_is_left_when_the_time_is_over_goes_the_next_time(
     here.simulator.set_faults(here.rules([here.key(2, 101)], Then(status=500)))
     for _ in range(2):
         here.pull(here.keys([2]))
-    monkeypatch.setattr("leads_pipeline.event_log._PORTION", 2)
+    monkeypatch.setattr("leads_pipeline.event_log.gathering._PORTION", 2)
     later = datetime.now(UTC) + timedelta(hours=1)
     before, sizes = here.status(), [len(events(here))]
     while len(sizes) < 2 or sizes[-1] < sizes[-2]:

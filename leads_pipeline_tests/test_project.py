@@ -22,7 +22,7 @@ from leads_pipeline_tests.test_architecture import imports
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-postgres.lock")
 SECTION = "dependency-groups"
 
 
@@ -38,10 +38,12 @@ def requirements(*groups: str) -> list[Requirement]:
 
 def from_groups(*groups: str) -> Iterator[str]:
     for group in groups:
-        yield from PROJECT[SECTION][group]
+        yield from PROJECT[SECTION].get(group) or PROJECT["project"]["optional-dependencies"][group]
 
 
-@pytest.mark.parametrize(("lock", "groups"), [(LOCKS[0], ["build"]), (LOCKS[1], ["build", "dev"])])
+@pytest.mark.parametrize(
+    ("lock", "groups"), [(LOCKS[0], ["build"]), (LOCKS[1], ["build", "dev"]), (LOCKS[2], ["build", "postgres"])]
+)
 def test_every_requirement_is_met_by_the_locked_version(lock: str, groups: list[str]) -> None:
     pins = locked(lock)
     unmet = [
@@ -59,7 +61,7 @@ def test_every_package_that_the_pipeline_imports_is_declared() -> None:
         for name in imports(ast.parse(path.read_text()), path.relative_to(ROOT).with_suffix("").parts)
     }
     packages = packages_distributions()
-    declared = {canonicalize_name(wanted.name) for wanted in requirements()}
+    declared = {canonicalize_name(wanted.name) for wanted in requirements("postgres")}
     foreign = imported - sys.stdlib_module_names - {"leads_pipeline"}
     assert {name for name in foreign if not declared & set(map(canonicalize_name, packages[name]))} == set()
 
@@ -68,6 +70,12 @@ def test_the_dev_lock_only_adds_to_the_runtime_lock() -> None:
     runtime, dev = locked(LOCKS[0]), locked(LOCKS[1])
     assert len(runtime) > 50
     assert runtime.items() < dev.items()
+
+
+def test_the_lock_with_postgres_adds_nothing_else() -> None:
+    runtime, postgres = locked(LOCKS[0]), locked(LOCKS[2])
+    assert postgres.keys() - runtime.keys() == {"dagster-postgres", "psycopg2-binary"}
+    assert runtime.items() < postgres.items()
 
 
 def test_the_runtime_lock_holds_no_tool_of_tests_and_checks() -> None:

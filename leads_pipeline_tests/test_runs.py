@@ -4,10 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from dagster import AssetKey, DagsterRunStatus
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.definitions import PULL_JOB, STAGE_JOB
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.runs import dagster_home
+from leads_pipeline.settings import POSTGRES_VARIABLE
 from leads_pipeline_tests.installation import Installation, installation
 
 
@@ -90,3 +94,33 @@ def test_dagster_retries_no_run_by_itself(here: Installation) -> None:
     """The client and the retry sensor decide by one verdict; a third mechanism would repeat what is refused."""
     assert not here.instance.run_retries_enabled
     assert "EVENT_LOG_CONSUMER" not in here.instance.get_required_daemon_types()
+
+
+def test_where_dagsters_state_is_kept_is_chosen_at_the_first_start_and_no_later_setting_is_ignored(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("dagster_postgres")
+    address, file = {POSTGRES_VARIABLE: "postgresql://u:p@db/dagster"}, {f"{POSTGRES_VARIABLE}_FILE": "/run/address"}
+    in_sqlite, in_postgres = tmp_path / "sqlite", tmp_path / "postgres"
+    assert "{env: DAGSTER_HOME}" in (dagster_home({}, in_sqlite) / "dagster.yaml").read_text()
+    with pytest.raises(SettingsError, match=r"keeps Dagster's state elsewhere\. Move that file away"):
+        dagster_home(address, in_sqlite)
+    written = (dagster_home(file, in_postgres) / "dagster.yaml").read_text()
+    assert yaml.safe_load(written)["storage"]["custom"]["config"] == {
+        "postgres_url_file": {"env": f"{POSTGRES_VARIABLE}_FILE"}
+    }
+    assert dagster_home(file, in_postgres) == in_postgres / ".dagster"
+    with pytest.raises(SettingsError, match=f"in Postgres, and {POSTGRES_VARIABLE} isn't set"):
+        dagster_home({}, in_postgres)
+    with pytest.raises(SettingsError, match="elsewhere"):
+        dagster_home(address, in_postgres)
+    with pytest.raises(SettingsError, match="mean the same"):
+        dagster_home({**address, **file}, in_postgres)
+
+
+@pytest.mark.parametrize("address", ["mysql://u:hidden@db/x", "db.example", "postgresql://u:hid@den@db:x/y"])
+def test_an_address_that_is_none_is_told_without_repeating_it(address: str) -> None:
+    postgres = pytest.importorskip("leads_pipeline.event_log.postgres")
+    with pytest.raises(SettingsError, match="is no address of a Postgres") as told:
+        postgres.PostgresStorage.from_config_value(None, {"postgres_url": address})
+    assert "hid" not in str(told.value)

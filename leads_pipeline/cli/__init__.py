@@ -37,7 +37,7 @@ def main() -> None:
     names = examine_names(variables())
     if names.light is not Light.GREEN and click.get_current_context().invoked_subcommand != doctor.name:
         err.print(f"[yellow]{escape(names.message)}[/yellow]", highlight=False)
-    # Dagster then plans a run's partitions in one transaction; see event_log.py.
+    # Dagster then plans a run's partitions in one transaction; see event_log/.
     variables().setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 
 

@@ -18,7 +18,7 @@ from leads_pipeline.doctor import Light
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.runs import home_folder
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline.verification import verify as verify_folder
 
 # How many backups a target keeps: two weeks of nights.
@@ -57,6 +57,10 @@ def backup(target: Path, keep: int, with_secrets: bool) -> None:
         f"Backup {done.name}: {done.files} files, {_megabytes(done.bytes)}. Copied now: {done.written}, "
         f"{_megabytes(done.written_bytes)}. Older backups removed: {done.forgotten}."
     )
+    if variables().get(POSTGRES_VARIABLE) or variables().get(f"{POSTGRES_VARIABLE}_FILE"):
+        click.echo(
+            "Dagster's history is in Postgres, and in no backup of ours: copy it with pg_dump. Leads need none of it."
+        )
     if done.damaged:
         click.echo(
             f"{len(done.damaged)} files aren't whole: {in_words(done.damaged)}. Where the backup before had them "

@@ -287,7 +287,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "hold up all writers for as long as copying a large event log takes",
-            "event_log.py",
+            "event_log/sqlite.py",
             " or (pages - free) * size > _QUICKLY_COPIED_BYTES",
             "",
             "test_event_log.py",
@@ -295,7 +295,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "an event log that a power cut can take whole",
-            "event_log.py",
+            "event_log/sqlite.py",
             '"pragma synchronous = normal"',
             '"pragma synchronous = off"',
             "test_event_log.py",
@@ -369,7 +369,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     "what is forgotten decides nothing": (
         _m(
             "forget a window's only plan",
-            "event_log.py",
+            "event_log/gathering.py",
             "            and logged.id < materialized.id\n",
             "            and true\n",
             "test_housekeeping.py",
@@ -377,7 +377,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "forget the newest materialization",
-            "event_log.py",
+            "event_log/gathering.py",
             "        logged.id < newest.id\n",
             "        logged.id <= newest.id\n",
             "test_housekeeping.py",
@@ -401,7 +401,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "forget what is young",
-            "event_log.py",
+            "event_log/gathering.py",
             "where logged.id <= :last_id\n",
             "where :last_id is not null\n",
             "test_housekeeping.py",
@@ -1028,8 +1028,16 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "locks_costs_no_window and runs.db",
         ),
         _m(
+            "a Postgres that is set later is ignored in silence",
+            "runs.py",
+            'elif variable is not None and f"{{env: {variable}}}" not in',
+            'elif variable is None and f"{{env: {variable}}}" not in',
+            "test_runs.py",
+            "chosen_at_the_first_start",
+        ),
+        _m(
             "no patience with an event log that is locked",
-            "event_log.py",
+            "event_log/sqlite.py",
             '"timeout": SQLITE_BUSY_TIMEOUT_SECONDS',
             '"timeout": 1',
             "chaos/test_orchestration.py",
@@ -2154,9 +2162,9 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "Dagster's home open to everybody",
             "runs.py",
-            '        replace_file(home / "dagster.yaml", _DAGSTER_YAML.encode())\n',
+            "        replace_file(file, (_DAGSTER_YAML + state + _RETRIES).encode())\n",
             "        home.mkdir(parents=True, exist_ok=True)\n"
-            '        replace_file(home / "dagster.yaml", _DAGSTER_YAML.encode())\n',
+            "        replace_file(file, (_DAGSTER_YAML + state + _RETRIES).encode())\n",
             "test_secrets.py",
             "owner_alone",
         ),
@@ -2225,9 +2233,9 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "open Dagster's state of a newer form",
-            "event_log.py",
-            """version_num from alembic_version")} - _revisions()""",
-            """version_num from alembic_version")} - {*_revisions(), "fedcba987654"}""",
+            "event_log/gathering.py",
+            "{*revisions} - _revisions()",
+            """{*revisions} - {*_revisions(), "fedcba987654"}""",
             "test_earlier_versions.py",
             "newer_version_is_left",
         ),

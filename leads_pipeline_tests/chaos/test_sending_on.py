@@ -1,13 +1,11 @@
 """The examples that send the marts on, with a real PostgreSQL where one is installed."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import duckdb
 import pytest
@@ -17,34 +15,19 @@ from leads_pipeline.contract import APPLICANT
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
+from leads_pipeline_tests.postgres import running_postgres
 from leads_pipeline_tests.staging import DAY, LONDON, land, stage
 
 pytestmark = pytest.mark.chaos
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sending_on"
-PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
 @pytest.fixture
 def postgres() -> Iterator[dict[str, str]]:
-    """A PostgreSQL of its own, on a socket in a folder; the variables that lead to it."""
-    if not PROGRAMS or not shutil.which("psql"):
-        pytest.skip("PostgreSQL isn't installed (Debian's package postgresql)")
-    # It refuses to run as root. Its socket's path has to be short.
-    other = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-    with TemporaryDirectory(prefix="pg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        if other:
-            shutil.chown(folder, "postgres")
-        data, initdb, pg_ctl = f"{folder}/data", str(PROGRAMS[-1]), str(PROGRAMS[-1].with_name("pg_ctl"))
-        make = [*other, initdb, "--pgdata", data, "--auth", "trust", "--username", "agency", "--encoding", "UTF8"]
-        control = [*other, pg_ctl, "--pgdata", data, "--wait"]
-        subprocess.run(make, check=True, capture_output=True, cwd="/")
-        start = [*control, "--options", f"-k {folder} -c listen_addresses='' -c fsync=off", "--log", f"{folder}/log"]
-        subprocess.run([*start, "start"], check=True, stdout=subprocess.DEVNULL, cwd="/")
-        try:
-            yield {"PGHOST": folder, "PGUSER": "agency", "PGDATABASE": "postgres"}
-        finally:
-            subprocess.run([*control, "--mode", "immediate", "stop"], check=True, stdout=subprocess.DEVNULL, cwd="/")
+    """The variables that lead to a PostgreSQL of the test's own."""
+    with running_postgres() as server:
+        yield server.variables
 
 
 @pytest.fixture
