@@ -325,6 +325,9 @@ def test_what_says_nothing_of_a_person_is_refused_without_being_repeated(wrong: 
     with pytest.raises(QuestionError) as told:
         Sought.of(**wrong)
     assert not any(text in str(told.value) for texts in wrong.values() for text in texts if text != "-")
+    if wrong:  # nor is it passed over beside what says something
+        with pytest.raises(QuestionError, match="is none"):
+            Sought.of(**{"lead_ids": ["1"], **wrong})
 
 
 def test_repeated_keys_odd_types_and_broken_json_hide_nobody() -> None:

@@ -258,6 +258,27 @@ def test_what_the_list_cannot_be_applied_to_is_said_and_left(
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
+def test_a_copy_that_somebody_writes_meanwhile_is_left(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copied(lake, tmp_path)
+    copy.chmod(0o600)
+    listed(lake.suppression)
+    copyfile = shutil.copyfile
+
+    def written_meanwhile(source: Path, target: Path) -> None:
+        copyfile(source, target)
+        with duckdb.connect(source) as db:
+            db.execute("create table notes as select 'mine' as note")
+
+    monkeypatch.setattr("leads_pipeline.privacy.elsewhere.shutil.copyfile", written_meanwhile)
+    told = run("privacy", "apply", copy)
+    assert (told.exit_code, "was written just now" in told.stderr) == (2, True), told.output + told.stderr
+    with duckdb.connect(copy, read_only=True) as db:
+        assert db.execute("from notes").fetchall() == [("mine",)]
+    assert [*copy.parent.iterdir()] == [copy]
+
+
 def test_a_list_with_nobody_on_it_is_named(lake: Lake, tmp_path: Path) -> None:
     copy = copied(lake, tmp_path)
     told = run("privacy", "apply", copy)

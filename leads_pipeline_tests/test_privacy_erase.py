@@ -118,6 +118,16 @@ def test_after_a_sweep_it_is_as_if_the_person_had_never_been(tmp_path: Path) -> 
     assert sweep(lake, LONDON).files == 0
 
 
+@pytest.mark.parametrize("wrong", [("--case", "Jane Roe"), ("--received", "2999-01-01")])
+def test_a_name_for_a_reference_and_a_day_that_has_not_come_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: tuple[str, str]
+) -> None:
+    lake = installed(tmp_path, monkeypatch)
+    told = run("privacy", "erase", "--email", EMAIL, "--yes", *wrong)
+    assert (told.exit_code, wrong[0] in told.stderr, "Jane" in told.stderr) == (2, True, False)
+    assert not lake.suppression.read()
+
+
 @pytest.mark.chaos
 def test_whoever_was_erased_is_gone_from_everywhere_and_comes_back_by_no_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

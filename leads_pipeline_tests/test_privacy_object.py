@@ -177,6 +177,7 @@ def test_each_request_is_carried_out_told_and_lifted_by_its_command(
     who = ("--email", EMAIL)
 
     assert run("privacy", "object", "--lead", "jane").exit_code == 2
+    assert run("privacy", "restrict", "--lead", "nobody's").exit_code == 2
     assert run("privacy", "object", *who, "--dry-run").exit_code == 0
     assert not lake.suppression.read()
     told = run("privacy", "object", *who, "--refuse", "--case", "DSR-8")

@@ -90,6 +90,20 @@ def test_an_entry_is_on_the_disk_when_it_was_added(list_: SuppressionList, monke
         assert synced[-1:] == [list_.path.read_bytes()]
 
 
+def test_an_entry_that_a_full_disk_cuts_short_is_said_to_be_none(
+    list_: SuppressionList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed(list_)
+    pwrite = os.pwrite
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", lambda descriptor, line, at: pwrite(descriptor, line[:40], at))
+        with pytest.raises(StorageError, match="can't be written to its end"):
+            listed(list_)
+    assert len(list_.read().entries) == 1
+    listed(list_)
+    assert [entry.number for entry in list_.read().entries] == [1, 2]
+
+
 def lose_the_key(list_: SuppressionList) -> None:
     (list_.folder / "key").unlink()
 
@@ -150,6 +164,7 @@ def test_nothing_goes_on_with_a_list_that_is_not_what_it_was(
     listed(lake.suppression)
     lake.suppression.read()
     spoil(lake.suppression)
+    keys = [path.read_bytes() for path in lake.suppression.folder.glob("key")]
     with pytest.raises(StorageError, match="suppression list") as told:
         land(lake, APPLICANT, [lead("2", email=EMAIL, createdAt=BEFORE)])
     assert EMAIL not in str(told.value)
@@ -160,6 +175,7 @@ def test_nothing_goes_on_with_a_list_that_is_not_what_it_was(
     with pytest.raises(StorageError, match="suppression list"):
         listed(lake.suppression)
     assert {path: path.read_bytes() for path in (lake.folder / "raw").rglob("*.parquet")} == before
+    assert [path.read_bytes() for path in lake.suppression.folder.glob("key")] == keys  # none is made in its place
 
 
 def test_a_restored_data_folder_does_not_take_the_list_back(lake: Lake, tmp_path: Path) -> None:
