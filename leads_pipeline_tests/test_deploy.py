@@ -6,6 +6,7 @@ import http.server
 import re
 import shlex
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
@@ -122,6 +123,7 @@ def pages(name: str) -> Iterator[int]:
 
 def test_the_proxy_asks_for_a_login_and_leads_each_to_their_pages(tmp_path: Path) -> None:
     text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    text += (ROOT / "examples" / "nginx.conf").read_text(encoding="utf-8")
     names = ("pipeline.agency.example", "pipeline-view.agency.example")
     certificate, key = tmp_path / "pipeline.pem", tmp_path / "pipeline.key"
     make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
@@ -136,6 +138,9 @@ def test_the_proxy_asks_for_a_login_and_leads_each_to_their_pages(tmp_path: Path
                 "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
                 "/etc/ssl/certs/pipeline.pem": str(certificate),
                 "/etc/ssl/private/pipeline.key": str(key),
+                "/etc/ssl/certs/leads.pem": str(certificate),
+                "/etc/ssl/private/leads.key": str(key),
+                "client_header_timeout 10s": "client_header_timeout 1s",
                 "/etc/nginx/pipeline.operators": str(tmp_path / "operators"),
                 "/etc/nginx/pipeline.viewers": str(tmp_path / "viewers"),
                 "127.0.0.1:3000": f"127.0.0.1:{whole}",
@@ -161,3 +166,10 @@ def test_the_proxy_asks_for_a_login_and_leads_each_to_their_pages(tmp_path: Path
                 )
             assert [ask(name, who)[0] for name in names for who in (None, "nobody")] == [401] * 4
             assert ask(names[0], "viewers")[0] == ask(names[1], "operators")[0] == 401
+            # A slow head for the last server: until it has come, nginx goes by what the first one says.
+            with (
+                socket.create_connection(("127.0.0.1", port), 30) as plain,
+                trusting.wrap_socket(plain, server_hostname="localhost") as slow,
+            ):
+                slow.sendall(b"POST /leads HTTP/1.1\r\nHost: leads.agency.example\r\n")
+                assert slow.recv(1) == b""
