@@ -24,8 +24,10 @@ from benchmarks.measuring import Measured, measure
 from benchmarks.portal import Workload
 from leads_pipeline.contract import Field, FieldType
 
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
-W2_ROUNDS = int(os.environ.get("BENCH_W2_ROUNDS", "1"))
+# For the daily look: one round of the small workloads.
+QUICK = bool(os.environ.get("BENCH_QUICK"))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "1" if QUICK else "3"))
+W2_ROUNDS = int(os.environ.get("BENCH_W2_ROUNDS", "0" if QUICK else "1"))
 LEADS = int(os.environ.get("BENCH_WINDOW_LEADS", "20"))
 W2_LEADS = int(os.environ.get("BENCH_W2_WINDOW_LEADS", "100"))
 CONCURRENCY = os.environ.get("LEADS_MAX_CONCURRENCY", "8")
