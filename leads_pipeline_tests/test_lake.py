@@ -1068,6 +1068,21 @@ def test_a_killed_holder_frees_its_lock(lake: Lake) -> None:
         pass
 
 
+def test_a_lock_whose_file_is_removed_before_it_is_had_is_taken_anew(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def removed_first(descriptor: int, operation: int) -> None:
+        monkeypatch.undo()
+        (lake.folder / ".state" / "locks" / "x.lock").unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with lake.lock("x"), pytest.raises(StorageError), lake.lock("x", timeout_seconds=0):
+        pass
+
+
 def test_an_error_of_the_holder_passes_through_and_frees_the_lock(lake: Lake) -> None:
     with pytest.raises(PermissionError), lake.lock("x"):
         raise PermissionError

@@ -349,6 +349,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "any_system_call and older and EIO",
         ),
         _m(
+            "hold the lock of a file that was removed",
+            "lake/state.py",
+            "if _is_file(path, descriptor):",
+            "if True:",
+            "test_lake.py",
+            "removed_before_it_is_had",
+        ),
+        _m(
             "drop the landing lock between processes",
             "lake/raw.py",
             "        with self.lock(raw_lock(path)):\n            sweep(path)\n"
