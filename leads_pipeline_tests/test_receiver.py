@@ -632,6 +632,8 @@ def test_the_command_receives_until_it_is_told_to_stop_and_counts_what_it_answer
         said = process.stdout.readline()
         match = re.search(r"http://127\.0\.0\.1:(\d+)/leads", said)
         assert match is not None, said
+        # Prometheus sees an increase between two samples alone.
+        assert '_deliveries_total{answer="200"} 0.0' in httpx.get(f"http://127.0.0.1:{metrics}/metrics").text
         status = deliver(int(match.group(1)))[0]
         refused = deliver(int(match.group(1)), body=b"x")[0]
         assert deliver(int(match.group(1)), headers={})[0] == 401
