@@ -79,6 +79,7 @@ def test_containers_write_to_their_volume_alone_and_have_no_rights() -> None:
     # Postgres lets in whoever reaches its socket, which those two alone do.
     assert "ports" not in COMPOSE["services"]["postgres"]
     assert COMPOSE["services"]["postgres"]["command"] == ["postgres", "-c", "listen_addresses="]
+    assert "mkdir --mode=1777 /run/postgresql" in CONTAINERFILE
     for service in OURS:
         assert service["volumes"] == ["data:/data", "postgres-socket:/run/postgresql"]
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
