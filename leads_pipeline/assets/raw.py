@@ -28,7 +28,7 @@ from dagster import (
 from leads_pipeline.branches import Branches, readable_branches
 from leads_pipeline.contract import Answer, LeadKind
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
-from leads_pipeline.lake import Lake, Landing
+from leads_pipeline.lake import RAW_COLUMNS, RAW_INVENTORY_COLUMNS, Lake, Landing, RawColumn
 from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.settings import Settings
@@ -47,36 +47,11 @@ LANDING_THREADS = 4
 NAMED_FAILURES = 5
 
 
-RAW_SCHEMA = TableSchema(
-    [
-        TableColumn("kind", "string", "Kind of lead"),
-        TableColumn("day", "date", "Day of the window"),
-        TableColumn("scope", "string", "Scope of the window"),
-        TableColumn("lead_id", "string", "The lead's own id; sha256: and the payload's hash where it has none"),
-        TableColumn("position", "int32", "Place in the answer, from 0"),
-        TableColumn("sequence", "int64", "Number of the last answer or delivery that held it; the highest counts"),
-        TableColumn("fetched_at", "timestamp", "When this version of the lead was first received, UTC"),
-        TableColumn("run_id", "string", "Dagster run that landed it"),
-        TableColumn("source", "string", "pull, or push for a delivery"),
-        TableColumn("payload", "string", "The exact JSON text received: personal data"),
-        TableColumn("oddity", "string", "What is wrong with a lead that was kept all the same, else NULL"),
-    ]
-)
+def _schema(columns: Mapping[str, RawColumn]) -> TableSchema:
+    return TableSchema([TableColumn(name, str(column.type), column.description) for name, column in columns.items()])
 
-_INVENTORY_SCHEMA = TableSchema(
-    [
-        TableColumn("day", "date", "Day on which it was fetched"),
-        TableColumn("item_id", "string", "The item's own id; sha256: and the payload's hash where it has none"),
-        TableColumn("address", "string", "The place that was searched for"),
-        TableColumn("page", "int32", "Page of the search's answer, from 1"),
-        TableColumn("position", "int32", "Place in the answer, from 0"),
-        TableColumn("sequence", "int64", "Number of the last search that found this version; the highest counts"),
-        TableColumn("fetched_at", "timestamp", "When this version of the item was first received, UTC"),
-        TableColumn("run_id", "string", "Dagster run that landed it"),
-        TableColumn("payload", "string", "The exact JSON text received"),
-        TableColumn("oddity", "string", "What is wrong with an item that was kept all the same, else NULL"),
-    ]
-)
+
+RAW_SCHEMA = _schema(RAW_COLUMNS)
 
 
 def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) -> AssetsDefinition:
@@ -243,7 +218,7 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
         group_name="raw",
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
-        metadata={"dagster/column_schema": _INVENTORY_SCHEMA},
+        metadata={"dagster/column_schema": _schema(RAW_INVENTORY_COLUMNS)},
     )
     def raw_inventory(
         context: AssetExecutionContext, inventory: InventoryService, data: DataFolder

@@ -12,7 +12,7 @@ from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import glob_literal, link_or_copy, scratch_folder
 from leads_pipeline.flatten.plain import plain_leads
 from leads_pipeline.flatten.trees import NOT_JSON
-from leads_pipeline.lake import Lake
+from leads_pipeline.lake import RAW_SCHEMA, Lake
 
 
 @contextmanager
@@ -25,27 +25,17 @@ def second_names(lake: Lake, name: str, paths: Sequence[Path]) -> Iterator[list[
         yield frozen
 
 
-_NO_RAW_FILES: Final = """
-select
-    null::date as day, null::varchar as scope, null::varchar as lead_id, null::integer as position,
-    null::bigint as sequence, null::timestamptz as fetched_at, null::varchar as source, null::varchar as payload,
-    null::varchar as oddity, null::bigint as file_row_number
-where false
+# The columns, where there are no files, or none that has `sequence`: those of the first format count by their moment.
+_NO_ROWS: Final = RAW_SCHEMA.append(pa.field("file_row_number", pa.int64())).empty_table()
+_OF_FILES: Final = """
+union all by name
+from read_parquet(getvariable('raw_files'), hive_partitioning = false, file_row_number = true, union_by_name = true)
 """
-
-# A file of the first format has no sequence, and counts by its moment (lake/).
-_RAW_FILES: Final = """
+_RAW: Final = """
 select
     day, scope, lead_id, position, coalesce(sequence, epoch_us(fetched_at)) as sequence, fetched_at, source, payload,
     oddity, file_row_number
-from (
-    select null::bigint as sequence where false
-    union all by name
-    select *
-    from read_parquet(
-        getvariable('raw_files'), hive_partitioning = false, file_row_number = true, union_by_name = true
-    )
-)
+from (from no_rows {of_files})
 """
 
 # One file per day, scope and source, so these and a row number name a raw row.
@@ -75,7 +65,8 @@ def read_raw(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: Sequence[Path
     view of the files hands it each small file as one, and opens it again for each question (twice the time, measured).
     """
     db.execute("set variable raw_files = $files", {"files": list(map(glob_literal, files))})
-    received = db.sql(_RAW_FILES if files else _NO_RAW_FILES).to_arrow_table(batch_size=_ROWS_AT_ONCE)
+    db.register("no_rows", _NO_ROWS)
+    received = db.sql(_RAW.format(of_files=_OF_FILES if files else "")).to_arrow_table(batch_size=_ROWS_AT_ONCE)
     db.register("raw", received)
     db.execute(_DROPPED)
     leads = db.sql(_LEADS).to_arrow_table(batch_size=_ROWS_AT_ONCE)

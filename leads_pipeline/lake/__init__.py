@@ -12,10 +12,20 @@ from typing import Self
 from leads_pipeline.lake.inventory import Inventory
 from leads_pipeline.lake.raw import PUSH_SCOPE, LandedWindow, Landing
 from leads_pipeline.lake.rewriting import RawRewriting
+from leads_pipeline.lake.rows import RAW_COLUMNS, RAW_INVENTORY_COLUMNS, RAW_SCHEMA, RawColumn
 from leads_pipeline.lake.staged import StagedFiles
 from leads_pipeline.settings import Settings
 
-__all__ = ["PUSH_SCOPE", "Lake", "LandedWindow", "Landing"]
+__all__ = [
+    "PUSH_SCOPE",
+    "RAW_COLUMNS",
+    "RAW_INVENTORY_COLUMNS",
+    "RAW_SCHEMA",
+    "Lake",
+    "LandedWindow",
+    "Landing",
+    "RawColumn",
+]
 
 
 class Lake(RawRewriting, Inventory, StagedFiles):

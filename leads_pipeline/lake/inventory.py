@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from leads_pipeline.contract import InventoryItem
 from leads_pipeline.durable import replace_file, sweep
 from leads_pipeline.lake.quarantine import INVENTORY, RAW, Quarantine, raw_lock
-from leads_pipeline.lake.rows import INVENTORY_SCHEMA, inventory_rows, merge, sequence_of
+from leads_pipeline.lake.rows import RAW_INVENTORY_SCHEMA, inventory_rows, merge, sequence_of
 from leads_pipeline.lake.sealed import open_parquet, parquet, rows_of
 from leads_pipeline.lake.state import days_in
 
@@ -38,7 +38,7 @@ class Inventory(Quarantine):
             before = self._read_or_quarantine(path, self._read_inventory)
             rows = inventory_rows(day, answers, sequence_of(sequence, fetched_at), fetched_at, run_id)
             merged = merge(rows_of(before) if before else [], rows, "item_id")
-            replace_file(path, parquet(merged.rows, INVENTORY_SCHEMA, {"path": self._relative(path)}))
+            replace_file(path, parquet(merged.rows, RAW_INVENTORY_SCHEMA, {"path": self._relative(path)}))
         self._keep_sequence_above(merged.highest)
         return merged.ids
 
@@ -51,4 +51,4 @@ class Inventory(Quarantine):
         return self._folder / RAW / INVENTORY / f"day={day.isoformat()}" / "items.parquet"
 
     def _read_inventory(self, path: Path) -> pq.ParquetFile:
-        return open_parquet(path, INVENTORY_SCHEMA, self._relative(path))[0]
+        return open_parquet(path, RAW_INVENTORY_SCHEMA, self._relative(path))[0]

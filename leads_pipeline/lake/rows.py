@@ -7,43 +7,53 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from leads_pipeline.contract import Answer, InventoryItem, LeadKind, PushedLead, ReceivedLead
 
-RAW_COLUMNS: Final[dict[str, pa.DataType]] = {
-    "kind": pa.string(),
-    "day": pa.date32(),
-    "scope": pa.string(),
-    "lead_id": pa.string(),
-    "position": pa.int32(),
-    "sequence": pa.int64(),
-    "fetched_at": pa.timestamp("us", tz="UTC"),
-    "run_id": pa.string(),
-    "source": pa.string(),
-    "payload": pa.string(),
-    "oddity": pa.string(),
+
+class RawColumn(NamedTuple):
+    """A column of a raw file: its type, and what whoever opens the file reads of it."""
+
+    type: pa.DataType
+    description: str
+
+
+_MOMENT: Final = pa.timestamp("us", tz="UTC")
+
+RAW_COLUMNS: Final = {
+    "kind": RawColumn(pa.string(), "Kind of lead"),
+    "day": RawColumn(pa.date32(), "Day of the window"),
+    "scope": RawColumn(pa.string(), "Scope of the window"),
+    "lead_id": RawColumn(pa.string(), "The lead's own id; sha256: and the payload's hash where it has none"),
+    "position": RawColumn(pa.int32(), "Place in the answer, from 0"),
+    "sequence": RawColumn(pa.int64(), "Number of the last answer or delivery that held it; the highest counts"),
+    "fetched_at": RawColumn(_MOMENT, "When this version of the lead was first received"),
+    "run_id": RawColumn(pa.string(), "Dagster run that landed it"),
+    "source": RawColumn(pa.string(), "pull, or push for a delivery"),
+    "payload": RawColumn(pa.string(), "The exact JSON text received: personal data"),
+    "oddity": RawColumn(pa.string(), "What is wrong with a lead that was kept all the same, else NULL"),
 }
-RAW_SCHEMA: Final = pa.schema(RAW_COLUMNS)
+RAW_SCHEMA: Final = pa.schema({name: column.type for name, column in RAW_COLUMNS.items()})
 
 # Those that say whose a row is.
 WHOSE_COLUMNS: Final = ["kind", "lead_id", "day", "payload"]
 
-INVENTORY_COLUMNS: Final[dict[str, pa.DataType]] = {
-    "day": pa.date32(),
-    "item_id": pa.string(),
-    "address": pa.string(),
-    "page": pa.int32(),
-    "position": pa.int32(),
-    "sequence": pa.int64(),
-    "fetched_at": pa.timestamp("us", tz="UTC"),
-    "run_id": pa.string(),
-    "payload": pa.string(),
-    "oddity": pa.string(),
+RAW_INVENTORY_COLUMNS: Final = {
+    "day": RawColumn(pa.date32(), "Day on which it was fetched"),
+    "item_id": RawColumn(pa.string(), "The item's own id; sha256: and the payload's hash where it has none"),
+    "address": RawColumn(pa.string(), "The place that was searched for"),
+    "page": RawColumn(pa.int32(), "Page of the search's answer, from 1"),
+    "position": RawColumn(pa.int32(), "Place in the answer, from 0"),
+    "sequence": RawColumn(pa.int64(), "Number of the last search that found this version; the highest counts"),
+    "fetched_at": RawColumn(_MOMENT, "When this version of the item was first received"),
+    "run_id": RawColumn(pa.string(), "Dagster run that landed it"),
+    "payload": RawColumn(pa.string(), "The exact JSON text received"),
+    "oddity": RawColumn(pa.string(), "What is wrong with an item that was kept all the same, else NULL"),
 }
-INVENTORY_SCHEMA: Final = pa.schema(INVENTORY_COLUMNS)
+RAW_INVENTORY_SCHEMA: Final = pa.schema({name: column.type for name, column in RAW_INVENTORY_COLUMNS.items()})
 
 Row = dict[str, Any]
 
