@@ -118,7 +118,13 @@ def test_where_dagsters_state_is_kept_is_chosen_at_the_first_start_and_no_later_
         dagster_home({**address, **file}, in_postgres)
 
 
-@pytest.mark.parametrize("address", ["mysql://u:hidden@db/x", "db.example", "postgresql://u:hid@den@db:x/y"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("mysql://u:hidden@db/x", "db.example", "postgresql://u:hid@den@db:x/y"),
+        *("postgresql://u:pass@hidden@db/x", "postgresql://u:p@x/hid@db/x"),
+    ],
+)
 def test_an_address_that_is_none_is_told_without_repeating_it(address: str) -> None:
     postgres = pytest.importorskip("leads_pipeline.event_log.postgres")
     with pytest.raises(SettingsError, match="is no address of a Postgres") as told:

@@ -145,7 +145,8 @@ class GatheringEventLog(SqlEventLogStorage, ABC):
                 (event.get_dagster_event().asset_key, event.dagster_event_type): (event, id_)
                 for event, id_ in zip(events, ids, strict=True)
             }
-            for event, id_ in newest.values():
+            # In one order: two processes would otherwise wait for each other's rows, and one of them be refused.
+            for _, (event, id_) in sorted(newest.items(), key=lambda one: str(one[0])):
                 self._store_asset_event(connection, event, id_)
 
     # --- what is forgotten --------------------------------------------------------------------------------------------
