@@ -4,6 +4,7 @@ Belongs here: what all rooms of the lake stand on, and no file of leads. Doesn't
 """
 
 import fcntl
+import io
 import logging
 import os
 import re
@@ -59,15 +60,12 @@ class FolderState:
         """
         path = self._lock_path(name)
         with storing(path):
-            descriptor = _locked(path, timeout_seconds)
+            file = _locked(path, timeout_seconds)
         try:
             yield
         finally:
-            with _telling_what_is_not_freed(path):
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked process may have the descriptor too
-                finally:
-                    os.close(descriptor)
+            with _telling_what_is_not_freed(path), file:
+                fcntl.flock(file, fcntl.LOCK_UN)  # a forked process may have the descriptor too
 
     @contextmanager
     def _reentrant_lock(
@@ -296,31 +294,31 @@ class FolderState:
         return remembered or value
 
 
-def _locked(path: Path, timeout_seconds: float) -> int:
-    """A descriptor of the file that holds its lock, flock(2), until it is closed. Raises OSError and StorageError.
+def _locked(path: Path, timeout_seconds: float) -> io.FileIO:
+    """The open file that holds its lock, flock(2), until it is closed. Raises OSError and StorageError.
 
     Not filelock's, by which threads that land spend a fifth of a pull asking where the path leads (measured).
     """
     until = time.monotonic() + timeout_seconds
     while True:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE_MODE)
+            file = io.FileIO(path, "r+", opener=_opened)
         except FileNotFoundError:
             make_folder(path.parent)
             continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_file(path, descriptor):
-                return descriptor
-        except BlockingIOError:
-            pass
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+        # Some file systems call a lock that another has forbidden.
+        with suppress(BlockingIOError, PermissionError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file(path, file):
+                return file
+        file.close()
         if timeout_seconds >= 0 and time.monotonic() >= until:
             raise _not_had(path, timeout_seconds)
         time.sleep(LOCK_POLL_SECONDS)
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE_MODE)
 
 
 def _not_had(path: Path, timeout_seconds: float) -> StorageError:
@@ -339,10 +337,10 @@ def _telling_what_is_not_freed(path: Path) -> Iterator[None]:
         logger.warning("%s can't be freed: %s. It goes with this process.", path, error.strerror)
 
 
-def _is_file(path: Path, descriptor: int) -> bool:
+def _is_file(path: Path, file: io.FileIO) -> bool:
     """Whether that is still the file of that name: the holder before may have removed it."""
     try:
-        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))  # noqa: PTH116 - a third of the time
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(file.fileno()))  # noqa: PTH116 - a third of the time
     except FileNotFoundError:
         return False
 
