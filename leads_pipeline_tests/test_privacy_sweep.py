@@ -130,6 +130,23 @@ def test_an_id_that_the_list_learns_has_those_files_read_that_hold_it(lake: Lake
     assert staged_leads(lake, APPLICANT).keys() == {"john"}
 
 
+def test_a_list_that_was_put_back_has_all_read_that_it_learns_by_the_numbers_of_others(lake: Lake) -> None:
+    moved = {"id": "moved", "createdAt": BEFORE, "contact": JOHN["contact"]}
+    land(lake, APPLICANT, [moved], scope="branch-103")
+    stage(lake, APPLICANT)
+    listed(lake.suppression)
+    before = {path: path.read_bytes() for path in (lake.suppression.path, lake.suppression.guard)}
+    lake.know_leads(lake.suppression.read(), {("applicant", "another"): 1})
+    for _ in range(2):
+        night(lake)
+    for path, content in before.items():
+        path.write_bytes(content)
+    lake.know_leads(lake.suppression.read(), {("applicant", "moved"): 1})
+    night(lake)
+    assert "moved" not in staged_leads(lake, APPLICANT)
+    assert left_by_list(lake) == []
+
+
 def test_an_id_that_an_erasure_learns_has_no_other_file_read_twice(lake: Lake, read: Counter[str]) -> None:
     moved = {"id": "moved", "createdAt": BEFORE, "contact": JOHN["contact"]}
     for number in range(5):

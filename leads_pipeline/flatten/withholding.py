@@ -36,15 +36,22 @@ def withhold(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind) -> None:
 
 
 def withheld_leads(
-    db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, source: str, day: str, payload: str = "null as payload"
+    db: duckdb.DuckDBPyConnection,
+    lake: Lake,
+    kind: LeadKind,
+    source: str,
+    day: str,
+    payload: str = "null as payload",
+    *,
+    is_copy: bool = False,
 ) -> bool:
     """Make the table `withheld_ids` of the leads among these staged rows that the list withholds; whether there are.
 
     The list is read here, under a lock of what the rows are going into. Where a row has no text as received, its
-    columns show whose it is.
+    columns show whose it is. What stands in a copy, which others may have changed, teaches the list no id.
     """
     suppressed = lake.suppression.read()
-    lead_ids = _meant(db, lake, suppressed, suppressed.withheld, kind, f"{day}, {payload}", source)
+    lead_ids = _meant(db, lake, suppressed, suppressed.withheld, kind, f"{day}, {payload}", source, is_copy=is_copy)
     return _as_table(db, "withheld_ids", lead_ids)
 
 
@@ -129,6 +136,8 @@ def _meant(
     kind: LeadKind,
     day_and_payload: str,
     source: str,
+    *,
+    is_copy: bool = False,
 ) -> list[str]:
     """The leads among the rows that entries of the list mean, which knows their ids from then on."""
     if not meant:
@@ -143,7 +152,8 @@ def _meant(
     entries: dict[tuple[str, str], int] = {}
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
         entries |= meant.leads(_shown(kind, columns, are_contacts, row) for row in rows)
-    lake.know_leads(suppressed, entries)
+    if not is_copy:
+        lake.know_leads(suppressed, entries)
     return [lead_id for _, lead_id in entries]
 
 

@@ -8,6 +8,7 @@ import hashlib
 import os
 from array import array
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +21,8 @@ _DIGEST_BYTES: Final = 12
 # Of a lead's hash 32 bits are kept: the files of the few leads that share them are read once more than they have to be.
 _HEX_DIGITS: Final = 8
 
-# State, the last entry of the list that was known, and the leads of each file.
-_CONTENT: Final = msgspec.msgpack.Decoder(tuple[str, int, dict[bytes, bytes]])
+# State, the last entry of the list that was known with the mark of all up to it, and the leads of each file.
+_CONTENT: Final = msgspec.msgpack.Decoder(tuple[str, int, str, dict[bytes, bytes]])
 
 
 class GoneThrough:
@@ -37,16 +38,18 @@ class GoneThrough:
         state: str,
         upto: int = 0,
         learned_since: Callable[[int], Iterable[str]] = lambda _: (),
+        mark: Callable[[int], str] = str,
         *,
         is_anew: bool = False,
     ) -> None:
         """`is_anew`: whatever was gone through before, all files are to be.
 
         Entries by number add leads to the state, of which `upto` is the last. `learned_since` has the hashes of those
-        that came after an entry: files that have one of them are to be gone through again.
+        that came after an entry: files that have one of them are to be gone through again. `mark` tells a list from
+        another one up to an entry: one that was put back from a backup has learned other ids by the same numbers.
         """
         self._path = path
-        self._state, self._upto = state, upto
+        self._state, self._upto, self._mark = state, upto, mark
         since, self._before = (0, dict[bytes, bytes]()) if is_anew else self._remembered()
         self._is_new = since != upto
         self._learned = frozenset(map(_shortened, learned_since(since)))
@@ -78,7 +81,7 @@ class GoneThrough:
     def note(self) -> None:
         """Remember, once it is done. Files that nobody has asked about are forgotten."""
         if self._is_new or self._now != self._before:
-            content = msgspec.msgpack.encode((self._state, self._upto, self._now))
+            content = msgspec.msgpack.encode((self._state, self._upto, self._mark(self._upto), self._now))
             replace_file(self._path, _digest_of(content) + content)
 
     def _remembered(self) -> tuple[int, dict[bytes, bytes]]:
@@ -89,9 +92,10 @@ class GoneThrough:
                 whole = b""
         digest, content = whole[:_DIGEST_BYTES], whole[_DIGEST_BYTES:]
         if digest == _digest_of(content):
-            state, upto, files = _CONTENT.decode(content)
-            if state == self._state:
-                return upto, files
+            with suppress(msgspec.ValidationError):  # of another version
+                state, upto, mark, files = _CONTENT.decode(content)
+                if state == self._state and mark == self._mark(upto):
+                    return upto, files
         return 0, {}
 
     @staticmethod

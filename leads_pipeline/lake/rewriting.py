@@ -48,7 +48,15 @@ class RawRewriting(RawLeads):
     def gone_through_by(self, suppressed: Suppressed, *, is_anew: bool = False) -> GoneThrough:
         """The files in which nothing was left for the list, but for those with a lead whose id it has learned."""
         path = self._state / "gone-through-by-the-list"
-        return GoneThrough(path, suppressed.whom, len(suppressed.entries), suppressed.learned_since, is_anew=is_anew)
+
+        def mark(number: int) -> str:
+            return suppressed.hashed(
+                "mark", str([(one.number, one.at, one.leads) for one in suppressed.entries[:number]])
+            )
+
+        return GoneThrough(
+            path, suppressed.whom, len(suppressed.entries), suppressed.learned_since, mark, is_anew=is_anew
+        )
 
     def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
         """The day's raw files of leads, pulled and pushed."""

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.contract import LEAD_KINDS, known_members
 from leads_pipeline.duck import connection, literal, quoted
 from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, reading, storing
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.flatten.withholding import withheld_leads
 from leads_pipeline.lake import Lake
+from leads_pipeline.person.showing import is_contact, is_name
 from leads_pipeline.privacy.erase import Swept, left_by_list, sweep
 from leads_pipeline.privacy.held import held_files
 from leads_pipeline.warehouse import FILE_NAME, Grid, Warehouse, marts, tables, write_without_withheld
@@ -72,17 +73,21 @@ def apply_to_copy(lake: Lake, copy: Path, zone: ZoneInfo) -> tuple[int, list[str
                 db.execute(f"attach {literal(str(copy))} as copy (read_only)")
                 if (now := copy.stat()).st_mtime_ns != before.st_mtime_ns or now.st_size != before.st_size:
                     raise QuestionError(f"{copy} was written just now. Close what writes it, then run this again.")
-                _check_tables(
-                    copy,
-                    {*db.execute("select table_name, column_name from duckdb_columns() where not internal").fetchall()},
+                columns = (
+                    "select table_name, column_name from duckdb_columns() "
+                    "where not internal and (column_name <> 'window_day' or data_type = 'DATE')"
                 )
+                lacking = _check_tables(copy, {*db.execute(columns).fetchall()})
                 gone, has_new_marts = write_without_withheld(lake, draft, anew, zone)
                 with storing(copy):
                     anew.chmod(before.st_mode & 0o777)
                 publish_file(anew, copy)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        left = _left_in(lake, copy)
+        left = [
+            *_left_in(lake, copy),
+            *(f"perhaps who is known by {column} alone, in {copy}, which lacks that column" for column in lacking),
+        ]
         if lake.suppression.read().objections and not has_new_marts:
             left.append(
                 f"perhaps who objects to marketing, in marts of {copy}: they can't be made anew, as its tables aren't "
@@ -105,7 +110,8 @@ def _check(copy: Path) -> None:
         )
 
 
-def _check_tables(copy: Path, columns: set[tuple[str, str]]) -> None:
+def _check_tables(copy: Path, columns: set[tuple[str, str]]) -> list[str]:
+    """The columns of people's addresses and numbers that the copy lacks. Raises QuestionError where no rows can go."""
     tables = {table for table, _ in columns}
     if "about" in tables and "facts" not in tables:
         raise QuestionError(
@@ -116,11 +122,16 @@ def _check_tables(copy: Path, columns: set[tuple[str, str]]) -> None:
         raise QuestionError(f"{copy} is no copy of {FILE_NAME}: it has no table {', '.join(sorted(missing))}.")
     needed = {(table, "lead_id") for kind in LEAD_KINDS for table in kind.tables}
     needed |= {(kind.table, column) for kind in LEAD_KINDS for column in ("window_day", "person")}
+    # Without names, whoever shares somebody's telephone would count as them.
+    ours = [(kind.table, field) for kind in LEAD_KINDS for field in kind.fields if known_members(field.path) is None]
+    needed |= {(table, field.column) for table, field in ours if is_name(field.column)}
     if missing := {f"{column} of {table}" for table, column in needed - columns}:
         raise QuestionError(
             f"{copy} lacks {', '.join(sorted(missing))}, without which nobody can say whose its rows are. Nothing was "
             "changed. Put the columns back, or delete the copy."
         )
+    contacts = {(table, field.column) for table, field in ours if is_contact(field.column)}
+    return [f"{column} of {table}" for table, column in sorted(contacts - columns)]
 
 
 def _left_in(lake: Lake, copy: Path) -> list[str]:
@@ -137,7 +148,7 @@ def _left_in(lake: Lake, copy: Path) -> list[str]:
             left += [
                 f"{kind.table} of {name}"
                 for kind in LEAD_KINDS
-                if withheld_leads(db, lake, kind, f"copy.{quoted(kind.table)}", "window_day")
+                if withheld_leads(db, lake, kind, f"copy.{quoted(kind.table)}", "window_day", is_copy=True)
             ]
             others = db.execute(
                 "select table_name from duckdb_tables() where database_name = 'copy' and schema_name = 'main' "

@@ -67,7 +67,7 @@ def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake) -> int:
     """Delete the rows of withheld leads from every table, and those of their people from tables of people."""
     db.execute("create temp table gone (kind varchar, lead_id varchar, person uuid)")
     for kind in LEAD_KINDS:
-        withheld_leads(db, lake, kind, quoted(kind.table), "window_day")
+        withheld_leads(db, lake, kind, quoted(kind.table), "window_day", is_copy=True)
         db.execute(
             f"insert into gone select $kind, lead_id, person from {quoted(kind.table)} "  # noqa: S608 - our own names
             "where lead_id in (from withheld_ids)",
