@@ -99,18 +99,7 @@ def _key_fields(db: Reader, kind: LeadKind) -> AssetCheckResult:
     fields = [field.column for field in kind.fields if field.is_key]
     empty = ", ".join(f"count(*) filter (coalesce({quoted(field)}::varchar, '') = '')" for field in fields)
     _, rows = db.query(
-        f"""
-        with last as (
-            -- of those that have begun: a lead may say that it is of next year
-            select max(lead_day) as day
-            from {kind.table}
-            where lead_day <= (select max(day) from mart_coverage where is_configured)
-        )
-        select lead_day > last.day - $recent::integer as is_recent, count(*), {empty}
-        from {kind.table}, last
-        where lead_day > last.day - ($recent + $habit)::integer
-        group by is_recent
-        """,  # noqa: S608 - the contract's own names alone
+        statement("checks/key_fields").format(table=quoted(kind.table), empty=empty),
         {"recent": RECENT_DAYS, "habit": HABIT_DAYS},
     )
     counts = {is_recent: (leads, dict(zip(fields, empties, strict=True))) for is_recent, leads, *empties in rows}
