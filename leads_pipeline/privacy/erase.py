@@ -145,7 +145,7 @@ def _sweep(lake: Lake, zone: ZoneInfo, *, is_nightly: bool) -> Swept:
     while True:
         suppressed = lake.suppression.read()
         gone_through = lake.gone_through_by(suppressed, is_anew=is_anew)
-        days = _sweep_raw(lake, swept, gone_through) if suppressed else set()
+        days = _sweep_raw(lake, suppressed, swept, gone_through) if suppressed else set()
         swept.deliveries += Spool(lake).remove_refused()
         _stage(lake, _stagings(lake, days, gone_through), zone, swept)
         _sweep_unfinished(lake)
@@ -173,9 +173,8 @@ def _stage(lake: Lake, stagings: Sequence[tuple[str, date]], zone: ZoneInfo, swe
                 swept.days[kind.name] += 1
 
 
-def _sweep_raw(lake: Lake, swept: Swept, gone_through: GoneThrough) -> set[tuple[str, date]]:
+def _sweep_raw(lake: Lake, suppressed: Suppressed, swept: Swept, gone_through: GoneThrough) -> set[tuple[str, date]]:
     days: set[tuple[str, date]] = set()
-    suppressed = lake.suppression.read()
     for path in gone_through.left(lake.raw_lead_files()):
         is_redacted = False
         ids: set[tuple[str, str]] = set()
@@ -225,8 +224,8 @@ def _stagings(
         with connection(lake, f"{_SCRATCH}{kind.name}") as db:
             db.execute("set variable files = $files", {"files": list(map(glob_literal, paths))})
             source = "read_parquet(getvariable('files'), hive_partitioning = false, union_by_name = true)"
-            for path in paths:
-                if gone_through:
+            if gone_through:
+                for path in paths:
                     ids = db.execute("select lead_id from read_parquet($file)", {"file": glob_literal(path)}).fetchall()
                     gone_through.has(path, (suppressed.hashed_lead(kind.name, one) for (one,) in ids))
             if withheld_leads(db, lake, kind, source, "window_day"):
