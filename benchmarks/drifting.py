@@ -59,7 +59,14 @@ PAIRS: dict[str, tuple[dict[str, Any], Callable[[int], dict[str, Any]]]] = {
 def land(lake: Lake, content: dict[str, Any], number: int) -> None:
     """Land a day of leads with that content."""
     leads = [
-        json.dumps({"id": f"lead-{n}", "contact": {"email": f"person-{n}@example.org"}} | content)
+        json.dumps(
+            {
+                "id": f"lead-{n}",
+                "createdAt": "2026-11-19T09:00:00Z",
+                "contact": {"email": f"person-{n}@example.org", "phoneNumber": f"07700 9{n:05}"},
+            }
+            | content
+        )
         for n in range(number)
     ]
     body = f'{{"applicants":[{",".join(leads)}]}}'.encode()

@@ -199,7 +199,8 @@ def _json(value: Any, space: str) -> str:
 def leads_with_one_change(kind: LeadKind) -> list[str]:
     """Leads with every declared member, each member's value as declared, but for one thing in each that may be odd."""
     leads = [_whole(kind), Members()]
-    changes = ((key, value) for key in ('"new"', '"\\u006eew"', '"createdAt"') for value in ("null", "1", '"x"', "{}"))
+    values = ("null", "1", '"x"', "{}", "[1,\n2]")
+    changes = [(key, value) for key in ('"new"', '"\\u006eew"', '"createdAt"') for value in values]
     objects = {path.rpartition(".")[0]: kind.fields for path in sorted(field.path for field in kind.fields)}
     for owner, fields in (*objects.items(), *((child.path, child.fields) for child in kind.children)):
         names: dict[FieldType, list[str]] = {}

@@ -25,7 +25,7 @@ from leads_pipeline.flatten import batches, raw, repair, statement, windows
 from leads_pipeline.flatten.batches import flatten_day, flatten_days
 from leads_pipeline.flatten.columns import staged_columns, staged_tables, windows_table
 from leads_pipeline.flatten.counts import StagedDay, UnbalancedError
-from leads_pipeline.flatten.plain import plain_leads
+from leads_pipeline.flatten.plain import Plain, plain_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.sealed import seal
 from leads_pipeline.warehouse import Grid, Warehouse
@@ -311,6 +311,14 @@ def test_hostile_field_names_are_kept_and_collide_with_nothing(lake: Lake) -> No
 
     assert extra(row) == hostile | {"contact": inside}
     assert (row["lead_id"], row["contact_email"], row["_problems"]) == ("lead-0000", "a@example.org", [])
+
+
+def test_an_unknown_value_keeps_its_line_breaks(lake: Lake) -> None:
+    (row,) = flattened(lake, '{"id":"a","new":[1,\n2],"viewingTimes":[{},{"b":[\n]},{"c":1}]}')
+
+    assert (row["_extra"], row["_problems"]) == ('{"new":[1,\n2]}', [])
+    times = staged_rows(lake, "applicant_viewing_times")
+    assert [(time["_extra"], time["_problems"]) for time in times] == [(None, []), ('{"b":[\n]}', []), ('{"c":1}', [])]
 
 
 def test_ten_thousand_unknown_fields_are_all_kept_and_counted(lake: Lake) -> None:
@@ -749,7 +757,7 @@ def check_both_ways(lake: Lake, kind: LeadKind, sent: list[str]) -> None:
     short = [path.read_bytes() for path in paths]
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(raw, "plain_leads", lambda _: lambda _: False)
+        monkeypatch.setattr(raw, "plain_leads", lambda _: lambda _: None)
         full = stage(lake, kind)
 
     assert staged == full
@@ -838,7 +846,7 @@ def test_a_key_field_that_flattening_loses_is_counted(
         {"id": "c", "createdAt": "yesterday"},
     ]
     land(lake, APPRAISAL, leads)
-    monkeypatch.setattr(raw, "plain_leads", lambda _: lambda _: is_plain)
+    monkeypatch.setattr(raw, "plain_leads", lambda _: lambda _: Plain() if is_plain else None)
     assert flatten_day(lake, APPRAISAL, DAY, LONDON).unexplained == 0
 
     intact = statement.columns_of

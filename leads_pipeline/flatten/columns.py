@@ -3,11 +3,16 @@
 from collections.abc import Sequence
 from typing import Final
 
-from leads_pipeline.contract import INVENTORY_FIELDS, Field, LeadKind
+from leads_pipeline.contract import INVENTORY_FIELDS, ChildTable, Field, LeadKind
 from leads_pipeline.duck import DUCKDB_TYPES, Column, quoted
 
 # A lead's text, beside its columns while a day is flattened. No field's column can have that name.
 BODY: Final = quoted("text of the lead")
+
+
+def extras_of(child: ChildTable) -> str:
+    """Name of the column with what is new in each element of a plain lead's list, beside its columns as well."""
+    return f"extras of {child.name}"
 
 
 def staged_columns(kind: LeadKind) -> dict[str, tuple[Column, ...]]:

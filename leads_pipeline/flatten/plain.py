@@ -1,18 +1,19 @@
-"""Which leads are exactly as declared, told in C: most are, and a short statement types them.
+"""Which leads are as declared but for members that are new: nearly all are, and a short statement types them.
 
-Belongs here: telling them. Doesn't: either statement (statement.py). In doubt a lead isn't plain: the full statement
-reads any.
+Belongs here: telling them, and what is new apart from what is declared. Doesn't: either statement (statement.py). In
+doubt a lead isn't plain: the full statement reads any.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from leads_pipeline.contract import Field, FieldType, LeadKind
-from leads_pipeline.flatten.trees import Tree, put
+from leads_pipeline.flatten.repair import extras_of, list_in, members_of, unknown_in
+from leads_pipeline.flatten.trees import Tree, put, tree_of, tree_of_lead
 
 # What JSON holds of a declared field where its column says just that. What else a type takes, for example a number as
 # text, is for the full statement. -0, which as a text is no 0, and numbers that DuckDB rewrites are no text's either.
@@ -33,23 +34,71 @@ _ENCODER: Final = msgspec.json.Encoder()
 _ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
 
 
+class Plain(NamedTuple):
+    """What the short statement reads of a lead.
+
+    `declared`: its declared members as JSON, None where it has no others. `extra`: the others as `_extra` has them;
+    `extras`: those of each of its lists' elements, in the order of the kind's children, None where a list has none.
+    """
+
+    declared: bytes | None = None
+    extra: str | None = None
+    extras: tuple[list[str | None] | None, ...] = ()
+
+
+_AS_IT_IS: Final = Plain()
+
+
 @cache
-def plain_leads(kind: LeadKind) -> Callable[[bytes], bool]:
-    """What tells whether a text is a lead of that kind with nothing but declared members, each once and of its type."""
-    declared = {"id": str} | _declared(kind.fields, _AS_DECLARED)
-    for child in kind.children:
-        put(declared, child.path, list[_struct(_declared(child.fields, _IN_LISTS))] | None)  # type: ignore[misc]  # made at run time
-    decoder = msgspec.json.Decoder(_struct(declared))
+def plain_leads(kind: LeadKind) -> Callable[[bytes], Plain | None]:
+    """What reads a text as a lead of that kind whose declared members stand once each and are of their types.
 
-    def is_plain(body: bytes) -> bool:
+    It returns None for any other text.
+    """
+    types = {"id": str | msgspec.UnsetType} | _declared(kind.fields, _AS_DECLARED)
+    elements = [_struct(_declared(child.fields, _IN_LISTS)) for child in kind.children]
+    for child, element in zip(kind.children, elements, strict=True):
+        put(types, child.path, list[element] | None)  # type: ignore[valid-type]  # made at run time
+    tree, new_in_lead = tree_of_lead(kind), _new_quotes(_struct(types))
+    lists = [
+        (child, tree_of(child.fields), _new_quotes(list[element]))  # type: ignore[valid-type]  # likewise
+        for child, element in zip(kind.children, elements, strict=True)
+    ]
+
+    def plain(body: bytes) -> Plain | None:
         try:
-            lead = decoder.decode(body)
+            declared, new = new_in_lead(body)
+            if new == 0:
+                return _AS_IT_IS
+            members = members_of(body)
+            extras = []
+            for child, tree_of_element, new_in_list in lists:
+                found = list_in(child, members)
+                of_elements = [] if found is None else extras_of(tree_of_element, found)
+                have_new = [text for text in of_elements if text is not None]
+                new -= new_in_list(f"[{','.join(have_new)}]".encode())[1]
+                extras.append(of_elements if have_new else None)
+            extra = unknown_in(tree, members)
+            new -= 0 if extra is None else new_in_lead(extra.encode())[1]
         except (msgspec.DecodeError, RecursionError, ValueError):
-            return False
-        # msgspec takes the last of a key that stands twice, and says nothing: then what it read has fewer quotes.
-        return _quotes(_ENCODER.encode(lead)) == _quotes(body)
+            return None
+        return Plain(declared, extra, tuple(extras)) if new == 0 else None
 
-    return is_plain
+    return plain
+
+
+def _new_quotes(declared: Any) -> Callable[[bytes], tuple[bytes, int]]:
+    """What reads a text as that type, of which it gives the JSON, and how many quotes of the text that leaves out.
+
+    msgspec takes the last of a key that stands twice, and says nothing: then more is left out than what is new.
+    """
+    decoder = msgspec.json.Decoder(declared)
+
+    def read(body: bytes) -> tuple[bytes, int]:
+        text = _ENCODER.encode(decoder.decode(body))
+        return text, _quotes(body) - _quotes(text)
+
+    return read
 
 
 def _quotes(json: bytes) -> int:
@@ -70,4 +119,4 @@ def _struct(types: Tree) -> Any:
         (name, (_struct(inner) | None if isinstance(inner, dict) else inner) | msgspec.UnsetType, msgspec.UNSET)
         for name, inner in types.items()
     ]
-    return msgspec.defstruct("Object", members, forbid_unknown_fields=True, gc=False)
+    return msgspec.defstruct("Object", members, gc=False)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import glob_literal, link_or_copy, scratch_folder
-from leads_pipeline.flatten.plain import plain_leads
+from leads_pipeline.flatten.columns import extras_of
+from leads_pipeline.flatten.plain import Plain, plain_leads
 from leads_pipeline.flatten.trees import NOT_JSON
 from leads_pipeline.lake import RAW_SCHEMA, Lake
 
@@ -71,16 +72,28 @@ def read_raw(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: Sequence[Path
     db.execute(_DROPPED)
     leads = db.sql(_LEADS).to_arrow_table(batch_size=_ROWS_AT_ONCE)
     db.register("raw", received.drop_columns(["payload"]))
-    is_plain = plain_leads(kind)
+    read = plain_leads(kind)
     plain = [
-        oddity is None and is_plain(body)
+        read(body) if oddity is None else None
         for batch in leads.to_batches()
         for oddity, body in zip(batch["oddity"].to_pylist(), batch["body"].cast(pa.binary()).to_pylist(), strict=True)
     ]
-    odd = leads.filter(pa.array([not each for each in plain], pa.bool_())).combine_chunks()
-    db.register("plain_leads", leads.filter(pa.array(plain, pa.bool_())))
+    odd = leads.filter(pa.array([each is None for each in plain], pa.bool_())).combine_chunks()
+    db.register("plain_leads", _with_what_is_new(leads, kind, plain))
     db.register("odd_leads", pa.Table.from_batches(odd.to_batches(_ROWS_AT_ONCE), leads.schema))
     return len(odd)
+
+
+def _with_what_is_new(leads: pa.Table, kind: LeadKind, plain: Sequence[Plain | None]) -> pa.Table:
+    """The plain ones among the leads, with columns of what plain.py has read of them."""
+    read = [each for each in plain if each is not None]
+    table = leads.filter(pa.array([each is not None for each in plain], pa.bool_()))
+    table = table.append_column("declared", pa.array([each.declared for each in read], pa.string()))
+    table = table.append_column("extra", pa.array([each.extra for each in read], pa.string()))
+    for number, child in enumerate(kind.children):
+        extras = [each.extras[number] if each.extras else None for each in read]
+        table = table.append_column(extras_of(child), pa.array(extras, pa.list_(pa.string())))
+    return table
 
 
 # DuckDB's own vector has 2,048. An eighth of it is as fast, shares a day of few leads out among the threads, and the

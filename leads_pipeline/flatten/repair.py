@@ -119,7 +119,7 @@ def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def unknown_members(tree: Tree, text: str | None) -> str | None:
     """The object's members that the tree doesn't know, as JSON of the same nesting; None where it can't be read."""
     try:
-        return None if text is None else _unknown(tree, _MEMBERS.decode(_shallow(text)))
+        return None if text is None else unknown_in(tree, members_of(text.encode()))
     except _UNREADABLE:
         return None
 
@@ -130,7 +130,7 @@ def _elements(child: ChildTable, body: str, number: int) -> list[str] | None:
     All at once: to read the lead again for each of thousands took minutes.
     """
     try:
-        elements = [str(element, "utf-8") for element in _ELEMENTS.decode(_list_in(child, body))]
+        elements = [str(element, "utf-8") for element in _ELEMENTS.decode(_list_of(child, body))]
     except _UNREADABLE:
         return None
     return elements if len(elements) == number else None
@@ -139,21 +139,37 @@ def _elements(child: ChildTable, body: str, number: int) -> list[str] | None:
 def _extras(child: ChildTable, tree: Tree, body: str, number: int) -> list[str | None] | None:
     """The unknown members of each element of a lead's list. One call a list: one an element took twice as long."""
     try:
-        text = _list_in(child, body)
-        try:
-            extras = [_unknown(tree, members) for members in _OBJECTS.decode(text)]
-        except msgspec.ValidationError:  # not all of them are objects
-            extras = [unknown_members(tree, str(element, "utf-8")) for element in _ELEMENTS.decode(text)]
+        extras = extras_of(tree, _list_of(child, body))
     except _UNREADABLE:
         return None
     return extras if len(extras) == number else None
 
 
-def _list_in(child: ChildTable, body: str) -> bytes:
-    raw = _shallow(body)
-    for step in child.path.split("."):
-        raw = bytes(_MEMBERS.decode(raw)[step])
-    return raw
+def extras_of(tree: Tree, elements: msgspec.Raw) -> list[str | None]:
+    """The unknown members of each of a list's elements. Raises ValueError, msgspec.DecodeError or RecursionError."""
+    try:
+        return _unknown(tree, _OBJECTS.decode(elements))
+    except msgspec.ValidationError:  # not all of them are objects
+        return [unknown_members(tree, str(element, "utf-8")) for element in _ELEMENTS.decode(elements)]
+
+
+def _list_of(child: ChildTable, body: str) -> msgspec.Raw:
+    found = list_in(child, members_of(body.encode()))
+    if found is None:
+        raise ValueError("no list")
+    return found
+
+
+def list_in(child: ChildTable, members: dict[str, msgspec.Raw]) -> msgspec.Raw | None:
+    """The list of a lead with those members, None where there is none. Raises as extras_of does."""
+    *objects, name = child.path.split(".")
+    for step in objects:
+        inner = members.get(step)
+        if inner is None or bytes(inner) == b"null":
+            return None
+        members = _MEMBERS.decode(inner)
+    found = members.get(name)
+    return None if found is None or bytes(found) == b"null" else found
 
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -163,12 +179,11 @@ _NOT_NESTING_OR_TEXT: Final = bytes(set(_NOT_NESTING) - set(b'"\\'))
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
-def _shallow(text: str) -> bytes:
-    """The text as bytes. Raises RecursionError where it is nested so deep that a fuller stack couldn't read it.
+def members_of(raw: bytes) -> dict[str, msgspec.Raw]:
+    """The object's members. Raises RecursionError where it is nested so deep that a fuller stack couldn't read it.
 
     What is in `_extra` is the same whichever thread reads it: where Python's stack ends differs.
     """
-    raw = text.encode()
     if raw.count(b"[") + raw.count(b"{") > _MAX_NESTING:
         # Strings without a bracket are two quotes then. What is left of others is looked for, which takes longer.
         brackets = raw.translate(None, _NOT_NESTING_OR_TEXT).replace(b'""', b"")
@@ -181,23 +196,39 @@ def _shallow(text: str) -> bytes:
             innermost += 1
         if innermost + max(accumulate(memoryview(steps).cast("b")), default=0) > _MAX_NESTING:
             raise RecursionError
-    return raw
+    return _MEMBERS.decode(raw)
 
 
-def _unknown(tree: Tree, members: dict[str, msgspec.Raw]) -> str | None:
-    """What is left of the members without those that the tree knows.
+def unknown_in(tree: Tree, members: dict[str, msgspec.Raw]) -> str | None:
+    """What is left of the members, from which those that the tree knows are taken. Raises as extras_of does."""
+    (unknown,) = _unknown(tree, [members])
+    return unknown
+
+
+def _unknown(tree: Tree, objects: list[dict[str, msgspec.Raw]]) -> list[str | None]:
+    """The same of each of the objects.
 
     The values are cut out of the text received: nothing is rounded or written anew. Members that are known are few,
-    unknown ones may be thousands: those are touched by msgspec alone.
+    unknown ones may be thousands, as may objects: those are touched by msgspec alone.
     """
-    for key in tree.keys() & members.keys():
-        inner = None if tree[key] is None else _unknown_inside(tree[key], members[key])
+    for key, inner in tree.items():
         if inner is None:
-            del members[key]
+            for members in objects:
+                members.pop(key, None)
         else:
-            members[key] = msgspec.Raw(inner)
-    return _ENCODER.encode(members).decode() if members else None
+            for members in objects:
+                if key in members:
+                    _take_known(members, key, inner)
+    texts = _ENCODER.encode_lines(objects).decode().split("\n")[:-1]
+    if len(texts) != len(objects):  # a value has line breaks of its own
+        texts = [_ENCODER.encode(members).decode() for members in objects]
+    return [None if text == "{}" else text for text in texts]
 
 
-def _unknown_inside(tree: Tree, value: msgspec.Raw) -> str | None:
-    return _unknown(tree, _MEMBERS.decode(value)) if bytes(value).lstrip().startswith(b"{") else None
+def _take_known(members: dict[str, msgspec.Raw], key: str, tree: Tree) -> None:
+    is_object = bytes(members[key]).lstrip().startswith(b"{")
+    unknown = unknown_in(tree, _MEMBERS.decode(members[key])) if is_object else None
+    if unknown is None:
+        del members[key]
+    else:
+        members[key] = msgspec.Raw(unknown.encode())

@@ -1,6 +1,6 @@
 -- applicant_leads, plain leads
 with source as (
-    select *, try(json_transform(body, '{"createdAt": "VARCHAR", "contact": {"firstName": "VARCHAR", "lastName": "VARCHAR", "phoneNumber": "VARCHAR", "email": "VARCHAR", "preferences": {"method": "VARCHAR", "time": "VARCHAR"}}, "intent": "VARCHAR", "enquiryType": "VARCHAR", "message": "VARCHAR", "propertyUse": "VARCHAR", "isOverseas": "BOOLEAN", "portalLeadId": "VARCHAR", "portalBranchId": "VARCHAR", "portalCompanyId": "VARCHAR", "portalGroupId": "VARCHAR", "sourceBranchId": "VARCHAR", "recipientEmail": "VARCHAR", "leadSource": "VARCHAR", "portalSource": "VARCHAR", "organiseViewing": "BOOLEAN", "requestPropertyDetails": "BOOLEAN", "consumerSituation": "VARCHAR", "consumerPostcode": "VARCHAR", "searchCriteria": {"location": {"alias": "VARCHAR", "area": "VARCHAR", "areaStreet": "VARCHAR", "country": "VARCHAR", "countryCode": "VARCHAR", "countyArea": "VARCHAR", "district": "VARCHAR", "incode": "VARCHAR", "outcode": "VARCHAR", "postTown": "VARCHAR", "postalArea": "VARCHAR", "region": "VARCHAR"}, "radius": "VARCHAR", "minimumBedrooms": "BIGINT", "maximumBedrooms": "BIGINT", "minimumPrice": "VARCHAR", "maximumPrice": "VARCHAR", "priceFrequency": "VARCHAR", "propertyType": "VARCHAR", "propertySubType": "VARCHAR"}, "listingDetails": {"id": "VARCHAR", "branchId": "VARCHAR", "bedrooms": "BIGINT", "bathrooms": "BIGINT", "receptions": "BIGINT", "lifeCycleStatus": "VARCHAR", "address": {"propertyNumberOrName": "VARCHAR", "streetName": "VARCHAR", "locality": "VARCHAR", "townOrCity": "VARCHAR", "postcode": "VARCHAR", "countryCode": "VARCHAR"}, "pricing": {"transactionType": "VARCHAR", "currencyCode": "VARCHAR", "price": "VARCHAR", "rentFrequency": "VARCHAR"}, "estimate": {"lowerRange": "BIGINT", "upperRange": "BIGINT", "value": "BIGINT", "confidence": "BIGINT", "confidenceBand": "VARCHAR"}, "propertyId": "VARCHAR", "uprn": "BIGINT", "propertyType": "VARCHAR", "sourceBranchId": "VARCHAR", "sourceId": "VARCHAR", "url": "VARCHAR", "images": [{"original": "VARCHAR", "cdnUrl": "VARCHAR", "filename": "VARCHAR"}]}, "viewingTimes": [{"earliest": "VARCHAR", "latest": "VARCHAR"}]}')) as item
+    select *, try(json_transform(coalesce(declared, body), '{"createdAt": "VARCHAR", "contact": {"firstName": "VARCHAR", "lastName": "VARCHAR", "phoneNumber": "VARCHAR", "email": "VARCHAR", "preferences": {"method": "VARCHAR", "time": "VARCHAR"}}, "intent": "VARCHAR", "enquiryType": "VARCHAR", "message": "VARCHAR", "propertyUse": "VARCHAR", "isOverseas": "BOOLEAN", "portalLeadId": "VARCHAR", "portalBranchId": "VARCHAR", "portalCompanyId": "VARCHAR", "portalGroupId": "VARCHAR", "sourceBranchId": "VARCHAR", "recipientEmail": "VARCHAR", "leadSource": "VARCHAR", "portalSource": "VARCHAR", "organiseViewing": "BOOLEAN", "requestPropertyDetails": "BOOLEAN", "consumerSituation": "VARCHAR", "consumerPostcode": "VARCHAR", "searchCriteria": {"location": {"alias": "VARCHAR", "area": "VARCHAR", "areaStreet": "VARCHAR", "country": "VARCHAR", "countryCode": "VARCHAR", "countyArea": "VARCHAR", "district": "VARCHAR", "incode": "VARCHAR", "outcode": "VARCHAR", "postTown": "VARCHAR", "postalArea": "VARCHAR", "region": "VARCHAR"}, "radius": "VARCHAR", "minimumBedrooms": "BIGINT", "maximumBedrooms": "BIGINT", "minimumPrice": "VARCHAR", "maximumPrice": "VARCHAR", "priceFrequency": "VARCHAR", "propertyType": "VARCHAR", "propertySubType": "VARCHAR"}, "listingDetails": {"id": "VARCHAR", "branchId": "VARCHAR", "bedrooms": "BIGINT", "bathrooms": "BIGINT", "receptions": "BIGINT", "lifeCycleStatus": "VARCHAR", "address": {"propertyNumberOrName": "VARCHAR", "streetName": "VARCHAR", "locality": "VARCHAR", "townOrCity": "VARCHAR", "postcode": "VARCHAR", "countryCode": "VARCHAR"}, "pricing": {"transactionType": "VARCHAR", "currencyCode": "VARCHAR", "price": "VARCHAR", "rentFrequency": "VARCHAR"}, "estimate": {"lowerRange": "BIGINT", "upperRange": "BIGINT", "value": "BIGINT", "confidence": "BIGINT", "confidenceBand": "VARCHAR"}, "propertyId": "VARCHAR", "uprn": "BIGINT", "propertyType": "VARCHAR", "sourceBranchId": "VARCHAR", "sourceId": "VARCHAR", "url": "VARCHAR", "images": [{"original": "VARCHAR", "cdnUrl": "VARCHAR", "filename": "VARCHAR"}]}, "viewingTimes": [{"earliest": "VARCHAR", "latest": "VARCHAR"}]}')) as item
     from plain_leads),
 texts as (
     select *,
@@ -84,18 +84,19 @@ cast_strictly as (
         as_amount("text of search_criteria_minimum_price") as "value of search_criteria_minimum_price",
         as_amount("text of search_criteria_maximum_price") as "value of search_criteria_maximum_price",
         as_amount("text of listing_details_pricing_price") as "value of listing_details_pricing_price",
-        null::json as extra_json
+        try_cast(extra as json) as extra_json
     from texts
 ),
 typed as (
     select *,
-        case when (case when item is null then 'not valid JSON' end) is not null or ("text of created_at" is null) <> ("value of created_at" is null) or ("text of search_criteria_radius" is null) <> ("value of search_criteria_radius" is null) or ("text of search_criteria_minimum_price" is null) <> ("value of search_criteria_minimum_price" is null) or ("text of search_criteria_maximum_price" is null) <> ("value of search_criteria_maximum_price" is null) or ("text of listing_details_pricing_price" is null) <> ("value of listing_details_pricing_price" is null)
+        case when (case when item is null then 'not valid JSON' end) is not null or extra is not null and extra_json is null or ("text of created_at" is null) <> ("value of created_at" is null) or ("text of search_criteria_radius" is null) <> ("value of search_criteria_radius" is null) or ("text of search_criteria_minimum_price" is null) <> ("value of search_criteria_minimum_price" is null) or ("text of search_criteria_maximum_price" is null) <> ("value of search_criteria_maximum_price" is null) or ("text of listing_details_pricing_price" is null) <> ("value of listing_details_pricing_price" is null)
             then list_filter([case when item is null then 'not valid JSON' end,
         case when "text of created_at" is not null and "value of created_at" is null and not starts_with("text of created_at", '0001-01-01T00:00') then 'createdAt' end,
         case when "text of search_criteria_radius" is not null and "value of search_criteria_radius" is null then 'searchCriteria.radius' end,
         case when "text of search_criteria_minimum_price" is not null and "value of search_criteria_minimum_price" is null then 'searchCriteria.minimumPrice' end,
         case when "text of search_criteria_maximum_price" is not null and "value of search_criteria_maximum_price" is null then 'searchCriteria.maximumPrice' end,
-        case when "text of listing_details_pricing_price" is not null and "value of listing_details_pricing_price" is null then 'listingDetails.pricing.price' end], lambda problem: problem is not null)
+        case when "text of listing_details_pricing_price" is not null and "value of listing_details_pricing_price" is null then 'listingDetails.pricing.price' end,
+        case when extra is not null and extra_json is null then '_extra' end], lambda problem: problem is not null)
             else []::varchar[] end as problems
     from cast_strictly
 )
@@ -183,8 +184,10 @@ select
     body as "text of the lead",
     null::varchar as "list of applicant_viewing_times",
     item."viewingTimes" as "elements of applicant_viewing_times",
+    "extras of applicant_viewing_times",
     null::varchar as "list of applicant_listing_images",
-    item."listingDetails"."images" as "elements of applicant_listing_images"
+    item."listingDetails"."images" as "elements of applicant_listing_images",
+    "extras of applicant_listing_images"
 from typed
 asof left join zone_offsets on typed."value of created_at" >= zone_offsets.since;
 
@@ -543,7 +546,7 @@ asof left join zone_offsets on typed."value of created_at" >= zone_offsets.since
 with source as (
     select
         window_day, lead_id, unnest(range(len("elements of applicant_viewing_times")))::integer as position, unnest("elements of applicant_viewing_times") as item,
-        null::varchar as body
+        unnest("extras of applicant_viewing_times") as extra, null::varchar as body
     from "applicant_leads"
     where len("elements of applicant_viewing_times") > 0),
 texts as (
@@ -556,15 +559,16 @@ cast_strictly as (
     select *,
         as_moment("text of earliest") as "value of earliest",
         as_moment("text of latest") as "value of latest",
-        null::json as extra_json
+        try_cast(extra as json) as extra_json
     from texts
 ),
 typed as (
     select *,
-        case when (null) is not null or ("text of earliest" is null) <> ("value of earliest" is null) or ("text of latest" is null) <> ("value of latest" is null)
+        case when (null) is not null or extra is not null and extra_json is null or ("text of earliest" is null) <> ("value of earliest" is null) or ("text of latest" is null) <> ("value of latest" is null)
             then list_filter([null,
         case when "text of earliest" is not null and "value of earliest" is null and not starts_with("text of earliest", '0001-01-01T00:00') then 'earliest' end,
-        case when "text of latest" is not null and "value of latest" is null and not starts_with("text of latest", '0001-01-01T00:00') then 'latest' end], lambda problem: problem is not null)
+        case when "text of latest" is not null and "value of latest" is null and not starts_with("text of latest", '0001-01-01T00:00') then 'latest' end,
+        case when extra is not null and extra_json is null then '_extra' end], lambda problem: problem is not null)
             else []::varchar[] end as problems
     from cast_strictly
 )
@@ -652,7 +656,7 @@ from typed;
 with source as (
     select
         window_day, lead_id, unnest(range(len("elements of applicant_listing_images")))::integer as position, unnest("elements of applicant_listing_images") as item,
-        null::varchar as body
+        unnest("extras of applicant_listing_images") as extra, null::varchar as body
     from "applicant_leads"
     where len("elements of applicant_listing_images") > 0),
 texts as (
@@ -664,13 +668,14 @@ texts as (
 ),
 cast_strictly as (
     select *,
-        null::json as extra_json
+        try_cast(extra as json) as extra_json
     from texts
 ),
 typed as (
     select *,
-        case when (null) is not null
-            then list_filter([null], lambda problem: problem is not null)
+        case when (null) is not null or extra is not null and extra_json is null
+            then list_filter([null,
+        case when extra is not null and extra_json is null then '_extra' end], lambda problem: problem is not null)
             else []::varchar[] end as problems
     from cast_strictly
 )

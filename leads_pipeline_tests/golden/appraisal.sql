@@ -1,6 +1,6 @@
 -- appraisal_leads, plain leads
 with source as (
-    select *, try(json_transform(body, '{"createdAt": "VARCHAR", "contact": {"firstName": "VARCHAR", "lastName": "VARCHAR", "phoneNumber": "VARCHAR", "email": "VARCHAR", "preferences": {"method": "VARCHAR", "time": "VARCHAR"}}, "intent": "VARCHAR", "enquiryType": "VARCHAR", "message": "VARCHAR", "propertyUse": "VARCHAR", "isOverseas": "BOOLEAN", "portalLeadId": "VARCHAR", "portalBranchId": "VARCHAR", "portalCompanyId": "VARCHAR", "portalGroupId": "VARCHAR", "sourceBranchId": "VARCHAR", "recipientEmail": "VARCHAR", "leadSource": "VARCHAR", "portalSource": "VARCHAR", "justCurious": "BOOLEAN", "urgency": "VARCHAR", "propertyDetails": {"propertyId": "VARCHAR", "uprn": "BIGINT", "bedrooms": "BIGINT", "bathrooms": "BIGINT", "receptions": "BIGINT", "floorArea": "BIGINT", "tenure": "VARCHAR", "propertyType": "VARCHAR", "estimate": {"lowerRange": "BIGINT", "upperRange": "BIGINT", "value": "BIGINT", "confidence": "BIGINT", "confidenceBand": "VARCHAR"}, "lastSalePrice": "VARCHAR", "latitude": "VARCHAR", "longitude": "VARCHAR", "address": {"line1": "VARCHAR", "line2": "VARCHAR", "line3": "VARCHAR", "town": "VARCHAR", "county": "VARCHAR", "postcode": "VARCHAR"}, "energy": {"efficiency": "BIGINT", "rating": "VARCHAR"}}}')) as item
+    select *, try(json_transform(coalesce(declared, body), '{"createdAt": "VARCHAR", "contact": {"firstName": "VARCHAR", "lastName": "VARCHAR", "phoneNumber": "VARCHAR", "email": "VARCHAR", "preferences": {"method": "VARCHAR", "time": "VARCHAR"}}, "intent": "VARCHAR", "enquiryType": "VARCHAR", "message": "VARCHAR", "propertyUse": "VARCHAR", "isOverseas": "BOOLEAN", "portalLeadId": "VARCHAR", "portalBranchId": "VARCHAR", "portalCompanyId": "VARCHAR", "portalGroupId": "VARCHAR", "sourceBranchId": "VARCHAR", "recipientEmail": "VARCHAR", "leadSource": "VARCHAR", "portalSource": "VARCHAR", "justCurious": "BOOLEAN", "urgency": "VARCHAR", "propertyDetails": {"propertyId": "VARCHAR", "uprn": "BIGINT", "bedrooms": "BIGINT", "bathrooms": "BIGINT", "receptions": "BIGINT", "floorArea": "BIGINT", "tenure": "VARCHAR", "propertyType": "VARCHAR", "estimate": {"lowerRange": "BIGINT", "upperRange": "BIGINT", "value": "BIGINT", "confidence": "BIGINT", "confidenceBand": "VARCHAR"}, "lastSalePrice": "VARCHAR", "latitude": "VARCHAR", "longitude": "VARCHAR", "address": {"line1": "VARCHAR", "line2": "VARCHAR", "line3": "VARCHAR", "town": "VARCHAR", "county": "VARCHAR", "postcode": "VARCHAR"}, "energy": {"efficiency": "BIGINT", "rating": "VARCHAR"}}}')) as item
     from plain_leads),
 texts as (
     select *,
@@ -58,17 +58,18 @@ cast_strictly as (
         as_amount("text of property_details_last_sale_price") as "value of property_details_last_sale_price",
         as_number("text of property_details_latitude") as "value of property_details_latitude",
         as_number("text of property_details_longitude") as "value of property_details_longitude",
-        null::json as extra_json
+        try_cast(extra as json) as extra_json
     from texts
 ),
 typed as (
     select *,
-        case when (case when item is null then 'not valid JSON' end) is not null or ("text of created_at" is null) <> ("value of created_at" is null) or ("text of property_details_last_sale_price" is null) <> ("value of property_details_last_sale_price" is null) or ("text of property_details_latitude" is null) <> ("value of property_details_latitude" is null) or ("text of property_details_longitude" is null) <> ("value of property_details_longitude" is null)
+        case when (case when item is null then 'not valid JSON' end) is not null or extra is not null and extra_json is null or ("text of created_at" is null) <> ("value of created_at" is null) or ("text of property_details_last_sale_price" is null) <> ("value of property_details_last_sale_price" is null) or ("text of property_details_latitude" is null) <> ("value of property_details_latitude" is null) or ("text of property_details_longitude" is null) <> ("value of property_details_longitude" is null)
             then list_filter([case when item is null then 'not valid JSON' end,
         case when "text of created_at" is not null and "value of created_at" is null and not starts_with("text of created_at", '0001-01-01T00:00') then 'createdAt' end,
         case when "text of property_details_last_sale_price" is not null and "value of property_details_last_sale_price" is null then 'propertyDetails.lastSalePrice' end,
         case when "text of property_details_latitude" is not null and "value of property_details_latitude" is null then 'propertyDetails.latitude' end,
-        case when "text of property_details_longitude" is not null and "value of property_details_longitude" is null then 'propertyDetails.longitude' end], lambda problem: problem is not null)
+        case when "text of property_details_longitude" is not null and "value of property_details_longitude" is null then 'propertyDetails.longitude' end,
+        case when extra is not null and extra_json is null then '_extra' end], lambda problem: problem is not null)
             else []::varchar[] end as problems
     from cast_strictly
 )
