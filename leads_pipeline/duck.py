@@ -64,6 +64,7 @@ def connection(
     In memory unless `database` names a file. `name` is the spill folder's, see scratch_folder. DuckDB's errors leave
     it as StorageError, or as BugError where a statement is wrong, without their text where that may quote a lead.
     """
+    was_there = database is not None and database.exists()
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
         "threads": str(min(threads, os.cpu_count() or 1)),
@@ -79,6 +80,12 @@ def connection(
             telling_errors(lake),
             duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db,
         ):
+            if was_there and not db.execute("select 1 from duckdb_tables() limit 1").fetchall():
+                # It takes a file that a failing disk doesn't show it for none, and begins a new one in its place.
+                raise StorageError(
+                    f"DuckDB finds no table in {database}, which a publication wrote: the disk may be failing. Check "
+                    "it, then run again. What was published before is untouched."
+                )
             db.execute("set TimeZone = 'UTC'")
             db.execute("set enable_progress_bar = false")
             yield db

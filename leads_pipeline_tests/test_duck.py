@@ -1,12 +1,15 @@
 import shutil
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 
 from leads_pipeline.contract import APPLICANT
-from leads_pipeline.errors import BugError
+from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.flatten import statement
 from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse.copies import write_anew
 from leads_pipeline_tests.staging import DAY, land, stage, staged_leads
 
 
@@ -39,3 +42,20 @@ def test_an_error_of_duckdb_neither_quotes_a_lead_nor_replaces_anything(
     assert "secret words" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert lake.staged_path("applicant_leads", DAY).read_bytes() == before
+
+
+def test_a_file_that_a_failing_disk_does_not_show_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft, anew, connect = tmp_path / "draft", tmp_path / "anew", duckdb.connect
+    with connect(draft) as db:
+        db.execute("create table leads as select 1 as one")
+
+    def unseen(database: Path, **settings: Any) -> duckdb.DuckDBPyConnection:
+        database.unlink()  # where its look for the file fails, DuckDB begins a new one
+        return connect(database, **settings)
+
+    monkeypatch.setattr(duckdb, "connect", unseen)
+    with pytest.raises(StorageError, match="finds no table"):
+        write_anew(Lake(tmp_path / "data"), draft, anew)
+    assert not anew.exists()
