@@ -72,13 +72,17 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class _Noticed:
-    """A cause as a channel knows it. `told_at` is None as long as it wasn't told."""
+    """A cause as a channel knows it. `told_at` is None as long as it wasn't told.
+
+    `may_be_told`: it was about to be, and nobody noted what became of it, as where the process was killed meanwhile.
+    """
 
     since: datetime
     title: str
     level: Level
     told_at: datetime | None = None
     is_news: bool = False
+    may_be_told: bool = False
 
 
 @dataclass(slots=True)
@@ -97,7 +101,7 @@ class Memory:
         news: list[Alert] = []
         for key in [key for key in self._known if key not in there and not is_unsure(key)]:
             entry = self._known[key]
-            if entry.told_at is None or entry.is_news:
+            if entry.is_news or (entry.told_at is None and not entry.may_be_told):
                 del self._known[key]
             else:
                 lasted = f"It lasted from {_moment(entry.since)} to {_moment(now)} at most."
@@ -111,6 +115,11 @@ class Memory:
                 (news if cause.is_news else alerts).append(alert)
         return [*alerts, *([_joined(news)] if news else [])]
 
+    def note_may_be_told(self, alert: Alert, *, may_be: bool) -> None:
+        """The alert is about to be sent, or couldn't be: whoever may have been told of a cause is told of its end."""
+        for key in alert.keys:
+            self._known[key] = replace(self._known[key], may_be_told=may_be)
+
     def note_told(self, alert: Alert) -> None:
         """The alert was sent."""
         for key in alert.keys:
@@ -119,7 +128,9 @@ class Memory:
             else:
                 # Of news, which are never told again, the title that they share does no harm.
                 entry = self._known[key]
-                self._known[key] = replace(entry, title=alert.title, level=alert.level, told_at=alert.at)
+                self._known[key] = replace(
+                    entry, title=alert.title, level=alert.level, told_at=alert.at, may_be_told=False
+                )
 
     def pack(self) -> dict[str, list[Any]]:
         """As JSON has it."""
@@ -130,6 +141,7 @@ class Memory:
                 entry.level.value,
                 entry.told_at.timestamp() if entry.told_at else None,
                 entry.is_news,
+                entry.may_be_told,
             ]
             for key, entry in self._known.items()
         }
@@ -145,8 +157,10 @@ class Memory:
                     Level(level),
                     datetime.fromtimestamp(told_at, UTC) if told_at is not None else None,
                     is_news,
+                    any(may_be_told),
                 )
-                for key, (since, title, level, told_at, is_news) in packed.items()
+                # Earlier versions kept five of them.
+                for key, (since, title, level, told_at, is_news, *may_be_told) in packed.items()
             }
         )
 

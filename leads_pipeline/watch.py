@@ -6,7 +6,7 @@ what is told when (alerts.py), how it is sent (channels.py).
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -25,9 +25,9 @@ from dagster import (
     sensor,
 )
 
-from leads_pipeline.alerts import Cause, Level, Memory
+from leads_pipeline.alerts import Alert, Cause, Level, Memory
 from leads_pipeline.branches import readable_branches
-from leads_pipeline.channels import beat
+from leads_pipeline.channels import Channel, beat
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.doctor import MOST_NAMED, Light, examine_backup, examine_space, some_of
 from leads_pipeline.errors import LeadsPipelineError
@@ -92,32 +92,49 @@ def alert_sensor(
         # The sensor's own cursor is where it stood in earlier versions.
         state = _read_state(storage.get_cursor_values({_TOLD}).get(_TOLD) or context.cursor)
         failures = _beat(instance, alerts, nightly, state)
-        channels = alerts.channels()
+        memories = [(channel, _read_memory(state, channel.name)) for channel in alerts.channels()]
+
+        def remember() -> None:
+            state["channels"] |= {channel.name: memory.pack() for channel, memory in memories}
+            storage.set_cursor_values({_TOLD: json.dumps(state)})
+
         sent = 0
-        if channels:
+        if memories:
             checks = context.repository_def.asset_graph.asset_check_keys if context.repository_def else set()
             causes = list(find_causes(instance, settings, partitions, context.resources.data, checks, now))
             unsure = (_WINDOWS, _STAGING, _MAKING) if instance.get_runs(RunsFilter(statuses=LIVE), limit=1) else ()
-            for channel in channels:
-                memory = _read_memory(state, channel.name)
-                for alert in memory.notice(causes, now, lambda key: key.startswith(unsure)):
-                    try:
-                        channel.send(alert)
-                    except LeadsPipelineError as error:
-                        failures.append(str(error))
-                        break  # the others would wait for the same dead server
-                    memory.note_told(alert)
-                    sent += 1
-                    state["channels"][channel.name] = memory.pack()
-                    # At once: of a tick that takes longer than a minute, the daemon takes no cursor.
-                    storage.set_cursor_values({_TOLD: json.dumps(state)})
-                state["channels"][channel.name] = memory.pack()
+            for channel, memory in memories:
+                due = memory.notice(causes, now, lambda key: key.startswith(unsure))
+                told, failed = _tell(channel, memory, due, remember)
+                sent += told
+                failures += failed
         for failure in failures:
             context.log.warning(failure)
-        storage.set_cursor_values({_TOLD: json.dumps(state)})
+        remember()
         return SensorResult(skip_reason=" ".join([f"Sent {sent} alerts.", *failures]))
 
     return tell_people
+
+
+def _tell(
+    channel: Channel, memory: Memory, alerts: Sequence[Alert], remember: Callable[[], None]
+) -> tuple[int, list[str]]:
+    """Send the alerts in turn: how many were sent, and what kept one, and those after it, from being sent.
+
+    Each is remembered at once, as the daemon takes no cursor of a tick that takes longer than a minute; and before as
+    well, as somebody may have been told by a process that was killed since.
+    """
+    for sent, alert in enumerate(alerts):
+        memory.note_may_be_told(alert, may_be=True)
+        remember()
+        try:
+            channel.send(alert)
+        except LeadsPipelineError as error:
+            memory.note_may_be_told(alert, may_be=False)
+            return sent, [str(error)]  # the others would wait for the same dead server
+        memory.note_told(alert)
+        remember()
+    return len(alerts), []
 
 
 def _read_state(text: str | None) -> dict[str, Any]:

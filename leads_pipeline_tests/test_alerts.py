@@ -87,6 +87,11 @@ def test_what_could_not_be_sent_is_due_again() -> None:
     assert over.occasion is over_again.occasion is Occasion.OVER
 
 
+def test_what_earlier_versions_kept_is_read() -> None:
+    memory = Memory.unpack({"broken": [NOON.timestamp(), "it is broken", 2, NOON.timestamp(), False]})
+    assert told(memory, [], 1) == [(Occasion.OVER, "it is broken")]
+
+
 def test_a_message_says_since_when_and_an_end_how_long() -> None:
     memory = Memory()
     [new] = memory.notice([BROKEN], NOON, lambda _: False)

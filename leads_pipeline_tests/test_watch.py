@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from dagster import AssetCheckEvaluation, AssetCheckSeverity, AssetKey, DagsterRunStatus
 
+from leads_pipeline.alerts import Memory
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.definitions import PUBLISH_JOB, PULL_JOB, STAGE_JOB, build_definitions
 from leads_pipeline.errors import StorageError
@@ -237,6 +239,26 @@ def test_a_disk_that_gets_full_rings(watched: Watched, monkeypatch: pytest.Monke
     assert watched.tick() == [("worse", "the disk gets full")]
     free["bytes"] = 50_000_000_000
     assert watched.tick() == [("over", "the disk gets full")]
+
+
+class KilledError(BaseException):
+    """The process is killed here."""
+
+
+@pytest.mark.parametrize(("at", "end"), [("note_told", [("over", "the disk gets full")]), ("note_may_be_told", [])])
+def test_whoever_was_told_by_a_process_that_was_killed_then_hears_of_the_end(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, at: str, end: list[tuple[str, str]]
+) -> None:
+    watched.pull(days_ago=(2, 2))
+    free = {"bytes": 500_000_000}
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free["bytes"]))
+    with monkeypatch.context() as killing:
+        killing.setattr(Memory, at, Mock(side_effect=KilledError))
+        with pytest.raises(KilledError):
+            watched.tick()
+    free["bytes"] = 50_000_000_000
+    assert watched.tick() == end
+    assert watched.tick() == []
 
 
 def test_a_backup_that_is_two_days_old_rings_where_there_ever_was_one(watched: Watched) -> None:
