@@ -167,10 +167,32 @@ def _add_new_fields(
 
     Of a new list it is also what its first elements have, `list[].field`.
     """
-    declared = {f"{prefix}{path}" for path in objects_in(tree) if path}
-    with_extra = f"(select * from ({staged}) where _extra is not null)"  # noqa: S608
-    if not db.execute(f"select 1 from {with_extra} limit 1").fetchall():  # noqa: S608
+    [(longest, total)] = db.execute(
+        f"select max(strlen(_extra::varchar)), sum(strlen(_extra::varchar))::bigint from ({staged})"  # noqa: S608
+    ).fetchall()
+    if longest is None:
         return  # as on most days, on which planning what is below would cost more than all else here
+    declared = {f"{prefix}{path}" for path in objects_in(tree) if path}
+    parts = 1 + min(longest * _VECTOR_ROWS, total) // _VECTOR_BYTES
+    for part in range(parts):
+        some = f"(select * from ({staged}) where _extra is not null and hash(lead_id) % {parts} = {part})"  # noqa: S608
+        _add_new_fields_of(some, drifts, db, contacts, declared, prefix)
+
+
+# DuckDB takes rows in vectors, and holds what it has parsed of a vector until it is done with it, some ten times its
+# bytes: 700 leads with 100 kB of new members each didn't fit into its memory (seen), so they are taken in parts.
+_VECTOR_ROWS: Final = 2_048
+_VECTOR_BYTES: Final = 16_000_000
+
+
+def _add_new_fields_of(
+    with_extra: str,
+    drifts: defaultdict[Drift, Seen],
+    db: duckdb.DuckDBPyConnection,
+    contacts: str,
+    declared: Set[str],
+    prefix: str,
+) -> None:
     counts = _outermost(db, with_extra, contacts, prefix)
     level = f"""(
         select day, {"(lead_id, position)" if prefix else "lead_id"} as row, contact, {literal(prefix)} as path,
@@ -182,7 +204,7 @@ def _add_new_fields(
         for day, path, name, kind, _, count, people in counts:
             if kind != "{":
                 shown = _shown(path, prefix, declared)
-                drifts[Drift(day, "new field", f"{path}{name}", shown, None, kind)] = Seen(count, set(people))
+                drifts[Drift(day, "new field", f"{path}{name}", shown, None, kind)].add(count, people)
         if not any(is_open for _, _, _, _, is_open, _, _ in counts):
             return
         db.execute(

@@ -44,7 +44,11 @@ def from_three_people(*leads: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def test_what_is_new_is_counted_with_its_days_and_the_line_that_takes_it_in(lake: Lake) -> None:
+@pytest.mark.parametrize("bytes_at_once", [16_000_000, 20], ids=["whole", "in parts"])
+def test_what_is_new_is_counted_with_its_days_and_the_line_that_takes_it_in(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, bytes_at_once: int
+) -> None:
+    monkeypatch.setattr("leads_pipeline.drift._VECTOR_BYTES", bytes_at_once)
     leads: list[dict[str, Any]] = from_three_people(
         {"id": "1", "affordability": {"isReady": True, "checkedAt": "2026-11-19T10:00Z", "tags": [1], "sum": 1}},
         {"id": "2", "affordability": {"isReady": False, "sum": 1.5}, "contact": {"age": None}},

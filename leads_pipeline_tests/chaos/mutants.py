@@ -2160,6 +2160,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "among_many_people",
         ),
         _m(
+            "count what is new in the last part of many leads alone",
+            "drift.py",
+            "shown, None, kind)].add(count, people)",
+            "shown, None, kind)] = Seen(count, set(people))",
+            "test_drift.py",
+            "line_that_takes_it_in",
+        ),
+        _m(
             "miss the second of a key among many",
             "flatten/repair.py",
             "    return len(set(parts)) < len(parts)\n",
@@ -2228,7 +2236,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "nobody is told that it is over",
             "alerts.py",
-            "if entry.told_at is None or entry.is_news:",
+            "if entry.is_news or (entry.told_at is None and not entry.may_be_told):",
             "if entry.told_at is not None or entry.is_news:",
             "test_alerts.py",
         ),
