@@ -56,49 +56,48 @@ def plain_leads(kind: LeadKind) -> Callable[[bytes], Plain | None]:
     It returns None for any other text.
     """
     types = {"id": str | msgspec.UnsetType} | _declared(kind.fields, _AS_DECLARED)
-    elements = [_struct(_declared(child.fields, _IN_LISTS)) for child in kind.children]
-    for child, element in zip(kind.children, elements, strict=True):
-        put(types, child.path, list[element] | None)  # type: ignore[valid-type]  # made at run time
-    tree, new_in_lead = tree_of_lead(kind), _new_quotes(_struct(types))
-    lists = [
-        (child, tree_of(child.fields), _new_quotes(list[element]))  # type: ignore[valid-type]  # likewise
-        for child, element in zip(kind.children, elements, strict=True)
-    ]
+    lists = []
+    for child in kind.children:
+        elements = list[_struct(_declared(child.fields, _IN_LISTS))]  # type: ignore[misc, valid-type]  # made at run time
+        put(types, child.path, elements | None)
+        lists.append((child, tree_of(child.fields), _declared_in(elements)))
+    tree, declared_in_lead = tree_of_lead(kind), _declared_in(_struct(types))
 
     def plain(body: bytes) -> Plain | None:
         try:
-            declared, new = new_in_lead(body)
-            if new == 0:
+            declared = declared_in_lead(body)
+            # msgspec takes the last of a key that stands twice, and says nothing: then more is left out than is new.
+            left_out = _quotes(body) - _quotes(declared)
+            if left_out == 0:
                 return _AS_IT_IS
             members = members_of(body)
             extras = []
-            for child, tree_of_element, new_in_list in lists:
+            for child, tree_of_element, declared_in_list in lists:
                 found = list_in(child, members)
                 of_elements = [] if found is None else extras_of(tree_of_element, found)
-                have_new = [text for text in of_elements if text is not None]
-                new -= new_in_list(f"[{','.join(have_new)}]".encode())[1]
-                extras.append(of_elements if have_new else None)
+                new = ",".join(text for text in of_elements if text is not None).encode()
+                left_out -= _quotes(new)
+                if _has_objects(tree_of_element):  # which stand in what is declared and in what is new
+                    left_out += _quotes(declared_in_list(b"[" + new + b"]"))
+                extras.append(of_elements if new else None)
             extra = unknown_in(tree, members)
-            new -= 0 if extra is None else new_in_lead(extra.encode())[1]
+            if extra is not None:
+                left_out -= _quotes(extra.encode()) - _quotes(declared_in_lead(extra.encode()))
         except (msgspec.DecodeError, RecursionError, ValueError):
             return None
-        return Plain(declared, extra, tuple(extras)) if new == 0 else None
+        return Plain(declared, extra, tuple(extras)) if left_out == 0 else None
 
     return plain
 
 
-def _new_quotes(declared: Any) -> Callable[[bytes], tuple[bytes, int]]:
-    """What reads a text as that type, of which it gives the JSON, and how many quotes of the text that leaves out.
+def _declared_in(type_: Any) -> Callable[[bytes], bytes]:
+    """What gives the JSON of what a text has of the type."""
+    decoder = msgspec.json.Decoder(type_)
+    return lambda text: _ENCODER.encode(decoder.decode(text))
 
-    msgspec takes the last of a key that stands twice, and says nothing: then more is left out than what is new.
-    """
-    decoder = msgspec.json.Decoder(declared)
 
-    def read(body: bytes) -> tuple[bytes, int]:
-        text = _ENCODER.encode(decoder.decode(body))
-        return text, _quotes(body) - _quotes(text)
-
-    return read
+def _has_objects(tree: Tree) -> bool:
+    return any(inner is not None for inner in tree.values())
 
 
 def _quotes(json: bytes) -> int:

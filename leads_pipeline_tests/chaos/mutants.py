@@ -958,7 +958,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "take a lead with a key that stands twice for a plain one",
             "flatten/plain.py",
-            "return Plain(declared, extra, tuple(extras)) if new == 0 else None\n",
+            "return Plain(declared, extra, tuple(extras)) if left_out == 0 else None\n",
             "return Plain(declared, extra, tuple(extras))\n",
             "test_flatten.py",
             "by_the_short_statement",
@@ -966,7 +966,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "drop what is new in the lists of plain leads",
             "flatten/plain.py",
-            "extras.append(of_elements if have_new else None)\n",
+            "extras.append(of_elements if new else None)\n",
             "extras.append(None)\n",
             "test_flatten.py",
             "by_the_short_statement",
