@@ -244,6 +244,14 @@ def test_who_is_nowhere_is_not_found_and_whoever_asks_for_nobody_is_told() -> No
     assert run("privacy", "find", "--email", "n/a").exit_code == 2
 
 
+def test_where_there_is_no_data_folder_nobody_is_said_to_be_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "nowhere"))
+    told = run("privacy", "find", "--email", EMAIL)
+    assert (told.exit_code, "nothing to look through" in told.stderr) == (2, True), told.output
+
+
 def test_what_cannot_be_decoded_is_named_and_makes_the_search_incomplete(few: Path) -> None:
     quarantine = few / "quarantine"
     quarantine.mkdir()

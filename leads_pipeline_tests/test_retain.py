@@ -176,6 +176,24 @@ def test_a_push_or_a_backup_is_cut_at_the_next_run(lake: Lake) -> None:
     assert retain(lake) == []
 
 
+def test_a_day_whose_staged_file_is_damaged_is_told_and_cut_once_it_is_staged_anew(lake: Lake) -> None:
+    land(lake, APPLICANT, [lead("a", "ann1")])
+    stage(lake, APPLICANT)
+    lake.staged_path(APPLICANT.table, DAY).write_bytes(b"rotten")
+    [damaged] = cut_days(lake, NEXT_DAY, LONDON)
+    assert "damaged in staged/" in str(damaged.error)
+    assert lake.rebuild_wanted() is None
+    stage(lake, APPLICANT)
+    assert [one.leads for one in retain(lake)] == [1]
+
+
+def test_who_has_set_no_retention_is_told_so(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(lake.folder))
+    monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
+    told = run("privacy", "retain")
+    assert (told.exit_code, "everything is kept" in told.stderr) == (2, True), told.output
+
+
 def test_a_landing_beside_it_loses_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     push(lake, "first")
     stage(lake, APPLICANT)

@@ -319,7 +319,9 @@ def test_the_copy_is_private_and_whole_or_not_there(
     assert list(folder.iterdir()) == [file]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     content = file.read_bytes()
-    for refused in (file, lake.folder / "copy.duckdb", tmp_path / "nowhere" / "copy.duckdb"):
-        assert run("privacy", "share", refused).exit_code == 2
+    inside, nowhere = lake.folder / "copy.duckdb", tmp_path / "nowhere" / "copy.duckdb"
+    for refused, why in ((file, "Remove it"), (inside, "lies in the data folder"), (nowhere, "Make it")):
+        told = run("privacy", "share", refused)
+        assert (told.exit_code, why in told.stderr) == (2, True), told.output
     assert file.read_bytes() == content
     assert not list((lake.folder / ".state" / "duckdb").iterdir())
