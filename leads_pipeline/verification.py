@@ -11,7 +11,7 @@ from leads_pipeline.assets.published import completeness_check, uniqueness_check
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.damage import DAMAGE_ADVICE, damages
 from leads_pipeline.doctor import Finding, Light
-from leads_pipeline.duck import quoted
+from leads_pipeline.duck import quoted, statement
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.columns import staged_tables
 from leads_pipeline.flatten.windows import staged_ids, unstaged_days
@@ -23,17 +23,6 @@ from leads_pipeline.warehouse import Reader, Warehouse, frozen_marts
 _COUNTING_MARTS = ("mart_leads_daily", "mart_people_daily")
 
 _FROZEN_MARTS = {mart.name for mart in frozen_marts()}
-
-# What the mart counts, what of it is frozen, and leads of removed days that came later, which no figure counts.
-_COUNTED = """
-select
-    (select coalesce(sum(leads), 0) from {mart} where kind = $kind),
-    (select coalesce(sum(leads), 0) from pipeline.frozen where mart = '{mart}' and kind = $kind),
-    (
-        select count(*) from {table}
-        where lead_day in (select window_day from pipeline.frozen where mart = 'removed_days')
-    )
-"""
 
 _REFRESH = "The daemon does it within minutes, and so does any `leads-pipeline backfill`."
 
@@ -115,7 +104,9 @@ def _published(db: Reader, lake: Lake, kind: LeadKind, windows: int) -> Iterator
     )
     counted = {}
     for mart in _COUNTING_MARTS:
-        _, [(leads, frozen, late)] = db.query(_COUNTED.format(mart=mart, table=kind.table), {"kind": kind.name})
+        _, [(leads, frozen, late)] = db.query(
+            statement("checks/mart_counts").format(mart=mart, table=kind.table), {"kind": kind.name}
+        )
         counted[mart] = leads, rows + frozen - (late if mart in _FROZEN_MARTS else 0)
     yield _finding(
         f"leads.duckdb to marts, {kind.name} leads",

@@ -27,6 +27,7 @@ from dagster import (
 
 from leads_pipeline.branches import Branches, readable_branches
 from leads_pipeline.contract import Answer, LeadKind
+from leads_pipeline.duck import statement
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import RAW_COLUMNS, RAW_INVENTORY_COLUMNS, Lake, Landing, RawColumn
 from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
@@ -181,16 +182,6 @@ def failure(tried: str, error: LeadsPipelineError) -> Failure:
 # Each postcode is a request, and pages more. Beyond this many a day, searching for whole towns costs less.
 MAX_POSTCODES = 500
 
-# An owner's postcode is their home, which isn't asked for at another service without their asking; a listing is public.
-_POSTCODES_ASKED_ABOUT = """
-select upper(trim(listing_details_address_postcode)) as postcode
-from applicant_leads
-where lead_day > $since and trim(listing_details_address_postcode) <> ''
-group by postcode
-order by max(created_at) desc nulls last, postcode
-limit $most
-"""
-
 
 def _addresses(settings: Settings, lake: Lake, day: date) -> list[str]:
     """What to search for: the places of the settings, and on wish the postcodes of listings that leads ask about."""
@@ -199,7 +190,7 @@ def _addresses(settings: Settings, lake: Lake, day: date) -> list[str]:
         warehouse = Warehouse(lake)
         if warehouse.path.exists():
             since = day - timedelta(days=settings.inventory_from_leads_days)
-            _, rows = warehouse.query(_POSTCODES_ASKED_ABOUT, {"since": since, "most": MAX_POSTCODES})
+            _, rows = warehouse.query(statement("pull/postcodes_asked_about"), {"since": since, "most": MAX_POSTCODES})
             addresses += [postcode for (postcode,) in rows]
     return list(dict.fromkeys(addresses))
 
