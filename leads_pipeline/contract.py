@@ -265,6 +265,13 @@ def _next_token(body: bytes) -> str | None:
 
 # --- one lead ----------------------------------------------------------------------------------------------------
 
+# What is odd about an element that was kept all the same.
+NOT_UTF_8: Final = "not UTF-8, kept as ISO 8859-1"
+NOT_AN_OBJECT: Final = "not an object"
+NOT_JSON: Final = "not valid JSON"
+NO_ID: Final = "no id"
+ODDITIES: Final = frozenset({NOT_UTF_8, NOT_AN_OBJECT, NOT_JSON, NO_ID})
+
 
 class _Identified(msgspec.Struct):
     id: msgspec.Raw = msgspec.Raw()
@@ -292,17 +299,17 @@ def _read_element(element: bytes) -> tuple[str | None, str, str | None]:
         payload = element.decode()
     except UnicodeDecodeError:
         # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
-        payload, oddity = element.decode("latin-1"), "not UTF-8, kept as ISO 8859-1"
+        payload, oddity = element.decode("latin-1"), NOT_UTF_8
     element_id: str | None = None
     try:
         element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
     except msgspec.ValidationError:
-        oddity = oddity or "not an object"
+        oddity = oddity or NOT_AN_OBJECT
     except (msgspec.DecodeError, RecursionError):
-        oddity = oddity or "not valid JSON"
+        oddity = oddity or NOT_JSON
         element_id = _id_by_structure(payload.encode())
     if element_id is None:
-        oddity = oddity or "no id"
+        oddity = oddity or NO_ID
     return element_id, payload, oddity
 
 

@@ -347,7 +347,8 @@ def _space(folder: Path, warehouse: Warehouse) -> str:
     if free < SPACE_FAIL_BYTES + copy:
         raise StorageError(f"{what}, too little to copy leads.duckdb ({copy / 1e9:.1f} GB) aside. Make room.")
     if free < SPACE_WARN_BYTES + 2 * copy:
-        raise _Warning(f"{what}. A publication needs leads.duckdb ({copy / 1e9:.1f} GB) once more. Make room soon.")
+        size = f"leads.duckdb ({copy / 1e9:.1f} GB) once more, and twice after an erasure"
+        raise _Warning(f"{what}. A publication needs {size}. Make room soon.")
     return f"{what}."
 
 

@@ -309,9 +309,9 @@ def coverage(
     But for those whose leads LEADS_KEEP_DAYS has removed: there is nothing left to be done about them.
     """
     all_failed = failed_windows(instance, settings, partitions)
-    # A look at the raw files first, so that what is damaged there is known.
     removed = lake.removed_days()
     shown = [day for day in days(max(first, partitions.first_day), today(settings.zone, now)) if day not in removed]
+    # The raw files first, because reading them sets damaged ones aside.
     landed_on = {
         (kind, day): {landed.scope: landed for landed in lake.landed_windows(kind, day)}
         for kind in LEAD_KINDS

@@ -40,8 +40,8 @@ from leads_pipeline.window import Window, today
 # One pull run at a time: the portal answers 429 when busy, and two runs don't know of each other's slowing down.
 PORTAL_POOL = "leads_portal"
 
-# Landing waits for the disk three times; side by side the disk serves several at once (measured: half the time with
-# two threads, a little less still with four).
+# Landing waits for the disk twice, for the file and for its folder; side by side the disk serves several at once
+# (measured: half the time with two threads, a little less still with four).
 LANDING_THREADS = 4
 
 # How many of a run's failed windows its failure message names; the rest are in the observations.

@@ -89,7 +89,7 @@ class Store:
         return msgspec.json.decode(text, type=Backup)
 
     def write(self, backup: Backup) -> None:
-        """From now on there is this backup. Its contents are on the disk."""
+        """Write the backup's list, which makes it count: its contents must be on the disk before."""
         text = msgspec.json.encode(backup)
         replace_file(self._backups / backup.name, hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
 

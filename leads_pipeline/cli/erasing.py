@@ -68,7 +68,7 @@ def dated(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def request(command: Callable[..., None]) -> Callable[..., None]:
-    """The same, and those that say what belongs to it and whether it is only tried."""
+    """The options of `dated`, --with for further groups, and --dry-run."""
     groups = click.Choice([Group.MAILBOX.value, Group.TELEPHONE.value, Group.PROPOSED.value])
     more = "Take this group as well, once somebody has looked at it; repeat for more."
     command = click.option("--with", "more", multiple=True, type=groups, help=more)(dated(command))

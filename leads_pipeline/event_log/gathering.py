@@ -182,7 +182,7 @@ class GatheringEventLog(SqlEventLogStorage, ABC):
 
     @abstractmethod
     def has_log(self, run_id: str) -> bool:
-        """Whether there is anything of the run but what of assets and checks it did."""
+        """Whether the run still has events that belong to no asset or check."""
 
     def forget_log(self, run_id: str) -> None:
         """Delete what of the run isn't of an asset or a check."""

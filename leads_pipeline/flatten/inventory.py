@@ -7,11 +7,11 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.contract import INVENTORY_FIELDS
+from leads_pipeline.contract import INVENTORY_FIELDS, NOT_JSON
 from leads_pipeline.duck import glob_literal, quoted
 from leads_pipeline.flatten.repair import define_functions, unknown_members
 from leads_pipeline.flatten.statement import columns_of, typed
-from leads_pipeline.flatten.trees import NOT_JSON, tree_of
+from leads_pipeline.flatten.trees import tree_of
 
 _INVENTORY: Final = f"""
 select

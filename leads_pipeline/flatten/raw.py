@@ -8,11 +8,10 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from leads_pipeline.contract import LeadKind
+from leads_pipeline.contract import NOT_JSON, LeadKind
 from leads_pipeline.duck import glob_literal, link_or_copy, scratch_folder
 from leads_pipeline.flatten.columns import extras_of
 from leads_pipeline.flatten.plain import Plain, plain_leads
-from leads_pipeline.flatten.trees import NOT_JSON
 from leads_pipeline.lake import RAW_SCHEMA, Lake
 
 

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.contract import UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
+from leads_pipeline.contract import NOT_AN_OBJECT, NOT_JSON, UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
 from leads_pipeline.duck import literal, quoted
 from leads_pipeline.flatten.columns import BODY, extras_of
-from leads_pipeline.flatten.trees import NOT_AN_OBJECT, NOT_JSON, Tree, objects_in, pointer, put, tree_of, tree_of_lead
+from leads_pipeline.flatten.trees import Tree, objects_in, pointer, put, tree_of, tree_of_lead
 from leads_pipeline.window import offsets
 
 

@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from leads_pipeline.contract import ChildTable, Field, LeadKind
+from leads_pipeline.contract import ODDITIES, ChildTable, Field, LeadKind
 
-# Contract's words for text that JSON's grammar refuses; _mended knows most such texts.
-NOT_JSON: Final = "not valid JSON"
-NOT_AN_OBJECT: Final = "not an object"
-_ODDITIES: Final = {NOT_JSON, NOT_AN_OBJECT, "not UTF-8, kept as ISO 8859-1", "no id", "_extra"}
+_ODDITIES: Final = {*ODDITIES, "_extra"}
 
 # Stands for what the portal or a lead wrote, wherever that may be personal.
 HIDDEN: Final = "…"

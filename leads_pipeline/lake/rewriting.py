@@ -42,7 +42,7 @@ class RawRewriting(RawLeads):
             yield
 
     def gone_through(self, what: str, state: str, *, is_anew: bool = False) -> GoneThrough:
-        """The files in which nothing of what is looked for was left, in that state of what is looked for."""
+        """Which files were searched and had nothing left, as long as what is searched for stays in that state."""
         return GoneThrough(self._state / f"gone-through-{what}", state, is_anew=is_anew)
 
     def gone_through_by(self, suppressed: Suppressed, *, is_anew: bool = False) -> GoneThrough:

@@ -187,7 +187,7 @@ def _sweep_raw(lake: Lake, suppressed: Suppressed, swept: Swept, gone_through: G
             redacted = lake.redacted(left)
             is_redacted = redacted != left
             if is_redacted:
-                lake.want_rebuild()  # first, so that whoever is killed from here on leaves the word
+                lake.want_rebuild()  # first: a process that is killed after this leaves the request
             return redacted
 
         try:

@@ -81,7 +81,7 @@ def cut_days(
                     gone_through.again([*files, *staged])
                     if not is_dry:
                         if not is_wanted:
-                            # First, so that whoever is killed from here on leaves the word.
+                            # First: a process that is killed after this leaves the request for a rebuild.
                             lake.want_rebuild()
                             is_wanted = True
                         leads = _cut(lake, kind, day, files, zone) or leads
@@ -116,7 +116,7 @@ def _cut(lake: Lake, kind: LeadKind, day: date, files: list[Path], zone: ZoneInf
     people = _people(lake, kind, day)
 
     def cut(lead_id: str, payload: str) -> str | None:
-        # One that came in this moment is left to the next run.
+        # A lead that landed after the staging is cut by the next run.
         return cut_payload(kind, payload, people[lead_id]) if lead_id in people else None
 
     for path in files:

@@ -59,7 +59,7 @@ def retire_days(lake: Lake, before: date, zone: ZoneInfo, *, is_dry: bool = Fals
         retired.waiting = _waiting(lake, [day for day in due if day not in retired.damaged], before)
         retired.days = [day for day in due if day not in retired.damaged.keys() | retired.waiting.keys()]
         if retired.days and not is_dry:
-            # First, so that whoever is killed from here on leaves the word.
+            # First: a process that is killed after this leaves the request for a rebuild.
             lake.want_rebuild()
             _freeze(lake, retired.days, zone)
             _delete(lake, retired.days)

@@ -61,7 +61,8 @@ def loaded(
     db.execute("create temp table gone (kind varchar, lead_id varchar)")
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
     is_whole = _load_kinds(db, lake, state, wanted, changed)
-    # What the list has learned in doing so is done; of whoever was added to it meanwhile, the next publication hears.
+    # Loading may have added lead ids to the list, which are dealt with. Whoever was added to it meanwhile waits for the
+    # next publication.
     suppressed = lake.suppression.read()
     if suppressed.whom == wanted.whom:
         wanted = replace(wanted, suppressed=suppressed.state)
@@ -95,7 +96,7 @@ def _load_kinds(
                     db, lake, kind, "lead_id in (select lead_id from removed union all select lead_id from winners)"
                 )
         if state.suppressed != wanted.suppressed or of_kind:
-            # As rows leave, so that the file is written anew.
+            # A redacted row counts as gone, because the old text must not stay in the file's blocks.
             new = "lead_id in (select lead_id from winners)" if state.suppressed == wanted.suppressed else "true"
             redacted = redact(db, lake, kind, new)
             db.execute("insert into gone select $kind, null from range($rows)", {"kind": kind.name, "rows": redacted})
@@ -345,7 +346,7 @@ def record_drift(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, file
         {"people": PEOPLE_MIN},
     )
     db.execute("delete from pipeline.drift_names where name not in (from shown)")
-    # Whose people have become enough came on one of the days at hand.
+    # A name that now comes from enough people came on one of the days being loaded.
     db.execute(
         """
         insert into pipeline.drift_names

@@ -9,8 +9,6 @@ import duckdb
 
 from leads_pipeline.duck import macros
 
-REMOVED_PERSON: Final = "removed_person_of"
-
 PERSON_MACROS: Final = macros("people")
 PERSON_OF_LEAD: Final = "person_of(staged.contact_email, staged.contact_phone_number) as person"
 

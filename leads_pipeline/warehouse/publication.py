@@ -131,7 +131,7 @@ class Warehouse:
         wanted, not_staged = self._mended(whole, file.state if file else EMPTY, grid, now, staged_again)
         if wanted != whole:
             file = self._published_file(wanted)  # which counts the rows of what is wanted alone
-        # All of it is read even if nothing changed: else analysts alone would meet what rots until the next lead comes.
+        # The whole file is read even if nothing changed: otherwise an analyst would be the first to meet damage.
         # A day that can't be staged is in the published file alone.
         is_anew = is_anew and not not_staged
         is_changed = (
@@ -277,7 +277,7 @@ class Warehouse:
             else:
                 self._keep_old_blocks(draft)
             draft.chmod(_PUBLISHED_MODE)
-            # That of the old version too, as it stays where this process is killed now.
+            # The old version's checksum as well: if this process is killed now, the old file stays.
             checksums = " ".join(filter(None, (checksum, checksum_of(draft))))
             replace_file(self._checksums, checksums.encode())
             # Beside the new version, a log of the old one would keep it from being opened.

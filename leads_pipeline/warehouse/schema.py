@@ -32,7 +32,7 @@ PERSON: Final = Column(
 )
 
 
-# Whose rows lie together, so that replacing a day's reads a day's.
+# Rows are stored by this day, so that replacing a day reads that day alone.
 _CHILD_DAY: Final = Column("day", "date", "Day of the window that held the lead: its window_day")
 
 

@@ -3351,7 +3351,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "leave in old blocks what was taken out of a message",
             "privacy/erase.py",
-            "                lake.want_rebuild()  # first, so that whoever is killed from here on leaves the word\n",
+            "                lake.want_rebuild()  # first: a process that is killed after this leaves the request\n",
             "                pass\n",
             "test_privacy_erase.py",
             "others_wrote",
