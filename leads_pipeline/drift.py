@@ -45,7 +45,7 @@ class Drift(NamedTuple):
 
     @property
     def name(self) -> tuple[str, str] | None:
-        """What must come from several people before it is shown; None where nothing of it is new, or may ever be shown."""
+        """What several people must have sent before it is shown; None where nothing of it is new, or may be shown."""
         has_form = all(map(NAME.fullmatch, [*re.split(r"(?:\[\])?\.", self.field), self.value or "_"]))
         return (self.field, self.value or "") if has_form and (self.value or self.field != self.shown_field) else None
 
