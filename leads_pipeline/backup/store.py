@@ -129,7 +129,7 @@ class Store:
 
     # --- contents -------------------------------------------------------------------------------------------------
 
-    def held(self) -> dict[str, int]:
+    def content_sizes(self) -> dict[str, int]:
         """The size of each content that is there."""
         with reading(self._files):
             return {path.name: path.stat().st_size for path in self._contents()}
@@ -147,7 +147,7 @@ class Store:
     @contextmanager
     def adding(self) -> Iterator["Adding"]:
         """Add contents; when the block ends, they are on the disk."""
-        adding = Adding(self._files, self.held())
+        adding = Adding(self._files, self.content_sizes())
         with ThreadPoolExecutor(_WRITERS, "backup") as pool:
             adding.pool = pool
             yield adding
@@ -202,14 +202,14 @@ class Adding:
 
     def __init__(self, folder: Path, sizes: dict[str, int]) -> None:
         self._folder = folder
-        self.held = sizes
+        self.sizes = sizes
         self.written = 0
         self.written_bytes = 0
         self._waiting: list[Future[None]] = []
 
     def has(self, entry: Entry) -> bool:
         """Whether the content is there, by its name and size; `verify` reads it."""
-        return self.held.get(entry.sha256) == entry.size
+        return self.sizes.get(entry.sha256) == entry.size
 
     def content(self, path: str, content: bytes, identity: tuple[int, ...] = ()) -> Entry:
         """Add a file's content."""
@@ -238,7 +238,7 @@ class Adding:
         return entry
 
     def _count(self, entry: Entry) -> None:
-        self.held[entry.sha256] = entry.size
+        self.sizes[entry.sha256] = entry.size
         self.written += 1
         self.written_bytes += entry.size
 

@@ -19,7 +19,7 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import MEANINGS, Group, Sought
 from leads_pipeline.privacy.export import Contact, retention_of, versions_of, write_export
-from leads_pipeline.privacy.objecting import holding
+from leads_pipeline.privacy.objecting import entries_in_force
 from leads_pipeline.privacy.retain import CutDay, cut_addresses, cut_days, due_before
 from leads_pipeline.privacy.retire import Retired, retire_days
 from leads_pipeline.privacy.search import Found, FoundLead, search
@@ -263,7 +263,7 @@ def _search(
     lake = Lake.of(settings)
     sought = sought_in(lake, listed, **given)
     found = looked_for(settings, sought, shared)
-    return found, holding(lake.suppression.read(), sought, found)
+    return found, entries_in_force(lake.suppression.read(), sought, found)
 
 
 def _show_held(held: Sequence[tuple[Entry, int]]) -> None:

@@ -23,7 +23,7 @@ from leads_pipeline.warehouse import FILE_NAME
 LIFTABLE = frozenset({Action.OBJECT, Action.REFUSE, Action.RESTRICT})
 
 
-def holding(suppressed: Suppressed, sought: Sought, found: Found) -> list[tuple[Entry, int]]:
+def entries_in_force(suppressed: Suppressed, sought: Sought, found: Found) -> list[tuple[Entry, int]]:
     """Which of them hold for the person who is sought, and for how many of the leads that were found."""
     held = []
     for entry in suppressed.active:

@@ -19,7 +19,7 @@ from leads_pipeline.warehouse.frozen import statement_of
 from leads_pipeline.warehouse.loading import note_objections
 from leads_pipeline.warehouse.schema import BOOKKEEPING, comment, tables
 from leads_pipeline.warehouse.sql_marts import FOLLOWED, MART_MACROS, marts
-from leads_pipeline.warehouse.state import comments_fingerprint, remembered
+from leads_pipeline.warehouse.state import comments_fingerprint, read_state
 
 # Marts that are made of more than the file's own leads: the settings, the agency's answers, staged files. They stay.
 _OF_MORE: Final = frozenset({"answers", "branches", "drift", "mart_coverage"})
@@ -46,7 +46,7 @@ def write_without_withheld(lake: Lake, draft: Path, anew: Path, zone: ZoneInfo) 
         gone = _take_out(db, lake)
         for kind in LEAD_KINDS:
             redact(db, lake, kind)
-        is_of_this_version = remembered(db).comments == comments_fingerprint() and _has_all_columns(db)
+        is_of_this_version = read_state(db).comments == comments_fingerprint() and _has_all_columns(db)
         if is_of_this_version:
             _make_marts(db, lake, zone)
         db.commit()

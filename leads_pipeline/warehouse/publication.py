@@ -37,7 +37,7 @@ from leads_pipeline.warehouse.state import (
     comments_fingerprint,
     counted,
     fingerprint_of,
-    remembered,
+    read_state,
     tables_of,
     wanted_state,
 )
@@ -162,7 +162,7 @@ class Warehouse:
             holding_version(self._lake, self.path) as link,
             connection(self._lake, f"{link.name}/query", link.path, read_only=True) as db,
         ):
-            state = remembered(db)
+            state = read_state(db)
         frozen = {(FROZEN_FILES, day): fingerprint_of(path) for day, path in self._lake.frozen_files().items()}
         is_current = (
             frozen == {key: fingerprint for key, fingerprint in state.files.items() if key[0] == FROZEN_FILES}
@@ -213,7 +213,7 @@ class Warehouse:
             link_or_copy(self.path, link)
             try:
                 with connection(self._lake, "warehouse", link, read_only=True) as db:
-                    state = remembered(db)
+                    state = read_state(db)
                     return WarehouseFile(state, counted(db) if state == wanted else {})
             except StorageError:
                 return None
@@ -319,7 +319,7 @@ class Warehouse:
         try:
             # DuckDB's commit waits for the whole copy to be on the disk, which has begun by then.
             with syncing(draft), connection(self._lake, "warehouse", draft) as db:
-                state = remembered(db)
+                state = read_state(db)
                 if state.schema != wanted.schema:
                     return None
                 db.begin()

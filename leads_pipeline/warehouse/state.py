@@ -129,7 +129,7 @@ def checksum_of(path: Path) -> str:
     return f"{value:08x}"
 
 
-def remembered(db: duckdb.DuckDBPyConnection) -> State:
+def read_state(db: duckdb.DuckDBPyConnection) -> State:
     """What the file was made from; nothing where it isn't a file of the pipeline's."""
     if not db.execute(
         "select 1 from duckdb_tables() where schema_name = 'pipeline' and table_name = 'facts'"

@@ -456,7 +456,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "remove old contents before the new list is written",
             "backup/copying.py",
             "        store.write(backup)\n",
-            "        for content in set(store.held()) - {entry.sha256 for entry in entries}:\n"
+            "        for content in set(store.content_sizes()) - {entry.sha256 for entry in entries}:\n"
             "            store._path(content).unlink()\n"
             "        store.write(backup)\n",
             "test_backup.py",
