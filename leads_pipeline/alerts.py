@@ -89,26 +89,26 @@ class _Noticed:
 class Memory:
     """What one channel was told. An alert that can't be sent is due again."""
 
-    _known: dict[str, _Noticed] = field(default_factory=dict)
+    _noticed: dict[str, _Noticed] = field(default_factory=dict)
 
     def notice(self, causes: Iterable[Cause], now: datetime, is_unsure: Callable[[str], bool]) -> list[Alert]:
         """Take in what there is now, and say what is to be told.
 
         Where `is_unsure` of a key, its absence doesn't mean that it is over.
         """
-        there = {cause.key: cause for cause in causes}
+        causes_now = {cause.key: cause for cause in causes}
         alerts: list[Alert] = []
         news: list[Alert] = []
-        for key in [key for key in self._known if key not in there and not is_unsure(key)]:
-            entry = self._known[key]
+        for key in [key for key in self._noticed if key not in causes_now and not is_unsure(key)]:
+            entry = self._noticed[key]
             if entry.is_news or (entry.told_at is None and not entry.may_be_told):
-                del self._known[key]
+                del self._noticed[key]
             else:
                 lasted = f"It lasted from {_moment(entry.since)} to {_moment(now)} at most."
                 alerts.append(Alert(Occasion.OVER, (key,), entry.title, lasted, entry.level, entry.since, now))
-        for key, cause in there.items():
+        for key, cause in causes_now.items():
             new = _Noticed(min(cause.since or now, now), cause.title, cause.level, is_news=cause.is_news)
-            entry = self._known.setdefault(key, new)
+            entry = self._noticed.setdefault(key, new)
             if (occasion := _occasion(cause, entry, now)) is not None:
                 message = f"{cause.message}\n\nSince {_moment(entry.since)}."
                 alert = Alert(occasion, (key,), cause.title, message, cause.level, entry.since, now)
@@ -118,17 +118,17 @@ class Memory:
     def note_may_be_told(self, alert: Alert, *, may_be: bool) -> None:
         """The alert is about to be sent, or couldn't be: whoever may have been told of a cause is told of its end."""
         for key in alert.keys:
-            self._known[key] = replace(self._known[key], may_be_told=may_be)
+            self._noticed[key] = replace(self._noticed[key], may_be_told=may_be)
 
     def note_told(self, alert: Alert) -> None:
         """The alert was sent."""
         for key in alert.keys:
             if alert.occasion is Occasion.OVER:
-                del self._known[key]
+                del self._noticed[key]
             else:
                 # Of news, which are never told again, the title that they share does no harm.
-                entry = self._known[key]
-                self._known[key] = replace(
+                entry = self._noticed[key]
+                self._noticed[key] = replace(
                     entry, title=alert.title, level=alert.level, told_at=alert.at, may_be_told=False
                 )
 
@@ -143,7 +143,7 @@ class Memory:
                 entry.is_news,
                 entry.may_be_told,
             ]
-            for key, entry in self._known.items()
+            for key, entry in self._noticed.items()
         }
 
     @classmethod

@@ -398,11 +398,11 @@ def _suppression(data: DataFolder) -> str:
 
 
 def _retention(settings: Settings) -> str:
-    kept = {
+    days_by_what = {
         "LEADS_KEEP_PERSONAL_DAYS is not set: names, addresses and messages": settings.keep_personal_days,
         "LEADS_KEEP_DAYS is not set: leads, by a hash of their person,": settings.keep_days,
     }
-    if forever := [what for what, days in kept.items() if days is None]:
+    if forever := [what for what, days in days_by_what.items() if days is None]:
         raise _Warning(
             f"{'; '.join(f'{what} are kept for ever' for what in forever)}, for which UK GDPR asks a reason. Decide "
             "for how long; docs/privacy.md says what goes then."

@@ -320,11 +320,11 @@ class _Writer:
         """Return once they are on the disk. Raises what the spool raised."""
         if not pushed:
             return
-        kept = asyncio.get_running_loop().create_future()
-        self._waiting.append((pushed, kept))
+        landing = asyncio.get_running_loop().create_future()
+        self._waiting.append((pushed, landing))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._write_all())
-        await kept
+        await landing
 
     async def _write_all(self) -> None:
         while self._waiting:
@@ -334,13 +334,13 @@ class _Writer:
                 await asyncio.to_thread(self._spool.add, [one for pushed, _ in batch for one in pushed])
             except Exception as error:  # noqa: BLE001 - each delivery that waits is told, whatever it is
                 failure = error
-            for _, kept in batch:
-                if kept.done():  # its request was cancelled
+            for _, landing in batch:
+                if landing.done():  # its request was cancelled
                     continue
                 if failure is None:
-                    kept.set_result(None)
+                    landing.set_result(None)
                 else:
-                    kept.set_exception(failure)
+                    landing.set_exception(failure)
 
 
 class _Rate:

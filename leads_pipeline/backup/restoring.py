@@ -69,8 +69,9 @@ def restore(store: Store, backup: Backup, roots: Roots, *, leave_out_damaged: bo
                     f"{store.target}: {in_words(damaged)}. Nothing was put in place. Restore from another copy of that "
                     "folder if there is one, or what is whole with --leave-out-damaged."
                 )
-            kept = [roots[PRIVACY]] if PRIVACY in roots and _holds(roots[PRIVACY]) else []
-            if kept:  # decided once, as a restore that is killed and finished finds there what it has moved itself
+            newer_lists = [roots[PRIVACY]] if PRIVACY in roots and _holds(roots[PRIVACY]) else []
+            # Decided once, as a restore that is killed and finished finds there what it has moved itself.
+            if newer_lists:
                 shutil.rmtree(copying / PRIVACY, ignore_errors=True)
             os.sync()
             copying.replace(whole)
@@ -78,7 +79,7 @@ def restore(store: Store, backup: Backup, roots: Roots, *, leave_out_damaged: bo
         finally:
             shutil.rmtree(copying, ignore_errors=True)
         _put_in_place(whole, roots)
-    return Restored(backup.name, len(backup.files) - len(damaged), tuple(damaged), tuple(kept))
+    return Restored(backup.name, len(backup.files) - len(damaged), tuple(damaged), tuple(newer_lists))
 
 
 def _holds(root: Path) -> list[str]:

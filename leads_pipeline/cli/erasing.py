@@ -179,9 +179,9 @@ def erase(
             is_done = left.is_nothing and not troubles
             if is_done:
                 note_done(session.lake, entry, swept)
-            said = f"redacted in {len(mentioning)} leads, left in {len(of_others)}"
+            mentions_line = f"redacted in {len(mentioning)} leads, left in {len(of_others)}"
             backups = _backups(session.settings, datetime.now(UTC)) if is_done else _BACKUPS_OF_NOW
-            receipt = _receipt(entry, swept, left, said, backups, is_done=is_done)
+            receipt = _receipt(entry, swept, left, mentions_line, backups, is_done=is_done)
             hand_out(session.lake, entry, receipt)
         _show_left(left, troubles)
     sys.exit(0 if is_done else 1)
@@ -343,7 +343,7 @@ def _backups(settings: Settings, gone_at: datetime) -> str:
     )
 
 
-def _receipt(entry: Entry, swept: Swept, left: Left, said: str, backups: str, *, is_done: bool) -> str:
+def _receipt(entry: Entry, swept: Swept, left: Left, mentions_line: str, backups: str, *, is_done: bool) -> str:
     """What was done, without a word of the person's."""
     days = sum(swept.days.values())
     received = entry.received or date.min
@@ -354,7 +354,7 @@ Received {received}, due {due_on(received)}, listed {entry.at:%Y-%m-%d %H:%M} UT
 Removed: {len(entry.leads)} leads in every version: {swept.files} raw files, {swept.deliveries} deliveries that waited,
 {days} days staged anew, leads.duckdb written anew.
 Kept: {left.kept} leads of theirs or about them: new enquiries, groups that weren't chosen, what others wrote.
-What others wrote of them: {said}.
+What others wrote of them: {mentions_line}.
 Kept for keeping them out: keyed hashes on the suppression list.
 Looked through again: {"nothing that the list refuses was found" if is_done else "NOT shown to be gone, see below"}.
 {backups}

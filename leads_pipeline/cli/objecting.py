@@ -174,7 +174,7 @@ def _receipt(entries: Sequence[Entry], leads: int, swept: Swept, *, by_contact: 
     """What holds now, without a word of the person's."""
     first = entries[0]
     day = first.received or first.at.date()
-    told = {
+    effects = {
         Action.OBJECT: f"Out of mart_hidden_valuations, which is direct marketing: now and with what they will send. "
         f"Their {leads} leads stay.",
         Action.REFUSE: "New enquiries of theirs, created from now on, are refused.",
@@ -189,7 +189,7 @@ def _receipt(entries: Sequence[Entry], leads: int, swept: Swept, *, by_contact: 
             f"{names}{f', case {first.case}' if first.case else ''}",
             f"Received {day}, due {due_on(day)}, listed {first.at:%Y-%m-%d %H:%M} UTC",
             "",
-            *(told[entry.action] for entry in entries),
+            *(effects[entry.action] for entry in entries),
             f"Until `leads-pipeline privacy lift {numbers}`. Kept for that: keyed hashes on the suppression list.",
             f"Looked at again: {'so it is' if is_done else 'NOT shown to be so, run `leads-pipeline privacy apply`'}.",
             "",

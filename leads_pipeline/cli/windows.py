@@ -110,18 +110,18 @@ def coverage(count: int, as_json: bool) -> None:
         )
         unstaged = sorted(session.unstaged())
         branches = session.branches()
-    lost = sorted((one for one in windows if one.state in _NOT_LANDED), key=lambda one: one.window)
+    not_landed = sorted((one for one in windows if one.state in _NOT_LANDED), key=lambda one: one.window)
     if as_json:
-        click.echo(json.dumps(_as_json(windows, lost, unstaged, branches), indent=2))
+        click.echo(json.dumps(_as_json(windows, not_landed, unstaged, branches), indent=2))
     else:
         _show_counts(windows)
-        _show_lost(lost, now, branches)
+        _show_not_landed(not_landed, now, branches)
         if unstaged:
             out.print(
                 f"Landed and not staged yet: {', '.join(map(str, unstaged))}. The daemon does it within minutes, and "
                 "so does any `leads-pipeline backfill`."
             )
-    sys.exit(1 if lost or unstaged else 0)
+    sys.exit(1 if not_landed or unstaged else 0)
 
 
 _NOT_LANDED = (WindowState.DAMAGED, WindowState.FAILED, WindowState.MISSING)
@@ -143,10 +143,10 @@ def _show_counts(windows: Sequence[WindowCoverage]) -> None:
     out.print(table(("kind", "state", "windows", "leads", "looked at (UTC), from", "to"), rows))
 
 
-def _show_lost(lost: Sequence[WindowCoverage], now: datetime, branches: Branches) -> None:
+def _show_not_landed(not_landed: Sequence[WindowCoverage], now: datetime, branches: Branches) -> None:
     """What isn't landed, a paragraph a cause, soonest deleted first, and the command that pulls it."""
     causes: dict[tuple[str, str, str], list[WindowCoverage]] = {}
-    for one in lost:
+    for one in not_landed:
         causes.setdefault((one.kind.name, *_cause(one)), []).append(one)
     for (kind, state, _), windows in causes.items():
         first, keys = windows[0], [branches.shown_window(one.window.partition_key) for one in windows]
@@ -161,8 +161,8 @@ def _show_lost(lost: Sequence[WindowCoverage], now: datetime, branches: Branches
             out.print(Padding(escape(first.failed.error), (0, 0, 0, 2)), highlight=False)
         more = f"  … and {len(keys) - LISTED_FAILURES} more" if len(keys) > LISTED_FAILURES else ""
         out.print(Padding(f"{escape('  '.join(keys[:LISTED_FAILURES]))}{more}", (0, 0, 0, 2)), highlight=False)
-    if wanted := [one.window.day for one in lost if not one.window.is_deleted(now)]:
-        is_refused = any(one.failed is not None and one.failed.is_permanent for one in lost)
+    if wanted := [one.window.day for one in not_landed if not one.window.is_deleted(now)]:
+        is_refused = any(one.failed is not None and one.failed.is_permanent for one in not_landed)
         when = "Once what was refused is put right, take" if is_refused else "Take"
         out.print(
             f"\n{when} them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False
@@ -177,7 +177,10 @@ def _cause(one: WindowCoverage) -> tuple[str, str]:
 
 
 def _as_json(
-    windows: Sequence[WindowCoverage], lost: Sequence[WindowCoverage], unstaged: Sequence[date], branches: Branches
+    windows: Sequence[WindowCoverage],
+    not_landed: Sequence[WindowCoverage],
+    unstaged: Sequence[date],
+    branches: Branches,
 ) -> dict[str, object]:
     return {
         "windows": [
@@ -195,7 +198,7 @@ def _as_json(
                 "is_refused": one.failed is not None and one.failed.is_permanent,
                 "deleted_from_at": (one.window.start + RETENTION).isoformat(),
             }
-            for one in lost
+            for one in not_landed
         ],
         "days_not_staged": [day.isoformat() for day in unstaged],
     }

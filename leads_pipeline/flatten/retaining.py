@@ -45,10 +45,10 @@ def staged_before(
             try:
                 db.execute(f"attach {literal(str(file))} as published (read_only)")
                 tables = "select table_name from duckdb_tables() where database_name = 'published'"
-                there = {name for (name,) in db.execute(tables).fetchall()}
+                tables_present = {name for (name,) in db.execute(tables).fetchall()}
                 for table, missing in unread.items():
                     # A list that was declared since has no table there yet.
-                    if missing and _published_name(kind, table) in there:
+                    if missing and _published_name(kind, table) in tables_present:
                         columns.setdefault(table, []).append(_published(db, kind, table, missing))
                 db.execute("detach published")
             except duckdb.Error as error:
@@ -76,9 +76,11 @@ def _published_name(kind: LeadKind, table: str) -> str:
 
 def _as_declared(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, source: str, day: str) -> str:
     """The columns of the table that the source has or that others stand in for, in today's types; its day as well."""
-    there = {name for name, *_ in db.execute(f"describe select * from {source}").fetchall()}  # noqa: S608
+    columns_present = {name for name, *_ in db.execute(f"describe select * from {source}").fetchall()}  # noqa: S608
     read = {
-        column.name: f"try_cast({quoted(column.name)} as {column.type})" if column.name in there else column.stand_in
+        column.name: f"try_cast({quoted(column.name)} as {column.type})"
+        if column.name in columns_present
+        else column.stand_in
         for column in staged_columns(kind)[table]
         if column.name != "window_day"
     }

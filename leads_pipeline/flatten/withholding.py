@@ -143,10 +143,12 @@ def _meant(
     if not meant:
         return []
     # Those that are there: a copy that somebody kept, or what an older version has staged, may lack one.
-    there = {name: type_ for name, type_, *_ in db.execute(f"describe from {source}").fetchall()}
-    columns = [name for name, type_ in there.items() if type_ == "VARCHAR" and (is_contact(name) or is_name(name))]
+    columns_present = {name: type_ for name, type_, *_ in db.execute(f"describe from {source}").fetchall()}
+    columns = [
+        name for name, type_ in columns_present.items() if type_ == "VARCHAR" and (is_contact(name) or is_name(name))
+    ]
     are_contacts = list(map(is_contact, columns))
-    shown = ", ".join([f"{name}::varchar" if name in there else "null" for name in ("created_at", "_extra")])
+    shown = ", ".join([f"{name}::varchar" if name in columns_present else "null" for name in ("created_at", "_extra")])
     shown = ", ".join([shown, *map(quoted, columns)])
     cursor = db.execute(f"select lead_id, {day_and_payload}, {shown} from {source}")  # noqa: S608 - our own names
     entries: dict[tuple[str, str], int] = {}

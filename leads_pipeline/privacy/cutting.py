@@ -66,16 +66,16 @@ def _place(tree: _Tree, path: list[str], leaf: "Field | tuple[_Tree]") -> None:
 
 
 def _members(body: bytes, span: tuple[int, int], tree: _Tree) -> list[tuple[bytes, bytes]]:
-    kept: list[tuple[bytes, bytes]] = []
+    members: list[tuple[bytes, bytes]] = []
     if not body[slice(*span)].startswith(b"{"):
-        return kept
+        return members
     with suppress(InvalidAnswerError):  # what stands before the broken place stays
         for key, start, end in members_of(body, span):
             declared = tree.get(text_of(key) or "")
             value = None if declared is None else _value(body, (start, end), declared)
             if value is not None:
-                kept.append((key, value))
-    return kept
+                members.append((key, value))
+    return members
 
 
 def _value(body: bytes, span: tuple[int, int], declared: "Field | _Tree | tuple[_Tree]") -> bytes | None:

@@ -179,7 +179,7 @@ def _sweep_raw(lake: Lake, suppressed: Suppressed, swept: Swept, gone_through: G
         is_redacted = False
         ids: set[tuple[str, str]] = set()
 
-        def kept(rows: list[dict[str, Any]], ids: set[tuple[str, str]] = ids) -> list[dict[str, Any]]:
+        def cleaned(rows: list[dict[str, Any]], ids: set[tuple[str, str]] = ids) -> list[dict[str, Any]]:
             nonlocal is_redacted
             ids |= {(row["kind"], row["lead_id"]) for row in rows}
             refused = lake.refused(rows)
@@ -191,7 +191,7 @@ def _sweep_raw(lake: Lake, suppressed: Suppressed, swept: Swept, gone_through: G
             return redacted
 
         try:
-            gone = lake.rewrite_raw(path, kept)
+            gone = lake.rewrite_raw(path, cleaned)
         except StorageError as error:
             if not lake.suppression.read():  # which raises where the list is at fault
                 raise
@@ -211,7 +211,7 @@ def _stagings(
     lake: Lake, days: set[tuple[str, date]], gone_through: GoneThrough | None = None
 ) -> list[tuple[str, date]]:
     """Those days, and all whose staged files hold a lead that is withheld, or lack one that no longer is."""
-    found = days | _lacking(lake) | _mentioning(lake)
+    days_to_stage = days | _lacking(lake) | _mentioning(lake)
     suppressed = lake.suppression.read()
     for kind in LEAD_KINDS if suppressed else ():
         files = {file.path: file.day for file in lake.staged_files(kind.table)}
@@ -232,10 +232,10 @@ def _stagings(
                 rows = db.execute(
                     f"select distinct window_day from {source} where lead_id in (from withheld_ids)"  # noqa: S608
                 ).fetchall()
-                found |= {(kind.name, day) for (day,) in rows}
+                days_to_stage |= {(kind.name, day) for (day,) in rows}
                 if gone_through:
-                    gone_through.again(path for path in paths if (kind.name, files[path]) in found)
-    return sorted(found)
+                    gone_through.again(path for path in paths if (kind.name, files[path]) in days_to_stage)
+    return sorted(days_to_stage)
 
 
 def _mentioning(lake: Lake) -> set[tuple[str, date]]:
@@ -243,7 +243,7 @@ def _mentioning(lake: Lake) -> set[tuple[str, date]]:
     suppressed = lake.suppression.read()
     if not suppressed.redactions:
         return set()
-    found = set()
+    days_to_stage = set()
     for kind in LEAD_KINDS:
         for table in kind.tables:
             for file in lake.staged_files(table):
@@ -253,8 +253,8 @@ def _mentioning(lake: Lake) -> set[tuple[str, date]]:
                         rows = pq.ParquetFile(file.path).read().to_pylist()
                         texts = ((row["lead_id"], json.dumps(row, default=str)) for row in rows)
                         if any(suppressed.redacted(kind.name, one, text) != text for one, text in texts):
-                            found.add((kind.name, file.day))
-    return found
+                            days_to_stage.add((kind.name, file.day))
+    return days_to_stage
 
 
 def _lacking(lake: Lake) -> set[tuple[str, date]]:
@@ -410,7 +410,7 @@ def note_done(lake: Lake, entry: Entry, swept: Swept) -> Entry:
     counts = {"leads": swept.leads, "raw files": swept.files, "deliveries": swept.deliveries}
     counts |= {f"days of {kind} leads": days for kind, days in swept.days.items()}
 
-    def done(_: Suppressed, number: int) -> Entry:
+    def done_entry(_: Suppressed, number: int) -> Entry:
         return Entry(number=number, at=datetime.now(UTC), action=Action.DONE, of=entry.number, counts=counts)
 
-    return lake.suppression.append(done)
+    return lake.suppression.append(done_entry)

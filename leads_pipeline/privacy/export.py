@@ -168,23 +168,23 @@ def _text(value: object) -> str:
 
 def retention_of(settings: Settings) -> list[str]:
     """How long what is exported is kept, by the portal and by these settings."""
-    told = ["The portal deletes an enquiry after 30 days."]
+    sentences = ["The portal deletes an enquiry after 30 days."]
     if settings.keep_personal_days is not None:
-        told.append(
+        sentences.append(
             f"{settings.keep_personal_days} days after the day on which the agent received it, names, addresses, "
             "numbers, messages and whatever else is personal are cut out of the agent's copy."
         )
     if settings.keep_days is not None:
-        told.append(
+        sentences.append(
             f"{settings.keep_days} days after that day the agent's copy is deleted. What stays are figures by day, in "
             "which no person is."
         )
-    if len(told) == 1:
-        told.append(
+    if len(sentences) == 1:
+        sentences.append(
             "The agent's copy has no end of its own: it is kept until the agent deletes it, or cuts out what is "
             "personal."
         )
-    return told
+    return sentences
 
 
 def write_export(

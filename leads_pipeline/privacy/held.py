@@ -39,12 +39,12 @@ def held_files(roots: Sequence[Path]) -> Iterator[HeldFile]:
                 target = str(file.readlink())
                 if not target.endswith(_DELETED):
                     continue
-                path, found = Path(target.removesuffix(_DELETED)), file.stat()
+                path, status = Path(target.removesuffix(_DELETED)), file.stat()
                 # A file whose second name is gone has another one yet, by which it is found.
-                if found.st_nlink or not stat.S_ISREG(found.st_mode) or (found.st_dev, found.st_ino) in seen:
+                if status.st_nlink or not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) in seen:
                     continue
                 if any(path.is_relative_to(root) for root in roots):
-                    seen.add((found.st_dev, found.st_ino))
+                    seen.add((status.st_dev, status.st_ino))
                     yield HeldFile(path, file, int(process))
 
 

@@ -25,14 +25,14 @@ LIFTABLE = frozenset({Action.OBJECT, Action.REFUSE, Action.RESTRICT})
 
 def entries_in_force(suppressed: Suppressed, sought: Sought, found: Found) -> list[tuple[Entry, int]]:
     """Which of them hold for the person who is sought, and for how many of the leads that were found."""
-    held = []
+    in_force = []
     for entry in suppressed.active:
         if entry.action in LIFTABLE:
             rows = [row for lead in found.leads for sight in lead.sights for row in shown_of(lead, sight)]
             leads = {lead_id for _, lead_id in Meant(suppressed, [entry]).leads(rows)}
             if leads or _is_of(suppressed, entry, sought):
-                held.append((entry, len(leads)))
-    return held
+                in_force.append((entry, len(leads)))
+    return in_force
 
 
 def _is_of(suppressed: Suppressed, entry: Entry, sought: Sought) -> bool:
@@ -46,13 +46,13 @@ def _is_of(suppressed: Suppressed, entry: Entry, sought: Sought) -> bool:
 
 def liftable_of(suppressed: Suppressed, sought: Sought) -> list[Entry]:
     """Those that know their person by nothing but what is sought. Raises QuestionError where there are none."""
-    found = [entry for entry in suppressed.active if entry.action in LIFTABLE and _is_of(suppressed, entry, sought)]
-    if not found:
+    liftable = [entry for entry in suppressed.active if entry.action in LIFTABLE and _is_of(suppressed, entry, sought)]
+    if not liftable:
         raise QuestionError(
             "No objection or restriction is known by what was given alone. Give every address and number that it was "
             "made with, or its number, which `leads-pipeline privacy log` has."
         )
-    return found
+    return liftable
 
 
 def liftable_numbered(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:

@@ -96,12 +96,12 @@ def cut_addresses(lake: Lake, emails: Iterable[str], phones: Iterable[str]) -> t
     """What stands for these in leads that were cut: for the addresses, and for numbers where there was no address."""
     with querying(lake) as db:
         set_person_key(db, lake.person_key())
-        found = []
+        addresses = []
         for statement, texts in (("person_of(text, null)", emails), ("person_of(null, text)", phones)):
             sql = f"select distinct {statement}::varchar from (select unnest($texts::varchar[]) as text)"  # noqa: S608
             rows = db.execute(sql, {"texts": [*texts]}).fetchall()
-            found.append(frozenset(_address(person) for (person,) in rows if person))
-    return found[0], found[1]
+            addresses.append(frozenset(_address(person) for (person,) in rows if person))
+    return addresses[0], addresses[1]
 
 
 def _address(person: str) -> str:
@@ -144,15 +144,17 @@ def _uncut_leads(lake: Lake, kind: LeadKind, day: date) -> int:
     with connection(lake, SCRATCH) as db:
         for table in kind.tables:
             if path := _staged(lake, table, day):
-                there = _columns(db, path)
+                columns_present = _columns(db, path)
                 conditions = [
                     f"{quoted(name)} is not null"
                     for name in (*_personal(kind, table), "_extra")
-                    if name in there and name != _EMAIL
+                    if name in columns_present and name != _EMAIL
                 ]
-                conditions += ["len(_problems) > 0"] if "_problems" in there else []
+                conditions += ["len(_problems) > 0"] if "_problems" in columns_present else []
                 conditions += (
-                    [f"removed_person_of({_EMAIL}) is null and {_EMAIL} is not null"] if _EMAIL in there else []
+                    [f"removed_person_of({_EMAIL}) is null and {_EMAIL} is not null"]
+                    if _EMAIL in columns_present
+                    else []
                 )
                 set_person_key(db, lake.person_key())
                 sql = f"select lead_id from read_parquet($path) where {' or '.join(conditions)}"  # noqa: S608 - our own
@@ -186,11 +188,11 @@ def _cut_staged(lake: Lake, kind: LeadKind, day: date, people: Mapping[str, str 
         for table in tables:
             path = _staged(lake, table, day)
             personal = set(_personal(kind, table))
-            there = _columns(db, path) if path else {}
+            columns_present = _columns(db, path) if path else {}
             selected = []
             for column in staged_columns(kind)[table]:
                 name = quoted(column.name)
-                if column.name not in there:
+                if column.name not in columns_present:
                     continue
                 if column.name == _EMAIL:
                     # One that was staged this moment is of the next run.

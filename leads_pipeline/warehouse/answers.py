@@ -88,8 +88,10 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, str]]:
     # A connection of its own, as an error would end the publication's transaction.
     with duckdb.connect() as db:
         db.execute("set TimeZone = 'UTC'")
-        there = {name for name, *_ in db.execute("describe from read_parquet($path)", {"path": str(path)}).fetchall()}
-        if missing := set(_COLUMNS) - there:
+        columns_present = {
+            name for name, *_ in db.execute("describe from read_parquet($path)", {"path": str(path)}).fetchall()
+        }
+        if missing := set(_COLUMNS) - columns_present:
             raise KeyError(*missing)
         yield from db.execute(
             "select lead_id::varchar, answered_at::varchar from read_parquet($path)", {"path": str(path)}

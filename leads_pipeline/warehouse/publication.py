@@ -251,9 +251,9 @@ class Warehouse:
                     staged_again.append(staged)
         if is_mended:
             wanted = wanted_state(self._lake, grid, now)
-        kept = {(table, day) for name, day in failed for table in tables_of(name)}
-        files = {key: fingerprint for key, fingerprint in wanted.files.items() if key not in kept}
-        files |= {key: fingerprint for key, fingerprint in before.files.items() if key in kept}
+        unstaged = {(table, day) for name, day in failed for table in tables_of(name)}
+        files = {key: fingerprint for key, fingerprint in wanted.files.items() if key not in unstaged}
+        files |= {key: fingerprint for key, fingerprint in before.files.items() if key in unstaged}
         return replace(wanted, files=files), failed
 
     def _build(

@@ -67,14 +67,14 @@ class HeldFiles:
                 "union_by_name = true)"
             )
             described = self._db.execute(f"describe select * from {source}").fetchall()  # noqa: S608 - no values
-            there = {name for name, *_ in described}
+            present = {name for name, *_ in described}
         else:
-            there = {column.name for column in columns}
+            present = {column.name for column in columns}
             nulls = ", ".join(f"null::{column.type} as {quoted(column.name)}" for column in columns)
             source = f"(select null::date as day, {nulls} where false)"
         selected = list(more)
         for column in columns:
-            values = [f"staged.{quoted(column.name)}"] if column.name in there else []
+            values = [f"staged.{quoted(column.name)}"] if column.name in present else []
             values += [column.stand_in] if column.stand_in else []
             selected += [f"coalesce({', '.join(values)}) as {quoted(column.name)}"] if len(values) > 1 else []
             selected += [f"{values[0]} as {quoted(column.name)}"] if len(values) == 1 else []

@@ -146,7 +146,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "answer a push before it is on the disk",
             "receiver.py",
-            "        await kept\n",
+            "        await landing\n",
             "        await asyncio.sleep(0)\n",
             "test_receiver.py",
         ),
@@ -902,7 +902,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "drop a day that can't be staged from what is published",
             "warehouse/publication.py",
-            "        files |= {key: fingerprint for key, fingerprint in before.files.items() if key in kept}\n",
+            "        files |= {key: fingerprint for key, fingerprint in before.files.items() if key in unstaged}\n",
             "",
             "test_damage.py",
             "cannot_be_staged",
@@ -2194,7 +2194,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "look for a list that was declared since in what is published",
             "flatten/retaining.py",
-            "if missing and _published_name(kind, table) in there:\n",
+            "if missing and _published_name(kind, table) in tables_present:\n",
             "if missing:\n",
             "test_drift.py",
             "suggested_lines",
@@ -2909,7 +2909,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "fail over a copy that lacks a column",
             "flatten/withholding.py",
-            'f"{name}::varchar" if name in there else "null"',
+            'f"{name}::varchar" if name in columns_present else "null"',
             'f"{name}::varchar"',
             "test_privacy_elsewhere.py",
             "lacks_columns",
