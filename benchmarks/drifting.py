@@ -49,7 +49,7 @@ PAIRS: dict[str, tuple[dict[str, Any], Callable[[int], dict[str, Any]]]] = {
         {"listingDetails": {"images": [{"filename": None}] * 8_000}},
         lambda times: {"listingDetails": {"images": [{"thumbnail": 1}] * (8_000 * times)}},
     ),
-    "200 new fields": (
+    "200 new fields, beside a text": (
         {"message": "x" * 2_700},
         lambda times: {f"new{n}": n for n in range(200 * times)},
     ),
