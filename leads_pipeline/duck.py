@@ -64,7 +64,7 @@ def connection(
     In memory unless `database` names a file. `name` is the spill folder's, see scratch_folder. DuckDB's errors leave
     it as StorageError, or as BugError where a statement is wrong, without their text where that may quote a lead.
     """
-    was_there = database is not None and database.exists()
+    was_there = database is not None and not read_only and database.exists()
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
         "threads": str(min(threads, os.cpu_count() or 1)),

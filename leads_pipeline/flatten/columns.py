@@ -10,7 +10,7 @@ from leads_pipeline.duck import DUCKDB_TYPES, Column, quoted
 BODY: Final = quoted("text of the lead")
 
 
-def extras_of(child: ChildTable) -> str:
+def extras_column(child: ChildTable) -> str:
     """Name of the column with what is new in each element of a plain lead's list, beside its columns as well."""
     return f"extras of {child.name}"
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from leads_pipeline.contract import NOT_JSON, LeadKind
 from leads_pipeline.duck import glob_literal, link_or_copy, scratch_folder
-from leads_pipeline.flatten.columns import extras_of
+from leads_pipeline.flatten.columns import extras_column
 from leads_pipeline.flatten.plain import Plain, plain_leads
 from leads_pipeline.lake import RAW_SCHEMA, Lake
 
@@ -91,7 +91,7 @@ def _with_what_is_new(leads: pa.Table, kind: LeadKind, plain: Sequence[Plain | N
     table = table.append_column("extra", pa.array([each.extra for each in read], pa.string()))
     for number, child in enumerate(kind.children):
         extras = [each.extras[number] if each.extras else None for each in read]
-        table = table.append_column(extras_of(child), pa.array(extras, pa.list_(pa.string())))
+        table = table.append_column(extras_column(child), pa.array(extras, pa.list_(pa.string())))
     return table
 
 

@@ -14,7 +14,7 @@ import duckdb
 
 from leads_pipeline.contract import NOT_AN_OBJECT, NOT_JSON, UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
 from leads_pipeline.duck import literal, quoted
-from leads_pipeline.flatten.columns import BODY, extras_of
+from leads_pipeline.flatten.columns import BODY, extras_column
 from leads_pipeline.flatten.trees import Tree, objects_in, pointer, put, tree_of, tree_of_lead
 from leads_pipeline.window import offsets
 
@@ -84,7 +84,7 @@ def _plain_lead_statement(kind: LeadKind) -> str:
     ctes = _typed_plainly(source, kind.fields, first_problem=f"case when item is null then '{NOT_JSON}' end")
     lists = "".join(
         f",\n    null::varchar as {_list(child)},\n    item{_member(child.path)} as {_plain_elements(child)}"
-        f",\n    {quoted(extras_of(child))}"
+        f",\n    {quoted(extras_column(child))}"
         for child in kind.children
     )
     return _lead_columns(kind, ctes, lists)
@@ -161,7 +161,7 @@ def _plain_child_statement(kind: LeadKind, child: ChildTable) -> str:
     source = f"""
     select
         window_day, lead_id, unnest(range(len({elements})))::integer as position, unnest({elements}) as item,
-        unnest({quoted(extras_of(child))}) as extra, null::varchar as body
+        unnest({quoted(extras_column(child))}) as extra, null::varchar as body
     from {quoted(kind.table)}
     where len({elements}) > 0"""  # noqa: S608 - put together from the contract's constants alone
     return _child_columns(child, _typed_plainly(source, child.fields))
