@@ -8,7 +8,7 @@ from benchmarks import portal
 from benchmarks.portal import Workload
 from benchmarks.publishing import durable_copy_seconds
 from benchmarks.side_by_side import FIRST, LEADS, OWN_CODE, TODAY, W2_LEADS, YESTERDAY, Turn, fingerprint, run
-from leads_pipeline.warehouse import FILE_NAME
+from leads_pipeline.duck import WAREHOUSE_FILE
 
 # W2 is 1; 10 are three million leads, 30,000 windows and 5 GB below the temporary folder.
 TIMES = [int(text) for text in os.environ.get("BENCH_SCALE", "").split(",") if text]
@@ -40,7 +40,7 @@ def main() -> None:
                 f"| x {times} | {leads:,} | {turn.job_seconds:.1f} | {turn.job_seconds / leads * 1e6:.0f} | "
                 f"{_phases(turn)} | {turn.measured.cpu_seconds:.1f} | {turn.measured.peak_mb:.0f} | {size:.2f} |"
             )
-            copying = durable_copy_seconds(folder / FILE_NAME, folder / "copy")
+            copying = durable_copy_seconds(folder / WAREHOUSE_FILE, folder / "copy")
             with portal.running(day.leads) as asked:
                 increments[f"x {times}"] = run(OWN_CODE, asked, day, folder), copying
     print(

@@ -15,6 +15,7 @@ from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.flatten.windows import staged_windows
 from leads_pipeline.lake import Lake
+from leads_pipeline.lake.quarantine import QUARANTINE
 
 # Of a file in quarantine/, below it. What is beside these was no window's: deliveries, and days of the inventory.
 _RAW_FILE: Final = re.compile(
@@ -26,6 +27,11 @@ DAMAGE_ADVICE: Final = (
     "What they held when they were last whole is still staged and published. A window that the portal still has is "
     "pulled again by itself. Else put the file back from a backup, or give it up: `leads-pipeline damaged` lists them."
 )
+
+
+def damage_message(count: int) -> str:
+    """What somebody is told of so many."""
+    return f"{count} windows or files are damaged or gone. {DAMAGE_ADVICE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ def damages(lake: Lake) -> list[Damage]:
     windows: dict[str, tuple[LeadKind, date, str]] = {}
     leads: dict[str, int] = {}
     for path in lake.quarantined():
-        below = path.relative_to(lake.folder / "quarantine").as_posix()
+        below = path.relative_to(lake.folder / QUARANTINE).as_posix()
         match = _RAW_FILE.fullmatch(below)
         kind = next((kind for kind in LEAD_KINDS if match and kind.table == match["table"]), None)
         if match is None or kind is None:

@@ -46,7 +46,7 @@ from leads_pipeline.sensors import (
     push_sensor,
     retry_sensor,
 )
-from leads_pipeline.settings import OURS, Settings, filled_in, path_of
+from leads_pipeline.settings import NO_PORTAL, OURS, Settings, filled_in, path_of
 from leads_pipeline.watch import alert_sensor
 from leads_pipeline.window import RETENTION, today
 
@@ -314,7 +314,7 @@ def _jobs() -> list[UnresolvedAssetJobDefinition]:
 def _schedules(settings: Settings, partitions: Partitions) -> list[ScheduleDefinition]:
     def request(first: date, last: date, run_key: str) -> RunRequest | SkipReason:
         if settings.base_url is None:
-            return SkipReason("LEADS_BASE_URL is not set: there is no service to pull from.")
+            return SkipReason(NO_PORTAL)
         if not settings.scopes:
             return SkipReason("LEADS_BRANCH_IDS names no branch: there is nothing to pull.")
         if last < partitions.first_day:

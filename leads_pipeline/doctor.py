@@ -23,7 +23,7 @@ from leads_pipeline.backup import last_backup
 from leads_pipeline.branches import read_branches
 from leads_pipeline.client import InventoryClient, LeadsClient, server_time
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
-from leads_pipeline.damage import DAMAGE_ADVICE, damages
+from leads_pipeline.damage import damage_message, damages
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import AlertService, DataFolder, InventoryService, LeadsService, origin
@@ -380,7 +380,7 @@ def _modes(folder: Path) -> str:
 def _whole(data: DataFolder) -> str:
     damaged = damages(data.lake)
     if damaged:
-        raise StorageError(f"{len(damaged)} windows or files are damaged or gone. {DAMAGE_ADVICE}")
+        raise StorageError(damage_message(len(damaged)))
     return "Nothing is damaged: quarantine/ holds nothing that is missed."
 
 

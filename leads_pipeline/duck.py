@@ -128,13 +128,18 @@ def _tells_of_damage(error: duckdb.Error) -> bool:
     )
 
 
+# Of the data folder. warehouse/ makes the file, and staging reads it where staged files are gone.
+WAREHOUSE_FILE: Final = "leads.duckdb"
+SCRATCH_ROOT: Final = ".state/duckdb"
+
+
 @contextmanager
 def scratch_folder(lake: Lake, name: str) -> Iterator[Path]:
     """A private folder of that name on the lake's own file system, empty at first and gone afterwards.
 
     The caller holds a lock that goes with the name, so what a killed process left there can be removed.
     """
-    folder = lake.folder / ".state" / "duckdb" / name
+    folder = lake.folder / SCRATCH_ROOT / name
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
@@ -166,6 +171,14 @@ def link_or_copy(path: Path, target: Path) -> None:
             f"{path} can't be linked or copied to {target}: {error.strerror}. Check the disk and its rights, then run "
             "again. Nothing was changed."
         ) from error
+
+
+def files_of_days(variable: str) -> str:
+    """What reads the Parquet files that the variable lists, each in a folder `day=…`: their columns and `day`."""
+    return (
+        f"read_parquet(getvariable({literal(variable)}), hive_partitioning = true, hive_types = {{'day': date}}, "
+        "union_by_name = true)"
+    )
 
 
 @cache

@@ -17,8 +17,9 @@ from dagster import DagsterInstance
 
 from leads_pipeline.assets.windows import FAIL_DAYS_BEFORE
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.damage import DAMAGE_ADVICE, damages
+from leads_pipeline.damage import damage_message, damages
 from leads_pipeline.doctor import Light, examine_backup, examine_space
+from leads_pipeline.duck import WAREHOUSE_FILE
 from leads_pipeline.durable import not_read
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
@@ -125,7 +126,7 @@ def examine_health(
         damaged=len(damages(lake)),  # after the look at the files, so that what is damaged there is known
         quarantined_files=len(lake.quarantined()),
         sizes={
-            "leads.duckdb": _size(Warehouse(lake).path),
+            WAREHOUSE_FILE: _size(Warehouse(lake).path),
             "staged": _size(lake.folder / "staged"),
             "dagster": _size(home),
         },
@@ -162,7 +163,7 @@ def _troubles(health: Health, *, is_served: bool) -> Iterator[str]:
             "backfill` takes them in; the runs of take_in_pushes say what went wrong."
         )
     if health.damaged:
-        yield f"{health.damaged} windows or files are damaged or gone. {DAMAGE_ADVICE}"
+        yield damage_message(health.damaged)
 
 
 def _last_backup(lake: Lake) -> datetime | None:

@@ -30,7 +30,7 @@ from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.flatten.windows import unstaged_days
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions, rectangles
 from leads_pipeline.retry import LOOKS_AFTER_DAYS, FailedWindow, RetryPlan, plan_retries
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import NO_PORTAL, Settings
 from leads_pipeline.spool import Spool
 from leads_pipeline.status import (
     KEYS_IN_CONFIG_TAG,
@@ -295,7 +295,7 @@ def look_sensor(
     )
     def look_again(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         if settings.base_url is None:
-            return SkipReason("LEADS_BASE_URL is not set: there is no service to pull from.")
+            return SkipReason(NO_PORTAL)
         now, lake = clock(), context.resources.data.lake
 
         def to_look_at(kind: LeadKind, retries: RetryMemory) -> dict[str, Window]:
@@ -333,7 +333,7 @@ def catch_up_sensor(
     )
     def catch_up_missing_windows(context: SensorEvaluationContext) -> RunRequest | SkipReason:
         if settings.base_url is None:
-            return SkipReason("LEADS_BASE_URL is not set: there is no service to pull from.")
+            return SkipReason(NO_PORTAL)
         if context.instance.get_runs(RunsFilter(statuses=LIVE, tags={_CATCH_UP_TAG: "true"}), limit=1):
             return SkipReason("A run that catches up is under way; the next stretch follows it.")
         now = clock()

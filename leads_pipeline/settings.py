@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.window import Scope
+
+NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
 
 MEBIBYTE = 1024 * 1024
 DEFAULT_MAX_CONCURRENCY = 8

@@ -23,6 +23,7 @@ from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, ReceivedLe
 from leads_pipeline.durable import make_folder, replace_file, storing, sync
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import PUSH_SCOPE, Lake
+from leads_pipeline.lake.quarantine import QUARANTINE
 from leads_pipeline.person.showing import Shown, texts_of
 from leads_pipeline.window import Scope, ScopeKind, today
 
@@ -218,7 +219,7 @@ class Spool:
         ]
 
     def _set_aside(self, path: Path) -> None:
-        aside = self._lake.folder / "quarantine" / path.relative_to(self._lake.folder)
+        aside = self._lake.folder / QUARANTINE / path.relative_to(self._lake.folder)
         make_folder(aside.parent)
         path.replace(aside)
         logger.warning(

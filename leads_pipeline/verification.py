@@ -9,9 +9,9 @@ from datetime import date
 
 from leads_pipeline.assets.published import completeness_check, uniqueness_check
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.damage import DAMAGE_ADVICE, damages
+from leads_pipeline.damage import damage_message, damages
 from leads_pipeline.doctor import Finding, Light
-from leads_pipeline.duck import quoted, statement
+from leads_pipeline.duck import WAREHOUSE_FILE, quoted, statement
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.columns import staged_tables
 from leads_pipeline.flatten.windows import staged_ids, unstaged_days
@@ -37,7 +37,7 @@ def verify(lake: Lake) -> Iterator[Finding]:
     yield _finding(
         "raw files",
         f"{sum(windows.values())} windows, {pushed} files of pushed leads, {inventory} of the inventory, each whole.",
-        [f"{len(damaged)} are damaged or gone. {DAMAGE_ADVICE}"] if damaged else [],
+        [damage_message(len(damaged))] if damaged else [],
     )
     waiting = Spool(lake).waiting()
     broken = [path.name for path in waiting if not is_whole_delivery(path.read_bytes())]
@@ -54,7 +54,7 @@ def verify(lake: Lake) -> Iterator[Finding]:
             for kind in LEAD_KINDS:
                 yield from _published(db, lake, kind, windows[kind])
         except LeadsPipelineError as error:
-            yield Finding("leads.duckdb", Light.RED, str(error))
+            yield Finding(WAREHOUSE_FILE, Light.RED, str(error))
 
 
 def _staged(lake: Lake, kind: LeadKind, damaged_days: set[date]) -> Iterator[Finding]:

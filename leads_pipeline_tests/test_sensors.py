@@ -542,7 +542,7 @@ def test_after_a_change_of_the_time_zone_each_window_is_pulled_once_more(tmp_pat
 
 def test_without_a_service_nothing_is_caught_up(here: Installation) -> None:
     del here.environment["LEADS_BASE_URL"]
-    assert catch_up_tick(here).skip_message == "LEADS_BASE_URL is not set: there is no service to pull from."
+    assert catch_up_tick(here).skip_message == "LEADS_BASE_URL is not set: there is nothing to pull from."
 
 
 # --- further looks ---------------------------------------------------------------------------------------------------

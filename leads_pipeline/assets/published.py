@@ -35,7 +35,7 @@ from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE, materiali
 from leads_pipeline.assets.windows import window_check_specs, window_checks
 from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.damage import DAMAGE_ADVICE, damages
+from leads_pipeline.damage import damage_message, damages
 from leads_pipeline.duck import glob_literal, statement
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.flatten.columns import windows_table
@@ -268,9 +268,7 @@ def wholeness_check(lake: Lake, publication: Publication) -> AssetCheckResult:
         asset_key="landed_windows",
         check_name="files_are_whole",
         passed=not lines,
-        description="\n".join([f"{len(damaged)} are damaged or gone. {DAMAGE_ADVICE}", *lines])
-        if lines
-        else "All are.",
+        description="\n".join([damage_message(len(damaged)), *lines]) if lines else "All are.",
         metadata={"damaged": len(damaged), "days_not_staged": len(publication.not_staged)},
     )
 

@@ -13,12 +13,13 @@ from leads_pipeline.assets.published import known_branches
 from leads_pipeline.cli.erasing import show_open, swept_and_published
 from leads_pipeline.cli.session import Session, configured, err, out, plain_errors
 from leads_pipeline.definitions import first_day
+from leads_pipeline.duck import WAREHOUSE_FILE
 from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.elsewhere import apply_to_copy, apply_to_folder, is_data_folder
 from leads_pipeline.privacy.erase import Swept, left_by_list
 from leads_pipeline.privacy.objecting import close
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse import FILE_NAME, Grid, Warehouse
+from leads_pipeline.warehouse import Grid, Warehouse
 
 
 @click.command(short_help="Apply the suppression list again, here or to PATH.")
@@ -86,5 +87,5 @@ def _list_of(settings: Settings) -> Path:
 def _tell(swept: Swept) -> None:
     out.print(
         f"{swept.leads} leads were taken out of {swept.files} raw files and {swept.deliveries} deliveries, "
-        f"{sum(swept.days.values())} days were staged anew, and {FILE_NAME} was published without them."
+        f"{sum(swept.days.values())} days were staged anew, and {WAREHOUSE_FILE} was published without them."
     )

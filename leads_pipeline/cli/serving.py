@@ -16,6 +16,7 @@ import click
 from leads_pipeline.cli.session import configured, plain_errors
 from leads_pipeline.cli.ui import HOST, alone, metrics_port_option, port_option, refuse_taken, work_place
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.settings import NO_PORTAL
 from leads_pipeline.supervisor import Program, Supervisor
 
 _MODULE = "leads_pipeline.definitions"
@@ -46,9 +47,7 @@ def serve(port: int, host: str, read_only_port: int | None, metrics_port: int | 
     with plain_errors():
         settings = configured()
         if settings.base_url is None:
-            raise SettingsError(
-                "LEADS_BASE_URL is not set: there is nothing to pull from. `leads-pipeline dev` has a made-up portal."
-            )
+            raise SettingsError(f"{NO_PORTAL} `leads-pipeline dev` has a made-up portal.")
         taken: dict[int, str] = {}
         for other, option in ((port, "--port"), (read_only_port, "--read-only-port"), (metrics_port, "--metrics-port")):
             if other is None:

@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import connection, quoted
+from leads_pipeline.duck import SCRATCH_ROOT, connection, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.columns import WINDOW_COLUMNS, staged_columns, staged_tables, windows_table
-from leads_pipeline.flatten.counts import StagedDay, balanced, counted
+from leads_pipeline.flatten.counts import StagedDay, balanced, count_days
 from leads_pipeline.flatten.raw import read_raw, second_names
 from leads_pipeline.flatten.repair import define_functions, extra_functions
 from leads_pipeline.flatten.retaining import retain, staged_before
@@ -116,7 +116,7 @@ def _flatten_batch(
             redact(db, lake, kind)
             for day, paths in targets.items():
                 _write(db, kind, day, paths)
-            return [balanced(kind, staged) for staged in counted(db, kind, targets)]
+            return [balanced(kind, staged) for staged in count_days(db, kind, targets)]
 
 
 _SCRATCH: Final = "staged-"
@@ -127,7 +127,7 @@ def sweep_stagings(lake: Lake) -> None:
 
     A day's lock is held for as long as its folders are in use, so those of a day that can be had at once are nobody's.
     """
-    for folder in (lake.folder / ".state" / "duckdb").glob(f"{_SCRATCH}????-??-??-*"):
+    for folder in (lake.folder / SCRATCH_ROOT).glob(f"{_SCRATCH}????-??-??-*"):
         with suppress(StorageError, ValueError):
             day = date.fromisoformat(folder.name.removeprefix(_SCRATCH)[:10])
             with lake.holding_staged(day, timeout_seconds=0):

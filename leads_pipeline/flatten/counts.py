@@ -57,7 +57,7 @@ class UnbalancedError(StorageError):
         self.staged = staged
 
 
-def counted(
+def count_days(
     db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapping[date, Mapping[str, Path]]
 ) -> list[StagedDay]:
     """What was done, by day: rows and ids as the files have them, the rest as the tables they were written from."""

@@ -3,18 +3,14 @@
 import logging
 from collections.abc import Mapping, Sequence, Set
 from datetime import date
-from typing import Final
 
 import duckdb
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import glob_literal, literal, quoted
+from leads_pipeline.duck import WAREHOUSE_FILE, files_of_days, glob_literal, literal, quoted
 from leads_pipeline.flatten.columns import staged_columns, staged_tables, windows_table
 from leads_pipeline.flatten.raw import second_names
 from leads_pipeline.lake import Lake
-
-# Of the data folder: warehouse/'s, which staging reads where staged files are gone.
-WAREHOUSE_FILE: Final = "leads.duckdb"
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +30,7 @@ def staged_before(
         if files := [path for path in paths.values() if path is not None]:
             variable = f"before {table}"
             db.execute(f"set variable {quoted(variable)} = $files", {"files": list(map(glob_literal, files))})
-            source = (
-                f"read_parquet(getvariable({literal(variable)}), hive_partitioning = true, "
-                "hive_types = {'day': date}, union_by_name = true)"
-            )
+            source = files_of_days(variable)
             columns.setdefault(table, []).append(_as_declared(db, kind, table, source, "day"))
     published = lake.folder / WAREHOUSE_FILE
     if any(unread.values()) and published.exists():

@@ -16,7 +16,7 @@ from leads_pipeline.lake.sealed import UnreadableError
 
 RAW: Final = "raw"
 INVENTORY: Final = "inventory"
-_QUARANTINE: Final = "quarantine"
+QUARANTINE: Final = "quarantine"
 
 _T = TypeVar("_T")
 
@@ -28,7 +28,7 @@ class Quarantine(FrozenFigures):
 
     def quarantined(self) -> list[Path]:
         """Every file that was set aside because it couldn't be read, sorted; each name ends with the moment, UTC."""
-        folder = self._folder / _QUARANTINE
+        folder = self._folder / QUARANTINE
         with reading(folder):
             return sorted(path for path in folder.rglob("*") if path.is_file())
 
@@ -58,7 +58,7 @@ class Quarantine(FrozenFigures):
     def _quarantine(self, path: Path, why: str) -> None:
         # The moment comes last, so that no glob for *.parquet finds the file any more.
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        aside = self._folder / _QUARANTINE / f"{self._relative(path)}.{moment}"
+        aside = self._folder / QUARANTINE / f"{self._relative(path)}.{moment}"
         with storing(aside):
             make_folder(aside.parent)
             path.replace(aside)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.durable import reading, replace_file, storing
-from leads_pipeline.lake.gone_through import GoneThrough
+from leads_pipeline.lake.examined import ExaminedFiles
 from leads_pipeline.lake.raw import RawLeads
 from leads_pipeline.lake.rows import Row
 from leads_pipeline.lake.sealed import rows_of
@@ -41,11 +41,11 @@ class RawRewriting(RawLeads):
         with self.lock("sweep", timeout_seconds=-1):
             yield
 
-    def gone_through(self, what: str, state: str, *, is_anew: bool = False) -> GoneThrough:
+    def examined(self, what: str, state: str, *, is_anew: bool = False) -> ExaminedFiles:
         """Which files were searched and had nothing left, as long as what is searched for stays in that state."""
-        return GoneThrough(self._state / f"gone-through-{what}", state, is_anew=is_anew)
+        return ExaminedFiles(self._state / f"gone-through-{what}", state, is_anew=is_anew)
 
-    def gone_through_by(self, suppressed: Suppressed, *, is_anew: bool = False) -> GoneThrough:
+    def examined_by(self, suppressed: Suppressed, *, is_anew: bool = False) -> ExaminedFiles:
         """The files in which nothing was left for the list, but for those with a lead whose id it has learned."""
         path = self._state / "gone-through-by-the-list"
 
@@ -54,7 +54,7 @@ class RawRewriting(RawLeads):
                 "mark", str([(one.number, one.at, one.leads) for one in suppressed.entries[:number]])
             )
 
-        return GoneThrough(
+        return ExaminedFiles(
             path, suppressed.whom, len(suppressed.entries), suppressed.learned_since, mark, is_anew=is_anew
         )
 

@@ -20,8 +20,9 @@ _DIGITS_MIN, _DIGITS_MAX = 7, 15
 
 _GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
 
-# What ends an address in a text.
-_BESIDE_ADDRESS: Final = re.compile(r"""[\s<>()\[\],;:"'`|\\/?&=]+""")
+# What ends an address in a text, as part of a class of characters.
+ADDRESS_ENDS: Final = r"""\s<>()\[\],;:"'`|\\/?&="""
+_BESIDE_ADDRESS: Final = re.compile(f"[{ADDRESS_ENDS}]+")
 
 # Most numbers, of which it takes no library to say what they are: a country code or a zero, and ten digits.
 _BRITISH: Final = re.compile(r"(?:\+44|0) ?([1-9](?: ?[0-9]){9})")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from leads_pipeline.person.identity import email_keys, mailbox_of, name_key, phone_keys, plain
+from leads_pipeline.person.identity import ADDRESS_ENDS, email_keys, mailbox_of, name_key, phone_keys, plain
 
 REMOVED: Final = "[removed]"
 
@@ -16,7 +16,7 @@ REMOVED: Final = "[removed]"
 IsMeant = Callable[[str, str], bool]
 
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_ADDRESS: Final = re.compile(r"""[^\s<>()\[\],;:"'`|\\/?&=]+@[^\s<>()\[\],;:"'`|\\/?&=]*[^\s<>()\[\],;:"'`|\\/?&=.!]""")
+_ADDRESS: Final = re.compile(f"[^{ADDRESS_ENDS}]+@[^{ADDRESS_ENDS}]*[^{ADDRESS_ENDS}.!]")
 _DIGITS: Final = re.compile(r"\+?\d(?:[^0-9A-Za-z]{0,4}\d){6,}")
 _WORD: Final = re.compile(r"[^\W\d_]+")
 

@@ -12,7 +12,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.contract import LEAD_KINDS, known_members
-from leads_pipeline.duck import connection, literal, quoted
+from leads_pipeline.duck import WAREHOUSE_FILE, connection, literal, quoted
 from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, reading, storing
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.flatten.withholding import withheld_leads
@@ -20,16 +20,16 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.person.showing import is_contact, is_name
 from leads_pipeline.privacy.erase import Swept, left_by_list, sweep
 from leads_pipeline.privacy.held import held_files
-from leads_pipeline.warehouse import FILE_NAME, Grid, Warehouse, marts, tables, write_without_withheld
+from leads_pipeline.warehouse import Grid, Warehouse, marts, tables, write_without_withheld
 
 # What a data folder has once anything was landed there; other folders have none of them.
-_OF_DATA: Final = ("raw", "staged", "spool", FILE_NAME)
+_OF_DATA: Final = ("raw", "staged", "spool", WAREHOUSE_FILE)
 
 
 def is_data_folder(path: Path) -> bool:
     """Whether it is a data folder, and not a file. Raises QuestionError where the list can't be applied to it."""
     if not path.exists():
-        raise QuestionError(f"{path} isn't there. Name a data folder, or a copy of {FILE_NAME}.")
+        raise QuestionError(f"{path} isn't there. Name a data folder, or a copy of {WAREHOUSE_FILE}.")
     if not path.is_dir():
         return False
     if (path / "backups").is_dir() and (path / "files").is_dir():
@@ -100,8 +100,10 @@ def _check(copy: Path) -> None:
     with reading(copy), copy.open("rb") as file:
         head = file.read(12)
     if head[8:] != b"DUCK":
-        raise QuestionError(f"{copy} is neither a data folder nor a copy of {FILE_NAME}: DuckDB hasn't written it.")
-    if copy.name == FILE_NAME and (copy.parent / ".state").is_dir():
+        raise QuestionError(
+            f"{copy} is neither a data folder nor a copy of {WAREHOUSE_FILE}: DuckDB hasn't written it."
+        )
+    if copy.name == WAREHOUSE_FILE and (copy.parent / ".state").is_dir():
         raise QuestionError(f"{copy} is what a data folder publishes. Name the folder: {copy.parent}.")
     if (log := copy.with_name(f"{copy.name}.wal")).exists():
         raise QuestionError(
@@ -119,7 +121,7 @@ def _check_tables(copy: Path, columns: set[tuple[str, str]]) -> list[str]:
             "Delete it, and make it anew."
         )
     if missing := {"facts", *(table for kind in LEAD_KINDS for table in kind.tables)} - tables:
-        raise QuestionError(f"{copy} is no copy of {FILE_NAME}: it has no table {', '.join(sorted(missing))}.")
+        raise QuestionError(f"{copy} is no copy of {WAREHOUSE_FILE}: it has no table {', '.join(sorted(missing))}.")
     needed = {(table, "lead_id") for kind in LEAD_KINDS for table in kind.tables}
     needed |= {(kind.table, column) for kind in LEAD_KINDS for column in ("window_day", "person")}
     # Without names, whoever shares somebody's telephone would count as them.

@@ -23,13 +23,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import connection, glob_literal, literal, quoted
+from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, connection, glob_literal, literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.flatten.windows import staged_ids
 from leads_pipeline.flatten.withholding import withheld_leads
 from leads_pipeline.lake import Lake
-from leads_pipeline.lake.gone_through import GoneThrough
+from leads_pipeline.lake.examined import ExaminedFiles
+from leads_pipeline.lake.quarantine import QUARANTINE
 from leads_pipeline.lake.rows import WHOSE_COLUMNS
 from leads_pipeline.person.matching import Group, Sought
 from leads_pipeline.person.showing import Shown
@@ -39,7 +40,6 @@ from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.search import Found, FoundLead, Sight
 from leads_pipeline.spool import Spool
 from leads_pipeline.suppression import Action, Entry, Suppressed, hashes
-from leads_pipeline.warehouse import FILE_NAME
 
 # Of the folders that DuckDB spills to while the folder is gone through.
 _SCRATCH: Final = "sweep-"
@@ -144,12 +144,12 @@ def _sweep(lake: Lake, zone: ZoneInfo, *, is_nightly: bool) -> Swept:
     is_anew = not is_nightly
     while True:
         suppressed = lake.suppression.read()
-        gone_through = lake.gone_through_by(suppressed, is_anew=is_anew)
-        days = _sweep_raw(lake, suppressed, swept, gone_through) if suppressed else set()
+        examined = lake.examined_by(suppressed, is_anew=is_anew)
+        days = _sweep_raw(lake, suppressed, swept, examined) if suppressed else set()
         swept.deliveries += Spool(lake).remove_refused()
-        _stage(lake, _stagings(lake, days, gone_through), zone, swept)
+        _stage(lake, _stagings(lake, days, examined), zone, swept)
         _sweep_unfinished(lake)
-        gone_through.note()
+        examined.note()
         # A lead that was met by its contact has other versions, where another contact stands; now its id is known.
         if lake.suppression.read().state == suppressed.state:
             return swept
@@ -173,9 +173,9 @@ def _stage(lake: Lake, stagings: Sequence[tuple[str, date]], zone: ZoneInfo, swe
                 swept.days[kind.name] += 1
 
 
-def _sweep_raw(lake: Lake, suppressed: Suppressed, swept: Swept, gone_through: GoneThrough) -> set[tuple[str, date]]:
+def _sweep_raw(lake: Lake, suppressed: Suppressed, swept: Swept, examined: ExaminedFiles) -> set[tuple[str, date]]:
     days: set[tuple[str, date]] = set()
-    for path in gone_through.left(lake.raw_lead_files()):
+    for path in examined.unexamined(lake.raw_lead_files()):
         is_redacted = False
         ids: set[tuple[str, str]] = set()
 
@@ -196,9 +196,9 @@ def _sweep_raw(lake: Lake, suppressed: Suppressed, swept: Swept, gone_through: G
             if not lake.suppression.read():  # which raises where the list is at fault
                 raise
             swept.failed[path.relative_to(lake.folder).as_posix()] = str(error)
-            gone_through.again([path])
+            examined.again([path])
             continue
-        gone_through.has(path, (suppressed.hashed_lead(*one) for one in ids))
+        examined.has(path, (suppressed.hashed_lead(*one) for one in ids))
         if gone or is_redacted:
             swept.leads += len(gone)
             swept.files += 1
@@ -207,34 +207,32 @@ def _sweep_raw(lake: Lake, suppressed: Suppressed, swept: Swept, gone_through: G
     return days
 
 
-def _stagings(
-    lake: Lake, days: set[tuple[str, date]], gone_through: GoneThrough | None = None
-) -> list[tuple[str, date]]:
+def _stagings(lake: Lake, days: set[tuple[str, date]], examined: ExaminedFiles | None = None) -> list[tuple[str, date]]:
     """Those days, and all whose staged files hold a lead that is withheld, or lack one that no longer is."""
     days_to_stage = days | _lacking(lake) | _mentioning(lake)
     suppressed = lake.suppression.read()
     for kind in LEAD_KINDS if suppressed else ():
         files = {file.path: file.day for file in lake.staged_files(kind.table)}
-        left = gone_through.left(files) if gone_through else files
+        left = examined.unexamined(files) if examined else files
         paths = [path for path in left if lake.whole_staged(kind.table, files[path])]
-        if gone_through:
-            gone_through.again(path for path in left if path not in paths)  # the damaged
+        if examined:
+            examined.again(path for path in left if path not in paths)  # the damaged
         if not paths:
             continue
         with connection(lake, f"{_SCRATCH}{kind.name}") as db:
             db.execute("set variable files = $files", {"files": list(map(glob_literal, paths))})
             source = "read_parquet(getvariable('files'), hive_partitioning = false, union_by_name = true)"
-            if gone_through:
+            if examined:
                 for path in paths:
                     ids = db.execute("select lead_id from read_parquet($file)", {"file": glob_literal(path)}).fetchall()
-                    gone_through.has(path, (suppressed.hashed_lead(kind.name, one) for (one,) in ids))
+                    examined.has(path, (suppressed.hashed_lead(kind.name, one) for (one,) in ids))
             if withheld_leads(db, lake, kind, source, "window_day"):
                 rows = db.execute(
                     f"select distinct window_day from {source} where lead_id in (from withheld_ids)"  # noqa: S608
                 ).fetchall()
                 days_to_stage |= {(kind.name, day) for (day,) in rows}
-                if gone_through:
-                    gone_through.again(path for path in paths if (kind.name, files[path]) in days_to_stage)
+                if examined:
+                    examined.again(path for path in paths if (kind.name, files[path]) in days_to_stage)
     return sorted(days_to_stage)
 
 
@@ -283,7 +281,7 @@ def _sweep_unfinished(lake: Lake) -> None:
             day = date.fromisoformat(leftover.name.removeprefix(".writing-"))
             with lake.holding_staged(day):
                 shutil.rmtree(leftover, ignore_errors=True)
-    for leftover in (lake.folder / ".state" / "duckdb").glob(f"{_SCRATCH}*"):
+    for leftover in (lake.folder / SCRATCH_ROOT).glob(f"{_SCRATCH}*"):
         shutil.rmtree(leftover, ignore_errors=True)
     lake.sweep_raw_leftovers()
 
@@ -346,7 +344,7 @@ def quarantined_of(found: Found) -> list[Path]:
     """Files in quarantine/ that show the person, or of which nobody can say what is in them."""
     files = {sight.file for lead in found.leads for sight in lead.sights}
     files |= {file for file, _ in found.traces} | found.undecoded.keys()
-    return sorted(file.file for file in files if file.place == "quarantine")
+    return sorted(file.file for file in files if file.place == QUARANTINE)
 
 
 def left_by_list(lake: Lake) -> list[str]:
@@ -389,11 +387,11 @@ def _staged_or_published_by_list(lake: Lake) -> list[str]:
         for file in lake.staged_files(kind.table)
         if lake.whole_staged(kind.table, file.day) is None
     ]
-    published = lake.folder / FILE_NAME
-    versions = {str(published): FILE_NAME} if published.exists() else {}
+    published = lake.folder / WAREHOUSE_FILE
+    versions = {str(published): WAREHOUSE_FILE} if published.exists() else {}
     for held in held_files([lake.folder.resolve()]):
-        if held.path.name == FILE_NAME:
-            versions[str(held.file)] = f"an old {FILE_NAME} that process {held.process} still has open"
+        if held.path.name == WAREHOUSE_FILE:
+            versions[str(held.file)] = f"an old {WAREHOUSE_FILE} that process {held.process} still has open"
     for path, name in versions.items():
         with connection(lake, f"{_SCRATCH}published") as db:
             db.execute(f"attach {literal(path)} as published (read_only)")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from leads_pipeline.duck import SCRATCH_ROOT
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import sweep_stagings
 from leads_pipeline.lake import Lake
@@ -94,4 +95,4 @@ def _sweep_scratch(lake: Lake) -> None:
     sweep_readers(lake)
     sweep_stagings(lake)
     with lake.retaining():
-        shutil.rmtree(lake.folder / ".state" / "duckdb" / f"{SCRATCH}-spill", ignore_errors=True)
+        shutil.rmtree(lake.folder / SCRATCH_ROOT / f"{SCRATCH}-spill", ignore_errors=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import date, datetime
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import connection, literal, quoted
+from leads_pipeline.duck import WAREHOUSE_FILE, connection, literal, quoted
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.flatten.withholding import objected_leads
 from leads_pipeline.lake import Lake
@@ -17,7 +17,6 @@ from leads_pipeline.privacy.erase import Swept, note_done, shown_of, staged_or_p
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.search import Found
 from leads_pipeline.suppression import Action, Entry, Meant, Suppressed, hashes
-from leads_pipeline.warehouse import FILE_NAME
 
 # What can be ended. An erasure can't: nothing is left that would come back.
 LIFTABLE = frozenset({Action.OBJECT, Action.REFUSE, Action.RESTRICT})
@@ -79,7 +78,7 @@ def add_lift(lake: Lake, entry: Entry, case: str, received: date, now: datetime)
 
 def marketed(lake: Lake) -> int:
     """How many leads of people in mart_hidden_valuations are of somebody who objected."""
-    published = lake.folder / FILE_NAME
+    published = lake.folder / WAREHOUSE_FILE
     if not published.exists():
         return 0
     count = 0

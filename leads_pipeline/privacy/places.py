@@ -23,13 +23,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import quoted
+from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
+from leads_pipeline.lake.quarantine import QUARANTINE
 from leads_pipeline.person.matching import Sought
 from leads_pipeline.person.showing import PathAndText, texts_of
 from leads_pipeline.privacy.held import held_files
-from leads_pipeline.warehouse import FILE_NAME, Reader, version_of
+from leads_pipeline.warehouse import Reader, version_of
 
 # A text that is no row of anything is read in pieces of this, each beginning with the end of the one before.
 _PIECE_BYTES: Final = 8 * 1024 * 1024
@@ -107,10 +108,10 @@ def _place(path: str) -> str:
     first, _, rest = path.partition("/")
     if first in ("raw", "staged", "spool") and any(part.startswith(".") for part in rest.split("/")):
         return f"{first}, unfinished"
-    if path.startswith(".state/duckdb/"):
+    if path.startswith(f"{SCRATCH_ROOT}/"):
         return "scratch of DuckDB"
-    if path != FILE_NAME and FILE_NAME in first:
-        return f"{FILE_NAME}, unfinished"
+    if path != WAREHOUSE_FILE and WAREHOUSE_FILE in first:
+        return f"{WAREHOUSE_FILE}, unfinished"
     return first
 
 
@@ -131,7 +132,7 @@ def look_into(lake: Lake, file: File, sought: Sought) -> Iterator[Row | Trace]:
             yield from _sqlite(file, sought)
             # Free pages too. What isn't ASCII there is numbers for the most part.
             yield from _text(file, sought, "pages", "ascii")
-        elif file.place.startswith("spool") or file.path.startswith("quarantine/spool/"):
+        elif file.place.startswith("spool") or file.path.startswith(f"{QUARANTINE}/spool/"):
             yield from _spool(file, sought)
         else:
             yield from _text(file, sought, "text")

@@ -66,19 +66,19 @@ def cut_days(
     """
     with lake.retaining():
         is_wanted = False
-        gone_through = lake.gone_through("personal-fields", _DECLARED, is_anew=not is_nightly)
+        examined = lake.examined("personal-fields", _DECLARED, is_anew=not is_nightly)
         for kind in LEAD_KINDS:
             days = {*lake.landed_days(kind), *(file.day for file in lake.staged_files(kind.table))}
             for day in sorted(day for day in days if day < before):
                 try:
                     staged = [path for table in kind.tables if (path := lake.staged_path(table, day)).exists()]
-                    raw = gone_through.left(lake.raw_files(kind, day))
+                    raw = examined.unexamined(lake.raw_files(kind, day))
                     files = [path for path in raw if not lake.is_cut(path)]
-                    is_staged_anew = bool(gone_through.left(staged))
+                    is_staged_anew = bool(examined.unexamined(staged))
                     leads = _uncut_leads(lake, kind, day) if is_staged_anew else 0
                     if not files and not leads:
                         continue
-                    gone_through.again([*files, *staged])
+                    examined.again([*files, *staged])
                     if not is_dry:
                         if not is_wanted:
                             # First: a process that is killed after this leaves the request for a rebuild.
@@ -87,9 +87,9 @@ def cut_days(
                         leads = _cut(lake, kind, day, files, zone) or leads
                     yield CutDay(kind, day, len(files), leads)
                 except LeadsPipelineError as error:
-                    gone_through.again(lake.staged_path(table, day) for table in kind.tables)
+                    examined.again(lake.staged_path(table, day) for table in kind.tables)
                     yield CutDay(kind, day, 0, 0, error)
-        gone_through.note()
+        examined.note()
 
 
 def cut_addresses(lake: Lake, emails: Iterable[str], phones: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:

@@ -19,11 +19,11 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import ENUMERATIONS
-from leads_pipeline.duck import SQL_FOLDER, connection, literal, macros, quoted
+from leads_pipeline.duck import SQL_FOLDER, WAREHOUSE_FILE, connection, literal, macros, quoted
 from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, storing
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.lake import Lake
-from leads_pipeline.warehouse import FILE_NAME, Mart, comment, holding_version, read_statement, set_person_key
+from leads_pipeline.warehouse import Mart, comment, holding_version, read_statement, set_person_key
 
 # A branch's day of fewer people is a small group: somebody who knows that a person asked then would know their row.
 PEOPLE_MIN: Final = 5
@@ -67,7 +67,7 @@ def write_share(lake: Lake, file: Path, now: datetime) -> Shared:
     try:
         draft = folder / file.name
         with (
-            holding_version(lake, lake.folder / FILE_NAME) as held,
+            holding_version(lake, lake.folder / WAREHOUSE_FILE) as held,
             connection(lake, f"{held.name}/share") as db,
         ):
             db.execute(f"attach {literal(str(held.path))} as source (read_only)")
@@ -97,8 +97,8 @@ def _refuse_who_is_to_go(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
     published = db.execute("select value from source.pipeline.facts where name = 'suppressed'").fetchall()
     if published != [(lake.suppression.read().state,)]:
         raise StorageError(
-            f"{FILE_NAME} is from before the last entry of the suppression list, so it may hold people who are to be "
-            "erased. Run `leads-pipeline privacy apply`, then share again."
+            f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
+            "be erased. Run `leads-pipeline privacy apply`, then share again."
         )
 
 
@@ -162,7 +162,7 @@ def _facts(lake: Lake, now: datetime) -> dict[str, str]:
         "need it. An erasure in the pipeline doesn't reach it: delete it and make a new one.",
         "made at": now.isoformat(timespec="seconds"),
         "made by": f"leads-pipeline {version('leads-pipeline')}",
-        "made from": f"{FILE_NAME} of {lake.claimed_by() or 'a data folder of no portal'}",
+        "made from": f"{WAREHOUSE_FILE} of {lake.claimed_by() or 'a data folder of no portal'}",
         "people": "Hashes are under a key of this copy, which nobody kept. They are the same person within the copy "
         "and nobody in another one.",
         "small groups": f"{_IS_SMALL[1]}.",

@@ -11,14 +11,13 @@ from leads_pipeline.warehouse.copies import write_without_withheld
 from leads_pipeline.warehouse.frozen import frozen_marts, write_figures
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import set_person_key
-from leads_pipeline.warehouse.publication import FILE_NAME, Publication, Warehouse
+from leads_pipeline.warehouse.publication import Publication, Warehouse
 from leads_pipeline.warehouse.reading import Reader, holding_version, sweep_readers
 from leads_pipeline.warehouse.reading import reading as version_of
 from leads_pipeline.warehouse.schema import Table, comment, tables
 from leads_pipeline.warehouse.sql_marts import Mart, marts, read_statement
 
 __all__ = [
-    "FILE_NAME",
     "Grid",
     "Mart",
     "Publication",

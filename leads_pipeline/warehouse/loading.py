@@ -35,7 +35,7 @@ from leads_pipeline.warehouse.sql_marts import (
     followed_columns,
     marts,
 )
-from leads_pipeline.warehouse.state import FROZEN_FILES, INVENTORY, State, WarehouseFile, counted, remember
+from leads_pipeline.warehouse.state import FROZEN_FILES, INVENTORY, State, WarehouseFile, remember, row_counts
 from leads_pipeline.warehouse.winners import HeldFiles, confirm, find_winners
 
 # What is loaded in one statement, at least a day. DuckDB holds the ids of all that the statement loads, and can't spill
@@ -43,7 +43,7 @@ from leads_pipeline.warehouse.winners import HeldFiles, confirm, find_winners
 PART_LEADS: Final = 1_000_000
 
 
-def loaded(
+def load(
     db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: State, grid: Grid, now: datetime
 ) -> WarehouseFile:
     """Bring the open file from one state to the other, in the transaction that the caller began.
@@ -77,7 +77,7 @@ def loaded(
     db.commit()
     db.execute("checkpoint")
     [(gone,)] = db.execute("select count(*) from gone").fetchall()
-    return WarehouseFile(wanted, counted(db), days_changed=len({day for _, day in changed}), leads_gone=gone)
+    return WarehouseFile(wanted, row_counts(db), days_changed=len({day for _, day in changed}), leads_gone=gone)
 
 
 def _load_kinds(

@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import connection, link_or_copy, scratch_folder
+from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, connection, link_or_copy, scratch_folder
 from leads_pipeline.durable import publish_file, replace_file, syncing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days, sweep_stagings
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.counts import StagedDay
-from leads_pipeline.flatten.retaining import WAREHOUSE_FILE
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.copies import write_anew
 from leads_pipeline.warehouse.grid import Grid
-from leads_pipeline.warehouse.loading import loaded
+from leads_pipeline.warehouse.loading import load
 from leads_pipeline.warehouse.reading import Version, holding_version, reading, sweep_readers
 from leads_pipeline.warehouse.state import (
     EMPTY,
@@ -35,9 +34,9 @@ from leads_pipeline.warehouse.state import (
     WarehouseFile,
     checksum_of,
     comments_fingerprint,
-    counted,
     fingerprint_of,
     read_state,
+    row_counts,
     tables_of,
     wanted_state,
 )
@@ -45,8 +44,6 @@ from leads_pipeline.warehouse.winners import BrokenStagedError
 
 logger = logging.getLogger(__name__)
 
-
-FILE_NAME: Final = WAREHOUSE_FILE
 
 # Readable by the owner's group, as analysts are; for nobody to write, as one writer would lock out every reader.
 _PUBLISHED_MODE: Final = 0o440
@@ -82,7 +79,7 @@ class Warehouse:
     @property
     def path(self) -> Path:
         """Where the file lies once something was published."""
-        return self._lake.folder / FILE_NAME
+        return self._lake.folder / WAREHOUSE_FILE
 
     def publish(self, grid: Grid, now: datetime) -> Publication:
         """Bring the file up to date with the staged files and the grid, and swap it in whole.
@@ -98,7 +95,7 @@ class Warehouse:
             with self._lake.lock("warehouse"):
                 self._sweep()
                 self._lake.take_staged_format()
-                self._lake.take_format(FILE_NAME, SCHEMA_VERSION)
+                self._lake.take_format(WAREHOUSE_FILE, SCHEMA_VERSION)
                 rebuild = self._lake.rebuild_wanted()
                 try:
                     publication = self._published(grid, now, began, staged_again, is_anew=rebuild is not None)
@@ -192,9 +189,9 @@ class Warehouse:
 
     def _sweep(self) -> None:
         """Remove what killed publications left beside the file. The lock is held."""
-        for leftover in self._lake.folder.glob(f".{FILE_NAME}.*"):
+        for leftover in self._lake.folder.glob(f".{WAREHOUSE_FILE}.*"):
             leftover.unlink(missing_ok=True)
-        for leftover in (self._lake.folder / ".state" / "duckdb").glob("warehouse-*"):
+        for leftover in (self._lake.folder / SCRATCH_ROOT).glob("warehouse-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         sweep_readers(self._lake)
         sweep_stagings(self._lake)
@@ -209,12 +206,12 @@ class Warehouse:
         if not self.path.exists():
             return None
         with scratch_folder(self._lake, "warehouse-held") as folder:
-            link = folder / FILE_NAME
+            link = folder / WAREHOUSE_FILE
             link_or_copy(self.path, link)
             try:
                 with connection(self._lake, "warehouse", link, read_only=True) as db:
                     state = read_state(db)
-                    return WarehouseFile(state, counted(db) if state == wanted else {})
+                    return WarehouseFile(state, row_counts(db) if state == wanted else {})
             except StorageError:
                 return None
 
@@ -260,7 +257,7 @@ class Warehouse:
         self, wanted: "State", grid: Grid, now: datetime, not_staged: Mapping[Any, str], *, is_anew: bool
     ) -> "WarehouseFile":
         """Write the new version beside the published one, then swap it in."""
-        draft = self.path.with_name(f".{FILE_NAME}.draft")
+        draft = self.path.with_name(f".{WAREHOUSE_FILE}.draft")
         try:
             checksum = self._copied(draft)
             file = self._updated(draft, wanted, grid, now) if checksum else None
@@ -281,7 +278,7 @@ class Warehouse:
             checksums = " ".join(filter(None, (checksum, checksum_of(draft))))
             replace_file(self._checksums, checksums.encode())
             # Beside the new version, a log of the old one would keep it from being opened.
-            self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)
+            self.path.with_name(f"{WAREHOUSE_FILE}.wal").unlink(missing_ok=True)
             publish_file(draft, self.path)
         finally:
             with suppress(OSError):  # what went wrong before says more; the next publication sweeps again
@@ -323,7 +320,7 @@ class Warehouse:
                 if state.schema != wanted.schema:
                     return None
                 db.begin()
-                return loaded(db, self._lake, state, wanted, grid, now)
+                return load(db, self._lake, state, wanted, grid, now)
         except BrokenStagedError:
             raise
         except StorageError as error:
@@ -333,7 +330,7 @@ class Warehouse:
 
     def _write_anew(self, draft: Path) -> None:
         """Replace the draft by a file of what it holds, without blocks of what was deleted."""
-        anew = draft.with_name(f".{FILE_NAME}.anew")
+        anew = draft.with_name(f".{WAREHOUSE_FILE}.anew")
         anew.unlink(missing_ok=True)
         write_anew(self._lake, draft, anew)
         anew.replace(draft)
@@ -356,4 +353,4 @@ class Warehouse:
         draft.unlink()
         with connection(self._lake, "warehouse", draft) as db:
             db.begin()
-            return replace(loaded(db, self._lake, EMPTY, wanted, grid, now), is_rebuilt=True)
+            return replace(load(db, self._lake, EMPTY, wanted, grid, now), is_rebuilt=True)

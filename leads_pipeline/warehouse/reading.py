@@ -13,9 +13,8 @@ from typing import Any, Protocol
 
 import duckdb
 
-from leads_pipeline.duck import connection, link_or_copy, scratch_folder, telling_errors
+from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, connection, link_or_copy, scratch_folder, telling_errors
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten.retaining import WAREHOUSE_FILE
 from leads_pipeline.lake import Lake
 
 
@@ -91,6 +90,6 @@ def sweep_readers(lake: Lake) -> None:
 
     A reader's lock is held before its folder is made, and until that is gone.
     """
-    for folder in (lake.folder / ".state" / "duckdb").glob("query-*"):
+    for folder in (lake.folder / SCRATCH_ROOT).glob("query-*"):
         if not lake.is_reading(folder.name):
             shutil.rmtree(folder, ignore_errors=True)

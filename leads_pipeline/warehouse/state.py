@@ -160,7 +160,7 @@ def remember(db: duckdb.DuckDBPyConnection, state: State) -> None:
     )
 
 
-def counted(db: duckdb.DuckDBPyConnection) -> dict[str, int]:
+def row_counts(db: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """The rows of each table and mart."""
     names = [*(table.name for table in tables()), *(mart.name for mart in marts())]
     counts = (db.execute(f"select count(*) from {quoted(name)}").fetchall()[0][0] for name in names)  # noqa: S608

@@ -12,7 +12,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import glob_literal, link_or_copy, literal, quoted
+from leads_pipeline.duck import files_of_days, glob_literal, link_or_copy, quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.withholding import withheld_leads
@@ -62,10 +62,7 @@ class HeldFiles:
         columns = staged_columns(self._kind)[table]
         if paths:
             self._db.execute(f"set variable {quoted(table)} = $files", {"files": list(map(glob_literal, paths))})
-            source = (
-                f"read_parquet(getvariable({literal(table)}), hive_partitioning = true, hive_types = {{'day': date}}, "
-                "union_by_name = true)"
-            )
+            source = files_of_days(table)
             described = self._db.execute(f"describe select * from {source}").fetchall()  # noqa: S608 - no values
             present = {name for name, *_ in described}
         else:

@@ -428,7 +428,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "publish anew what a newer version published",
             "warehouse/publication.py",
-            "                self._lake.take_format(FILE_NAME, SCHEMA_VERSION)\n",
+            "                self._lake.take_format(WAREHOUSE_FILE, SCHEMA_VERSION)\n",
             "",
             "test_earlier_versions.py",
             "downgrade and duckdb",
@@ -1565,7 +1565,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "keep the log of a killed reader",
             "warehouse/publication.py",
-            '            self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)\n',
+            '            self.path.with_name(f"{WAREHOUSE_FILE}.wal").unlink(missing_ok=True)\n',
             "",
             "test_warehouse.py",
             "leftover_log",
@@ -1615,7 +1615,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "keep the log of a killed writer",
             "warehouse/publication.py",
-            '            self.path.with_name(f"{FILE_NAME}.wal").unlink(missing_ok=True)\n',
+            '            self.path.with_name(f"{WAREHOUSE_FILE}.wal").unlink(missing_ok=True)\n',
             "",
             "chaos/test_storage.py",
             "log_that_somebody_left",
@@ -3077,7 +3077,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "replace what a data folder has published as if it were a copy",
             "privacy/elsewhere.py",
-            'if copy.name == FILE_NAME and (copy.parent / ".state").is_dir():',
+            'if copy.name == WAREHOUSE_FILE and (copy.parent / ".state").is_dir():',
             "if False:",
             "test_privacy_elsewhere.py",
             "said_and_left",
@@ -3172,7 +3172,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "take a file that was put back for the one that was gone through",
-            "lake/gone_through.py",
+            "lake/examined.py",
             "{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}",
             "",
             "test_privacy_sweep.py",
@@ -3180,7 +3180,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "look for whoever is added in new files alone",
-            "lake/gone_through.py",
+            "lake/examined.py",
             "if state == self._state and mark",
             "if mark",
             "test_privacy_sweep.py",
@@ -3188,7 +3188,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "read every file each night",
-            "lake/gone_through.py",
+            "lake/examined.py",
             'if leads is None or not self._learned.isdisjoint(memoryview(leads).cast("I")):',
             "if True:",
             "test_privacy_sweep.py",
@@ -3196,7 +3196,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "leave other versions of a lead whose id the list learns",
-            "lake/gone_through.py",
+            "lake/examined.py",
             'if leads is None or not self._learned.isdisjoint(memoryview(leads).cast("I")):',
             "if leads is None:",
             "test_privacy_sweep.py",
@@ -3204,7 +3204,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "forget which leads a file has that nobody reads tonight",
-            "lake/gone_through.py",
+            "lake/examined.py",
             'self._now[digest] = leads or b""',
             'self._now[digest] = b""',
             "test_privacy_sweep.py",
@@ -3213,7 +3213,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "look for ids that the list has learned in raw files alone",
             "privacy/erase.py",
-            "gone_through.has(path, (suppressed.hashed_lead(kind.name, one) for (one,) in ids))",
+            "examined.has(path, (suppressed.hashed_lead(kind.name, one) for (one,) in ids))",
             "pass",
             "test_privacy_sweep.py",
             "list_learns",
@@ -3228,7 +3228,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "take a list that was put back for the one that had learned other ids",
-            "lake/gone_through.py",
+            "lake/examined.py",
             " and mark == self._mark(upto):",
             ":",
             "test_privacy_sweep.py",

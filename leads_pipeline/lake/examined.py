@@ -1,6 +1,6 @@
-"""Which files somebody has gone through, so that nobody reads each of 300,000 every night.
+"""Which files were examined and had nothing left, so that nobody reads each of 300,000 every night.
 
-Belongs here: telling a file from the one that was gone through, and which leads it had. Doesn't: what was looked for in
+Belongs here: telling a file from the one that was examined, and which leads it had. Doesn't: what was looked for in
 it (privacy/).
 """
 
@@ -25,11 +25,11 @@ _HEX_DIGITS: Final = 8
 _CONTENT: Final = msgspec.msgpack.Decoder(tuple[str, int, str, dict[bytes, bytes]])
 
 
-class GoneThrough:
+class ExaminedFiles:
     """The files in which nothing was left to do in a certain state, each as it was before it was read.
 
     A file that was replaced, copied, restored or touched since is another one, by its size, times and inode; so is each
-    in another state. What can't be read counts as nothing remembered: then all are gone through.
+    in another state. What can't be read counts as nothing remembered: then all are to be examined.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class GoneThrough:
         *,
         is_anew: bool = False,
     ) -> None:
-        """`is_anew`: whatever was gone through before, all files are to be.
+        """`is_anew`: whatever was examined before, all files are to be.
 
         Entries by number add leads to the state, of which `upto` is the last. `learned_since` has the hashes of those
-        that came after an entry: files that have one of them are to be gone through again. `mark` tells a list from
+        that came after an entry: files that have one of them are to be examined again. `mark` tells a list from
         another one up to an entry: one that was put back from a backup has learned other ids by the same numbers.
         """
         self._path = path
@@ -55,8 +55,8 @@ class GoneThrough:
         self._learned = frozenset(map(_shortened, learned_since(since)))
         self._now: dict[bytes, bytes] = {}
 
-    def left(self, paths: Iterable[Path]) -> list[Path]:
-        """Those of the files that somebody has to go through. Each counts as gone through until `again` says no."""
+    def unexamined(self, paths: Iterable[Path]) -> list[Path]:
+        """Those of the files that are to be examined. Each counts as examined from then on, until `again` says no."""
         files = []
         for path in paths:
             digest = self._digest(path)
@@ -74,7 +74,7 @@ class GoneThrough:
             self._now[digest] = array("I", map(_shortened, leads)).tobytes()
 
     def again(self, paths: Iterable[Path]) -> None:
-        """Go through those the next time too."""
+        """Have those examined the next time too."""
         for path in paths:
             self._now.pop(self._digest(path) or b"", None)
 
