@@ -30,7 +30,7 @@ LAYERS = (
     ("flatten",),
     ("duck",),
     ("receiver", "supervisor"),
-    ("spool",),
+    ("spool", "landing"),
     ("lake",),
     ("client", "channels"),
     ("auth",),

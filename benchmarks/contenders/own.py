@@ -6,8 +6,6 @@ Prints the seconds of each phase as JSON, and its CPU seconds, which tell more o
 import json
 import os
 import time
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime
 
 from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
@@ -16,13 +14,11 @@ from leads_pipeline.contract import APPLICANT, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import flatten_days
-from leads_pipeline.lake import Lake, Landing
+from leads_pipeline.lake import Lake
+from leads_pipeline.landing import land_all
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Window, days
-
-# As in assets/raw.py, which would bring Dagster along.
-LANDING_THREADS = 4
 
 
 def connect(settings: Settings, lake: Lake) -> LeadsClient:
@@ -43,16 +39,10 @@ def pull(settings: Settings, lake: Lake, wanted: list[date]) -> None:
     """Fetch every window and land it."""
     windows = [Window.of(day, scope, settings.zone) for day in wanted for scope in settings.scopes]
     lake.make_folders(APPLICANT, windows)
-    under_way: deque[Future[Landing]] = deque()
-    with ThreadPoolExecutor(LANDING_THREADS) as pool:
-        for _, outcome in connect(settings, lake).fetch_windows(APPLICANT, windows):
-            if isinstance(outcome, LeadsPipelineError):
-                raise outcome
-            under_way.append(pool.submit(lake.land, outcome, "bench"))
-            if len(under_way) > LANDING_THREADS:
-                under_way.popleft().result()
-        for future in under_way:
-            future.result()
+    outcomes = connect(settings, lake).fetch_windows(APPLICANT, windows)
+    for _, landed in land_all(outcomes, len(windows), lake, "bench"):
+        if isinstance(landed, LeadsPipelineError):
+            raise landed
 
 
 def clocks() -> tuple[float, float]:

@@ -4,9 +4,8 @@ Belongs here: window -> fetch -> land -> metadata, and partial success. Doesn't:
 retries (sensors.py).
 """
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -30,6 +29,7 @@ from leads_pipeline.contract import Answer, LeadKind
 from leads_pipeline.duck import statement
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import RAW_COLUMNS, RAW_INVENTORY_COLUMNS, Lake, Landing, RawColumn
+from leads_pipeline.landing import land_all
 from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.settings import Settings
@@ -39,10 +39,6 @@ from leads_pipeline.window import Window, today
 
 # One pull run at a time: the portal answers 429 when busy, and two runs don't know of each other's slowing down.
 PORTAL_POOL = "leads_portal"
-
-# Landing waits for the disk twice, for the file and for its folder; side by side the disk serves several at once
-# (measured: half the time with two threads, a little less still with four).
-LANDING_THREADS = 4
 
 # How many of a run's failed windows its failure message names; the rest are in the observations.
 NAMED_FAILURES = 5
@@ -83,8 +79,9 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
         try:
             client, auth = leads.connect()
             data.lake.make_folders(kind, windows)
+            outcomes = client.fetch_windows(kind, windows)
             with _turn(context, data.lake):
-                for window, landed in _land(client.fetch_windows(kind, windows), data.lake, context.run.run_id):
+                for window, landed in land_all(outcomes, len(windows), data.lake, context.run.run_id):
                     key = window.partition_key
                     left.pop(window, None)
                     if isinstance(landed, LeadsPipelineError):
@@ -113,31 +110,6 @@ def _turn(context: AssetExecutionContext, lake: Lake) -> Iterator[None]:
         context.log.info("Another pull is under way, perhaps of the command line. This one begins when it has ended.")
     with lake.pulling():
         yield
-
-
-def _land(
-    outcomes: Iterator[tuple[Window, Answer | LeadsPipelineError]], lake: Lake, run_id: str
-) -> Iterator[tuple[Window, tuple[Answer, Landing] | LeadsPipelineError]]:
-    """Land answers as they come, a few side by side; each window comes out once it is on the disk or has failed."""
-
-    def land(outcome: Answer | LeadsPipelineError) -> tuple[Answer, Landing] | LeadsPipelineError:
-        if isinstance(outcome, LeadsPipelineError):
-            return outcome
-        try:
-            landing = lake.land(outcome, run_id)
-        except LeadsPipelineError as error:
-            return error
-        return outcome.failure or (outcome, landing)
-
-    under_way: deque[tuple[Window, Future[tuple[Answer, Landing] | LeadsPipelineError]]] = deque()
-    with ThreadPoolExecutor(LANDING_THREADS, "landing") as pool:
-        for window, outcome in outcomes:
-            under_way.append((window, pool.submit(land, outcome)))
-            while under_way and (len(under_way) > LANDING_THREADS or under_way[0][1].done()):
-                window, future = under_way.popleft()
-                yield window, future.result()
-        for window, future in under_way:
-            yield window, future.result()
 
 
 def _metadata(answer: Answer, landing: Landing, *, token_source: str | None) -> dict[str, MetadataValue]:

@@ -102,7 +102,9 @@ def _has_objects(tree: Tree) -> bool:
 
 def _quotes(json: bytes) -> int:
     """How many quotes stand around its keys and strings."""
-    return (_ESCAPE.sub(b"", json) if b"\\" in json else json).count(b'"')
+    if b"\\\\" in json:  # which a quote may follow that is escaped or not
+        json = _ESCAPE.sub(b"", json)
+    return json.count(b'"') - json.count(b'\\"')
 
 
 def _declared(fields: Sequence[Field], as_declared: Mapping[FieldType, Any]) -> Tree:

@@ -120,12 +120,45 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "report a landing that failed as success",
-            "assets/raw.py",
-            "        except LeadsPipelineError as error:\n            return error\n",
-            "        except LeadsPipelineError:\n"
-            "            return outcome, Landing(0, 0, 0, 0, 0, False, True, False, lake.folder)\n",
+            "landing.py",
+            "    except LeadsPipelineError as error:\n        return error\n",
+            "    except LeadsPipelineError:\n"
+            "        return Landing(0, 0, 0, 0, 0, 0, False, True, False, lake.folder)\n",
             "test_assets.py",
             "cannot_be_landed",
+        ),
+        _m(
+            "end the process that lands with the first SIGTERM",
+            "landing.py",
+            "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n",
+            "",
+            "test_landing.py",
+            "ctrl_c",
+        ),
+        _m(
+            "tell the process that lands each secret",
+            "landing.py",
+            "            env=environment,\n",
+            "            env=os.environ | environment,\n",
+            "test_landing.py",
+            "knows_no_secret",
+        ),
+        _m(
+            "leave what the process logs where nobody reads it",
+            "landing.py",
+            "                logging.getLogger(result.name).handle(result)\n",
+            "                continue\n",
+            "test_landing.py",
+            "what_landing_tells",
+        ),
+        _m(
+            "lose what came of a window whose process was killed",
+            "landing.py",
+            "        for number, answer in self._under_way.items():\n            self._instead.send(number, answer)\n",
+            "        for number, answer in self._under_way.items():\n"
+            "            self._instead.send(number, next(iter(self._under_way.values())))\n",
+            "test_landing.py",
+            "process_is_killed",
         ),
         _m(
             "end a run with failed windows quietly",
@@ -604,10 +637,10 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "forget to land what came of a window",
-            "assets/raw.py",
-            "            landing = lake.land(outcome, run_id)\n",
-            "            if outcome.failure:\n                return outcome.failure\n"
-            "            landing = lake.land(outcome, run_id)\n",
+            "landing.py",
+            "            under_way[number] = outcome\n",
+            "            if outcome.failure:\n                yield window, outcome.failure\n                continue\n"
+            "            under_way[number] = outcome\n",
             "test_assets.py",
             "costs_its_neighbours",
         ),
