@@ -1090,6 +1090,23 @@ def test_an_error_of_the_holder_passes_through_and_frees_the_lock(lake: Lake) ->
         pass
 
 
+def test_a_lock_that_a_fault_keeps_from_being_had_is_free_while_its_error_is_looked_at(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error holds what was open, and whoever handles it may do the work once more."""
+
+    def broken(_: int) -> os.stat_result:
+        monkeypatch.undo()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fstat", broken)
+    with pytest.raises(StorageError) as told, lake.lock("x"):
+        pytest.fail("it was had")
+    assert "x.lock can't be written: Input/output error" in str(told.value)
+    with lake.lock("x", timeout_seconds=0):
+        pass
+
+
 def test_a_lock_that_cannot_be_freed_fails_nothing_that_was_done(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

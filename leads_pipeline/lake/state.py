@@ -306,12 +306,17 @@ def _locked(path: Path, timeout_seconds: float) -> io.FileIO:
         except FileNotFoundError:
             make_folder(path.parent)
             continue
-        # Some file systems call a lock that another has forbidden.
-        with suppress(BlockingIOError, PermissionError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_file(path, file):
-                return file
-        file.close()
+        is_had = False
+        try:
+            # Some file systems call a lock that another has forbidden.
+            with suppress(BlockingIOError, PermissionError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_had = _is_file(path, file)
+        finally:  # an error keeps the file, and so the lock, for as long as somebody looks at it
+            if not is_had:
+                file.close()
+        if is_had:
+            return file
         if timeout_seconds >= 0 and time.monotonic() >= until:
             raise _not_had(path, timeout_seconds)
         time.sleep(LOCK_POLL_SECONDS)

@@ -351,6 +351,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "killed_publications_left",
         ),
         _m(
+            "leave a lock with the error that kept it from being had",
+            "lake/state.py",
+            "        finally:  # an error keeps the file, and so the lock, for as long as somebody looks at it\n",
+            "        except ValueError:\n            raise\n        else:\n",
+            "test_lake.py",
+            "fault_keeps_from",
+        ),
+        _m(
             "mix the leads of two portals",
             "lake/state.py",
             "        if remembered != origin:\n",
@@ -384,8 +392,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "hold the lock of a file that was removed",
             "lake/state.py",
-            "if _is_file(path, file):",
-            "if True:",
+            "is_had = _is_file(path, file)",
+            "is_had = True",
             "test_lake.py",
             "removed_before_it_is_had",
         ),
