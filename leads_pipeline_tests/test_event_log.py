@@ -4,7 +4,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,43 @@ def test_the_same_runs_are_recorded_as_dagsters_own_storage_records_them(
     assert ours["asset tags"]
     assert ours["checks"]
     assert ours == theirs
+
+
+def schema(file: Path) -> dict[str, object]:
+    with closing(sqlite3.connect(file)) as db:
+        return {
+            "tables": sorted(db.execute("select type, name, tbl_name, sql from sqlite_master").fetchall(), key=str),
+            "form": db.execute("select version_num from alembic_version").fetchall(),
+            "journal": db.execute("pragma journal_mode").fetchall(),
+        }
+
+
+def test_a_runs_file_has_the_tables_and_the_form_that_dagster_gives_it(tmp_path: Path) -> None:
+    ours = BatchingSqliteEventLogStorage(str(tmp_path / "ours"))
+    theirs = SqliteEventLogStorage(str(tmp_path / "theirs"))
+    for storage in (ours, theirs):
+        with storage.run_connection("a-run"):
+            """It is there now."""
+        storage.dispose()
+    made, expected = (schema(tmp_path / whose / "a-run.db") for whose in ("ours", "theirs"))
+    assert expected["journal"] == [("wal",)]
+    assert made == expected
+
+
+def test_processes_that_make_one_runs_file_at_once_all_have_it_whole(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(4, get_context("spawn")) as pool:
+        tables = list(pool.map(tables_of_runs, [tmp_path / "runs"] * 4))
+    assert len(tables[0]) == 20
+    assert {len(of_run) for of_process in tables for of_run in of_process} == {len(tables[0][0])}
+
+
+def tables_of_runs(folder: Path) -> list[list[str]]:
+    storage, found = BatchingSqliteEventLogStorage(str(folder)), list[list[str]]()
+    for number in range(20):
+        with storage.run_connection(f"run-{number}") as connection:
+            found.append(sqlalchemy.inspect(connection).get_table_names())
+    storage.dispose()
+    return found
 
 
 @pytest.mark.usefixtures("batched")

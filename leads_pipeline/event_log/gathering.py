@@ -50,8 +50,13 @@ def refuse_unknown(revisions: Iterable[str], where: str) -> None:
 @cache
 def _revisions() -> frozenset[str]:
     """Every form that Dagster's databases have had so far, in sqlite and in Postgres alike."""
-    scripts = ScriptDirectory.from_config(get_alembic_config(sqlite_event_log.__file__))
-    return frozenset(script.revision for script in scripts.walk_revisions())
+    return frozenset(script.revision for script in migrations().walk_revisions())
+
+
+@cache
+def migrations() -> ScriptDirectory:
+    """The steps by which Dagster's databases got their form."""
+    return ScriptDirectory.from_config(get_alembic_config(sqlite_event_log.__file__))
 
 
 class GatheringEventLog(SqlEventLogStorage, ABC):
