@@ -102,9 +102,8 @@ class LeadKind:
         return next((field.column for field in self.fields if field.path.endswith(".address.postcode")), None)
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedLead:
-    """One element of an answer's list, as received.
+class ReceivedLead(NamedTuple):
+    """One element of an answer's list, as received. A tuple, as many go from process to process.
 
     `payload` is the exact text. `lead_id` is the lead's own id, or `sha256:` and the hash of its payload where it
     has none. `oddity` says in a few words what is wrong with an element that was kept all the same, else None.

@@ -1442,7 +1442,7 @@ def test_the_match_is_as_good_as_its_comment_says(
             lead = json.loads(received.payload)
             if written == "by people":
                 as_people_write(rng, lead["listingDetails"]["address"])
-            leads.append(replace(received, payload=json.dumps(lead)))
+            leads.append(received._replace(payload=json.dumps(lead)))
         lake.land(replace(answer, leads=tuple(leads)), "run-1")
     for day in {answer.window.day for answer in answers}:
         stage(lake, APPLICANT, day)
