@@ -27,6 +27,9 @@ from leads_pipeline.window import day_interval
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 
+# Only what hangs takes that long, however busy the machine is.
+PATIENCE_SECONDS = 300.0
+
 # What the README's table asks a newcomer to fill in.
 FIRST_SIX = (
     *("LEADS_BASE_URL", "LEADS_AUTH_URL", "LEADS_CLIENT_ID"),
@@ -92,7 +95,7 @@ class Newcomer:
         finally:
             process.terminate()
             try:
-                process.wait(60)
+                process.wait(PATIENCE_SECONDS)
             finally:
                 _end_session(process.pid)
 
@@ -136,12 +139,12 @@ def newcomer(folder: Path, *options: str) -> Iterator[Newcomer]:
     bare = {"HOME": str(folder), "PATH": os.environ["PATH"]}
     process = subprocess.Popen(command, cwd=elsewhere, env=bare, stdout=subprocess.DEVNULL)
     try:
-        wait_for(ready.exists, 30)
+        wait_for(ready.exists)
         given = {name: value or "" for name, value in dotenv_values(ready).items()}
         yield Newcomer(folder, {**given, "LEADS_TIMEZONE": "Europe/London"})
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE_SECONDS)
 
 
 def is_alive(process: int) -> bool:
@@ -153,7 +156,7 @@ def is_alive(process: int) -> bool:
     return True
 
 
-def wait_for(what: Callable[[], bool], seconds: float) -> None:
+def wait_for(what: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until it is so."""
     deadline = time.monotonic() + seconds
     while not what():

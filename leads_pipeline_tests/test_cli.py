@@ -79,8 +79,8 @@ def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation
     with said.open("w") as file:
         with here.lake.pulling():
             process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
-            wait_for(lambda: any(run.status is DagsterRunStatus.STARTED for run in here.runs()), 60)
-            wait_for(lambda: "Another pull is under way" in said.read_text(), 60)
+            wait_for(lambda: any(run.status is DagsterRunStatus.STARTED for run in here.runs()))
+            wait_for(lambda: "Another pull is under way" in said.read_text())
             time.sleep(1)
             assert here.asked() == {}
         assert process.wait(60) == 0
@@ -97,7 +97,7 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp
     told = tmp_path / "told"
     with told.open("w") as file:
         process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
-        wait_for(lambda: len([window.path for window in here.lake.landed_windows(APPLICANT, here.day(3))]) == 3, 60)
+        wait_for(lambda: len([window.path for window in here.lake.landed_windows(APPLICANT, here.day(3))]) == 3)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
     assert "\n3 windows are landed and stay" in told.read_text()

@@ -222,7 +222,7 @@ def what_gpg_leaves(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(pgp, "_run", run)
     yield homes
     assert not any(Path(home).exists() for home in homes)
-    wait_for(lambda: not any(map(is_of_gpg, Path("/proc").glob("[0-9]*/cmdline"))), 10)
+    wait_for(lambda: not any(map(is_of_gpg, Path("/proc").glob("[0-9]*/cmdline"))))
 
 
 @needs_gpg

@@ -50,9 +50,9 @@ def is_alive(process: int) -> bool:
 def test_what_is_killed_is_started_again_and_all_ends_at_the_end(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     with supervised(tmp_path, [shell("sleeper", "echo $$ >> pids; exec sleep 60")]):
-        wait_for(lambda: len(numbers(pids)) == 1, 10)
+        wait_for(lambda: len(numbers(pids)) == 1)
         os.kill(numbers(pids)[0], signal.SIGKILL)
-        wait_for(lambda: len(numbers(pids)) == 2, 10)
+        wait_for(lambda: len(numbers(pids)) == 2)
         assert is_alive(numbers(pids)[1])
     assert [is_alive(process) for process in numbers(pids)] == [False, False]
 
@@ -60,7 +60,7 @@ def test_what_is_killed_is_started_again_and_all_ends_at_the_end(tmp_path: Path)
 def test_what_ends_again_and_again_is_started_ever_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with supervised(tmp_path, [shell("fragile", "echo $$ >> pids; exit 3")]):
-        wait_for(lambda: len(numbers(tmp_path / "pids")) == 4, 20)
+        wait_for(lambda: len(numbers(tmp_path / "pids")) == 4)
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert [re.sub(r"process \d+", "process", line) for line in told[:3]] == [
         f"fragile (process) ended: exit code 3. It is started again in {seconds} s." for seconds in (0.1, 0.2, 0.4)
@@ -74,16 +74,16 @@ def test_what_needs_another_waits_for_it(tmp_path: Path) -> None:
         with pytest.raises(AssertionError):
             wait_for((tmp_path / "pids").exists, 0.6)
         up.touch()
-        wait_for((tmp_path / "pids").exists, 10)
+        wait_for((tmp_path / "pids").exists)
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_what_a_shared_program_has_started_outlives_it_until_the_end(tmp_path: Path, *, is_shared: bool) -> None:
     script = "sleep 60 & echo $! >> children; echo $$ >> pids; wait"
     with supervised(tmp_path, [shell("server", script, is_shared=is_shared)]):
-        wait_for(lambda: len(numbers(tmp_path / "pids")) == 1, 10)
+        wait_for(lambda: len(numbers(tmp_path / "pids")) == 1)
         os.kill(numbers(tmp_path / "pids")[0], signal.SIGKILL)
-        wait_for(lambda: len(numbers(tmp_path / "pids")) == 2, 10)
+        wait_for(lambda: len(numbers(tmp_path / "pids")) == 2)
         assert [is_alive(child) for child in numbers(tmp_path / "children")] == [is_shared, True]
     assert [is_alive(child) for child in numbers(tmp_path / "children")] == [False, False]
 
@@ -91,7 +91,7 @@ def test_what_a_shared_program_has_started_outlives_it_until_the_end(tmp_path: P
 def test_who_does_not_listen_is_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     script = "trap '' TERM; echo $$ >> pids; while :; do sleep 0.1; done"
     with supervised(tmp_path, [shell("deaf", script)], end_seconds=0.3):
-        wait_for(lambda: len(numbers(tmp_path / "pids")) == 1, 10)
+        wait_for(lambda: len(numbers(tmp_path / "pids")) == 1)
     assert not is_alive(numbers(tmp_path / "pids")[0])
     assert "deaf doesn't end within 0 s and is killed." in caplog.text
 
@@ -100,7 +100,7 @@ def test_a_command_that_is_not_there_is_told_and_the_others_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with supervised(tmp_path, [shell("one", "echo $$ >> pids; exec sleep 60"), Program("gone", ("./not-there",))]):
-        wait_for(lambda: "gone can't be started" in caplog.text, 10)
+        wait_for(lambda: "gone can't be started" in caplog.text)
         assert is_alive(numbers(tmp_path / "pids")[0])
 
 
@@ -115,10 +115,10 @@ def test_all_end_when_the_supervisor_itself_is_killed(tmp_path: Path, inherited:
         "Supervisor([Program('sleeper', ('sh', '-c', script))], Path(sys.argv[1])).run(Event())\n"
     )
     supervisor = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
-    wait_for(lambda: len(numbers(tmp_path / "pids")) == 1, 20)
+    wait_for(lambda: len(numbers(tmp_path / "pids")) == 1)
     supervisor.kill()
     supervisor.wait()
-    wait_for(lambda: not is_alive(numbers(tmp_path / "pids")[0]), 10)
+    wait_for(lambda: not is_alive(numbers(tmp_path / "pids")[0]))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere orphans go to the first process alone")
@@ -135,7 +135,7 @@ def test_who_is_the_first_process_takes_note_of_the_end_of_orphans(tmp_path: Pat
         "Supervisor([Program('parent', ('sh', '-c', script))], Path(sys.argv[1])).run(stop)\n"
     )
     supervisor = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: len(numbers(tmp_path / "pids")) == 1, 20)
+    wait_for(lambda: len(numbers(tmp_path / "pids")) == 1)
     supervisor.terminate()
     _, told = supervisor.communicate(timeout=30)
     assert supervisor.returncode == 0

@@ -132,7 +132,7 @@ def test_receive_takes_its_key_from_an_env_file(me: Newcomer) -> None:
     (me.folder / "key").write_text(f"{key}\n")
     me.fill_in(LEADS_RECEIVE_KEY="", LEADS_RECEIVE_KEY_FILE="key")
     with me.running("leads-pipeline", "receive", "--port", "0") as log:
-        wait_for(lambda: "http://" in log.read_text(), 60)
+        wait_for(lambda: "http://" in log.read_text())
         [address] = re.findall(r"http://\S+", log.read_text())
         body = {"applicant": {"id": "pushed", "createdAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}}
         answers = [httpx.post(address, json=body, headers={"X-API-Key": given}) for given in (key, "another key")]
@@ -156,7 +156,7 @@ def test_a_second_daemon_on_a_folder_is_refused_by_the_process_that_has_it(me: N
     command = ("leads-pipeline", "dev", "--port")
     with me.running(*command, str(port := free_port())) as log:
         lock = me.folder / "data" / ".dagster" / "dev.lock"
-        wait_for(lambda: lock.exists() and lock.read_text() != "", 60)
+        wait_for(lambda: lock.exists() and lock.read_text() != "")
         holder = re.search(r"process (\d+)", lock.read_text())
         refused = me.run(*command, str(free_port()))
         assert refused.returncode == 2
@@ -164,7 +164,7 @@ def test_a_second_daemon_on_a_folder_is_refused_by_the_process_that_has_it(me: N
         assert holder
         assert f"process {holder[1]}, with its pages at http://127.0.0.1:{port}" in told
         assert Path(f"/proc/{holder[1]}/cmdline").read_bytes().split(b"\0")[1].endswith(b"leads-pipeline")
-        wait_for(lambda: "Dagster UI: http" in log.read_text(), 120)
+        wait_for(lambda: "Dagster UI: http" in log.read_text())
         lines = log.read_text().splitlines()
         assert [line for line in lines if " - INFO - " in line] == []
 

@@ -156,7 +156,7 @@ class Soak:
         elsewhere.mkdir(exist_ok=True)
         environment = {"HOME": str(self.folder), "PATH": os.environ["PATH"], **self.clock}
         self.portal = subprocess.Popen(command, cwd=elsewhere, env=environment, stdout=subprocess.DEVNULL)
-        wait_for(ready.exists, 60)
+        wait_for(ready.exists)
         given = dict(line.split("=", 1) for line in ready.read_text().splitlines() if "=" in line)
         self.credentials = {name: value.strip("'\"") for name, value in given.items()} | {"LEADS_TIMEZONE": self.zone}
 
@@ -185,7 +185,7 @@ class Soak:
         self.serving.send_signal(number)
         self.serving.wait(60)
         for name in ("code location", "webserver", "metrics", "daemon"):
-            wait_for(lambda: not is_alive(self.process(name)), 60)  # noqa: B023 - it is called at once
+            wait_for(lambda: not is_alive(self.process(name)))  # noqa: B023 - it is called at once
         self.serving = None
 
     def process(self, name: str) -> int:

@@ -117,11 +117,11 @@ def test_serve_lands_every_lead_over_a_restart_of_the_server_and_keeps_its_histo
             server.stop()
             server.start()
             began = datetime.now(UTC)
-            wait_for(lambda: seen(me) > began, 120)
+            wait_for(lambda: seen(me) > began)
         landed = runs(me, server)
         assert before.items() < landed.items()
         with me.running(*serve) as log:
-            wait_for(lambda: "daemon started" in log.read_text(), 120)
+            wait_for(lambda: "daemon started" in log.read_text())
             assert landed.items() <= runs(me, server).items()
         assert not list((tmp_path / "data" / ".dagster").rglob("*.db"))
         backup = me.run("leads-pipeline", "backup", str(tmp_path / "backup"))

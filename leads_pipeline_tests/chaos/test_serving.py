@@ -70,15 +70,15 @@ def test_each_process_is_killed_and_every_lead_comes_in(tmp_path: Path) -> None:
         ports, metrics_port = (free_port(), free_port()), free_port()
         options = {"--port": ports[0], "--read-only-port": ports[1], "--metrics-port": metrics_port}
         with me.running("leads-pipeline", "serve", *(str(one) for pair in options.items() for one in pair)) as log:
-            wait_for(lambda: processes(log, "daemon") != [], 60)
+            wait_for(lambda: processes(log, "daemon") != [])
             # The first time in the middle of the first pull, as soon as anything has landed.
             wait_for(lambda: any((me.folder / "data" / "raw").glob("*/*/*/leads.parquet")), 180)
             for program in PROGRAMS:
                 os.kill(processes(log, program)[-1], signal.SIGKILL)
             for program in PROGRAMS:
-                wait_for(lambda: len(processes(log, program)) == 2, 60)  # noqa: B023 - it is called at once
+                wait_for(lambda: len(processes(log, program)) == 2)  # noqa: B023 - it is called at once
             wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS), 400)
-            wait_for(lambda: location(ports[0]) == location(ports[1]) == LOADED, 90)
+            wait_for(lambda: location(ports[0]) == location(ports[1]) == LOADED)
             refused = me.run("leads-pipeline", "serve", "--port", str(free_port()))
             assert (refused.returncode, "Another daemon runs on" in refused.stderr) == (2, True)
             seen = datetime.fromisoformat(str(status(me)["daemon_seen_at"]))
