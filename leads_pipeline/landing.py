@@ -7,21 +7,22 @@ of W1's 1,500 windows (benchmarks/README.md), fetching alone takes 2 processor s
 once in one process took 8. The process only saves time, so nothing depends on it: what it can't land, its parent does.
 """
 
+import itertools
 import logging
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from leads_pipeline.contract import Answer
 from leads_pipeline.errors import LeadsPipelineError
@@ -42,149 +43,167 @@ _WAITING: Final = 4
 PROCESS_FROM_WINDOWS: Final = 250
 
 Outcome = Answer | LeadsPipelineError
-Landed = tuple[Answer, Landing] | LeadsPipelineError
+Result = tuple[Answer, Landing] | LeadsPipelineError
+
+_LandingFuture = Future[Landing | LeadsPipelineError]
+_Submit = Callable[[Answer], _LandingFuture]
 
 logger = logging.getLogger(__name__)
 
 
-class _Landers(Protocol):
-    """Whoever lands answers, each by its number; they come back in any order."""
-
-    def send(self, number: int, answer: Answer) -> None: ...
-
-    def has_result(self) -> bool: ...
-
-    def receive(self) -> tuple[int, Landing | LeadsPipelineError]: ...
-
-
 def land_all(
     outcomes: Iterator[tuple[Window, Outcome]], count: int, lake: Lake, run_id: str
-) -> Iterator[tuple[Window, Landed]]:
+) -> Iterator[tuple[Window, Result]]:
     """Land answers as they come, a few side by side; each window comes out once it is on the disk or has failed.
 
     `count` is how many windows are expected. An answer of which a part is missing is landed, and comes out as why.
     """
-    under_way: dict[int, Answer] = {}
+    done: queue.SimpleQueue[tuple[Answer, _LandingFuture]] = queue.SimpleQueue()
+    under_way = 0
 
-    def landed(landers: _Landers) -> tuple[Window, Landed]:
-        number, result = landers.receive()
-        answer = under_way.pop(number)
-        if isinstance(result, LeadsPipelineError):
-            return answer.window, result
-        return answer.window, answer.failure or (answer, result)
+    def begin(submit: _Submit, answer: Answer) -> None:
+        submit(answer).add_done_callback(lambda future: done.put((answer, future)))
 
-    with _landers(lake, run_id, count) as landers:
-        for number, (window, outcome) in enumerate(outcomes):
+    def next_done() -> tuple[Window, Result]:
+        answer, future = done.get()
+        landing = future.result()
+        if isinstance(landing, LeadsPipelineError):
+            return answer.window, landing
+        return answer.window, answer.failure or (answer, landing)
+
+    with _submitting(lake, run_id, count) as submit:
+        for window, outcome in outcomes:
             if isinstance(outcome, LeadsPipelineError):
                 yield window, outcome
-                continue
-            under_way[number] = outcome
-            landers.send(number, outcome)
-            while under_way and (len(under_way) > THREADS + _WAITING or landers.has_result()):
-                yield landed(landers)
-        while under_way:
-            yield landed(landers)
+            else:
+                under_way += 1
+                begin(submit, outcome)
+            while under_way and (under_way > THREADS + _WAITING or not done.empty()):
+                under_way -= 1
+                yield next_done()
+        for _ in range(under_way):
+            yield next_done()
 
 
 @contextmanager
-def _landers(lake: Lake, run_id: str, count: int) -> Iterator[_Landers]:
+def _submitting(lake: Lake, run_id: str, count: int) -> Iterator[_Submit]:
+    """Who takes answers. What was taken is landed when this ends, however it ends."""
     with ThreadPoolExecutor(THREADS, "landing") as pool:
-        threads = _Threads(pool, lake, run_id)
-        if count < PROCESS_FROM_WINDOWS:
-            yield threads
+
+        def submit(answer: Answer) -> _LandingFuture:
+            return pool.submit(_land, lake, run_id, answer)
+
+        process = _LandingProcess.begun(lake, run_id, submit) if count >= PROCESS_FROM_WINDOWS else None
+        if process is None:
+            yield submit
             return
-        with _connection_to_process(lake, run_id) as connection:
-            yield _Process(connection, threads)
+        try:
+            yield process.submit
+        finally:
+            process.end()
 
 
-def _land(lake: Lake, answer: Answer, run_id: str) -> Landing | LeadsPipelineError:
+def _land(lake: Lake, run_id: str, answer: Answer) -> Landing | LeadsPipelineError:
     try:
         return lake.land(answer, run_id)
     except LeadsPipelineError as error:
         return error
 
 
-class _Threads:
-    """Threads of this process. What is no error of the pipeline's is raised by `receive`."""
+class _LandingProcess:
+    """The process, from this end. `instead` lands what it hasn't landed when it ends, whatever ended it."""
 
-    def __init__(self, pool: ThreadPoolExecutor, lake: Lake, run_id: str) -> None:
-        self._pool, self._lake, self._run_id = pool, lake, run_id
-        self._results: queue.SimpleQueue[Callable[[], tuple[int, Landing | LeadsPipelineError]]] = queue.SimpleQueue()
-
-    def send(self, number: int, answer: Answer) -> None:
-        future = self._pool.submit(_land, self._lake, answer, self._run_id)
-        future.add_done_callback(lambda done: self._results.put(lambda: (number, done.result())))
-
-    def has_result(self) -> bool:
-        return not self._results.empty()
-
-    def receive(self) -> tuple[int, Landing | LeadsPipelineError]:
-        return self._results.get()()
-
-
-class _Process:
-    """A process of its own, and `instead` for what it has not landed when it ends, whatever ended it."""
-
-    def __init__(self, connection: Connection, instead: _Landers) -> None:
-        self._connection, self._instead = connection, instead
-        self._under_way: dict[int, Answer] = {}
+    def __init__(self, process: subprocess.Popen[bytes], ours: socket.socket, instead: _Submit) -> None:
+        self._process, self._socket, self._instead = process, ours, instead
+        self._connection = Connection(os.dup(ours.fileno()))
+        self._numbers = itertools.count()
+        self._waiting: dict[int, tuple[Answer, _LandingFuture]] = {}
         self._has_ended = False
+        self._ending = threading.Lock()
+        # It reads all the time, so that neither end waits for the other to read.
+        self._reader = threading.Thread(target=self._read, name="landed", daemon=True)
+        self._reader.start()
 
-    def send(self, number: int, answer: Answer) -> None:
-        if self._has_ended:
-            self._instead.send(number, answer)
-            return
-        self._under_way[number] = answer
+    @classmethod
+    def begun(cls, lake: Lake, run_id: str, instead: _Submit) -> "_LandingProcess | None":
+        """Begin one; None where the machine doesn't let us."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                process = subprocess.Popen(  # noqa: S603 - our own module
+                    [
+                        *(sys.executable, "-P", "-m", __name__),
+                        *(str(theirs.fileno()), str(lake.folder), str(lake.suppression.folder), run_id),
+                    ],
+                    # The same modules as here, none of the current folder's, and no secret.
+                    env={"PYTHONPATH": os.pathsep.join(path for path in map(str, sys.path) if path)},
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    # Its parent decides when it is over: ctrl-C, which a whole group gets, is none of its business.
+                    start_new_session=True,
+                )
+            except OSError as error:
+                ours.close()
+                logger.warning("No process can be begun to land answers (%s): this run lands them itself.", error)
+                return None
+        return cls(process, ours, instead)
+
+    def submit(self, answer: Answer) -> _LandingFuture:
+        """Have the answer landed, there or here."""
+        future = _LandingFuture()
+        with self._ending:
+            if self._has_ended:
+                return self._instead(answer)
+            number = next(self._numbers)
+            self._waiting[number] = answer, future
         try:
             self._connection.send((number, answer))
         except OSError:
-            self._end()
+            self._process.kill()  # nobody knows how much of it has arrived
+        return future
 
-    def has_result(self) -> bool:
-        return self._instead.has_result() if self._has_ended else self._connection.poll()
+    def end(self) -> None:
+        """Wait until what was sent is landed."""
+        with suppress(OSError):  # it has ended before
+            self._socket.shutdown(socket.SHUT_WR)
+        self._reader.join()
+        self._connection.close()
+        self._socket.close()
 
-    def receive(self) -> tuple[int, Landing | LeadsPipelineError]:
-        while not self._has_ended:
-            try:
+    def _read(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
                 number, result = self._connection.recv()
-            except (EOFError, OSError):
-                self._end()
-                break
-            if isinstance(result, logging.LogRecord):
-                logging.getLogger(result.name).handle(result)
+                if isinstance(result, logging.LogRecord):
+                    told = logging.getLogger(result.name)
+                    if told.isEnabledFor(result.levelno):
+                        told.handle(result)
+                    continue
+                answer, future = self._waiting.pop(number)
+                if result is None:
+                    self._land_instead(answer, future)
+                else:
+                    future.set_result(result)
+        code = self._process.wait()
+        with self._ending:
+            self._has_ended = True
+        if self._waiting:
+            logger.warning(
+                "The process that lands answers was ended (%s). This run lands the rest itself, which takes longer and "
+                "loses nothing.",
+                f"by signal {-code}, as by the kernel where memory is short" if code < 0 else f"exit code {code}",
+            )
+        while self._waiting:
+            self._land_instead(*self._waiting.popitem()[1])
+
+    def _land_instead(self, answer: Answer, future: _LandingFuture) -> None:
+        def hand_on(done: _LandingFuture) -> None:
+            if (error := done.exception()) is None:
+                future.set_result(done.result())
             else:
-                del self._under_way[number]
-                return number, result
-        return self._instead.receive()
+                future.set_exception(error)
 
-    def _end(self) -> None:
-        self._has_ended = True
-        logger.warning(
-            "The process that lands answers has ended, killed for want of memory perhaps. This run lands them itself, "
-            "which takes longer and loses nothing."
-        )
-        for number, answer in self._under_way.items():
-            self._instead.send(number, answer)
-
-
-@contextmanager
-def _connection_to_process(lake: Lake, run_id: str) -> Iterator[Connection]:
-    """To a process that lands what it is sent, and ends with the connection."""
-    ours, theirs = Pipe()
-    # The same modules as here, none of the current folder's, and no secret.
-    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with theirs:
-        process = subprocess.Popen(  # noqa: S603 - our own module
-            [
-                *(sys.executable, "-P", "-m", __name__),
-                *(str(theirs.fileno()), str(lake.folder), str(lake.suppression.folder), run_id),
-            ],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-        )
-    with process, ours:
-        yield ours
+        self._instead(answer).add_done_callback(hand_on)
 
 
 class _Forwarding(logging.Handler):
@@ -200,29 +219,33 @@ class _Forwarding(logging.Handler):
 
 
 def main() -> None:
-    """Land what comes from the connection of that number until its other end is closed."""
+    """Land what comes from the socket of that number until its other end says that this was all."""
     descriptor, folder, privacy, run_id = sys.argv[1:]
-    # Its parent decides when it is over. After ctrl-C or SIGTERM, which a whole group gets, that is soon.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What stops a service or a container gives it to each process. Its parent hears it too.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     lake = Lake(Path(folder), Path(privacy))
     receiving, sending = threading.Lock(), threading.Lock()
     connection = Connection(int(descriptor))
 
-    def send(number: int | None, result: Landing | LeadsPipelineError | logging.LogRecord) -> None:
-        with sending:
+    def received() -> tuple[int, Answer] | None:
+        with receiving, suppress(EOFError, OSError):
+            number, answer = connection.recv()
+            return number, answer
+        return None
+
+    def send(number: int | None, result: Landing | LeadsPipelineError | logging.LogRecord | None) -> None:
+        with sending, suppress(OSError):  # there is nobody any more who would want to know
             connection.send((number, result))
 
     def work() -> None:
-        try:
-            while True:
-                with receiving:
-                    number, answer = connection.recv()
-                send(number, _land(lake, answer, run_id))
-        except (EOFError, ConnectionError):
-            return
-        except BaseException:  # noqa: BLE001 - whatever it is, the parent meets it too, and raises it where it is read
-            os._exit(1)
+        while (one := received()) is not None:
+            number, answer = one
+            result = None
+            try:
+                result = _land(lake, run_id, answer)
+            except Exception:  # noqa: BLE001 - its parent tries the same, and raises it where it is read
+                """There is no result."""
+            send(number, result)
 
     logging.getLogger().addHandler(_Forwarding(partial(send, None)))
     threads = [threading.Thread(target=work) for _ in range(_PROCESS_THREADS)]

@@ -1,4 +1,5 @@
 import inspect
+import pickle
 
 import pytest
 
@@ -34,6 +35,14 @@ TREE: dict[type[LeadsPipelineError], list[type[LeadsPipelineError]]] = {
         BugError,
     ],
 }
+
+
+@pytest.mark.parametrize("kind", [*TREE, *(kind for kinds in TREE.values() for kind in kinds)])
+def test_an_error_goes_from_process_to_process_with_all_that_it_says(kind: type[LeadsPipelineError]) -> None:
+    error = kind("The text.", status=403) if kind is RefusedError else kind("The text.")
+    error.attempts = 3
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert (type(copy), copy.args, copy.__dict__, str(copy)) == (kind, error.args, error.__dict__, str(error))
 
 
 def test_the_tree_is_the_one_that_the_module_draws() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from leads_pipeline import landing
 from leads_pipeline.contract import APPLICANT, Answer
-from leads_pipeline.errors import LeadsPipelineError, PermanentError, StorageError
+from leads_pipeline.errors import LeadsPipelineError, PermanentError, RefusedError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.landing import Outcome, land_all
 from leads_pipeline.window import Scope, Window
@@ -47,7 +47,7 @@ def answers(count: int) -> list[tuple[Window, Outcome]]:
     return made
 
 
-def landed_by(lake: Lake, outcomes: list[tuple[Window, Outcome]]) -> dict[Window, landing.Landed]:
+def landed_by(lake: Lake, outcomes: list[tuple[Window, Outcome]]) -> dict[Window, landing.Result]:
     results = list(land_all(iter(outcomes), len(outcomes), lake, "run"))
     assert len(results) == len(outcomes)
     return dict(results)
@@ -98,11 +98,14 @@ def test_a_window_that_was_not_answered_comes_out_as_why_beside_those_that_were(
     assert sum(isinstance(one, tuple) for one in results.values()) == 5
 
 
-def test_what_came_of_a_window_is_landed_and_comes_out_as_what_is_missing(lake: Lake) -> None:
-    missing = PermanentError("The rest didn't come.")
+def test_what_came_of_a_window_is_landed_and_comes_out_as_what_is_missing(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = RefusedError("The rest didn't come.", status=403)
     [(window, whole)] = answers(1)
     assert isinstance(whole, Answer)
     assert landed_by(lake, [(window, replace(whole, failure=missing))]) == {window: missing}
+    assert caplog.text == ""
     [landed] = lake.landed_windows(APPLICANT, DAY)
     assert (landed.leads, landed.is_closed) == (20, False)
 
@@ -158,27 +161,110 @@ def test_when_the_process_is_killed_all_is_landed_all_the_same_and_told(
     assert all(isinstance(one, tuple) for one in results.values())
     assert results.keys() == {window for window, _ in outcomes}
     assert [one.leads for one in by_process.landed_windows(APPLICANT, DAY)] == [20] * 60
-    assert "killed for want of memory perhaps" in caplog.text
+    assert "was ended (by signal 9, as by the kernel where memory is short)" in caplog.text
     assert children() == []
 
 
-def test_ctrl_c_and_sigterm_which_a_whole_group_gets_do_not_end_the_process_before_its_parent(
-    by_process: Lake, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+def test_what_ends_a_group_or_a_service_does_not_end_the_process_before_its_parent(
+    by_process: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
     outcomes = answers(30)
 
     def with_signals() -> Iterator[tuple[Window, Outcome]]:
         for number, one in enumerate(outcomes):
             if number == 20:  # its first results have come, so it listens
-                for child in children():
-                    os.kill(child, signal.SIGINT)
-                    os.kill(child, signal.SIGTERM)
+                [child] = children()
+                assert os.getpgid(child) != os.getpgid(0)
+                os.kill(child, signal.SIGTERM)
             yield one
 
     results = dict(land_all(with_signals(), len(outcomes), by_process, "run"))
     assert all(isinstance(one, tuple) for one in results.values())
     assert caplog.text == ""
-    assert capfd.readouterr().err == ""
+
+
+def test_where_no_process_can_be_begun_all_is_landed_all_the_same_and_told(
+    by_process: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    assert all(isinstance(one, tuple) for one in landed_by(by_process, answers(12)).values())
+    assert "No process can be begun to land answers ([Errno 2] No such file or directory" in caplog.text
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert all(isinstance(one, tuple) for one in landed_by(by_process, answers(12)).values())
+    assert "was ended (exit code 1)" in caplog.text
+
+
+def in_the_process(monkeypatch: pytest.MonkeyPatch, folder: Path, instead_of_landing: str) -> None:
+    """Have the process do that before it lands: `lake` and `answer` are there, and `land` lands."""
+    body = textwrap.indent(textwrap.dedent(instead_of_landing), " " * 12)
+    (folder / "sitecustomize").with_suffix(".py").write_text(
+        "import sys\n"
+        "if sys.argv[0] == '-m':\n"
+        "    from leads_pipeline.lake import Lake\n"
+        "    def patched(land):\n"
+        "        def instead(lake, answer, run_id):\n"
+        f"{body}\n"
+        "            return land(lake, answer, run_id)\n"
+        "        return instead\n"
+        "    Lake.land = patched(Lake.land)\n"
+    )
+    monkeypatch.syspath_prepend(folder)
+
+
+@pytest.mark.parametrize("error", ["ConnectionResetError", "EOFError", "MemoryError", "ValueError"])
+def test_what_the_process_fails_at_for_no_reason_of_the_windows_is_landed_here(
+    by_process: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: str
+) -> None:
+    in_the_process(monkeypatch, tmp_path, f"if answer.window.scope.id in '37': raise {error}")
+    assert all(isinstance(one, tuple) for one in landed_by(by_process, answers(12)).values())
+    assert [one.leads for one in by_process.landed_windows(APPLICANT, DAY)] == [20] * 12
+    assert caplog.text == ""
+
+
+def test_a_process_that_tells_much_and_an_answer_that_is_large_do_not_wait_for_each_other(
+    by_process: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = "for n in range(400): logging.getLogger('leads_pipeline.lake').warning('%s' * 100, *['told'] * 100)"
+    in_the_process(monkeypatch, tmp_path, f"import logging\n{told}")
+    large = [(one[0], replace(one[1], leads=(lead(1, "x" * 2_000_000),))) for one in answers(20)]  # type: ignore[type-var]
+    assert all(isinstance(one, tuple) for one in landed_by(by_process, large).values())
+    assert len(caplog.records) == 20 * 400
+
+
+def test_what_was_sent_is_landed_when_nobody_takes_results_any_more(
+    by_process: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_the_process(monkeypatch, tmp_path, "import time\ntime.sleep(0.3)")
+    sent = 0
+
+    def counted() -> Iterator[tuple[Window, Outcome]]:
+        nonlocal sent
+        for one in answers(40):
+            sent += 1
+            yield one
+
+    results = land_all(counted(), 40, by_process, "run")
+    next(results)
+    results.close()  # type: ignore[attr-defined]
+    assert len(by_process.landed_windows(APPLICANT, DAY)) == sent > 5
+
+
+def test_what_is_landed_comes_out_while_other_windows_fail(lake: Lake) -> None:
+    """Whoever is killed meanwhile has told of it."""
+    [(window, answered)] = answers(1)
+    failed = Window.of(DAY, Scope.parse("branch-none"), UTC_ZONE)
+
+    def outcomes() -> Iterator[tuple[Window, Outcome]]:
+        yield window, answered
+        while not lake.landed_windows(APPLICANT, DAY):
+            time.sleep(0.01)
+        for _ in range(200):
+            time.sleep(0.01)
+            yield failed, PermanentError("No.")
+
+    results = [one for one, _ in land_all(outcomes(), 201, lake, "run")]
+    assert results.count(window) == 1
+    assert results.index(window) < 100
 
 
 def test_who_stops_taking_results_leaves_no_process(by_process: Lake) -> None:
