@@ -171,19 +171,18 @@ class _LandingProcess:
         self._socket.close()
 
     def _read(self) -> None:
-        with suppress(EOFError, OSError):
+        with suppress(Exception):  # the process's end as a rule, and whatever else it is, the rest is landed here
             while True:
                 number, result = self._connection.recv()
                 if isinstance(result, logging.LogRecord):
-                    told = logging.getLogger(result.name)
-                    if told.isEnabledFor(result.levelno):
-                        told.handle(result)
+                    _tell(result)
                     continue
                 answer, future = self._waiting.pop(number)
                 if result is None:
                     self._land_instead(answer, future)
                 else:
                     future.set_result(result)
+        self._process.kill()
         code = self._process.wait()
         with self._ending:
             self._has_ended = True
@@ -204,6 +203,13 @@ class _LandingProcess:
                 future.set_exception(error)
 
         self._instead(answer).add_done_callback(hand_on)
+
+
+def _tell(record: logging.LogRecord) -> None:
+    told = logging.getLogger(record.name)
+    with suppress(Exception):  # a log that can't be written keeps no lead from being landed
+        if told.isEnabledFor(record.levelno):
+            told.handle(record)
 
 
 class _Forwarding(logging.Handler):

@@ -136,6 +136,20 @@ def test_what_landing_tells_is_told_here(lake: Lake, caplog: pytest.LogCaptureFi
     assert len(lake.quarantined()) == 1
 
 
+def test_a_log_that_cannot_be_written_keeps_no_answer_from_being_landed(
+    by_process: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = answers(5)
+    landed_by(by_process, outcomes)
+    by_process.raw_files(APPLICANT, DAY)[1].write_bytes(b"no Parquet")
+
+    def failing(record: logging.LogRecord) -> None:
+        raise OSError(record.name)
+
+    monkeypatch.setattr(logging.getLogger("leads_pipeline.lake.quarantine"), "handle", failing)
+    assert all(isinstance(one, tuple) for one in landed_by(by_process, outcomes).values())
+
+
 def test_a_fault_of_ours_is_raised_here(lake: Lake) -> None:
     [(window, whole)] = answers(1)
     assert isinstance(whole, Answer)

@@ -178,8 +178,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "leave what the process logs where nobody reads it",
             "landing.py",
-            "                        told.handle(result)\n",
-            "                        continue\n",
+            "            told.handle(record)\n",
+            "            return\n",
             "test_landing.py",
             "what_landing_tells",
         ),
