@@ -31,7 +31,8 @@ DAMAGE_ADVICE: Final = (
 
 def damage_message(count: int) -> str:
     """What somebody is told of so many."""
-    return f"{count} windows or files are damaged or gone. {DAMAGE_ADVICE}"
+    what = "1 window or file is" if count == 1 else f"{count} windows or files are"
+    return f"{what} damaged or gone. {DAMAGE_ADVICE}"
 
 
 @dataclass(frozen=True, slots=True)

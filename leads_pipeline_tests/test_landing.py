@@ -54,11 +54,13 @@ def landed_by(lake: Lake, outcomes: list[tuple[Window, Outcome]]) -> dict[Window
 
 
 def children() -> list[int]:
-    """The processes that this one has begun and that live."""
+    """The processes that this one has begun to land answers, and that live."""
     found = list[int]()
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError):  # a thread that has just ended
-            found += map(int, (task / "children").read_text().split())
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # one that has just ended
+            parent = int((process / "stat").read_text().rpartition(") ")[2].split()[1])
+            if parent == os.getpid() and b"leads_pipeline.landing" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
     return found
 
 
