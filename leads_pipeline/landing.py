@@ -135,7 +135,7 @@ class _LandingProcess:
                         *(sys.executable, "-P", "-m", __name__),
                         *(str(theirs.fileno()), str(lake.folder), str(lake.suppression.folder), run_id),
                     ],
-                    # The same modules as here, none of the current folder's, and no secret.
+                    # The same modules as here, and no secret.
                     env={"PYTHONPATH": os.pathsep.join(path for path in map(str, sys.path) if path)},
                     stdin=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
