@@ -6,7 +6,7 @@ Belongs here: what a statement needs around it, and what DuckDB's errors become.
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -173,8 +173,9 @@ def link_or_copy(path: Path, target: Path) -> None:
         ) from error
 
 
-def files_of_days(variable: str) -> str:
-    """What reads the Parquet files that the variable lists, each in a folder `day=…`: their columns and `day`."""
+def files_of_days(db: duckdb.DuckDBPyConnection, variable: str, paths: Iterable[Path]) -> str:
+    """What reads these Parquet files, each in a folder `day=…`: their columns and `day`. The variable lists them."""
+    db.execute(f"set variable {quoted(variable)} = $files", {"files": list(map(glob_literal, paths))})
     return (
         f"read_parquet(getvariable({literal(variable)}), hive_partitioning = true, hive_types = {{'day': date}}, "
         "union_by_name = true)"

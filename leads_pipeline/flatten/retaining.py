@@ -7,7 +7,7 @@ from datetime import date
 import duckdb
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import WAREHOUSE_FILE, files_of_days, glob_literal, literal, quoted
+from leads_pipeline.duck import WAREHOUSE_FILE, files_of_days, literal, quoted
 from leads_pipeline.flatten.columns import staged_columns, staged_tables, windows_table
 from leads_pipeline.flatten.raw import second_names
 from leads_pipeline.lake import Lake
@@ -29,8 +29,7 @@ def staged_before(
         unread[table] = [day for day, path in paths.items() if path is None]
         if files := [path for path in paths.values() if path is not None]:
             variable = f"before {table}"
-            db.execute(f"set variable {quoted(variable)} = $files", {"files": list(map(glob_literal, files))})
-            source = files_of_days(variable)
+            source = files_of_days(db, variable, files)
             columns.setdefault(table, []).append(_as_declared(db, kind, table, source, "day"))
     published = lake.folder / WAREHOUSE_FILE
     if any(unread.values()) and published.exists():

@@ -12,7 +12,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import files_of_days, glob_literal, link_or_copy, quoted
+from leads_pipeline.duck import files_of_days, link_or_copy, quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.withholding import withheld_leads
@@ -61,8 +61,7 @@ class HeldFiles:
         paths = sorted((self._folder / table).glob("*/*.parquet"))
         columns = staged_columns(self._kind)[table]
         if paths:
-            self._db.execute(f"set variable {quoted(table)} = $files", {"files": list(map(glob_literal, paths))})
-            source = files_of_days(table)
+            source = files_of_days(self._db, table, paths)
             described = self._db.execute(f"describe select * from {source}").fetchall()  # noqa: S608 - no values
             present = {name for name, *_ in described}
         else:
