@@ -323,6 +323,7 @@ def is_empty(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 # Tests that belong to no single module.
 OTHER_TESTS = {
+    "arrays",
     "deploy",
     "architecture",
     "checks",

@@ -13,6 +13,7 @@ from leads_pipeline.duck import glob_literal, link_or_copy, scratch_folder
 from leads_pipeline.flatten.columns import extras_column
 from leads_pipeline.flatten.plain import Plain, plain_leads
 from leads_pipeline.lake import RAW_SCHEMA, Lake
+from leads_pipeline.lake.arrays import array_of, mask_of
 
 
 @contextmanager
@@ -26,7 +27,7 @@ def second_names(lake: Lake, name: str, paths: Sequence[Path]) -> Iterator[list[
 
 
 # The columns, where there are no files, or none that has `sequence`: those of the first format count by their moment.
-# By batches, as pyarrow imports pandas for an array, which takes a quarter of a second of each command's start.
+# By batches, as pyarrow imports pandas for what has none, see arrays.py.
 _NO_ROWS: Final = pa.Table.from_batches([], RAW_SCHEMA.append(pa.field("file_row_number", pa.int64())))
 _OF_FILES: Final = """
 union all by name
@@ -78,7 +79,7 @@ def read_raw(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: Sequence[Path
         for batch in leads.to_batches()
         for oddity, body in zip(batch["oddity"].to_pylist(), batch["body"].cast(pa.binary()).to_pylist(), strict=True)
     ]
-    odd = leads.filter(pa.array([each is None for each in plain], pa.bool_())).combine_chunks()
+    odd = leads.filter(mask_of(each is None for each in plain)).combine_chunks()
     db.register("plain_leads", _with_what_is_new(leads, kind, plain))
     db.register("odd_leads", pa.Table.from_batches(odd.to_batches(_ROWS_AT_ONCE), leads.schema))
     return len(odd)
@@ -87,12 +88,12 @@ def read_raw(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: Sequence[Path
 def _with_what_is_new(leads: pa.Table, kind: LeadKind, plain: Sequence[Plain | None]) -> pa.Table:
     """The plain ones among the leads, with columns of what plain.py has read of them."""
     read = [each for each in plain if each is not None]
-    table = leads.filter(pa.array([each is not None for each in plain], pa.bool_()))
-    table = table.append_column("declared", pa.array([each.declared for each in read], pa.string()))
-    table = table.append_column("extra", pa.array([each.extra for each in read], pa.string()))
+    table = leads.filter(mask_of(each is not None for each in plain))
+    table = table.append_column("declared", array_of([each.declared for each in read], pa.string()))
+    table = table.append_column("extra", array_of([each.extra for each in read], pa.string()))
     for number, child in enumerate(kind.children):
         extras = [each.extras[number] if each.extras else None for each in read]
-        table = table.append_column(extras_column(child), pa.array(extras, pa.list_(pa.string())))
+        table = table.append_column(extras_column(child), array_of(extras, pa.list_(pa.string())))
     return table
 
 

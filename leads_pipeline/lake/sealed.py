@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.durable import not_read
 from leads_pipeline.errors import StorageError
+from leads_pipeline.lake.arrays import array_of, rows_in
 from leads_pipeline.lake.rows import Row, sequence_of
 
 # Raised when an older version of the pipeline could no longer read what is written. Files of 1 have no `sequence`, nor
@@ -44,9 +45,14 @@ def parquet(rows: Sequence[Row], schema: pa.Schema, facts: Mapping[str, str]) ->
         write_statistics=False,
         store_schema=False,
     ) as writer:
-        writer.write_table(pa.Table.from_pylist(list(rows), schema=schema))
+        writer.write_table(_table(rows, schema))
         writer.add_key_value_metadata({**facts, "schema_version": SCHEMA_VERSION})
     return seal(sink.getvalue().to_pybytes())
+
+
+def _table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    columns = [array_of([row[field.name] for row in rows], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def seal(content: bytes) -> bytes:
@@ -105,5 +111,5 @@ def rows_of(file: pq.ParquetFile, columns: list[str] | None = None) -> list[Row]
     """The file's rows, whole or of those columns and `sequence`."""
     return [
         row if "sequence" in row else row | {"sequence": sequence_of(None, row["fetched_at"])}
-        for row in file.read(columns, use_threads=False).to_pylist()
+        for row in rows_in(file.read(columns, use_threads=False))
     ]
