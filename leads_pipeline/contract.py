@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -100,6 +100,10 @@ class LeadKind:
     def postcode(self) -> str | None:
         """Column of the postcode of the property that a lead is about, which the inventory is searched by."""
         return next((field.column for field in self.fields if field.path.endswith(".address.postcode")), None)
+
+    def __reduce__(self) -> "tuple[Callable[[str], LeadKind], tuple[str]]":
+        """By its name, as each answer goes to another process, and its hundred fields would be most of the way."""
+        return lead_kind, (self.name,)
 
 
 class ReceivedLead(NamedTuple):
@@ -501,6 +505,12 @@ APPRAISAL: Final = LeadKind(
 )
 
 LEAD_KINDS: Final = (APPLICANT, APPRAISAL)
+
+
+def lead_kind(name: str) -> LeadKind:
+    """The kind of that name, which is one of the two."""
+    return next(kind for kind in LEAD_KINDS if kind.name == name)
+
 
 # openapi.yaml, InventoryPage. An item's own id is its item_id.
 INVENTORY_FIELDS: Final = (

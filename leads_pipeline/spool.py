@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, ReceivedLead, read_texts
+from leads_pipeline.contract import PushedLead, ReceivedLead, lead_kind, read_texts
 from leads_pipeline.durable import make_folder, replace_file, storing, sync
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import PUSH_SCOPE, Lake
@@ -213,7 +213,7 @@ class Spool:
         records = (_RECORDS.decode(line) for line in content.splitlines()[1:])
         return [
             PushedLead(
-                _kind(one.kind), ReceivedLead(one.lead_id, one.payload, one.oddity), one.received_at, one.sequence
+                lead_kind(one.kind), ReceivedLead(one.lead_id, one.payload, one.oddity), one.received_at, one.sequence
             )
             for one in records
         ]
@@ -237,10 +237,6 @@ class Spool:
 
 
 _RECORDS: Final = msgspec.json.Decoder(_Record)
-
-
-def _kind(name: str) -> LeadKind:
-    return next(kind for kind in LEAD_KINDS if kind.name == name)
 
 
 def is_whole_delivery(content: bytes) -> bool:

@@ -34,7 +34,7 @@ from leads_pipeline.assets.raw import failure
 from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE, materializations
 from leads_pipeline.assets.windows import window_check_specs, window_checks
 from leads_pipeline.branches import Branches, read_branches
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.contract import LEAD_KINDS, LeadKind, lead_kind
 from leads_pipeline.damage import damage_message, damages
 from leads_pipeline.duck import glob_literal, statement
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
@@ -113,7 +113,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             raise failure("The warehouse could not be published", error) from None
         # Whatever breaks from here on, the file is published.
         for staged in publication.staged_again:
-            yield from materializations(next(kind for kind in LEAD_KINDS if kind.name == staged.kind), staged)
+            yield from materializations(lead_kind(staged.kind), staged)
         with store.reading() as db:
             figures: Mapping[str, Mapping[str, int | float]] = {}
             try:

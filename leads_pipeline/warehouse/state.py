@@ -13,7 +13,7 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.contract import ENUMERATIONS, LEAD_KINDS
+from leads_pipeline.contract import ENUMERATIONS, LEAD_KINDS, lead_kind
 from leads_pipeline.duck import quoted
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
@@ -113,7 +113,7 @@ def fingerprint_of(path: Path) -> str:
 
 def tables_of(kind_name: str) -> Iterable[str]:
     """The staged tables of a kind."""
-    return next(staged_columns(kind) for kind in LEAD_KINDS if kind.name == kind_name)
+    return staged_columns(lead_kind(kind_name))
 
 
 def _fingerprint(*parts: object) -> str:
