@@ -69,12 +69,12 @@ class ClientCredentialsAuth(httpx.Auth):
         if origin_of(request.url) != self._service:
             yield request
             return
-        token = await asyncio.wrap_future(self._token())
+        token = await _had(self._token())
         response = yield _signed(request, token)
         if self._is_worth_renewing(response, token):
             await cast("httpx.AsyncByteStream", response.stream).aclose()
             response.stream = httpx.ByteStream(b"")  # httpx reads it before it sends again, however long it is
-            token = await asyncio.wrap_future(self._token(refused=token))
+            token = await _had(self._token(refused=token))
             response = yield _signed(request, token)
             if response.status_code in _REFUSALS:
                 self._unhelpful = token
@@ -147,6 +147,11 @@ class ClientCredentialsAuth(httpx.Auth):
         except StorageError as error:  # to ask once more for each request would make it worse
             _log.warning("Other processes will ask for tokens of their own, as this one can't be kept. %s", error)
         return token
+
+
+async def _had(future: Future[Token]) -> Token:
+    """The token; at once where it is there, as a future of another thread takes the loop round once more."""
+    return future.result() if future.done() else await asyncio.wrap_future(future)
 
 
 def _done(token: Token) -> Future[Token]:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
@@ -15,15 +16,32 @@ class Outbox(Generic[T]):
 
     def __init__(self, capacity: int) -> None:
         self.items: queue.SimpleQueue[T | None] = queue.SimpleQueue()
-        self.room = asyncio.Semaphore(capacity)
+        self._room = capacity
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._guard = threading.Lock()
 
     async def has_room(self) -> None:
         """Wait until one more item may be begun."""
-        await self.room.acquire()
+        with self._guard:
+            if self._room:
+                self._room -= 1
+                return
+            room = asyncio.get_running_loop().create_future()
+            self._waiting.append(room)
+        await room
 
     def put(self, item: T) -> None:
         """Hand an item out, for which has_room has made room."""
         self.items.put(item)
+
+    def taken(self) -> None:
+        """Make room for another item, in any thread. It disturbs the loop only where somebody waits for that."""
+        with self._guard:
+            if not self._waiting:
+                self._room += 1
+                return
+            room = self._waiting.popleft()
+        _call_soon(room.get_loop(), lambda: None if room.done() else room.set_result(None))
 
 
 def in_background(
@@ -50,7 +68,7 @@ def in_background(
     thread.start()
     try:
         while (item := outbox.items.get()) is not None:
-            _call_soon(loop, outbox.room.release)
+            outbox.taken()
             yield item
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error

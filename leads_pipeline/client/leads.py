@@ -117,6 +117,7 @@ class LeadsClient:
         leads: list[tuple[ReceivedLead, ...]] = []
         moments: list[datetime] = []
         sequences: list[int] = []
+        whole: str | None = None  # the request that was answered with all of it
         digest = hashlib.sha256()
         requests = body_bytes = 0
         failures = 0  # since something was answered
@@ -140,6 +141,7 @@ class LeadsClient:
                 leads.append(fetched.value)
                 moments.append(fetched.fetched_at)
                 sequences += [fetched.sequence] if fetched.sequence is not None else []
+                whole = fetched.request if piece == window else None
                 body_bytes += len(fetched.body)
                 digest.update(fetched.body)
                 continue
@@ -153,7 +155,7 @@ class LeadsClient:
             window=window,
             leads=leads_once,
             fetched_at=min(moments, default=self._service.timing.now()),  # later ones may be missing in earlier pieces
-            request=run.address(_window_spec(kind, window, window)).raw_path.decode(),
+            request=whole or run.address(_window_spec(kind, window, window)).raw_path.decode(),
             body_sha256=digest.hexdigest(),
             body_bytes=body_bytes,
             attempts=requests,

@@ -46,11 +46,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fetched(Generic[T]):
+    """What a request gave; `request` is its path and query."""
+
     value: T
     body: bytes
     fetched_at: datetime
     attempts: int
     sequence: int | None
+    request: str
 
 
 class AskForLessError(Exception):
@@ -111,7 +114,14 @@ class Run:
             self._learn(outcome, pace, failures)
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
-                return _Fetched(value=value, body=body, fetched_at=fetched_at, attempts=attempt, sequence=sequence)
+                return _Fetched(
+                    value=value,
+                    body=body,
+                    fetched_at=fetched_at,
+                    attempts=attempt,
+                    sequence=sequence,
+                    request=request.url.raw_path.decode(),
+                )
             if spec.is_divisible and is_too_large(outcome):
                 raise AskForLessError(outcome, attempts=attempt, failures=0)  # the service answers, so it isn't down
             if not self._may_retry(outcome, failures):
