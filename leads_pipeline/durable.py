@@ -84,8 +84,13 @@ def make_folder(folder: Path) -> None:
 def sweep(path: Path) -> None:
     """Remove what killed writers of this file left beside it. The file's lock is held."""
     with storing(path):
-        for leftover in path.parent.glob(f".{path.name}.*.tmp"):
-            leftover.unlink()
+        try:
+            names = os.listdir(path.parent)  # noqa: PTH208 - at each landing, in a third of the time of a glob
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name.startswith(f".{path.name}.") and name.endswith(".tmp"):
+                path.with_name(name).unlink()
 
 
 _FULL: Final = "Free some space, then run again."

@@ -102,6 +102,8 @@ def _has_objects(tree: Tree) -> bool:
 
 def _quotes(json: bytes) -> int:
     """How many quotes stand around its keys and strings."""
+    if b"\\" not in json:  # which most leads have none of: a quarter of the time
+        return json.count(b'"')
     if b"\\\\" in json:  # which a quote may follow that is escaped or not
         json = _ESCAPE.sub(b"", json)
     return json.count(b'"') - json.count(b'\\"')

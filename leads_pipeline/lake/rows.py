@@ -84,7 +84,7 @@ class Merge:
 def merge(before: Sequence[Row], received: Sequence[Row], id_column: str) -> Merge:
     """All versions of each id that either has."""
     versions_before, answered = _versions(before, id_column), _versions(received, id_column)
-    merged = _versions([*before, *received], id_column)
+    merged = _versions([*before, *received], id_column) if before else answered
     again = answered.keys() & versions_before.keys()
     changed = sum(_newest(versions_before[id_])["payload"] != _newest(merged[id_])["payload"] for id_ in again)
     rows = [row for _, versions in sorted(merged.items()) for row in sorted(versions.values(), key=_place)]
@@ -188,7 +188,7 @@ def inventory_rows(
 
 def _storable(text: str) -> str:
     """The text with lone surrogates, which have no UTF-8 form, as the JSON escapes that mean the same."""
-    return text.encode(errors="backslashreplace").decode()
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def _sha256(text: str) -> str:
