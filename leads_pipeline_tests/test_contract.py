@@ -1,4 +1,5 @@
 import hashlib
+import pickle
 import re
 from collections.abc import Iterator
 from datetime import date
