@@ -80,11 +80,14 @@ class RetryMemory:
         """One more attempt is on its way."""
         self.windows[key] = FailedWindow(self.windows[key].attempts + 1, now)
 
-    def prune(self, failed: Set[str], under_way: Set[str], now: datetime) -> None:
-        """Forget what is no longer failed; take up what a killed run left behind without a verdict."""
+    def prune(self, failed: Set[str], under_way: Set[str]) -> None:
+        """Forget what is no longer failed; take up what a killed run left behind without a verdict.
+
+        That is due at once, as the portal has said nothing against it; should it kill the next run too, it waits.
+        """
         self.windows = {key: window for key, window in self.windows.items() if key in failed or key in under_way}
         for key in failed - self.windows.keys():
-            self.windows[key] = FailedWindow(1, now)
+            self.windows[key] = FailedWindow(0, _LONG_AGO)
 
     def pack(self) -> list[Any]:
         """As small as it goes: 15,000 windows must fit into a cursor."""
@@ -148,10 +151,12 @@ def retry_sensor(
     )
     def retry_failed_windows(context: SensorEvaluationContext) -> SensorResult:
         now = clock()
+        # Before the verdicts are read: a run that ends meanwhile has given its own by then.
+        statuses = {kind: window_status(context.instance, kind, partitions.windows) for kind in LEAD_KINDS}
 
         def failed(kind: LeadKind, retries: RetryMemory) -> dict[str, Window]:
-            status = window_status(context.instance, kind, partitions.windows)
-            retries.prune(status.failed, status.under_way, now)
+            status = statuses[kind]
+            retries.prune(status.failed, status.under_way)
             return {key: Window.from_partition_key(key, settings.zone) for key in status.failed}
 
         return _ask_again("retry", context, failed, now)

@@ -348,8 +348,20 @@ def test_windows_of_a_pull_that_is_under_way_are_not_requested(here: Installatio
     assert retry_tick(here, here.now + DAY).skip_message
     # What the killed run leaves behind is taken up.
     here.instance.report_run_failed(run)
-    cursor = retry_tick(here, here.now + DAY).cursor
-    assert keys_in(the_request(retry_tick(here, here.now + 2 * DAY, cursor))) == sorted(here.keys([3]))
+    assert keys_in(the_request(retry_tick(here, here.now + DAY))) == sorted(here.keys([3]))
+
+
+def test_what_an_interrupted_run_never_came_to_is_asked_for_at_once_and_then_ever_later(here: Installation) -> None:
+    here.instance.report_run_failed(here.instance.get_run_by_id(started_run(here)))
+    tick = retry_tick(here, here.now)
+    assert keys_in(the_request(tick)) == sorted(here.keys([2], [101]))
+    # Should the windows be what kills a run:
+    asked_at = here.now
+    for shortest in (FIRST_RETRY_SECONDS / 2, FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS):
+        assert retry_tick(here, asked_at + timedelta(seconds=shortest - 1), tick.cursor).skip_message
+        asked_at += timedelta(seconds=2 * shortest)
+        tick = retry_tick(here, asked_at, tick.cursor)
+        assert keys_in(the_request(tick)) == sorted(here.keys([2], [101]))
 
 
 def test_the_cursor_holds_15_000_failed_windows_of_each_kind() -> None:

@@ -122,7 +122,7 @@ def dagster_ui(
             if process.poll() is None:
                 out.print(
                     "Dagster closes down, which takes some seconds; what is landed stays. A run that is cut off prints "
-                    "a traceback: the rest of its windows is pulled within a quarter of an hour of the next start."
+                    "a traceback: the rest of its windows is pulled when it is started again."
                 )
             _end(process)
 

@@ -262,7 +262,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "overwrite instead of merge",
             "lake/rows.py",
-            "    merged = _versions([*before, *received], id_column)\n",
+            "    merged = _versions([*before, *received], id_column) if before else answered\n",
             "    merged = _versions(received, id_column)\n",
             "test_lake.py",
         ),
@@ -877,6 +877,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "            yield path, ()\n",
             "test_lake.py",
             "known_file",
+        ),
+        _m(
+            "have what an interrupted run never came to wait as if the portal had failed it",
+            "sensors.py",
+            "            self.windows[key] = FailedWindow(0, _LONG_AGO)\n\n    def pack",
+            "            self.windows[key] = FailedWindow(1, _utc_now() - timedelta(seconds=60))\n\n    def pack",
+            "test_sensors.py",
+            "never_came_to",
         ),
         _m(
             "leave the windows of a killed run under way for ever",
