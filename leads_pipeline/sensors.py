@@ -81,10 +81,7 @@ class RetryMemory:
         self.windows[key] = FailedWindow(self.windows[key].attempts + 1, now)
 
     def prune(self, failed: Set[str], under_way: Set[str]) -> None:
-        """Forget what is no longer failed; take up what a killed run left behind without a verdict.
-
-        That is due at once, as the portal has said nothing against it; should it kill the next run too, it waits.
-        """
+        """Forget what is no longer failed; have what a killed run left without a verdict asked for at once."""
         self.windows = {key: window for key, window in self.windows.items() if key in failed or key in under_way}
         for key in failed - self.windows.keys():
             self.windows[key] = FailedWindow(0, _LONG_AGO)

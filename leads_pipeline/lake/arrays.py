@@ -1,56 +1,60 @@
 """Python values as Arrow arrays and back, of the few types that are needed, without pandas.
 
-pyarrow imports pandas to ask whether it was given a Series, and again for a moment's value: a third of a second of each
-process that lands or flattens anything.
+pyarrow.array imports pandas to ask whether it was given a Series, and so does a moment's value: a third of a second of
+each process that lands or flattens anything.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_DAY: Final = date(1970, 1, 1)
 
+_DAY: Final = pa.date32()
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
+_TEXT: Final = pa.string()
+_TEXTS: Final = pa.list_(_TEXT)
 
-# What a type's values are in memory, and what makes them of Python's.
-_FIXED: Final[dict[pa.DataType, tuple[Any, Callable[[Any], int]]]] = {
-    pa.int32(): (np.int32, int),
-    pa.int64(): (np.int64, int),
-    pa.date32(): (np.int32, lambda day: (day - date(1970, 1, 1)).days),
-    _MOMENT: (np.int64, lambda moment: (moment - _EPOCH) // timedelta(microseconds=1)),
-}
+# An array holds 2 GiB, and a character takes 4 bytes at the most; the builder drops what is beyond without a word.
+MOST_CHARACTERS: Final = 2**29
+
+# Numbers of 32 and of 64 bits, as the array module calls them.
+_INT32, _INT64 = "i", "q"
+_WIDTHS: Final = {pa.int32(): _INT32, pa.int64(): _INT64, _DAY: _INT32, _MOMENT: _INT64}
 
 
 def array_of(values: Sequence[Any], type_: pa.DataType) -> "pa.Array[Any]":
     """The values as an array of that type, as pyarrow.array makes it: None is NULL.
 
-    Of numbers, days, moments with a zone, texts and lists of texts. Raises OverflowError and pyarrow.ArrowInvalid for
+    Of numbers, days, moments with a zone, texts and lists of texts. Raises OverflowError, TypeError and ValueError for
     what doesn't fit.
     """
+    if type_ == _TEXT:
+        return _texts(values)
     are_there = [value is not None for value in values]
-    if not any(are_there):
-        return pa.nulls(len(values), type_)  # type: ignore[call-overload, no-any-return]  # the stubs know single types
-    validity = None if all(are_there) else _bits(are_there)
-    if type_ in _FIXED:
-        dtype, convert = _FIXED[type_]
-        numbers = np.array([0 if value is None else convert(value) for value in values], dtype)
-        return pa.Array.from_buffers(type_, len(values), [validity, pa.py_buffer(numbers.tobytes())])
-    if type_ == pa.list_(pa.string()):
-        items = array_of([item for value in values if value for item in value], pa.string())
-        offsets = _offsets(len(value or ()) for value in values).astype(np.int32).tobytes()
-        return pa.Array.from_buffers(type_, len(values), [validity, pa.py_buffer(offsets)], children=[items])
-    texts = [(value or "").encode() if isinstance(value, str | None) else value for value in values]
-    buffers = [validity, pa.py_buffer(_offsets(map(len, texts)).tobytes()), pa.py_buffer(b"".join(texts))]
-    return pa.Array.from_buffers(pa.large_string(), len(values), buffers).cast(type_)
+    validity = None if all(are_there) else mask_of(are_there).buffers()[1]
+    if type_ == _TEXTS:
+        items = _texts([item for value in values if value for item in value])
+        ends = _numbers(_INT32, accumulate((len(value or ()) for value in values), initial=0))
+        return pa.Array.from_buffers(type_, len(values), [validity, ends], children=[items])
+    if type_ == _DAY:
+        values = [value and _days(value) for value in values]
+    elif type_ == _MOMENT:
+        values = [value and _microseconds(value) for value in values]
+    numbers = _numbers(_WIDTHS[type_], values if validity is None else (value or 0 for value in values))
+    return pa.Array.from_buffers(type_, len(values), [validity, numbers])
 
 
 def mask_of(values: Iterable[bool]) -> "pa.Array[Any]":
     """What filters rows."""
-    mask = list(values)
-    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, _bits(mask)])
+    mask = bytes(values)
+    return pa.Array.from_buffers(pa.uint8(), len(mask), [None, pa.py_buffer(mask)]).cast(pa.bool_())
 
 
 def rows_in(table: pa.Table) -> list[dict[str, Any]]:
@@ -66,9 +70,24 @@ def _values(column: "pa.ChunkedArray[Any]") -> list[Any]:
     return [None if number is None else _EPOCH + timedelta(microseconds=number) for number in numbers]
 
 
-def _bits(values: Sequence[bool]) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(np.array(values, np.bool_), bitorder="little").tobytes())
+def _texts(values: Sequence[str | bytes | None]) -> "pa.Array[Any]":
+    if sum(len(value) for value in values if value) > MOST_CHARACTERS:
+        return pa.array(values, _TEXT)  # several arrays
+    texts = pa.lib.StringBuilder()
+    texts.append_values(values)
+    return texts.finish()
 
 
-def _offsets(lengths: Iterable[int]) -> Any:
-    return np.cumsum([0, *lengths], dtype=np.int64)
+# Most rows of a file are of one day and one moment.
+@lru_cache
+def _days(day: date) -> int:
+    return (day - _FIRST_DAY).days
+
+
+@lru_cache
+def _microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _numbers(width: str, values: Iterable[int]) -> pa.Buffer:
+    return pa.py_buffer(array(width, values).tobytes())
