@@ -57,6 +57,11 @@ from raw
 anti join dropped using (day, scope, source, file_row_number)
 """  # noqa: S608 - put together from constants alone
 
+# Of most batches each row is a lead, and each text is parsed as it is: then nothing is copied.
+_IS_AS_RECEIVED: Final = f"""
+select not exists (from dropped) and not exists (from raw where oddity = '{NOT_JSON}')
+"""
+
 
 def read_raw(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: Sequence[Path]) -> int:
     """Make the views `raw`, of all rows without their texts, `plain_leads` and `odd_leads`; how many leads are odd.
@@ -71,7 +76,10 @@ def read_raw(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: Sequence[Path
     received = db.sql(_RAW.format(of_files=_OF_FILES if files else "")).to_arrow_table(batch_size=_ROWS_AT_ONCE)
     db.register("raw", received)
     db.execute(_DROPPED)
-    leads = db.sql(_LEADS).to_arrow_table(batch_size=_ROWS_AT_ONCE)
+    if db.execute(_IS_AS_RECEIVED).fetchall() == [(True,)]:
+        leads = received.drop_columns(["position", "file_row_number"]).rename_columns({"payload": "body"})
+    else:
+        leads = db.sql(_LEADS).to_arrow_table(batch_size=_ROWS_AT_ONCE)
     db.register("raw", received.drop_columns(["payload"]))
     read = plain_leads(kind)
     plain = [
@@ -88,7 +96,7 @@ def read_raw(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: Sequence[Path
 def _with_what_is_new(leads: pa.Table, kind: LeadKind, plain: Sequence[Plain | None]) -> pa.Table:
     """The plain ones among the leads, with columns of what plain.py has read of them."""
     read = [each for each in plain if each is not None]
-    table = leads.filter(mask_of(each is not None for each in plain))
+    table = leads if None not in plain else leads.filter(mask_of(each is not None for each in plain))
     table = table.append_column("declared", array_of([each.declared for each in read], pa.string()))
     table = table.append_column("extra", array_of([each.extra for each in read], pa.string()))
     for number, child in enumerate(kind.children):

@@ -260,6 +260,20 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     ),
     "what was landed once is never taken away": (
         _m(
+            "take each row of a batch for a lead, repeats too",
+            "flatten/raw.py",
+            "select not exists (from dropped) and not exists (from raw where",
+            "select true or exists (from raw where",
+            "test_flatten.py",
+        ),
+        _m(
+            "read what isn't JSON as if it were",
+            "flatten/raw.py",
+            "select not exists (from dropped) and not exists (from raw where",
+            "select not exists (from dropped) or exists (from raw where",
+            "test_flatten.py",
+        ),
+        _m(
             "overwrite instead of merge",
             "lake/rows.py",
             "    merged = _versions([*before, *received], id_column) if before else answered\n",
