@@ -22,7 +22,7 @@ from leads_pipeline_tests.test_architecture import imports
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-postgres.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-postgres.lock", "requirements-delta.lock")
 SECTION = "dependency-groups"
 
 
@@ -42,7 +42,13 @@ def from_groups(*groups: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("lock", "groups"), [(LOCKS[0], ["build"]), (LOCKS[1], ["build", "dev"]), (LOCKS[2], ["build", "postgres"])]
+    ("lock", "groups"),
+    [
+        (LOCKS[0], ["build"]),
+        (LOCKS[1], ["build", "dev"]),
+        (LOCKS[2], ["build", "postgres"]),
+        (LOCKS[3], ["build", "delta"]),
+    ],
 )
 def test_every_requirement_is_met_by_the_locked_version(lock: str, groups: list[str]) -> None:
     pins = locked(lock)
@@ -61,7 +67,7 @@ def test_every_package_that_the_pipeline_imports_is_declared() -> None:
         for name in imports(ast.parse(path.read_text()), path.relative_to(ROOT).with_suffix("").parts)
     }
     packages = packages_distributions()
-    declared = {canonicalize_name(wanted.name) for wanted in requirements("postgres")}
+    declared = {canonicalize_name(wanted.name) for wanted in requirements("postgres", "delta")}
     foreign = imported - sys.stdlib_module_names - {"leads_pipeline"}
     assert {name for name in foreign if not declared & set(map(canonicalize_name, packages[name]))} == set()
 
@@ -72,10 +78,17 @@ def test_the_dev_lock_only_adds_to_the_runtime_lock() -> None:
     assert runtime.items() < dev.items()
 
 
-def test_the_lock_with_postgres_adds_nothing_else() -> None:
-    runtime, postgres = locked(LOCKS[0]), locked(LOCKS[2])
-    assert postgres.keys() - runtime.keys() == {"dagster-postgres", "psycopg2-binary"}
-    assert runtime.items() < postgres.items()
+@pytest.mark.parametrize(
+    ("lock", "packages"),
+    [
+        (LOCKS[2], {"dagster-postgres", "psycopg2-binary"}),
+        (LOCKS[3], {"deltalake", "arro3-core", "deprecated", "wrapt"}),
+    ],
+)
+def test_the_lock_of_an_extra_adds_nothing_else(lock: str, packages: set[str]) -> None:
+    runtime, extra = locked(LOCKS[0]), locked(lock)
+    assert extra.keys() - runtime.keys() == packages
+    assert runtime.items() < extra.items()
 
 
 def test_the_runtime_lock_holds_no_tool_of_tests_and_checks() -> None:
