@@ -24,6 +24,7 @@ from leads_pipeline.branches import read_branches
 from leads_pipeline.client import InventoryClient, LeadsClient, server_time
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.damage import damage_message, damages
+from leads_pipeline.delta.folder import want_deltalake
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import AlertService, DataFolder, InventoryService, LeadsService, origin
@@ -79,6 +80,8 @@ def examine(
     yield from examine_inventory(settings, inventory)
     yield from _data_folder(settings, data)
     yield _look("versions", _versions)
+    if settings.has_delta:
+        yield _look("Delta tables", want_deltalake)
 
 
 def examine_names(variables: Iterable[str]) -> Finding:
@@ -407,10 +410,7 @@ def _retention(settings: Settings) -> str:
             f"{'; '.join(f'{what} are kept for ever' for what in forever)}, for which UK GDPR asks a reason. Decide "
             "for how long; docs/privacy.md says what goes then."
         )
-    return (
-        f"Each night personal fields go after {settings.keep_personal_days} days, whole leads after "
-        f"{settings.keep_days}."
-    )
+    return f"Each night personal fields go after {settings.keep_personal_days} days, leads after {settings.keep_days}."
 
 
 def same_portal(settings: Settings, lake: Lake) -> str:
@@ -434,7 +434,5 @@ def _warehouse(warehouse: Warehouse) -> str:
 def _versions() -> str:
     versions = {name: version(name) for name in (*_DAGSTER_PACKAGES, "duckdb")}
     if len({versions[name] for name in _DAGSTER_PACKAGES}) > 1:
-        raise SettingsError(
-            f"Dagster's packages are of different versions: {versions}. Install one version of all three."
-        )
+        raise SettingsError(f"Dagster's packages are of different versions, {versions}: install one of all three.")
     return f"Dagster {versions['dagster']}, DuckDB {versions['duckdb']}."

@@ -79,6 +79,7 @@ VARIABLES = frozenset(
         "LEADS_KEEP_PERSONAL_DAYS",
         "LEADS_KEEP_DAYS",
         "LEADS_BACKUP_DAYS",
+        "LEADS_TABLES",
         "INVENTORY_BASE_URL",
         "INVENTORY_CLIENT_ID",
         "INVENTORY_CLIENT_SECRET",
@@ -133,6 +134,7 @@ class Settings:
     keep_personal_days: int | None
     keep_days: int | None
     backup_days: int | None
+    has_delta: bool
     inventory_base_url: str | None
     inventory_client_id: str | None
     inventory_agency_ref: str | None
@@ -177,6 +179,7 @@ class Settings:
                 if "LEADS_BACKUP_DAYS" in values
                 else None
             ),
+            has_delta=_has_delta(values),
             inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
             inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
             inventory_agency_ref=values.get("INVENTORY_AGENCY_REF"),
@@ -231,6 +234,14 @@ def _allows_plain_http(values: Mapping[str, str]) -> bool:
     if value not in {"yes", "no"}:
         raise SettingsError(f"LEADS_ALLOW_PLAIN_HTTP is {value!r}. Write yes or no; no is what you want.")
     return value == "yes"
+
+
+def _has_delta(values: Mapping[str, str]) -> bool:
+    """Whether what is published is wanted as Delta tables as well."""
+    value = values.get("LEADS_TABLES")
+    if value not in {None, "delta"}:
+        raise SettingsError(f"LEADS_TABLES is {value!r}. Write delta, or leave it out: leads.duckdb is always made.")
+    return value is not None
 
 
 def _auth_method(values: Mapping[str, str]) -> AuthMethod:

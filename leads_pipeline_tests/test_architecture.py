@@ -25,6 +25,7 @@ LAYERS = (
     ("report",),
     ("backup",),
     ("privacy",),
+    ("delta",),
     ("warehouse",),
     ("drift", "damage"),
     ("flatten",),
@@ -70,6 +71,8 @@ VENDOR_HOMES = {
     "pyarrow": {"lake", "flatten", "privacy"},
     "jinja2": {"report"},
     "duckdb": {"duck", "flatten", "drift", "warehouse", "privacy"},
+    # In one room of it, which is imported where Delta tables are wanted.
+    "deltalake": {"delta"},
     "pysequoia": {"pgp"},
     "phonenumbers": {"person"},
     "idna": {"person"},

@@ -5,6 +5,7 @@ No IO manager: an asset calls lake, flatten or warehouse, and says what was done
 
 from dagster import AssetsDefinition
 
+from leads_pipeline.assets.delta import delta_tables_asset
 from leads_pipeline.assets.privacy import privacy_sweep_asset
 from leads_pipeline.assets.published import warehouse_asset
 from leads_pipeline.assets.pushed import raw_push_asset
@@ -26,4 +27,5 @@ def build_assets(settings: Settings, partitions: Partitions) -> list[AssetsDefin
         privacy_sweep_asset(settings),
         warehouse_asset(settings, partitions),
         report_asset(),
+        *([delta_tables_asset()] if settings.has_delta else []),
     ]

@@ -36,6 +36,7 @@ from leads_pipeline.assets.windows import window_check_specs, window_checks
 from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind, lead_kind
 from leads_pipeline.damage import damage_message, damages
+from leads_pipeline.delta.folder import remove_tables
 from leads_pipeline.duck import glob_literal, statement
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.flatten.columns import windows_table
@@ -109,6 +110,8 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             branches, trouble = known_branches(settings.branches_file, store)
             grid = Grid(settings.scopes, partitions.first_day, settings.zone, failed, branches)
             publication = store.publish(grid, now)
+            if not settings.has_delta:
+                remove_tables(data.lake)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
         # Whatever breaks from here on, the file is published.

@@ -12,6 +12,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.contract import LEAD_KINDS, known_members
+from leads_pipeline.delta.folder import remove_tables
 from leads_pipeline.duck import WAREHOUSE_FILE, connection, literal, quoted
 from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, reading, storing
 from leads_pipeline.errors import QuestionError
@@ -47,6 +48,7 @@ def apply_to_folder(lake: Lake, grid: Grid, now: datetime) -> tuple[Swept, list[
     swept = sweep(lake, grid.zone)
     if Warehouse(lake).path.exists():
         Warehouse(lake).publish(grid, now)
+    remove_tables(lake)  # whoever runs that folder makes them anew
     return swept, [*(f"{what}: {why}" for what, why in swept.failed.items()), *left_by_list(lake)]
 
 

@@ -22,12 +22,13 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.delta.folder import DELTA, data_files
 from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, connection, glob_literal, literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.flatten.windows import staged_ids
-from leads_pipeline.flatten.withholding import withheld_leads
+from leads_pipeline.flatten.withholding import known_leads, withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.examined import ExaminedFiles
 from leads_pipeline.lake.quarantine import QUARANTINE
@@ -348,7 +349,7 @@ def quarantined_of(found: Found) -> list[Path]:
 
 
 def left_by_list(lake: Lake) -> list[str]:
-    """Where raw files, deliveries, staged days and leads.duckdb hold what the list refuses, or can't be read.
+    """Where raw files, deliveries, staged days, leads.duckdb and delta/ hold what the list refuses, or can't be read.
 
     Without knowing whom: what quarantine/, logs and texts show, only a search by name finds.
     """
@@ -374,7 +375,7 @@ def _left_by_list(lake: Lake) -> list[str]:
 
 
 def staged_or_published_by_list(lake: Lake) -> list[str]:
-    """Where staged days and leads.duckdb hold what the list withholds, lack what it no longer does, or are damaged."""
+    """Where staged days and what is published hold what is withheld, lack what no longer is, or are damaged."""
     with lake.sweeping():
         return _staged_or_published_by_list(lake)
 
@@ -400,7 +401,27 @@ def _staged_or_published_by_list(lake: Lake) -> list[str]:
                 for kind in LEAD_KINDS
                 if withheld_leads(db, lake, kind, f"published.{quoted(kind.table)}", "window_day")
             ]
-    return left
+    with lake.lock(DELTA):
+        return left + [what for kind in LEAD_KINDS for table in kind.tables for what in _of_delta(lake, kind, table)]
+
+
+def _of_delta(lake: Lake, kind: LeadKind, table: str) -> Iterator[str]:
+    """The table, where a file of it below delta/ holds what the list withholds, or can't be read."""
+    paths = data_files(lake, table)
+    if not paths:
+        return
+    try:
+        with connection(lake, f"{_SCRATCH}published") as db:
+            db.execute("set variable files = $files", {"files": list(map(glob_literal, paths))})
+            source = "read_parquet(getvariable('files'), hive_partitioning = false, union_by_name = true)"
+            if (
+                withheld_leads(db, lake, kind, source, "window_day", is_copy=True)
+                if table == kind.table
+                else known_leads(db, lake, kind, source)
+            ):
+                yield f"{table} of {DELTA}/"
+    except StorageError:
+        yield f"{table} of {DELTA}/, which can't be read"
 
 
 def note_done(lake: Lake, entry: Entry, swept: Swept) -> Entry:

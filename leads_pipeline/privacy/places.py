@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.delta.folder import LOG
 from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
@@ -150,6 +151,9 @@ def _parquet(file: File, sought: Sought) -> Iterator[Row | Trace]:
     try:
         opened = pq.ParquetFile(file.file)
         yield from _footer(opened.metadata, sought)
+        if LOG in Path(file.path).parts:
+            yield from _checkpoint(opened, sought)
+            return
         rows = _candidates(opened, sought)
     except (pa.ArrowException, ValueError):
         raise UndecodedError("it is a damaged or unfinished Parquet file") from None
@@ -158,6 +162,12 @@ def _parquet(file: File, sought: Sought) -> Iterator[Row | Trace]:
         name = next((part for part in parts if part in _KINDS), "")
         for columns in rows:
             yield from _row_of(name or file.place, columns, sought)
+
+
+def _checkpoint(opened: pq.ParquetFile, sought: Sought) -> Iterator[Trace]:
+    """Of the log of a Delta table: nested, a row a data file."""
+    if count := sum(sought.mentions(str(row)) for row in opened.read(use_threads=False).to_pylist()):
+        yield Trace("log", count)
 
 
 def _row_of(table: str, columns: dict[str, Any], sought: Sought) -> Iterator[Row | Trace]:

@@ -16,6 +16,7 @@ from leads_pipeline.warehouse.reading import Reader, holding_version, sweep_read
 from leads_pipeline.warehouse.reading import reading as version_of
 from leads_pipeline.warehouse.schema import Table, comment, tables
 from leads_pipeline.warehouse.sql_marts import Mart, marts, read_statement
+from leads_pipeline.warehouse.state import checksum_of
 
 __all__ = [
     "Grid",
@@ -24,6 +25,7 @@ __all__ = [
     "Reader",
     "Table",
     "Warehouse",
+    "checksum_of",
     "comment",
     "frozen_marts",
     "holding_version",

@@ -1,0 +1,158 @@
+"""Bringing the Delta tables up to date with leads.duckdb: what differs is replaced, table by table, day by day.
+
+Belongs here: telling what differs, the data files, the steps in their order. Doesn't: the log of a table (log.py).
+
+A file's name has a digest of the rows that it was made from and the checksum of its bytes. So what a table holds is
+known from its log and its files, whoever was killed over it, changed it or damaged it, and nothing is remembered
+elsewhere. First all tables are committed, then the list of their versions is written, and only then what no version of
+that list needs is removed: whoever reads by the list finds whole versions at every moment, or none.
+"""
+
+import hmac
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from leads_pipeline.delta.columns import Shape, shapes_of
+from leads_pipeline.delta.folder import DELTA, FILE_MODE, LOG, delta_folder, make_shared_folder
+from leads_pipeline.delta.log import DataFile, Log
+from leads_pipeline.delta.versions import VERSIONS, forget_versions, newest_versions, write_versions
+from leads_pipeline.duck import literal, quoted
+from leads_pipeline.durable import publish_file, storing
+from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse import Reader, Warehouse, checksum_of
+
+_NAME: Final = re.compile(r"(?P<part>[\w-]+)-(?P<digest>[0-9a-f]{32})-(?P<checksum>[0-9a-f]{8})-[0-9a-f]{8}\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPublication:
+    """What bringing the tables up to date did: each table's version, and how many parts of it were written."""
+
+    versions: Mapping[str, int]
+    parts_written: Mapping[str, int]
+    rows_written: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The rows of a day, or of a table that has none: how many, and a digest that changes with any of them."""
+
+    rows: int
+    digest: str
+
+
+def publish_tables(lake: Lake) -> DeltaPublication:
+    """Have delta/ hold what the published leads.duckdb holds, and nothing of what it held before. Raises StorageError.
+
+    One at a time, each from the version that is published once it is its turn.
+    """
+    began = time.monotonic()
+    with lake.lock(DELTA), Warehouse(lake).reading() as db:
+        shapes = shapes_of(db)
+        followed = [_Table(lake, shape) for shape in shapes]
+        for table in followed:
+            table.follow(db)
+        versions = {table.shape.name: table.log.version or 0 for table in followed}
+        if newest_versions(lake) != versions:
+            write_versions(lake, versions)
+        for table in followed:
+            table.tidy()
+        _remove_others(delta_folder(lake), {VERSIONS, *versions})
+    return DeltaPublication(
+        versions=versions,
+        parts_written={table.shape.name: table.parts_written for table in followed},
+        rows_written=sum(table.rows_written for table in followed),
+        seconds=time.monotonic() - began,
+    )
+
+
+class _Table:
+    """A table on its way from one version of leads.duckdb to the next."""
+
+    def __init__(self, lake: Lake, shape: Shape) -> None:
+        self._lake = lake
+        self._folder = delta_folder(lake) / shape.name
+        self.shape = shape
+        self.log = Log(self._folder, shape)
+        self.parts_written = 0
+        self.rows_written = 0
+
+    def follow(self, db: Reader) -> None:
+        """Commit what differs; nothing where nothing does."""
+        parts = self._parts(db)
+        kept = self._kept(parts)
+        gone = [file for file in self.log.files() if file not in kept.values()]
+        missing = parts.keys() - kept.keys()
+        if self.log.version is not None and self.log.is_of_this_shape and not gone and not missing:
+            return
+        if self.log.version is None:
+            self._make_way()
+        files = [self._written(db, part, parts[part]) for part in sorted(missing)]
+        if self.log.version is None:
+            self.log.begin(files)
+        else:
+            self.log.replace(gone, files)
+        self.parts_written = len(files)
+        self.rows_written = sum(file.rows for file in files)
+
+    def tidy(self) -> None:
+        """Remove what the newest version doesn't need. It is in the newest list."""
+        self.log.forget_the_past()
+        _remove_others(self._folder, {LOG, *self.log.files()})
+
+    def _parts(self, db: Reader) -> dict[str, _Part]:
+        """What the table should hold. The key keeps anybody from trying out what a digest may be of."""
+        _, rows = db.query(
+            f"select part, count(*), bit_xor(hashed), sum(hashed) from (select {self.shape.part} as part, "  # noqa: S608
+            f"hash(row) as hashed from {quoted(self.shape.name)} as row) group by part"
+        )
+        key = self._lake.person_key()
+        return {
+            part: _Part(count, hmac.digest(key, repr((self.shape, part, count, *hashes)).encode(), "sha256")[:16].hex())
+            for part, count, *hashes in rows
+        }
+
+    def _kept(self, parts: Mapping[str, _Part]) -> dict[str, str]:
+        """The files that hold a part as it should be, whole; one a part."""
+        kept = {}
+        for file in self.log.files() if self.log.is_of_this_shape else ():
+            name = _NAME.fullmatch(file)
+            if name and (part := parts.get(name["part"])) and name["digest"] == part.digest:
+                with suppress(FileNotFoundError):
+                    if checksum_of(self._folder / file) == name["checksum"]:
+                        kept[name["part"]] = file
+        return kept
+
+    def _make_way(self) -> None:
+        """Remove what can't be read as a table, and first the list that names a version of it."""
+        with storing(self._folder):
+            if self._folder.exists():
+                forget_versions(self._lake)
+                shutil.rmtree(self._folder)
+            make_shared_folder(self._folder)
+
+    def _written(self, db: Reader, part: str, one: _Part) -> DataFile:
+        """Write the file of a part, which no version names yet."""
+        draft = self._folder / ".draft.parquet"
+        with storing(draft):
+            draft.unlink(missing_ok=True)
+            db.query(f"copy ({self.shape.rows_of(part)}) to {literal(str(draft))} (format parquet, compression zstd)")
+            draft.chmod(FILE_MODE)
+            name = f"{part}-{one.digest}-{checksum_of(draft)}-{secrets.token_hex(4)}.parquet"
+            publish_file(draft, self._folder / name)
+        return DataFile(name, one.rows, part if self.shape.day else None)
+
+
+def _remove_others(folder: Path, names: Collection[str]) -> None:
+    with storing(folder):
+        for path in folder.iterdir():
+            if path.name not in names:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()

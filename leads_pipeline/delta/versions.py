@@ -1,0 +1,67 @@
+"""Which versions of the Delta tables belong together: delta/versions/, of which the newest file counts.
+
+Belongs here: writing and reading it. Doesn't: the tables themselves (log.py).
+
+A commit is atomic for one table alone. So a reader who needs parents and children of one moment takes the versions from
+here, which are written once all tables are committed.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from leads_pipeline.delta.folder import FILE_MODE, delta_folder, make_shared_folder
+from leads_pipeline.durable import publish_file, storing
+from leads_pipeline.lake import Lake
+
+VERSIONS: Final = "versions"
+
+
+class _Versions(msgspec.Struct, frozen=True):
+    """What a file says: when it was written, and the version of each table."""
+
+    at: datetime
+    tables: dict[str, int]
+
+
+def newest_versions(lake: Lake) -> Mapping[str, int] | None:
+    """The version of each table that belongs to those of the others; None where there is no whole list."""
+    with suppress(IndexError, OSError, ValueError, msgspec.ValidationError):
+        return msgspec.json.decode(_files(lake)[-1].read_bytes(), type=_Versions).tables
+    return None
+
+
+def write_versions(lake: Lake, versions: Mapping[str, int]) -> None:
+    """Have the newest list say these, and remove those before it. The tables are on the disk. Raises StorageError."""
+    before = _files(lake)
+    number = f"{lake.next_sequence():020d}"
+    path = _folder(lake) / f"{number}.json"
+    content = msgspec.json.encode(_Versions(datetime.now(UTC), dict(versions)))
+    with storing(path):
+        make_shared_folder(path.parent)
+        draft = path.with_name(f".{path.name}.tmp")
+        draft.write_bytes(msgspec.json.format(content) + b"\n")
+        draft.chmod(FILE_MODE)
+        publish_file(draft, path)
+        for old in before:
+            old.unlink()
+
+
+def forget_versions(lake: Lake) -> None:
+    """Have no list: what the newest one says is about to be gone. Raises StorageError."""
+    with storing(_folder(lake)):
+        for path in _files(lake):
+            path.unlink()
+
+
+def _folder(lake: Lake) -> Path:
+    return delta_folder(lake) / VERSIONS
+
+
+def _files(lake: Lake) -> list[Path]:
+    """Numbers are drawn in the order of what is received here, and are of one length."""
+    return sorted(_folder(lake).glob("*.json"))
