@@ -185,7 +185,8 @@ def test_types_and_descriptions_are_those_of_leads_duckdb_as_far_as_there_are_su
         "_extra": "string",
     }
     assert {name: getattr(fields[name].type, "type", None) for name in types} == types
-    assert fields["_problems"].type == deltalake.schema.ArrayType(deltalake.schema.PrimitiveType("string"), contains_null=True)
+    text = deltalake.schema.PrimitiveType("string")
+    assert fields["_problems"].type == deltalake.schema.ArrayType(text, contains_null=True)
     assert "Keyed hash" in str(fields["person"].metadata["comment"])
 
 

@@ -81,6 +81,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
             **os.environ,
             **simulator.environment(),
             "LEADS_TIMEZONE": LONDON.key,
+            "LEADS_TABLES": "delta",
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
         today = datetime.now(LONDON).date()
@@ -306,7 +307,8 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
             (number, *row) for number, row in enumerate(by_day[-5:], start=max(0, len(by_day) - 5))
         ],
         "applicant_listing_images": [(day, count) for day, count in images.items() if count],
-        "import polars": list(Counter(row.scope for row in rows).items()),
+        "scan_parquet": list(Counter(row.scope for row in rows).items()),
+        "scan_delta": [(*group, len(found)) for group, found in groups(leads, lambda lead: (lead.scope,))],
         "invoices.csv": costs,
     }
 

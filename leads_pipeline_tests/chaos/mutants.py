@@ -1594,6 +1594,50 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     ),
     "readers see the old or the new, never half": (
         _m(
+            "name the versions of Delta tables before all are committed",
+            "delta/publishing.py",
+            """        for table in followed:
+            table.follow(db)
+        versions = {table.shape.name: table.log.version or 0 for table in followed}
+        if newest_versions(lake) != versions:
+            write_versions(lake, versions)
+""",
+            """        for table in followed:
+            table.follow(db)
+            versions = {table.shape.name: table.log.version or 0 for table in followed}
+            write_versions(lake, versions)
+""",
+            "test_delta.py",
+            "test_whoever_is_killed",
+        ),
+        _m(
+            "remove what the newest list of versions of Delta tables needs",
+            "delta/publishing.py",
+            "            table.follow(db)\n",
+            "            table.follow(db)\n            table.tidy()\n",
+            "test_delta.py",
+            "test_whoever_is_killed",
+        ),
+        _m(
+            "take a Delta table for what its names say",
+            "delta/publishing.py",
+            """                    if checksum_of(self._folder / file) == name["checksum"]:
+                        kept[name["part"]] = file
+""",
+            """                    kept[name["part"]] = file
+""",
+            "test_delta.py",
+            "flip_a_bit",
+        ),
+        _m(
+            "let Delta tables write two at once",
+            "delta/publishing.py",
+            "    with lake.lock(DELTA), Warehouse(lake)",
+            "    with Warehouse(lake)",
+            "test_delta.py",
+            "take_turns",
+        ),
+        _m(
             "each check looks at whichever version is there",
             "warehouse/reading.py",
             "        if self._db is None:\n",
@@ -2806,6 +2850,62 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
     ),
     "whoever was erased comes back by no way": (
+        _m(
+            "keep the files of earlier versions of Delta tables",
+            "delta/publishing.py",
+            "        _remove_others(self._folder, {LOG, *self.log.files()})\n",
+            "",
+            "test_delta.py",
+            "retention_cuts",
+        ),
+        _m(
+            "keep the log of earlier versions of Delta tables",
+            "delta/publishing.py",
+            "        self.log.forget_the_past()\n",
+            "",
+            "test_delta.py",
+            "changed_day",
+        ),
+        _m(
+            "have others note names in the log of Delta tables",
+            "delta/log.py",
+            "                configuration=_CONFIGURATION,\n",
+            "",
+            "test_delta.py",
+            "others_write",
+        ),
+        _m(
+            "leave Delta tables that nobody wants",
+            "assets/published.py",
+            "            if not settings.has_delta:\n                remove_tables(data.lake)\n",
+            "",
+            "test_delta.py",
+            "nobody_wants",
+        ),
+        _m(
+            "take Delta tables that haven't followed for clean",
+            "privacy/erase.py",
+            "    if not paths:\n        return\n    try:\n",
+            "    if paths:\n        return\n    try:\n",
+            "test_delta.py",
+            "not_followed",
+        ),
+        _m(
+            "have an erasure end before the Delta tables have followed",
+            "assets/delta.py",
+            '        group_name="warehouse",\n',
+            '        group_name="other",\n',
+            "test_delta.py",
+            "whoever_is_erased",
+        ),
+        _m(
+            "read no checkpoint of a Delta table's log",
+            "privacy/places.py",
+            "            yield from _checkpoint(opened, sought)\n",
+            "",
+            "test_delta.py",
+            "reads_the_checkpoint",
+        ),
         _m(
             "land a pull without asking the list",
             "lake/raw.py",
