@@ -880,12 +880,13 @@ def test_what_was_pushed_is_recorded_before_the_spool_forgets_it(
 
 
 @pytest.mark.chaos
-def test_the_report_is_part_of_the_publications_run(here: Installation) -> None:
+def test_report_and_delta_tables_are_part_of_the_publications_run(here: Installation) -> None:
+    here.environment["LEADS_TABLES"] = "delta"
     _, cursor = requested(here)
     here.pull({here.key(3)})
     stage(here, here.day(3), here.day(3))
     found, cursor = requested(here, cursor)
-    assert found["applicant_leads"] == found["leads_report"] == {None}
+    assert found["applicant_leads"] == found["leads_report"] == found["delta_tables"] == {None}
     here.execute(PUBLISH_JOB, tags={})
     assert requested(here, cursor)[0] == {}
 

@@ -13,7 +13,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from dagster import materialize
 
 from leads_pipeline import durable
 from leads_pipeline.assets.delta import delta_tables_asset
+from leads_pipeline.branches import Branches
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.delta import folder as folder_room
 from leads_pipeline.delta import log as log_room
@@ -263,6 +265,17 @@ def test_another_shape_is_taken_over(up_to_date: Lake, statement: str) -> None:
     assert_nothing_else_is_left(lake)
 
 
+def test_names_that_an_agency_chooses_are_taken_as_they_are(lake: Lake) -> None:
+    """LEADS_BRANCHES_FILE may call its columns anything."""
+    names = ("row", "part", "area manager", "a,b", "e=mc2 (2)", "Straße")
+    for manager in ("Ann", "Bob"):
+        rows = {"branch-101": (*names[:2], manager, "x", "y", "z")}
+        grid = replace(GRID, branches=Branches({"branch-101": "York"}, names, rows))
+        Warehouse(lake).publish(grid, NOW)
+        publish_tables(lake)
+        assert by_pyarrow(lake) == by_polars(lake) == published(lake)
+
+
 # --- who breaks them --------------------------------------------------------------------------------------------------
 
 
@@ -288,6 +301,12 @@ def roll_back(table: Path) -> None:
     """To the version before the last, by deltalake's own means."""
     deltalake.DeltaTable(table).alter.set_table_properties({"delta.appendOnly": "false"})
     max((table / "_delta_log").glob("*.json")).unlink()
+
+
+def damage_the_checkpoint(table: Path) -> None:
+    for path in (table / "_delta_log").glob("*checkpoint*"):
+        path.chmod(0o600)
+        path.write_bytes(path.read_bytes()[:20])
 
 
 def append(table: Path) -> None:
@@ -324,6 +343,7 @@ BREAKAGES: list[Callable[[Path], object]] = [
     flip_a_bit,
     truncate_the_log,
     roll_back,
+    damage_the_checkpoint,
     append,
     rewrite,
     delete_rows,
@@ -473,6 +493,38 @@ def test_a_first_run_that_is_killed_at_any_step_shows_all_or_nothing(
 
 
 @pytest.mark.chaos
+def test_a_table_is_begun_anew_under_no_list_that_names_another(
+    tmp_path: Path, up_to_date: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = up_to_date
+    with_some_tables(monkeypatch)
+    publish_tables(lake)
+    [before] = (lake.folder / "delta" / "versions").iterdir()
+    land_more(lake)
+    log = lake.folder / "delta" / SOME[0] / "_delta_log"
+    shutil.rmtree(log)
+    shutil.copytree(delta_folder(lake), tmp_path / "before")
+    for step in range(1, 1000):
+        shutil.rmtree(delta_folder(lake))
+        shutil.copytree(tmp_path / "before", delta_folder(lake))
+        with killed_at(step, monkeypatch):
+            try:
+                publish_tables(lake)
+            except Killed:
+                is_over = False
+            else:
+                is_over = True
+        if before.exists():
+            assert not log.exists()
+        else:
+            assert by_pyarrow(lake) in ({}, some(published(lake))), step
+        if is_over:
+            break
+    assert is_over
+    assert step > 30
+
+
+@pytest.mark.chaos
 def test_a_process_that_is_killed_leaves_readers_one_moment(tmp_path: Path, lake: Lake) -> None:
     publish_tables(lake)
     old = published(lake)
@@ -582,6 +634,26 @@ def test_whoever_is_erased_is_gone_from_every_file_when_the_erasure_ends(
     assert run("privacy", "verify").exit_code == 0
 
 
+@pytest.mark.chaos
+def test_an_erasure_says_that_tables_could_not_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = installed(tmp_path, monkeypatch)
+    monkeypatch.setenv("LEADS_TABLES", "delta")
+    fill(lake, HERS)
+    publish_tables(lake)
+
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_room, "version", missing)
+        told = run("privacy", "erase", "--email", EMAIL, "--yes")
+    assert (told.exit_code, "leads-pipeline[delta]" in told.stderr) == (1, True)
+    assert "delta/applicant_leads/" in told.stdout + told.stderr
+    assert run("privacy", "verify").exit_code == 1
+    assert run("privacy", "apply").exit_code == 0
+    assert run("privacy", "verify", "--email", EMAIL).exit_code == 0
+
+
 def search_for_her(lake: Lake) -> Any:
     return search(lake, lake.folder / ".dagster", Sought.of(emails=[EMAIL]))
 
@@ -609,6 +681,37 @@ def test_what_retention_cuts_out_is_in_no_file_any_more(up_to_date: Lake) -> Non
     assert day
     assert not [one for one in ("people.example", "roe", "née") if one in texts]
     assert by_pyarrow(lake) == published(lake)
+    assert_nothing_else_is_left(lake)
+
+
+@pytest.mark.chaos
+def test_personal_fields_are_in_no_file_any_more_when_retention_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, old = installed(tmp_path, monkeypatch), date(2026, 1, 5)
+    for name, value in {
+        "LEADS_TABLES": "delta",
+        "LEADS_KEEP_PERSONAL_DAYS": "35",
+        "LEADS_START_DATE": str(old),
+    }.items():
+        monkeypatch.setenv(name, value)
+    land(lake, APPLICANT, [lead("old", email=EMAIL, message="Née?", createdAt=f"{old}T10:00:00Z")], day=old)
+    stage(lake, APPLICANT, old)
+    Warehouse(lake).publish(GRID, NOW)
+    publish_tables(lake)
+    assert EMAIL.encode() in everything_in(delta_folder(lake))
+
+    def full(*_: object, **__: object) -> None:
+        raise deltalake.exceptions.DeltaError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(deltalake.DeltaTable, "create_write_transaction", full)
+        assert run("privacy", "retain").exit_code == 1
+    assert EMAIL.encode() in everything_in(delta_folder(lake))
+    assert run("privacy", "retain").exit_code == 0
+
+    assert EMAIL.encode() not in everything_in(delta_folder(lake))
+    assert len(by_pyarrow(lake)["applicant_leads"]) == 1
     assert_nothing_else_is_left(lake)
 
 

@@ -117,6 +117,11 @@ def test_a_variable_is_read_without_what_stands_around_it(
     assert found == {**DEFAULTS, setting: expected, **implied}
 
 
+def test_other_tables_than_delta_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"^LEADS_TABLES is 'iceberg'. Write delta"):
+        read(LEADS_TABLES="iceberg")
+
+
 def test_every_setting_can_be_set() -> None:
     assert {setting for _, _, setting, _ in READ} == DEFAULTS.keys()
 

@@ -30,8 +30,8 @@ def apply(path: Path | None) -> None:
     PATH is a restored data folder elsewhere, or a copy of leads.duckdb: then it is applied to that instead, which
     somebody has to do who kept one from before an erasure. It is the list of this installation.
 
-    Without knowing whom: by the hashes, in raw files, deliveries, staged days and leads.duckdb. So it closes objections
-    and restrictions, and no erasure: `privacy verify` does, which looks everywhere for who is given.
+    Without knowing whom: by the hashes, in raw files, deliveries, staged days and what is published. So it closes
+    objections and restrictions, and no erasure: `privacy verify` does, which looks everywhere for who is given.
 
     Exit code 1 if something that the list refuses is still there, or a file couldn't be read.
     """

@@ -192,8 +192,8 @@ def erase(
 def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # noqa: ARG001 - whoever is listed may share
     """Look whether a person who was erased is gone: by what is given, in every file; else by the list alone.
 
-    By the list alone it looks through raw files, deliveries, staged days and leads.duckdb, for everybody on it. Given
-    all addresses and numbers of an erasure that is still open, it closes that where the person is gone.
+    By the list alone it looks through raw files, deliveries, staged days and what is published, for everybody on it.
+    Given all addresses and numbers of an erasure that is still open, it closes that where the person is gone.
 
     Exit code 1 if something is left, if a file couldn't be read, or if leads are found of somebody whom no erasure on
     the list knows.
@@ -205,7 +205,7 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
             named = left_by_list(lake)
             for what in named:
                 err.print(f"[bold red]left:[/bold red] {escape(what)}", highlight=False, soft_wrap=True)
-            is_gone, where = not named, " in raw files, deliveries, staged days and leads.duckdb"
+            is_gone, where = not named, " in raw files, deliveries, staged days and what is published"
         else:
             sought = sought_in(lake, listed, **given)
             found = looked_for(settings, sought, shared=True)

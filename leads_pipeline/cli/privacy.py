@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from leads_pipeline.cli.session import Session, err, out, plain_errors, table
 from leads_pipeline.definitions import variables
+from leads_pipeline.delta.folder import delta_folder
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import MEANINGS, Group, Sought
@@ -174,7 +175,9 @@ def retain(dry_run: bool) -> None:
             )
         retired = _retire(session, dry_run)
         left = len(_cut(session, dry_run)) + len(retired.damaged)
-        troubles = [] if dry_run or not session.lake.rebuild_wanted() else session.refresh(set())
+        # Delta tables may not have followed a publication that went well.
+        is_to_publish = session.lake.rebuild_wanted() or delta_folder(session.lake).exists()
+        troubles = session.refresh(set()) if is_to_publish and not dry_run else []
         if retired.waiting and not (dry_run or troubles):
             troubles = session.refresh({*retired.waiting})
             retired = _retire(session, dry_run)

@@ -28,7 +28,7 @@ WHOLE: Final = "whole"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A table of leads.duckdb. `schema` is JSON as the Delta protocol has it; `select` lists the columns in SQL.
+    """A table of leads.duckdb. `schema` is JSON as the Delta protocol has it; `columns` and `select` are in SQL.
 
     `day` is the column by whose days it is replaced, None where it is replaced whole.
     """
@@ -36,6 +36,7 @@ class Shape:
     name: str
     day: str | None
     schema: str
+    columns: str
     select: str
 
     @property
@@ -62,6 +63,7 @@ def shapes_of(db: Reader) -> list[Shape]:
             name,
             next((column for column in _DAY_COLUMNS if column in loaded.get(name, ())), None),
             _schema(columns, types, comments),
+            ", ".join(map(quoted, columns)),
             ", ".join(map(_selected, columns, types)),
         )
         for name, columns, types, comments in rows

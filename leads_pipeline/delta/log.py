@@ -57,14 +57,19 @@ class Log:
         self._table = self._opened()
 
     @property
-    def version(self) -> int | None:
-        """The table's version, None where there is no table that can be read."""
-        return self._table.version() if self._table else None
+    def is_there(self) -> bool:
+        """Whether there is a table that can be read, by every reader."""
+        return self._table is not None
 
     @property
     def is_of_this_shape(self) -> bool:
-        """Whether the table is described as it should be, and can be read by every reader."""
+        """Whether it is described as it should be."""
         return self._table is not None and self._table.schema() == self._schema
+
+    @property
+    def version(self) -> int:
+        """The newest version. Raises StorageError where there is no table that can be read."""
+        return self._there().version()
 
     def files(self) -> list[str]:
         """The files of the newest version, by their paths in the table's folder."""
@@ -88,12 +93,11 @@ class Log:
 
     def replace(self, gone: Sequence[str], files: Sequence[DataFile]) -> None:
         """Commit a version without the files that are gone, and with these; all are replaced where the shape is new."""
-        assert self._table is not None  # noqa: S101 - for mypy
         added: list[AddAction | RemoveAction] = [*map(self._added, files)]
         if is_same := self.is_of_this_shape:
             added += [RemoveAction(path, True, time.time_ns() // 1_000_000) for path in gone]
         with _telling_errors(self._folder):
-            self._table.create_write_transaction(
+            self._there().create_write_transaction(
                 added,
                 "append" if is_same else "overwrite",
                 self._schema,
@@ -108,8 +112,8 @@ class Log:
         with _telling_errors(folder):
             if not [path for path in folder.iterdir() if path.name not in kept]:
                 return
-            if self._table and not (folder / f"{name}.checkpoint.parquet").exists():
-                self._table.create_checkpoint()
+            if not (folder / f"{name}.checkpoint.parquet").exists():
+                self._there().create_checkpoint()
             self._sync()
             for path in folder.iterdir():
                 if path.is_dir():
@@ -128,6 +132,11 @@ class Log:
             return None
         return table if is_ours else None
 
+    def _there(self) -> DeltaTable:
+        if self._table is None:
+            raise StorageError(f"{self._folder} can't be read as a Delta table. Run again: it is begun anew then.")
+        return self._table
+
     def _committed(self) -> None:
         self._sync()
         self._table = self._opened()
@@ -136,7 +145,7 @@ class Log:
         """Have the log on the disk, which deltalake doesn't wait for, and as private as the tables."""
         folder = self._folder / LOG
         with _telling_errors(folder):
-            for path in folder.iterdir():
+            for path in filter(Path.is_file, folder.iterdir()):
                 path.chmod(FILE_MODE)
                 sync(path)
             sync(folder)

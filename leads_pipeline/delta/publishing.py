@@ -60,7 +60,7 @@ def publish_tables(lake: Lake) -> DeltaPublication:
         followed = [_Table(lake, shape) for shape in shapes]
         for table in followed:
             table.follow(db)
-        versions = {table.shape.name: table.log.version or 0 for table in followed}
+        versions = {table.shape.name: table.log.version for table in followed}
         if newest_versions(lake) != versions:
             write_versions(lake, versions)
         for table in followed:
@@ -91,15 +91,15 @@ class _Table:
         kept = self._kept(parts)
         gone = [file for file in self.log.files() if file not in kept.values()]
         missing = parts.keys() - kept.keys()
-        if self.log.version is not None and self.log.is_of_this_shape and not gone and not missing:
+        if self.log.is_of_this_shape and not gone and not missing:
             return
-        if self.log.version is None:
+        if not self.log.is_there:
             self._make_way()
         files = [self._written(db, part, parts[part]) for part in sorted(missing)]
-        if self.log.version is None:
-            self.log.begin(files)
-        else:
+        if self.log.is_there:
             self.log.replace(gone, files)
+        else:
+            self.log.begin(files)
         self.parts_written = len(files)
         self.rows_written = sum(file.rows for file in files)
 
@@ -112,7 +112,7 @@ class _Table:
         """What the table should hold. The key keeps anybody from trying out what a digest may be of."""
         _, rows = db.query(
             f"select part, count(*), bit_xor(hashed), sum(hashed) from (select {self.shape.part} as part, "  # noqa: S608
-            f"hash(row) as hashed from {quoted(self.shape.name)} as row) group by part"
+            f"hash({self.shape.columns}) as hashed from {quoted(self.shape.name)}) group by part"
         )
         key = self._lake.person_key()
         return {

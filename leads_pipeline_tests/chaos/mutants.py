@@ -1598,13 +1598,13 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "delta/publishing.py",
             """        for table in followed:
             table.follow(db)
-        versions = {table.shape.name: table.log.version or 0 for table in followed}
+        versions = {table.shape.name: table.log.version for table in followed}
         if newest_versions(lake) != versions:
             write_versions(lake, versions)
 """,
             """        for table in followed:
             table.follow(db)
-            versions = {table.shape.name: table.log.version or 0 for table in followed}
+            versions = {table.shape.name: table.log.version for table in followed}
             write_versions(lake, versions)
 """,
             "test_delta.py",
@@ -1617,6 +1617,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "            table.follow(db)\n            table.tidy()\n",
             "test_delta.py",
             "test_whoever_is_killed",
+        ),
+        _m(
+            "begin a Delta table anew under the list that names its versions",
+            "delta/publishing.py",
+            "                forget_versions(self._lake)\n",
+            "",
+            "test_delta.py",
+            "begun_anew",
         ),
         _m(
             "take a Delta table for what its names say",
