@@ -353,6 +353,8 @@ BREAKAGES: list[Callable[[Path], object]] = [
     lambda table: shutil.rmtree(table.parent / "versions"),
     lambda table: next((table.parent / "versions").iterdir()).unlink(),
     lambda table: (table.parent / "versions" / ("9" * 20 + ".json")).write_text("{"),
+    lambda table: (table.parent / "versions" / ("0" * 20 + ".json")).write_text("{"),
+    lambda table: (table.parent / "versions" / ".1.json.tmp").write_text("{"),
     lambda table: shutil.copytree(table, table.parent / "theirs"),
 ]
 
@@ -612,6 +614,7 @@ def test_folders_and_files_are_as_closed_as_leads_duckdb(lake: Lake) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o750 if path.is_dir() else of_file), path
 
 
+@pytest.mark.chaos
 def test_whoever_is_erased_is_gone_from_every_file_when_the_erasure_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -665,8 +668,10 @@ def test_verify_names_tables_that_have_not_followed(up_to_date: Lake) -> None:
     Warehouse(lake).publish(GRID, NOW)
     tables = [f"{table} of delta/" for table in ("applicant_leads", "applicant_viewing_times", "appraisal_leads")]
     assert left_by_list(lake) == tables
+    assert EMAIL.encode() in everything_in(delta_folder(lake))
     publish_tables(lake)
     assert left_by_list(lake) == []
+    assert EMAIL.encode() not in everything_in(delta_folder(lake))
 
 
 def test_what_retention_cuts_out_is_in_no_file_any_more(up_to_date: Lake) -> None:
@@ -726,6 +731,7 @@ def test_a_search_reads_the_checkpoint_of_a_log(up_to_date: Lake) -> None:
 # --- who wants them ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.chaos
 def test_tables_that_nobody_wants_any_more_go_with_the_next_publication(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,13 @@ from typing import Final
 from leads_pipeline.delta.columns import Shape, shapes_of
 from leads_pipeline.delta.folder import DELTA, FILE_MODE, LOG, delta_folder, make_shared_folder
 from leads_pipeline.delta.log import DataFile, Log
-from leads_pipeline.delta.versions import VERSIONS, forget_versions, newest_versions, write_versions
+from leads_pipeline.delta.versions import (
+    VERSIONS,
+    forget_earlier_versions,
+    forget_versions,
+    newest_versions,
+    write_versions,
+)
 from leads_pipeline.duck import literal, quoted
 from leads_pipeline.durable import publish_file, storing
 from leads_pipeline.lake import Lake
@@ -65,6 +71,7 @@ def publish_tables(lake: Lake) -> DeltaPublication:
             write_versions(lake, versions)
         for table in followed:
             table.tidy()
+        forget_earlier_versions(lake)
         _remove_others(delta_folder(lake), {VERSIONS, *versions})
     return DeltaPublication(
         versions=versions,

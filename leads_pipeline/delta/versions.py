@@ -47,8 +47,16 @@ def write_versions(lake: Lake, versions: Mapping[str, int]) -> None:
         draft.write_bytes(msgspec.json.format(content) + b"\n")
         draft.chmod(FILE_MODE)
         publish_file(draft, path)
-        for old in before:
+        for old in before:  # at once: one that can't be read may have a higher number
             old.unlink()
+
+
+def forget_earlier_versions(lake: Lake) -> None:
+    """Leave the newest list alone: whoever was killed over it left others, or a draft. Raises StorageError."""
+    folder = _folder(lake)
+    with storing(folder):
+        for path in {*folder.iterdir()} - {_files(lake)[-1]}:
+            path.unlink()
 
 
 def forget_versions(lake: Lake) -> None:

@@ -2867,6 +2867,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "retention_cuts",
         ),
         _m(
+            "keep lists of earlier versions of Delta tables",
+            "delta/publishing.py",
+            "        forget_earlier_versions(lake)\n",
+            "",
+            "test_delta.py",
+            "breaks_or_changes",
+        ),
+        _m(
             "keep the log of earlier versions of Delta tables",
             "delta/publishing.py",
             "        self.log.forget_the_past()\n",
