@@ -352,7 +352,9 @@ def test_windows_of_a_pull_that_is_under_way_are_not_requested(here: Installatio
 
 
 def test_what_an_interrupted_run_never_came_to_is_asked_for_at_once_and_then_ever_later(here: Installation) -> None:
-    here.instance.report_run_failed(here.instance.get_run_by_id(started_run(here)))
+    interrupted = here.instance.get_run_by_id(started_run(here))
+    assert interrupted is not None
+    here.instance.report_run_failed(interrupted)
     tick = retry_tick(here, here.now)
     assert keys_in(the_request(tick)) == sorted(here.keys([2], [101]))
     # Should the windows be what kills a run:
