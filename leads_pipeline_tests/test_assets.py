@@ -312,6 +312,7 @@ def test_a_day_that_does_not_add_up_is_no_staged_day_and_fails_the_check(
     here.pull(here.keys([2, 3]))
     kept = f"{flatten_raw._LEADS} where day <> '{here.day(3)}' or position > 0"  # noqa: SLF001 - broken on purpose
     monkeypatch.setattr(flatten_raw, "_LEADS", kept)
+    monkeypatch.setattr(flatten_raw, "_IS_AS_RECEIVED", "select false")
     result = stage(here, here.day(3), here.day(2))
     assert not result.success
     assert materializations(here, "stg_applicant_leads").keys() == {str(here.day(2))}

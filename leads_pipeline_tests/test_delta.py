@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -336,6 +335,12 @@ def partition(table: Path) -> None:
     deltalake.write_deltalake(table, rows, partition_by=["window_day"])
 
 
+def folder_in_place_of_a_file(table: Path) -> None:
+    file = next(table.glob("*.parquet"))
+    file.unlink()
+    file.mkdir()
+
+
 BREAKAGES: list[Callable[[Path], object]] = [
     shutil.rmtree,
     lambda table: shutil.rmtree(table / "_delta_log"),
@@ -356,6 +361,16 @@ BREAKAGES: list[Callable[[Path], object]] = [
     lambda table: (table.parent / "versions" / ("0" * 20 + ".json")).write_text("{"),
     lambda table: (table.parent / "versions" / ".1.json.tmp").write_text("{"),
     lambda table: shutil.copytree(table, table.parent / "theirs"),
+    lambda table: (table.parent / "versions" / "theirs").mkdir(),
+    lambda table: (table / "theirs").symlink_to(table.parent.parent / "staged", target_is_directory=True),
+    folder_in_place_of_a_file,
+    # Each would refuse what is written next, or note names in the log.
+    lambda table: deltalake.DeltaTable(table).alter.set_table_properties({"delta.appendOnly": "true"}),
+    lambda table: deltalake.DeltaTable(table).alter.set_table_properties({"delta.dataSkippingNumIndexedCols": "32"}),
+    lambda table: deltalake.DeltaTable(table).alter.add_feature(
+        deltalake.TableFeatures.DomainMetadata, allow_protocol_versions_increase=True
+    ),
+    lambda table: deltalake.DeltaTable(table).alter.add_constraint({"has_scope": "scope is not null"}),
 ]
 
 
@@ -644,11 +659,8 @@ def test_an_erasure_says_that_tables_could_not_follow(tmp_path: Path, monkeypatc
     fill(lake, HERS)
     publish_tables(lake)
 
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
     with monkeypatch.context() as patched:
-        patched.setattr(folder_room, "version", missing)
+        patched.setitem(sys.modules, "deltalake", None)
         told = run("privacy", "erase", "--email", EMAIL, "--yes")
     assert (told.exit_code, "leads-pipeline[delta]" in told.stderr) == (1, True)
     assert "delta/applicant_leads/" in told.stdout + told.stderr
@@ -745,16 +757,39 @@ def test_tables_that_nobody_wants_any_more_go_with_the_next_publication(
     assert Warehouse(lake).path.exists()
 
 
+def test_tables_on_another_disk_are_emptied_and_keep_nothing_from_being_published(
+    tmp_path: Path, up_to_date: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    delta_folder(up_to_date).rename(elsewhere)
+    delta_folder(up_to_date).symlink_to(elsewhere, target_is_directory=True)
+    assert remove_tables(up_to_date)
+    assert not delta_folder(up_to_date).is_symlink()
+    assert list(elsewhere.iterdir()) == []
+
+    elsewhere.rename(delta_folder(up_to_date))
+    (delta_folder(up_to_date) / "theirs").touch()
+    monkeypatch.setattr(Path, "is_mount", lambda _: True)
+    assert remove_tables(up_to_date)
+    assert list(delta_folder(up_to_date).iterdir()) == []
+
+
+def test_verify_names_a_table_that_somebody_else_wrote_to(up_to_date: Lake) -> None:
+    listed(up_to_date.suppression)
+    folder = delta_folder(up_to_date) / "appraisal_leads"
+    pq.write_table(pa.table({"theirs": [1]}), folder / "theirs.parquet")
+    assert "appraisal_leads of delta/" in left_by_list(up_to_date)
+    pq.write_table(pa.table({"lead_id": [{"theirs": 1}]}), folder / "theirs.parquet")
+    assert "appraisal_leads of delta/, which can't be read" in left_by_list(up_to_date)
+
+
 def test_whoever_does_not_want_them_imports_nothing_for_them() -> None:
     program = "import sys, leads_pipeline.cli, leads_pipeline.privacy.erase; sys.exit('deltalake' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
 def test_a_missing_extra_is_told_with_how_to_install_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(folder_room, "version", missing)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
     done = materialize(
         [delta_tables_asset()], resources={"data": DataFolder(path=str(lake.folder))}, raise_on_error=False
     )

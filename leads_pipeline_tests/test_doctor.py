@@ -2,11 +2,11 @@ import json
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -31,7 +31,6 @@ from leads_pipeline.client import server_time
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.credentials import write_key_pair
 from leads_pipeline.definitions import PULL_JOB, build_definitions
-from leads_pipeline.delta import folder
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import rectangles
 from leads_pipeline.runs import PullReport, dagster_home
@@ -117,10 +116,7 @@ def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
 def test_delta_tables_want_their_extra(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(variables, LEADS_TABLES="delta").lights["Delta tables"] == "green"
 
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(folder, "version", missing)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
     told = found(variables, LEADS_TABLES="delta")
     assert (told.lights["Delta tables"], told.exit_code) == ("red", 1)
     assert "leads-pipeline[delta]" in told.messages["Delta tables"]

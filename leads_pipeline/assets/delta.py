@@ -42,7 +42,7 @@ def delta_tables_asset() -> AssetsDefinition:
         return MaterializeResult(
             metadata={
                 "tables": len(done.versions),
-                "tables_changed": sum(map(bool, done.parts_written.values())),
+                "tables_changed": len(done.changed),
                 "files_written": sum(done.parts_written.values()),
                 "rows_written": done.rows_written,
                 "duration_seconds": round(done.seconds, 3),

@@ -110,11 +110,16 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             branches, trouble = known_branches(settings.branches_file, store)
             grid = Grid(settings.scopes, partitions.first_day, settings.zone, failed, branches)
             publication = store.publish(grid, now)
-            if not settings.has_delta:
-                remove_tables(data.lake)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
         # Whatever breaks from here on, the file is published.
+        try:
+            if not settings.has_delta:
+                remove_tables(data.lake)
+        except LeadsPipelineError as error:
+            context.log.error(
+                "Nobody wants the Delta tables any more, and they go on holding what they hold: %s", error
+            )
         for staged in publication.staged_again:
             yield from materializations(lead_kind(staged.kind), staged)
         with store.reading() as db:

@@ -59,6 +59,9 @@ def simulate(arguments: Sequence[str]) -> NoReturn:
 # How long the simulator may take to listen; it needs about a second.
 _SIMULATOR_START_SECONDS = 30
 
+# What says where and how, and nothing of a service.
+_KEPT = {"LEADS_DATA_DIR", "LEADS_PRIVACY_DIR", "LEADS_MAX_CONCURRENCY", "LEADS_START_DATE", "LEADS_TABLES"}
+
 
 @contextmanager
 def simulator(branches: int, *, unless_set: bool = False) -> Iterator[None]:
@@ -80,7 +83,7 @@ def simulator(branches: int, *, unless_set: bool = False) -> Iterator[None]:
                 time.sleep(0.05)
             # Settings of a real service must not mix with the simulator's.
             for name in [name for name in variables() if name.startswith(("LEADS_", "INVENTORY_"))]:
-                if name not in ("LEADS_DATA_DIR", "LEADS_PRIVACY_DIR", "LEADS_MAX_CONCURRENCY", "LEADS_START_DATE"):
+                if name not in _KEPT:
                     del variables()[name]
             variables()["LEADS_TIMEZONE"] = "Europe/London"
             load_dotenv(ready)

@@ -5,7 +5,7 @@ Doesn't: what is in the tables (publishing.py).
 """
 
 import shutil
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -47,21 +47,39 @@ def remove_tables(lake: Lake) -> bool:
     Nobody keeps them up to date any more, so that they would hold whoever is erased from now on.
     """
     folder = delta_folder(lake)
-    if not folder.exists():
+    if not (folder.exists() or folder.is_symlink()):
         return False
     with lake.lock(DELTA), storing(folder):
-        shutil.rmtree(folder)
-        sync(folder.parent)
+        if folder.is_dir():  # it may be another disk, by a link or mounted there
+            remove_others(folder, ())
+        if not folder.is_mount():
+            _remove(folder)
+            sync(folder.parent)
     return True
 
 
+def remove_others(folder: Path, names: Collection[str]) -> None:
+    """Remove what is in the folder by other names, and wait for the disk. Raises OSError."""
+    others = [path for path in folder.iterdir() if path.name not in names]
+    for path in others:
+        _remove(path)
+    if others:
+        sync(folder)
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
 def want_deltalake() -> str:
-    """Say which deltalake is installed. Raises SettingsError where none is."""
+    """Say which deltalake is there. Raises SettingsError where none is, or one that can't be imported."""
     try:
-        return f"They are written by deltalake {version('deltalake')}."
-    except PackageNotFoundError:
+        import deltalake
+
+        return f"They are written by deltalake {deltalake.__version__}."
+    except Exception as error:  # noqa: BLE001 - whatever a broken installation raises
         raise SettingsError(
-            "LEADS_TABLES is delta, and the package deltalake isn't installed. Install it with "
+            f"LEADS_TABLES is delta, and the package deltalake can't be used ({type(error).__name__}). Install it with "
             "`pip install --require-hashes -r requirements-delta.lock`, or the extra: leads-pipeline[delta]; or unset "
             "LEADS_TABLES, and the next publication removes the Delta tables."
         ) from None

@@ -8,6 +8,8 @@ of any size goes by it in no memory.
 """
 
 import json
+import os
+import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -127,7 +129,13 @@ class Log:
             return None
         try:
             table = DeltaTable(str(self._folder))
-            is_ours = table.protocol().min_reader_version == 1 and not table.metadata().partition_columns
+            protocol, described = table.protocol(), table.metadata()
+            # Of a table that another program has set something of, it stays set, and may refuse what we write.
+            is_ours = (
+                (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+                and described.configuration == _CONFIGURATION
+                and not described.partition_columns
+            )
         except (DeltaError, OSError, ValueError):
             return None
         return table if is_ours else None
@@ -169,7 +177,8 @@ def _telling_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = error.strerror or type(error).__name__
+        number = re.search(r"os error ([0-9]+)", str(error))  # as deltalake says it
+        why = error.strerror or (os.strerror(int(number[1])) if number else type(error).__name__)
     except (DeltaError, ValueError) as error:
         why = f"deltalake raises {type(error).__name__}; its message may quote a lead and is left out"
     else:

@@ -11,16 +11,14 @@ that list needs is removed: whoever reads by the list finds whole versions at ev
 import hmac
 import re
 import secrets
-import shutil
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from leads_pipeline.delta.columns import Shape, shapes_of
-from leads_pipeline.delta.folder import DELTA, FILE_MODE, LOG, delta_folder, make_shared_folder
+from leads_pipeline.delta.folder import DELTA, FILE_MODE, LOG, delta_folder, make_shared_folder, remove_others
 from leads_pipeline.delta.log import DataFile, Log
 from leads_pipeline.delta.versions import (
     VERSIONS,
@@ -39,9 +37,10 @@ _NAME: Final = re.compile(r"(?P<part>[\w-]+)-(?P<digest>[0-9a-f]{32})-(?P<checks
 
 @dataclass(frozen=True, slots=True)
 class DeltaPublication:
-    """What bringing the tables up to date did: each table's version, and how many parts of it were written."""
+    """What bringing the tables up to date did: each table's version, which were changed, and the parts written."""
 
     versions: Mapping[str, int]
+    changed: Sequence[str]
     parts_written: Mapping[str, int]
     rows_written: int
     seconds: float
@@ -72,9 +71,11 @@ def publish_tables(lake: Lake) -> DeltaPublication:
         for table in followed:
             table.tidy()
         forget_earlier_versions(lake)
-        _remove_others(delta_folder(lake), {VERSIONS, *versions})
+        with storing(delta_folder(lake)):
+            remove_others(delta_folder(lake), {VERSIONS, *versions})
     return DeltaPublication(
         versions=versions,
+        changed=[table.shape.name for table in followed if table.is_changed],
         parts_written={table.shape.name: table.parts_written for table in followed},
         rows_written=sum(table.rows_written for table in followed),
         seconds=time.monotonic() - began,
@@ -89,6 +90,7 @@ class _Table:
         self._folder = delta_folder(lake) / shape.name
         self.shape = shape
         self.log = Log(self._folder, shape)
+        self.is_changed = False
         self.parts_written = 0
         self.rows_written = 0
 
@@ -107,13 +109,15 @@ class _Table:
             self.log.replace(gone, files)
         else:
             self.log.begin(files)
+        self.is_changed = True
         self.parts_written = len(files)
         self.rows_written = sum(file.rows for file in files)
 
     def tidy(self) -> None:
         """Remove what the newest version doesn't need. It is in the newest list."""
         self.log.forget_the_past()
-        _remove_others(self._folder, {LOG, *self.log.files()})
+        with storing(self._folder):
+            remove_others(self._folder, {LOG, *self.log.files()})
 
     def _parts(self, db: Reader) -> dict[str, _Part]:
         """What the table should hold. The key keeps anybody from trying out what a digest may be of."""
@@ -133,7 +137,7 @@ class _Table:
         for file in self.log.files() if self.log.is_of_this_shape else ():
             name = _NAME.fullmatch(file)
             if name and (part := parts.get(name["part"])) and name["digest"] == part.digest:
-                with suppress(FileNotFoundError):
+                with suppress(OSError):  # what can't be read is written anew
                     if checksum_of(self._folder / file) == name["checksum"]:
                         kept[name["part"]] = file
         return kept
@@ -141,10 +145,9 @@ class _Table:
     def _make_way(self) -> None:
         """Remove what can't be read as a table, and first the list that names a version of it."""
         with storing(self._folder):
-            if self._folder.exists():
-                forget_versions(self._lake)
-                shutil.rmtree(self._folder)
+            forget_versions(self._lake)
             make_shared_folder(self._folder)
+            remove_others(self._folder, ())
 
     def _written(self, db: Reader, part: str, one: _Part) -> DataFile:
         """Write the file of a part, which no version names yet."""
@@ -156,10 +159,3 @@ class _Table:
             name = f"{part}-{one.digest}-{checksum_of(draft)}-{secrets.token_hex(4)}.parquet"
             publish_file(draft, self._folder / name)
         return DataFile(name, one.rows, part if self.shape.day else None)
-
-
-def _remove_others(folder: Path, names: Collection[str]) -> None:
-    with storing(folder):
-        for path in folder.iterdir():
-            if path.name not in names:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from leads_pipeline.delta.folder import FILE_MODE, delta_folder, make_shared_folder
-from leads_pipeline.durable import publish_file, storing
+from leads_pipeline.delta.folder import FILE_MODE, delta_folder, make_shared_folder, remove_others
+from leads_pipeline.durable import publish_file, storing, sync
 from leads_pipeline.lake import Lake
 
 VERSIONS: Final = "versions"
@@ -49,21 +49,20 @@ def write_versions(lake: Lake, versions: Mapping[str, int]) -> None:
         publish_file(draft, path)
         for old in before:  # at once: one that can't be read may have a higher number
             old.unlink()
+        sync(path.parent)
 
 
 def forget_earlier_versions(lake: Lake) -> None:
     """Leave the newest list alone: whoever was killed over it left others, or a draft. Raises StorageError."""
-    folder = _folder(lake)
-    with storing(folder):
-        for path in {*folder.iterdir()} - {_files(lake)[-1]}:
-            path.unlink()
+    with storing(_folder(lake)):
+        remove_others(_folder(lake), {_files(lake)[-1].name})
 
 
 def forget_versions(lake: Lake) -> None:
     """Have no list: what the newest one says is about to be gone. Raises StorageError."""
     with storing(_folder(lake)):
-        for path in _files(lake):
-            path.unlink()
+        if _folder(lake).is_dir():
+            remove_others(_folder(lake), ())
 
 
 def _folder(lake: Lake) -> Path:

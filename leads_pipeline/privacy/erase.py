@@ -413,14 +413,17 @@ def _of_delta(lake: Lake, kind: LeadKind, table: str) -> Iterator[str]:
     try:
         with connection(lake, f"{_SCRATCH}published") as db:
             db.execute("set variable files = $files", {"files": list(map(glob_literal, paths))})
-            source = "read_parquet(getvariable('files'), hive_partitioning = false, union_by_name = true)"
+            files = "read_parquet(getvariable('files'), hive_partitioning = false, union_by_name = true)"
+            # Somebody else's rows may lack either.
+            source = f"(select * replace (coalesce(lead_id, '') as lead_id) from {files})"  # noqa: S608 - our own
+            day = "coalesce(window_day, current_date)"
             if (
-                withheld_leads(db, lake, kind, source, "window_day", is_copy=True)
+                withheld_leads(db, lake, kind, source, day, is_copy=True)
                 if table == kind.table
-                else known_leads(db, lake, kind, source)
+                else known_leads(db, lake, kind, f"(select distinct lead_id from {source})")  # noqa: S608
             ):
                 yield f"{table} of {DELTA}/"
-    except StorageError:
+    except LeadsPipelineError:  # whoever wrote there may have left other columns
         yield f"{table} of {DELTA}/, which can't be read"
 
 
