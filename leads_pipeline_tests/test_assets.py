@@ -1010,6 +1010,7 @@ def test_a_day_that_does_not_add_up_holds_no_other_day_back(
     kept = f"{flatten_raw._LEADS} where day <> '{here.day(3)}' or position > 0"  # noqa: SLF001 - broken on purpose
     with monkeypatch.context() as patched:
         patched.setattr(flatten_raw, "_LEADS", kept)
+        patched.setattr(flatten_raw, "_IS_AS_RECEIVED", "select false")
         assert not stage(here, here.day(3), here.day(2)).success
     found, _ = requested(here, cursor)
     assert found["applicant_leads"] == {None}

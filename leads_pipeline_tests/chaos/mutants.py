@@ -1621,7 +1621,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "begin a Delta table anew under the list that names its versions",
             "delta/publishing.py",
-            "                forget_versions(self._lake)\n",
+            "            forget_versions(self._lake)\n",
             "",
             "test_delta.py",
             "begun_anew",
@@ -2861,10 +2861,18 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "keep the files of earlier versions of Delta tables",
             "delta/publishing.py",
-            "        _remove_others(self._folder, {LOG, *self.log.files()})\n",
-            "",
+            "            remove_others(self._folder, {LOG, *self.log.files()})\n",
+            "            self.log.files()\n",
             "test_delta.py",
             "retention_cuts",
+        ),
+        _m(
+            "go on with a Delta table that somebody has set something of",
+            "delta/log.py",
+            "                and described.configuration == _CONFIGURATION\n",
+            "",
+            "test_delta.py",
+            "breaks_or_changes",
         ),
         _m(
             "keep lists of earlier versions of Delta tables",
