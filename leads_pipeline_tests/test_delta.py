@@ -364,13 +364,6 @@ BREAKAGES: list[Callable[[Path], object]] = [
     lambda table: (table.parent / "versions" / "theirs").mkdir(),
     lambda table: (table / "theirs").symlink_to(table.parent.parent / "staged", target_is_directory=True),
     folder_in_place_of_a_file,
-    # Each would refuse what is written next, or note names in the log.
-    lambda table: deltalake.DeltaTable(table).alter.set_table_properties({"delta.appendOnly": "true"}),
-    lambda table: deltalake.DeltaTable(table).alter.set_table_properties({"delta.dataSkippingNumIndexedCols": "32"}),
-    lambda table: deltalake.DeltaTable(table).alter.add_feature(
-        deltalake.TableFeatures.DomainMetadata, allow_protocol_versions_increase=True
-    ),
-    lambda table: deltalake.DeltaTable(table).alter.add_constraint({"has_scope": "scope is not null"}),
 ]
 
 
@@ -397,6 +390,32 @@ def heals(lake: Lake, breaks: Callable[[Path], object]) -> None:
     assert by_pyarrow(lake) == by_polars(lake) == published(lake)
     assert_nothing_else_is_left(lake)
     assert publish_tables(lake).rows_written == 0
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        lambda alter: alter.set_table_properties({"delta.appendOnly": "true"}),
+        lambda alter: alter.set_table_properties({"delta.dataSkippingNumIndexedCols": "32"}),
+        lambda alter: alter.set_table_properties({"delta.enableChangeDataFeed": "true"}),
+        lambda alter: alter.add_constraint({"has_scope": "scope is not null"}),
+        lambda alter: alter.add_feature(deltalake.TableFeatures.DomainMetadata, allow_protocol_versions_increase=True),
+    ],
+)
+def test_what_somebody_sets_of_a_table_refuses_nothing_and_does_not_stay(
+    up_to_date: Lake, sets: Callable[[Any], None]
+) -> None:
+    folder = delta_folder(up_to_date) / "applicant_leads"
+    before = deltalake.DeltaTable(folder)
+    sets(deltalake.DeltaTable(folder).alter)
+
+    land_more(up_to_date)
+    publish_tables(up_to_date)
+
+    assert by_pyarrow(up_to_date) == published(up_to_date)
+    after = deltalake.DeltaTable(folder)
+    assert after.metadata().configuration == before.metadata().configuration
+    assert (after.protocol().min_reader_version, after.protocol().min_writer_version) == (1, 2)
 
 
 def test_what_others_write_notes_nobody_in_the_log(up_to_date: Lake) -> None:

@@ -2872,7 +2872,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "                and described.configuration == _CONFIGURATION\n",
             "",
             "test_delta.py",
-            "breaks_or_changes",
+            "somebody_sets",
         ),
         _m(
             "keep lists of earlier versions of Delta tables",
