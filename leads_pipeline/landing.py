@@ -186,7 +186,7 @@ class _LandingProcess:
         code = self._process.wait()
         with self._ending:
             self._has_ended = True
-        if self._waiting:
+        if self._waiting or code > 0:  # it may have failed before there was anything to land
             logger.warning(
                 "The process that lands answers was ended (%s). This run lands the rest itself, which takes longer and "
                 "loses nothing.",
