@@ -46,7 +46,7 @@ def array_of(values: Sequence[Any], type_: pa.DataType) -> "pa.Array[Any]":
     if type_ == _DAY:
         values = [value and _days(value) for value in values]
     elif type_ == _MOMENT:
-        values = [value and _microseconds(value) for value in values]
+        values = [value and microseconds(value) for value in values]
     numbers = _numbers(_WIDTHS[type_], values if validity is None else (value or 0 for value in values))
     return pa.Array.from_buffers(type_, len(values), [validity, numbers])
 
@@ -85,7 +85,8 @@ def _days(day: date) -> int:
 
 
 @lru_cache
-def _microseconds(moment: datetime) -> int:
+def microseconds(moment: datetime) -> int:
+    """Since 1970, as Arrow counts them."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 

@@ -6,12 +6,13 @@ Belongs here: columns, a row of each thing received, versions and their order. D
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from leads_pipeline.contract import Answer, InventoryItem, LeadKind, PushedLead, ReceivedLead
+from leads_pipeline.lake.arrays import microseconds
 
 
 class RawColumn(NamedTuple):
@@ -56,8 +57,6 @@ RAW_INVENTORY_COLUMNS: Final = {
 RAW_INVENTORY_SCHEMA: Final = pa.schema({name: column.type for name, column in RAW_INVENTORY_COLUMNS.items()})
 
 Row = dict[str, Any]
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def _place(row: Row) -> tuple[int, int]:
 
 def sequence_of(drawn: int | None, moment: datetime) -> int:
     """What was received before there were sequences counts by its moment, in microseconds since 1970."""
-    return (moment - _EPOCH) // timedelta(microseconds=1) if drawn is None else drawn
+    return microseconds(moment) if drawn is None else drawn
 
 
 def lead_rows(answer: Answer, run_id: str) -> list[Row]:
