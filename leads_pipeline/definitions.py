@@ -212,6 +212,8 @@ def resources(
     data = DataFolder(
         path=str(settings.data_dir),
         privacy_path=str(settings.privacy_dir) if settings.privacy_dir else None,
+        store=settings.store,
+        plain_http=settings.plain_http,
         first_day=first_day.isoformat() if first_day else None,
     )
     leads = LeadsService(
@@ -245,7 +247,7 @@ def first_day(settings: Settings) -> date:
     """The first partition: what the settings say, else 30 days before the first run or sensor, remembered since."""
     if settings.start_date is not None:
         return settings.start_date
-    return Lake(settings.data_dir).start_date() or today(settings.zone, datetime.now(UTC)) - RETENTION
+    return Lake.of(settings).start_date() or today(settings.zone, datetime.now(UTC)) - RETENTION
 
 
 def _by_name(variables_of: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:

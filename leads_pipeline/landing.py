@@ -33,6 +33,9 @@ from leads_pipeline.window import Window
 # (measured: half the time with two threads, a little less still with four).
 THREADS: Final = 4
 
+# A store that is far away serves many at once, and whoever waits for it leaves the processor to others.
+_STORE_THREADS: Final = 16
+
 # Where fetching is another process's work, two serve a disk that waits as well, and disturb each other less.
 _PROCESS_THREADS: Final = 2
 
@@ -59,7 +62,7 @@ def land_all(
     `count` is how many windows are expected. An answer of which a part is missing is landed, and comes out as why.
     """
     done: queue.SimpleQueue[tuple[Answer, _LandingFuture]] = queue.SimpleQueue()
-    under_way = 0
+    under_way, most = 0, _threads(lake) + _WAITING
 
     def begin(submit: _Submit, answer: Answer) -> None:
         submit(answer).add_done_callback(lambda future: done.put((answer, future)))
@@ -78,7 +81,7 @@ def land_all(
             else:
                 under_way += 1
                 begin(submit, outcome)
-            while under_way and (under_way > THREADS + _WAITING or not done.empty()):
+            while under_way and (under_way > most or not done.empty()):
                 under_way -= 1
                 yield next_done()
         for _ in range(under_way):
@@ -88,12 +91,13 @@ def land_all(
 @contextmanager
 def _submitting(lake: Lake, run_id: str, count: int) -> Iterator[_Submit]:
     """Who takes answers. What was taken is landed when this ends, however it ends."""
-    with ThreadPoolExecutor(THREADS, "landing") as pool:
+    with ThreadPoolExecutor(_threads(lake), "landing") as pool:
 
         def submit(answer: Answer) -> _LandingFuture:
             return pool.submit(_land, lake, run_id, answer)
 
-        process = _LandingProcess.begun(lake, run_id, submit) if count >= PROCESS_FROM_WINDOWS else None
+        is_worth_it = count >= PROCESS_FROM_WINDOWS and lake.store is None  # which would take its secrets there
+        process = _LandingProcess.begun(lake, run_id, submit) if is_worth_it else None
         if process is None:
             yield submit
             return
@@ -101,6 +105,10 @@ def _submitting(lake: Lake, run_id: str, count: int) -> Iterator[_Submit]:
             yield process.submit
         finally:
             process.end()
+
+
+def _threads(lake: Lake) -> int:
+    return THREADS if lake.store is None else _STORE_THREADS
 
 
 def _land(lake: Lake, run_id: str, answer: Answer) -> Landing | LeadsPipelineError:

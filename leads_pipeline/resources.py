@@ -8,11 +8,13 @@ name and never its value).
 import hashlib
 import hmac
 import json
+import logging
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 from dagster import ConfigurableResource, InitResourceContext
@@ -24,6 +26,7 @@ from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import PgpSecret, SecretSource, only_one, secret_of
 from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake
+from leads_pipeline.objects import open_store
 from leads_pipeline.settings import (
     DEFAULT_MAX_BODY_MB,
     DEFAULT_MAX_CONCURRENCY,
@@ -35,6 +38,13 @@ from leads_pipeline.settings import (
 
 T = TypeVar("T")
 
+# How often sensors have the folder made the same as a store, and how far back: the portal keeps no lead for longer.
+_LOOK_SECONDS: Final = 300
+_LOOK_DAYS: Final = 35
+_looked_around: Final[dict[str, float]] = {}
+
+logger = logging.getLogger(__name__)
+
 
 class DataFolder(ConfigurableResource[Any]):
     """Where Parquet, the warehouse and the pipeline's own state lie."""
@@ -42,13 +52,17 @@ class DataFolder(ConfigurableResource[Any]):
     path: str
     # Where the suppression list lies; `privacy` in the folder where not set.
     privacy_path: str | None = None
+    # The object store that has the truth, as LEADS_DATA_DIR has it; unset where the folder has it itself.
+    store: str | None = None
+    plain_http: bool = False
     # The first partition, to be remembered by whoever acts; unset where the settings say it, and for who only looks.
     first_day: str | None = None
 
     @property
     def lake(self) -> Lake:
         """The Parquet files below the folder."""
-        return Lake(Path(self.path), Path(self.privacy_path) if self.privacy_path else None)
+        store = open_store(self.store, plain_http=self.plain_http) if self.store else None
+        return Lake(Path(self.path), Path(self.privacy_path) if self.privacy_path else None, store)
 
     @contextmanager
     def yield_for_execution(self, context: InitResourceContext) -> Iterator[Self]:
@@ -64,7 +78,21 @@ class DataFolder(ConfigurableResource[Any]):
             if context.run is not None:
                 with suppress(StorageError):
                     life.enter_context(self.lake.running(context.run.run_id))
+            elif self.store is not None:
+                self._look_around()
             yield self
+
+    def _look_around(self) -> None:
+        """What runs on other machines have landed, for sensors: they ask each minute, and the store every few."""
+        now = time.monotonic()
+        if now - _looked_around.get(self.path, -_LOOK_SECONDS) < _LOOK_SECONDS:
+            return
+        _looked_around[self.path] = now
+        today = datetime.now(UTC).date()
+        try:
+            self.lake.refresh([today - timedelta(days=back) for back in range(-1, _LOOK_DAYS)])
+        except LeadsPipelineError as error:
+            logger.warning("The store can't be asked what other machines have landed: %s", error)
 
     @property
     def token_store(self) -> TokenStore:

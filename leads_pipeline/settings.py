@@ -75,6 +75,7 @@ VARIABLES = frozenset(
         "LEADS_KEEP_RUNS_DAYS",
         "LEADS_ALLOW_PLAIN_HTTP",
         "LEADS_DATA_DIR",
+        "LEADS_WORK_DIR",
         "LEADS_PRIVACY_DIR",
         "LEADS_KEEP_PERSONAL_DAYS",
         "LEADS_KEEP_DAYS",
@@ -130,6 +131,8 @@ class Settings:
     max_body_mb: int
     keep_runs_days: int
     data_dir: Path
+    store: str | None
+    plain_http: bool
     privacy_dir: Path | None
     keep_personal_days: int | None
     keep_days: int | None
@@ -170,7 +173,9 @@ class Settings:
                 values, "LEADS_KEEP_RUNS_DAYS", DEFAULT_KEEP_RUNS_DAYS, LEAST_KEEP_RUNS_DAYS, MOST_KEEP_RUNS_DAYS
             ),
             max_body_mb=_whole_number(values, "LEADS_MAX_BODY_MB", DEFAULT_MAX_BODY_MB, 1, MOST_MAX_BODY_MB),
-            data_dir=path_of(values.get("LEADS_DATA_DIR", "data")),
+            data_dir=_data_dir(values),
+            store=_store(values),
+            plain_http=plain_http or _is_plain(values),
             privacy_dir=path_of(values["LEADS_PRIVACY_DIR"]) if "LEADS_PRIVACY_DIR" in values else None,
             keep_personal_days=_keep_days(values, "LEADS_KEEP_PERSONAL_DAYS"),
             keep_days=_keep_days(values, "LEADS_KEEP_DAYS"),
@@ -234,6 +239,35 @@ def _allows_plain_http(values: Mapping[str, str]) -> bool:
     if value not in {"yes", "no"}:
         raise SettingsError(f"LEADS_ALLOW_PLAIN_HTTP is {value!r}. Write yes or no; no is what you want.")
     return value == "yes"
+
+
+def _data_dir(values: Mapping[str, str]) -> Path:
+    """The folder that is worked in: the data folder itself, unless that is an object store."""
+    is_elsewhere = _store(values) is not None
+    if "LEADS_WORK_DIR" in values and not is_elsewhere:
+        raise SettingsError(
+            "LEADS_WORK_DIR is set, and LEADS_DATA_DIR is no bucket: the data folder is worked in itself. Unset it."
+        )
+    return path_of(values.get("LEADS_WORK_DIR" if is_elsewhere else "LEADS_DATA_DIR", "data"))
+
+
+def _store(values: Mapping[str, str]) -> str | None:
+    """The object store that LEADS_DATA_DIR names; None where it is a folder."""
+    value = values.get("LEADS_DATA_DIR", "")
+    if "://" not in value:
+        return None
+    if re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3}[^?#]+", value, re.ASCII) is None:
+        raise SettingsError(
+            "LEADS_DATA_DIR is neither a folder nor a store. Write s3://bucket/prefix for a bucket, file:// and "
+            "a whole path for a folder that several machines mount, or a path."
+        )
+    return value.rstrip("/")
+
+
+def _is_plain(values: Mapping[str, str]) -> bool:
+    """Whether the bucket's endpoint goes without https, which only one on this machine does unasked."""
+    endpoint = _url(values, "AWS_ENDPOINT_URL", plain_http=False) if _store(values) else None
+    return endpoint is not None and endpoint.startswith("http:")
 
 
 def _has_delta(values: Mapping[str, str]) -> bool:

@@ -38,6 +38,9 @@ WRITING_SECONDS: Final = 60
 
 _SUFFIX: Final = ".pushed"
 
+# Where the store has what waits.
+_SPOOL: Final = "spool/"
+
 # Which of a lead's members name each kind of scope. A lead names no brand.
 _SCOPE_FIELDS: Final = {
     ScopeKind.BRANCH: "portalBranchId",
@@ -135,7 +138,10 @@ class Spool:
         if not pushed:
             return
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(8)}{_SUFFIX}"
-        replace_file(self._folder / name, _file_of(pushed))
+        content = _file_of(pushed)
+        if self._lake.store is not None:
+            self._lake.store.create(f"{_SPOOL}{name}", content)
+        replace_file(self._folder / name, content)
 
     def _admitted(self, pushed: Sequence[PushedLead]) -> Sequence[PushedLead]:
         with suppress(StorageError):
@@ -160,10 +166,12 @@ class Spool:
                 if len(rest) == len(pushed):
                     continue
                 removed += len(pushed) - len(rest)
-                if rest:
+                if rest and self._lake.store is not None:
+                    self.add(rest)  # an object is never replaced
+                elif rest:
                     replace_file(path, _file_of(rest))
-                else:
-                    path.unlink(missing_ok=True)
+                if not rest or self._lake.store is not None:
+                    self._remove(path)
             if self._folder.is_dir():
                 sync(self._folder)
         return removed
@@ -190,7 +198,30 @@ class Spool:
             for files in _chunks(self.waiting()):
                 yield self._land(files, placement, run_id)
                 for path in files:
-                    path.unlink(missing_ok=True)
+                    self._remove(path)
+
+    def refresh(self) -> None:
+        """Have what other machines have received here, and there what only this one has; nothing without a store.
+
+        What is taken in by two machines is landed twice, to no harm.
+        """
+        store = self._lake.store
+        if store is None:
+            return
+        with self._lake.lock("spool"):
+            here = {f"{_SPOOL}{path.name}": path for path in self.waiting()}
+            there = set(store.list(_SPOOL))
+            for key in sorted(there - here.keys()):
+                if content := store.get(key):
+                    replace_file(self._lake.folder / key, content)
+            for key in here.keys() - there:
+                store.create(key, here[key].read_bytes())
+
+    def _remove(self, path: Path) -> None:
+        # Here last: what is still there would be fetched again.
+        if self._lake.store is not None:
+            self._lake.store.delete([f"{_SPOOL}{path.name}"])
+        path.unlink(missing_ok=True)
 
     def _land(self, files: Sequence[Path], placement: Placement, run_id: str) -> TakenIn:
         groups: dict[tuple[str, date, str], list[PushedLead]] = defaultdict(list)

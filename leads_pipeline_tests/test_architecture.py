@@ -38,6 +38,7 @@ LAYERS = (
     ("credentials",),
     ("branches",),
     ("suppression",),
+    ("objects",),
     ("durable",),
     # I/O stops here
     ("pgp", "person"),
@@ -73,6 +74,8 @@ VENDOR_HOMES = {
     "duckdb": {"duck", "flatten", "drift", "warehouse", "privacy"},
     # In one room of it, which is imported where Delta tables are wanted.
     "deltalake": {"delta"},
+    # Likewise, where the data folder is a bucket.
+    "obstore": {"objects"},
     "pysequoia": {"pgp"},
     "phonenumbers": {"person"},
     "idna": {"person"},
@@ -341,6 +344,7 @@ OTHER_TESTS = {
     "privacy_erase",
     "privacy_object",
     "readme",
+    "lake_refreshing",
     "privacy_sweep",
     "retain",
     "retire",

@@ -25,13 +25,17 @@ from dagster import (
     define_asset_job,
 )
 
-from leads_pipeline import doctor, pgp
+from leads_pipeline import pgp
 from leads_pipeline.cli import main
 from leads_pipeline.client import server_time
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.credentials import write_key_pair
 from leads_pipeline.definitions import PULL_JOB, build_definitions
+from leads_pipeline.doctor import examine_env_file, services
+from leads_pipeline.doctor.findings import Warned
+from leads_pipeline.doctor.folder import _store
 from leads_pipeline.lake import Lake
+from leads_pipeline.objects.folder import FolderStore
 from leads_pipeline.partitions import rectangles
 from leads_pipeline.runs import PullReport, dagster_home
 from leads_pipeline.settings import OURS
@@ -243,7 +247,7 @@ def test_no_secret_and_no_token_is_printed(variables: dict[str, str], tmp_path: 
 def test_a_clock_that_is_off_is_found(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, seconds: int, light: str, words: str
 ) -> None:
-    monkeypatch.setattr(doctor, "server_time", lambda _: datetime.now(UTC) - timedelta(seconds=seconds))
+    monkeypatch.setattr(services, "server_time", lambda _: datetime.now(UTC) - timedelta(seconds=seconds))
     findings = found(variables)
     assert findings.lights["clock"] == light
     assert words in findings.messages["clock"]
@@ -271,7 +275,7 @@ def test_the_services_clock_is_read_from_whatever_it_answers(
 
 
 def test_a_service_without_a_clock_is_told(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "server_time", lambda _: None)
+    monkeypatch.setattr(services, "server_time", lambda _: None)
     assert found(variables).not_green == {"clock": "yellow"}
 
 
@@ -318,13 +322,13 @@ def test_leads_that_others_can_read_are_found(variables: dict[str, str], tmp_pat
 def test_an_env_file_that_others_can_read_is_found() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ".env"
-        assert list(doctor.examine_env_file(path)) == []
+        assert list(examine_env_file(path)) == []
         path.write_text("LEADS_CLIENT_SECRET=s\n")
         seen = []
         for folder_mode, file_mode in [(0o755, 0o644), (0o755, 0o640), (0o700, 0o644), (0o755, 0o600)]:
             path.parent.chmod(folder_mode)
             path.chmod(file_mode)
-            seen += [(one.light, f"chmod 600 {path}" in one.message) for one in doctor.examine_env_file(path)]
+            seen += [(one.light, f"chmod 600 {path}" in one.message) for one in examine_env_file(path)]
     assert seen == [("yellow", True), *[("green", False)] * 3]
 
 
@@ -502,3 +506,23 @@ def test_a_home_of_dagsters_without_our_limits_is_told(variables: dict[str, str]
     assert found(variables, DAGSTER_HOME=str(home)).not_green == {}
     (home / "dagster.yaml").write_text("no such section: 1\n")
     assert found(variables, DAGSTER_HOME=str(home)).lights["Dagster's home"] == "red"
+
+
+def test_a_store_in_the_data_folders_place_is_proved(variables: dict[str, str], tmp_path: Path) -> None:
+    variables |= {"LEADS_DATA_DIR": (tmp_path / "store").as_uri(), "LEADS_WORK_DIR": str(tmp_path / "data")}
+    (tmp_path / "data").mkdir(exist_ok=True)
+    findings = found(variables)
+    assert findings.lights["object store"] == "green"
+    assert "creates a key once, lists it at once, and deletes it" in findings.messages["object store"]
+    assert "has what the portal deletes" in findings.messages["backup"]
+    shutil.rmtree(tmp_path / "store")
+    (tmp_path / "store").write_bytes(b"")
+    findings = found(variables)
+    assert findings.lights["object store"] == "red"
+    assert "can't be written" in findings.messages["object store"]
+
+
+def test_a_store_whose_clock_is_off_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(FolderStore, "created_at", lambda *_: datetime.now(UTC) - timedelta(minutes=2))
+    with pytest.raises(Warned, match="are 120 s apart"):
+        _store(FolderStore(tmp_path))

@@ -22,7 +22,13 @@ from leads_pipeline_tests.test_architecture import imports
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-postgres.lock", "requirements-delta.lock")
+LOCKS = (
+    "requirements.lock",
+    "requirements-dev.lock",
+    "requirements-postgres.lock",
+    "requirements-delta.lock",
+    "requirements-s3.lock",
+)
 SECTION = "dependency-groups"
 
 
@@ -67,7 +73,7 @@ def test_every_package_that_the_pipeline_imports_is_declared() -> None:
         for name in imports(ast.parse(path.read_text()), path.relative_to(ROOT).with_suffix("").parts)
     }
     packages = packages_distributions()
-    declared = {canonicalize_name(wanted.name) for wanted in requirements("postgres", "delta")}
+    declared = {canonicalize_name(wanted.name) for wanted in requirements("postgres", "delta", "s3")}
     foreign = imported - sys.stdlib_module_names - {"leads_pipeline"}
     assert {name for name in foreign if not declared & set(map(canonicalize_name, packages[name]))} == set()
 
@@ -82,6 +88,7 @@ def test_the_dev_lock_only_adds_to_the_runtime_lock() -> None:
     ("lock", "packages"),
     [
         (LOCKS[2], {"dagster-postgres", "psycopg2-binary"}),
+        (LOCKS[4], {"obstore"}),
         (LOCKS[3], {"deltalake", "arro3-core", "deprecated", "wrapt"}),
     ],
 )

@@ -26,6 +26,8 @@ DEFAULTS = {
     "max_body_mb": 64,
     "keep_runs_days": 90,
     "data_dir": Path.cwd() / "data",
+    "store": None,
+    "plain_http": False,
     "privacy_dir": None,
     "keep_personal_days": None,
     "keep_days": None,
@@ -123,7 +125,8 @@ def test_other_tables_than_delta_are_refused() -> None:
 
 
 def test_every_setting_can_be_set() -> None:
-    assert {setting for _, _, setting, _ in READ} == DEFAULTS.keys()
+    with_a_store = {"store", "plain_http"}
+    assert {setting for _, _, setting, _ in READ} | with_a_store == DEFAULTS.keys()
 
 
 def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
@@ -259,3 +262,45 @@ def test_branches_and_scopes_together_are_refused() -> None:
 
 def test_an_id_of_two_kinds_makes_two_scopes() -> None:
     assert len(read(LEADS_SCOPES="branch-1,brand-1")["scopes"]) == 2
+
+
+# A folder that several machines mount: the scheme and three slashes.
+MOUNTED = f"file:{'/' * 3}mnt/leads"
+
+
+@pytest.mark.parametrize(
+    ("value", "work_dir", "store", "folder"),
+    [
+        ("s3://leads", "", "s3://leads", Path.cwd() / "data"),
+        ("s3://my.leads-1/of=us/2/", "/srv/leads", "s3://my.leads-1/of=us/2", Path("/srv/leads")),
+        (MOUNTED, "~/leads", MOUNTED, Path("~/leads").expanduser()),
+    ],
+)
+def test_a_store_in_the_data_folders_place_leaves_a_folder_to_work_in(
+    value: str, work_dir: str, store: str, folder: Path
+) -> None:
+    assert read(LEADS_DATA_DIR=value, LEADS_WORK_DIR=work_dir) == DEFAULTS | {"store": store, "data_dir": folder}
+
+
+@pytest.mark.parametrize(
+    "value", ["s3://", "s3://A", "s3://ab", "s3://leads/a b", "gs://leads", "file://host/x", "s3://leads/?x=1"]
+)
+def test_what_is_no_store_is_refused(value: str) -> None:
+    with pytest.raises(
+        SettingsError, match=r"LEADS_DATA_DIR is neither a folder nor a store\. Write s3://bucket/prefix"
+    ):
+        read(LEADS_DATA_DIR=value)
+
+
+def test_a_folder_to_work_in_is_for_stores_alone() -> None:
+    with pytest.raises(SettingsError, match="LEADS_WORK_DIR is set, and LEADS_DATA_DIR is no bucket"):
+        read(LEADS_WORK_DIR="data")
+
+
+def test_an_endpoint_without_https_is_for_this_machine_alone() -> None:
+    bucket = {"LEADS_DATA_DIR": "s3://leads"}
+    assert read(**bucket, AWS_ENDPOINT_URL="http://127.0.0.1:9000")["plain_http"]
+    assert not read(**bucket, AWS_ENDPOINT_URL="https://objects.example")["plain_http"]
+    assert read(**bucket, AWS_ENDPOINT_URL="http://objects.example", LEADS_ALLOW_PLAIN_HTTP="yes")["plain_http"]
+    with pytest.raises(SettingsError, match="AWS_ENDPOINT_URL begins with http://"):
+        read(**bucket, AWS_ENDPOINT_URL="http://objects.example")

@@ -1,6 +1,6 @@
 """The `connection` checks on the raw assets: whether the portal would answer now, to be run from the UI.
 
-Belongs here: the doctor's findings as check results. Doesn't: looking (doctor.py), or holding anything back: a pull
+Belongs here: the doctor's findings as check results. Doesn't: looking (doctor/), or holding anything back: a pull
 says by itself what stopped it.
 """
 

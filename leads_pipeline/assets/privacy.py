@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 from dagster import AssetExecutionContext, AssetsDefinition, Failure, MaterializeResult, asset
 
+from leads_pipeline.assets.raw import failure
+from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.privacy.nightly import keep_clean
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
@@ -31,6 +33,10 @@ def privacy_sweep_asset(settings: Settings) -> AssetsDefinition:
         pool="privacy",
     )
     def privacy_sweep(context: AssetExecutionContext, data: DataFolder) -> MaterializeResult[None]:
+        try:
+            data.lake.refresh()
+        except LeadsPipelineError as error:
+            raise failure("The data folder could not be gone through", error) from None
         night = keep_clean(data.lake, settings, datetime.now(UTC))
         if night.came_back:
             context.log.warning(

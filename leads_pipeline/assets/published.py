@@ -106,6 +106,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         now = datetime.now(UTC)
         store = Warehouse(data.lake)
         try:
+            data.lake.refresh(())
             failed = failed_windows(context.instance, settings, partitions)
             branches, trouble = known_branches(settings.branches_file, store)
             grid = Grid(settings.scopes, partitions.first_day, settings.zone, failed, branches)

@@ -35,7 +35,10 @@ def raw_push_asset(settings: Settings, partitions: Partitions) -> AssetsDefiniti
     def raw_push(context: AssetExecutionContext, data: DataFolder) -> Iterator[AssetMaterialization]:
         placement = Placement(settings.scopes, settings.zone, partitions.first_day)
         try:
-            for taken in Spool(data.lake).take_in(placement, context.run.run_id):
+            data.lake.refresh(())
+            spool = Spool(data.lake)
+            spool.refresh()
+            for taken in spool.take_in(placement, context.run.run_id):
                 for day, count in sorted(taken.deliveries.items()):
                     yield AssetMaterialization(
                         context.asset_key, partition=day.isoformat(), metadata={"deliveries": count}

@@ -78,6 +78,7 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
         settings_of_run = cache(leads.fingerprint)
         try:
             client, auth = leads.connect()
+            data.lake.refresh({window.day for window in windows})
             data.lake.make_folders(kind, windows)
             outcomes = client.fetch_windows(kind, windows)
             with _turn(context, data.lake):
@@ -196,6 +197,7 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
                 allow_retries=False,
             )
         try:
+            data.lake.refresh([day])
             addresses = _addresses(settings, data.lake, day)
             if not addresses:
                 raise SettingsError("INVENTORY_ADDRESSES names no place to search, and no lead asks about one.")

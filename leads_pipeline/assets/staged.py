@@ -28,6 +28,7 @@ from dagster import (
     multi_asset,
 )
 
+from leads_pipeline.assets.raw import failure
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import Column
 from leads_pipeline.errors import LeadsPipelineError
@@ -111,7 +112,10 @@ def staged_leads_asset(kind: LeadKind, settings: Settings, partitions: Partition
         days = [date.fromisoformat(key) for key in requested_keys(context, partitions.days)]
         staged: list[StagedDay] = []
         failures: dict[date, LeadsPipelineError] = {}
-
+        try:
+            data.lake.refresh(days)
+        except LeadsPipelineError as error:
+            raise failure(f"No {kind.name} leads could be staged", error) from None
         for day, result in flatten_days(data.lake, kind, days, settings.zone):
             if isinstance(result, UnbalancedError):
                 staged.append(result.staged)  # for the checks to show

@@ -1,6 +1,6 @@
 """How old the newest backup is.
 
-Belongs here: what is too old. Doesn't: who is told of it (doctor.py, health.py, watch.py).
+Belongs here: what is too old. Doesn't: who is told of it (doctor/, health.py, watch.py).
 """
 
 from datetime import datetime, timedelta
@@ -16,6 +16,8 @@ OLDEST_BACKUP: Final = timedelta(days=2)
 def last_backup(lake: Lake, now: datetime) -> str:
     """Say when one was last made. Raises StorageError where there are no new ones any more."""
     made_at = lake.last_backup()
+    if made_at is None and lake.store is not None:
+        return f"None was ever made, and {lake.store.address} has what the portal deletes."
     if made_at is None:
         return (
             "None was ever made: what the portal has deleted is on this disk alone. `leads-pipeline backup` copies it "

@@ -78,7 +78,7 @@ def _apply_to_copy(settings: Settings, copy: Path) -> Sequence[str]:
 
 def _list_of(settings: Settings) -> Path:
     """The folder of this installation's list; where nobody is on it, say so, as another one may be meant."""
-    suppression = Lake.of(settings).suppression
+    suppression = Lake.refreshed(settings).suppression
     if not suppression.read():
         out.print(f"Nobody is on the suppression list {suppression.path}.", highlight=False, soft_wrap=True)
     return suppression.folder

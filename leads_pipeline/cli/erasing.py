@@ -200,7 +200,7 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        lake = Lake.of(settings)
+        lake = Lake.refreshed(settings)
         if listed is None and not any(given.values()):
             named = left_by_list(lake)
             for what in named:
@@ -238,7 +238,7 @@ def log(as_json: bool) -> None:
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        suppressed = Lake.of(settings).suppression.read()
+        suppressed = Lake.refreshed(settings).suppression.read()
         done = {entry.of: entry for entry in suppressed.entries if entry.action is Action.DONE}
         lifted = {entry.of: entry for entry in suppressed.entries if entry.action is Action.LIFT}
         rows = [

@@ -263,7 +263,7 @@ def _search(
         raise QuestionError(
             f"{settings.data_dir} is no folder: there is nothing to look through. LEADS_DATA_DIR names the folder."
         )
-    lake = Lake.of(settings)
+    lake = Lake.refreshed(settings)
     sought = sought_in(lake, listed, **given)
     found = looked_for(settings, sought, shared)
     return found, entries_in_force(lake.suppression.read(), sought, found)

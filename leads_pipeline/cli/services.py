@@ -100,6 +100,7 @@ def receive(host: str, port: int, metrics_port: int | None) -> None:
         read_key(key)
         writable(settings.data_dir)
         lake = Lake.of(settings)
+        lake.refresh(())
         if settings.base_url:
             lake.claim(origin(settings.base_url))
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")

@@ -14,7 +14,15 @@ from threading import Event
 import click
 
 from leads_pipeline.cli.session import configured, plain_errors
-from leads_pipeline.cli.ui import HOST, alone, metrics_port_option, port_option, refuse_taken, work_place
+from leads_pipeline.cli.ui import (
+    HOST,
+    alone,
+    fetch_from_store,
+    metrics_port_option,
+    port_option,
+    refuse_taken,
+    work_place,
+)
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.settings import NO_PORTAL
 from leads_pipeline.supervisor import Program, Supervisor
@@ -56,6 +64,7 @@ def serve(port: int, host: str, read_only_port: int | None, metrics_port: int | 
                 raise SettingsError(f"The port of {option} is {taken[other]}'s, {other}. Name another with {option}.")
             refuse_taken(other, host, option)
             taken[other] = option
+        fetch_from_store(settings)
         home = work_place(settings.data_dir)
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
         stop = Event()

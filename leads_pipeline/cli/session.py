@@ -57,6 +57,7 @@ class Session:
         writable(settings.data_dir)
         variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
         lake, day = Lake.of(settings), today(settings.zone, datetime.now(UTC))
+        lake.refresh()
         if settings.start_date is None:
             lake.remember_start_date(day - timedelta(days=days_at_first))
         with DagsterInstance.get() as instance:

@@ -14,11 +14,12 @@ from pathlib import Path
 import click
 
 from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
-from leads_pipeline.cli.session import out, plain_errors
+from leads_pipeline.cli.session import err, out, plain_errors
 from leads_pipeline.definitions import variables, whole_paths
 from leads_pipeline.doctor import writable
 from leads_pipeline.durable import storing
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.lake import Lake
 from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import Settings
 
@@ -55,12 +56,20 @@ def dev(port: int, log_level: str) -> None:
         refuse_taken(port)
     with plain_errors(), simulator(DEMO_BRANCHES, unless_set=True):
         settings = Settings.from_variables(variables())
+        fetch_from_store(settings)
         with dagster_ui(settings.data_dir, port, log_level=log_level) as process:
             out.print(f"Dagster starts, in some 10 seconds. Leads come from {settings.base_url}.", soft_wrap=True)
             if is_listening(process, port):
                 out.print(f"Dagster UI: http://{HOST}:{port}/assets (ctrl-C stops it).", soft_wrap=True)
             process.wait()
     sys.exit(0 if process.returncode in (0, -signal.SIGINT) else 1)
+
+
+def fetch_from_store(settings: Settings) -> None:
+    """Have this machine's folder hold what the store has, which takes minutes on a new machine; nothing without one."""
+    if settings.store is not None:
+        with err.status(f"Fetching what {settings.store} has"):
+            Lake.refreshed(settings)
 
 
 def refuse_taken(port: int, host: str = HOST, option: str = "--port") -> None:
@@ -82,7 +91,8 @@ def work_place(data_dir: Path) -> Path:
     """
     writable(data_dir)
     home = dagster_home(variables(), data_dir)
-    variables().update({"DAGSTER_HOME": str(home), "LEADS_DATA_DIR": str(data_dir)})
+    work_dir = "LEADS_WORK_DIR" if "://" in variables().get("LEADS_DATA_DIR", "") else "LEADS_DATA_DIR"
+    variables().update({"DAGSTER_HOME": str(home), work_dir: str(data_dir)})
     variables().update(whole_paths(variables()))
     return home
 

@@ -2,7 +2,7 @@
 
 Belongs here: telling them among staged rows, and taking them out of what a day is about to be staged as; taking out
 what others wrote of people; telling whose leads serve no direct marketing. Doesn't: whom the list means
-(suppression.py), raw files (lake/).
+(suppression/), raw files (lake/).
 """
 
 import json

@@ -3,17 +3,17 @@
 Belongs here: landing, reading, quarantine, staged replacement, locks, whose data the folder holds. Doesn't: HTTP
 (client/), what a lead's fields mean (flatten/), the DuckDB file (warehouse/), durable writing (durable.py).
 
-This is the door: whoever uses a lake imports from here, and the rooms from each other, downwards: rewriting, raw and
-inventory, refusing, quarantine, sealed, rows; staged, sealed; all of them state.
+This is the door: whoever uses a lake imports from here, and the rooms from each other, downwards: refreshing,
+rewriting, raw and inventory, refusing, shared, quarantine, sealed, rows; staged, sealed; all of them state.
 """
 
 from typing import Self
 
-from leads_pipeline.lake.inventory import Inventory
 from leads_pipeline.lake.raw import PUSH_SCOPE, LandedWindow, Landing
-from leads_pipeline.lake.rewriting import RawRewriting
+from leads_pipeline.lake.refreshing import Refreshing
 from leads_pipeline.lake.rows import RAW_COLUMNS, RAW_INVENTORY_COLUMNS, RAW_SCHEMA, RawColumn
 from leads_pipeline.lake.staged import StagedFiles
+from leads_pipeline.objects import ObjectStore, open_store
 from leads_pipeline.settings import Settings
 
 __all__ = [
@@ -25,10 +25,11 @@ __all__ = [
     "LandedWindow",
     "Landing",
     "RawColumn",
+    "store_of",
 ]
 
 
-class Lake(RawRewriting, Inventory, StagedFiles):
+class Lake(Refreshing, StagedFiles):
     """The files below one data folder. Many processes and threads may use it at once; it creates what it needs.
 
     Whatever holds personal data lies in folders of mode 0700 and files of mode 0600. Every method raises StorageError
@@ -38,4 +39,18 @@ class Lake(RawRewriting, Inventory, StagedFiles):
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """The lake that the settings name, with its suppression list, wherever that lies."""
-        return cls(settings.data_dir, settings.privacy_dir)
+        return cls(settings.data_dir, settings.privacy_dir, store_of(settings))
+
+    @classmethod
+    def refreshed(cls, settings: Settings) -> Self:
+        """The same, with all that the store has of it."""
+        lake = cls.of(settings)
+        lake.refresh()
+        return lake
+
+
+def store_of(settings: Settings) -> ObjectStore | None:
+    """The store that has the truth of a data folder; None where the folder has it itself. Raises SettingsError."""
+    if settings.store is None:
+        return None
+    return open_store(settings.store, plain_http=settings.plain_http)

@@ -24,6 +24,8 @@ from leads_pipeline.lake.state import FolderState, found_in
 # What the file's footer has the days under.
 DAYS_FACT: Final = "days"
 
+_FROZEN: Final = "frozen/"
+
 _KNOWN_FILES: Final = 4096
 
 
@@ -32,7 +34,7 @@ class FrozenFigures(FolderState):
 
     def frozen_files(self) -> dict[date, Path]:
         """The files of frozen figures by the last of their days, which no other file has."""
-        return {date.fromisoformat(path.stem): path for path in found_in(self._folder / "frozen", "????-??-??.parquet")}
+        return {date.fromisoformat(path.stem): path for path in found_in(self._folder / _FROZEN, "????-??-??.parquet")}
 
     def removed_days(self) -> frozenset[date]:
         """The days whose leads were removed. Raises StorageError where a file of figures is damaged."""
@@ -45,7 +47,25 @@ class FrozenFigures(FolderState):
 
     def freeze(self, days: Collection[date], figures: bytes) -> None:
         """Keep the figures, and count these days as removed from then on, all at once."""
-        replace_file(self._folder / "frozen" / f"{max(days)}.parquet", seal(figures))
+        content = seal(figures)
+        if self.store is not None and not self.store.create(f"{_FROZEN}{max(days)}.parquet", content):
+            raise StorageError(
+                f"Another machine has removed days up to {max(days)} meanwhile. Run again; nothing was changed here."
+            )
+        replace_file(self._folder / _FROZEN / f"{max(days)}.parquet", content)
+
+    def refresh_frozen(self) -> None:
+        """Have here what the store has, and there what this folder has."""
+        if self.store is None:
+            return
+        here = {f"{_FROZEN}{path.name}": path for path in self.frozen_files().values()}
+        there = set(self.store.list(_FROZEN))
+        for key in there - here.keys():
+            if content := self.store.get(key):
+                replace_file(self._folder / key, content)
+        for key in here.keys() - there:
+            with reading(here[key]):
+                self.store.create(key, here[key].read_bytes())
 
 
 @lru_cache(maxsize=_KNOWN_FILES)

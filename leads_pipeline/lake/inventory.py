@@ -10,14 +10,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import InventoryItem
-from leads_pipeline.durable import replace_file, sweep
-from leads_pipeline.lake.quarantine import INVENTORY, RAW, Quarantine, raw_lock
+from leads_pipeline.durable import sweep
+from leads_pipeline.lake.quarantine import INVENTORY, RAW, raw_lock
 from leads_pipeline.lake.rows import RAW_INVENTORY_SCHEMA, inventory_rows, merge, sequence_of
-from leads_pipeline.lake.sealed import open_parquet, parquet, rows_of
+from leads_pipeline.lake.sealed import open_parquet, rows_of
+from leads_pipeline.lake.shared import SharedFiles
 from leads_pipeline.lake.state import days_in
 
 
-class Inventory(Quarantine):
+class Inventory(SharedFiles):
     """The folder raw/inventory/."""
 
     def land_inventory(
@@ -38,7 +39,7 @@ class Inventory(Quarantine):
             before = self._read_or_quarantine(path, self._read_inventory)
             rows = inventory_rows(day, answers, sequence_of(sequence, fetched_at), fetched_at, run_id)
             merged = merge(rows_of(before) if before else [], rows, "item_id")
-            replace_file(path, parquet(merged.rows, RAW_INVENTORY_SCHEMA, {"path": self._relative(path)}))
+            self.write_raw(path, merged.rows, RAW_INVENTORY_SCHEMA, {})
         self._keep_sequence_above(merged.highest)
         return merged.ids
 

@@ -18,11 +18,11 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import Answer, LeadKind, PushedLead
-from leads_pipeline.durable import PRIVATE_FOLDER_MODE, make_folder, reading, replace_file, sweep, sync
+from leads_pipeline.durable import PRIVATE_FOLDER_MODE, make_folder, reading, sweep, sync
 from leads_pipeline.lake.quarantine import RAW, raw_lock
 from leads_pipeline.lake.refusing import Refusing
 from leads_pipeline.lake.rows import RAW_SCHEMA, lead_rows, merge, pushed_rows, sequence_of
-from leads_pipeline.lake.sealed import UnreadableError, open_parquet, parquet, rows_of
+from leads_pipeline.lake.sealed import UnreadableError, open_parquet, rows_of
 from leads_pipeline.lake.state import days_in, found_in
 from leads_pipeline.window import Scope, Window
 
@@ -157,7 +157,7 @@ class RawLeads(Refusing):
                 **last_change,
                 **removed,
             }
-            replace_file(path, parquet(merged.rows, RAW_SCHEMA, facts | {"path": self._relative(path)}))
+            self.write_raw(path, merged.rows, RAW_SCHEMA, facts)
         self._keep_sequence_above(merged.highest)
         return Landing(
             leads=merged.ids,
@@ -208,7 +208,7 @@ class RawLeads(Refusing):
                 received = [row for row in received if row["lead_id"] not in refused]
             merged = merge(rows_before, received, "lead_id")
             if before is not None or received:
-                replace_file(path, parquet(merged.rows, RAW_SCHEMA, {"path": self._relative(path)}))
+                self.write_raw(path, merged.rows, RAW_SCHEMA, {})
         self._keep_sequence_above(merged.highest)
         return merged.new, merged.changed
 
@@ -285,7 +285,7 @@ class RawLeads(Refusing):
 
     def _read_landed(self, path: Path) -> "_Landed":
         file, facts = open_parquet(path, RAW_SCHEMA, self._relative(path))
-        return _Landed(_landed_window(path, facts, file), facts, file)
+        return _Landed(landed_window(path, facts, file), facts, file)
 
     def _read_pushed(self, path: Path) -> pq.ParquetFile:
         return open_parquet(path, RAW_SCHEMA, self._relative(path))[0]
@@ -298,7 +298,8 @@ class _Landed:
     file: pq.ParquetFile
 
 
-def _landed_window(path: Path, facts: Mapping[str, str], file: pq.ParquetFile) -> LandedWindow:
+def landed_window(path: Path, facts: Mapping[str, str], file: pq.ParquetFile) -> LandedWindow:
+    """What the file at that path says with these facts in its footer."""
     table, day, scope = path.parts[-4:-1]
     fetched_at = datetime.fromisoformat(facts["fetched_at"])
     is_first_format = facts["schema_version"] == "1"

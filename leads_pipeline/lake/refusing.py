@@ -1,7 +1,7 @@
 """Leads that are kept out of raw files: of people who were erased, and of who wants no more enquiries taken.
 
 Belongs here: asking the suppression list under a file's lock, and taking rows out of a file that is there. Doesn't: the
-list itself (suppression.py), landing (raw.py), when a folder is gone through (privacy/).
+list itself (suppression/), landing (raw.py), when a folder is gone through (privacy/).
 """
 
 import hmac
@@ -13,10 +13,11 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.durable import reading, replace_file, sweep
-from leads_pipeline.lake.quarantine import RAW, Quarantine, raw_lock
+from leads_pipeline.durable import reading, sweep
+from leads_pipeline.lake.quarantine import RAW, raw_lock
 from leads_pipeline.lake.rows import RAW_SCHEMA, WHOSE_COLUMNS, Row, sequence_of
-from leads_pipeline.lake.sealed import open_parquet, parquet, rows_of
+from leads_pipeline.lake.sealed import open_parquet, rows_of
+from leads_pipeline.lake.shared import SharedFiles
 from leads_pipeline.lake.state import found_in
 from leads_pipeline.person.showing import Shown
 from leads_pipeline.suppression import Action, Entry, Suppressed
@@ -25,7 +26,7 @@ from leads_pipeline.suppression import Action, Entry, Suppressed
 _REMOVED_BYTES: Final = 8
 
 
-class Refusing(Quarantine):
+class Refusing(SharedFiles):
     """What raw files do without."""
 
     def refused(self, rows: Iterable[Row]) -> set[str]:
@@ -139,7 +140,7 @@ class Refusing(Quarantine):
             facts.pop("ARROW:schema", None)
             with reading(path):
                 modified = path.stat().st_mtime_ns
-            replace_file(path, parquet(changed, RAW_SCHEMA, facts), modified_ns=modified)
+            self.write_raw(path, changed, RAW_SCHEMA, facts, modified_ns=modified)
 
     def _open_leads(self, path: Path) -> tuple[pq.ParquetFile, dict[str, str]]:
         return open_parquet(path, RAW_SCHEMA, self._relative(path))

@@ -22,7 +22,7 @@ from leads_pipeline.lake.state import found_in
 from leads_pipeline.suppression import Suppressed
 
 # What the footer of a raw file says once nobody is named in it. A landing writes a footer without it.
-_CUT: Final = "personal_fields"
+CUT: Final = "personal_fields"
 _RETENTION_LOCK: Final = "retention"
 
 
@@ -65,7 +65,7 @@ class RawRewriting(RawLeads):
     def is_cut(self, path: Path) -> bool:
         """Whether the file's personal fields are cut out. A missing file has none; a damaged one is set aside."""
         opened = self._inspect(path, self._open_leads)
-        return opened is None or _CUT in opened[1]
+        return opened is None or CUT in opened[1]
 
     def cut_raw(self, path: Path, cut: Callable[[str, str], str | None]) -> int:
         """Replace each payload by what `cut` makes of lead id and payload; how many rows were replaced.
@@ -79,9 +79,9 @@ class RawRewriting(RawLeads):
             rows = rows_of(file)
             payloads = [cut(row["lead_id"], row["payload"]) for row in rows]
             cut_rows = sum(payload is not None for payload in payloads)
-            facts.pop(_CUT, None)
+            facts.pop(CUT, None)
             if None not in payloads:
-                facts[_CUT] = "cut"
+                facts[CUT] = "cut"
             return [
                 row if payload is None else row | {"payload": payload}
                 for row, payload in zip(rows, payloads, strict=True)

@@ -73,6 +73,12 @@ def is_intact(content: bytes) -> bool:
     return hashlib.sha256(content[: at - _SEAL_BYTES] + content[at:]).digest() == content[at - _SEAL_BYTES : at]
 
 
+def seal_of(content: bytes) -> bytes:
+    """The SHA-256 that a sealed file has in its gap."""
+    at = _footer_start(content)
+    return content[max(at - _SEAL_BYTES, 0) : max(at, 0)]
+
+
 def _footer_start(content: bytes) -> int:
     # A Parquet file ends with its footer, the footer's length in 4 bytes, and "PAR1".
     return len(content) - 8 - int.from_bytes(content[-8:-4], "little")
@@ -90,6 +96,11 @@ def open_parquet(path: Path, schema: pa.Schema, relative: str) -> tuple[pq.Parqu
         raise
     except OSError as error:
         raise not_read(path, error) from error
+    return opened(content, schema, relative, str(path))
+
+
+def opened(content: bytes, schema: pa.Schema, relative: str, where: str) -> tuple[pq.ParquetFile, dict[str, str]]:
+    """The same of a file's content, which lies at `where` and belongs at `relative`."""
     if not is_intact(content):
         raise UnreadableError("it is damaged, or no file of this pipeline")
     file = pq.ParquetFile(pa.BufferReader(content))
@@ -99,7 +110,7 @@ def open_parquet(path: Path, schema: pa.Schema, relative: str) -> tuple[pq.Parqu
         schema = schema.remove(schema.get_field_index("sequence"))
     elif version != SCHEMA_VERSION:
         raise StorageError(
-            f"{path} has format {version}, and this version of leads-pipeline reads up to {SCHEMA_VERSION}. "
+            f"{where} has format {version}, and this version of leads-pipeline reads up to {SCHEMA_VERSION}. "
             "Update leads-pipeline; the file is untouched."
         )
     if facts["path"] != relative or not file.schema_arrow.equals(schema):

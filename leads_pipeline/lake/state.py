@@ -20,6 +20,7 @@ import filelock
 
 from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.objects import ObjectStore
 from leads_pipeline.suppression import SuppressionList
 
 # Longer than any honest holder needs (a publication of millions of leads takes seconds): whoever waits this long
@@ -33,17 +34,27 @@ LOCK_POLL_SECONDS: Final = 0.005
 SEQUENCE_STEP: Final = 60_000_000
 
 
+# Where the store has what is remembered.
+_MEMORY: Final = "state/"
+
+# Folders and stores that were compared in this process.
+_shared: Final[set[tuple[Path, str]]] = set()
+
 logger = logging.getLogger(__name__)
 
 
 class FolderState:
     """The folder, whose files many processes and threads may use at once; it creates what it needs."""
 
-    def __init__(self, folder: Path, privacy: Path | None = None) -> None:
-        """`privacy` is where the suppression list lies, `privacy/` in the folder where it isn't given."""
+    def __init__(self, folder: Path, privacy: Path | None = None, store: ObjectStore | None = None) -> None:
+        """`privacy` is where the suppression list lies, `privacy/` in the folder where it isn't given.
+
+        Where there is a `store`, it has the truth, and the folder is a copy of it that this machine works with.
+        """
         self._folder = folder
         self._state = folder / ".state"
-        self.suppression = SuppressionList(privacy or folder / "privacy", self._state / "privacy")
+        self.store = store
+        self.suppression = SuppressionList(privacy or folder / "privacy", self._state / "privacy", store)
 
     @property
     def folder(self) -> Path:
@@ -213,9 +224,7 @@ class FolderState:
 
     def start_date(self) -> date | None:
         """The first partition's day as it was remembered, None before that."""
-        path = self._state / "start_date"
-        with reading(path):
-            remembered = path.read_text(errors="replace").strip() if path.exists() else ""
+        remembered = self._remembered("start_date")
         return self._start_date(remembered) if remembered else None
 
     def remember_start_date(self, default: date) -> date:
@@ -285,13 +294,46 @@ class FolderState:
         return bytes.fromhex(remembered)
 
     def _remember(self, name: str, value: str) -> str:
-        path = self._state / name
         with self.lock("state"):
-            with storing(path):
-                remembered = path.read_text(errors="replace").strip() if path.exists() else ""
-            if not remembered:
-                replace_file(path, f"{value}\n".encode())
+            remembered = self._remembered(name)
+            if remembered is None:
+                # Of several machines, the first one's counts.
+                if self.store is not None and not self.store.create(f"{_MEMORY}{name}", f"{value}\n".encode()):
+                    return self._remembered(name) or value
+                replace_file(self._state / name, f"{value}\n".encode())
         return remembered or value
+
+    def _remembered(self, name: str) -> str | None:
+        """What is remembered under the name, here or else in the store."""
+        path = self._state / name
+        with reading(path):
+            text = path.read_text(errors="replace").strip() if path.exists() else ""
+        if not text and self.store is not None and (content := self.store.get(f"{_MEMORY}{name}")):
+            text = content.decode(errors="replace").strip()
+            if text:
+                replace_file(path, f"{text}\n".encode())
+        return text or None
+
+    def share_memory(self) -> None:
+        """Have here what the store remembers, and there what this folder does.
+
+        Raises SettingsError where they contradict each other: then this folder's leads aren't the store's.
+        """
+        if self.store is None or (self._folder, self.store.address) in _shared:
+            return
+        for name in ("origin", "person_key", "settings_key", "start_date"):
+            here = self._remembered(name)
+            if here is None or self.store.create(f"{_MEMORY}{name}", f"{here}\n".encode()):
+                continue
+            there = (self.store.get(f"{_MEMORY}{name}") or b"").decode(errors="replace").strip()
+            if there != here:
+                raise SettingsError(
+                    f"{self._folder} isn't a copy of {self.store.address}: each has another {name}, so their leads "
+                    "must not mix. Set LEADS_WORK_DIR to an empty folder, or LEADS_DATA_DIR to another prefix. "
+                    "Nothing was changed.",
+                    reason="another store's data folder",
+                )
+        _shared.add((self._folder, self.store.address))
 
 
 def _locked(path: Path, timeout_seconds: float) -> io.FileIO:

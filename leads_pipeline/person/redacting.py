@@ -1,6 +1,6 @@
 """Taking a person's address, number and name out of what somebody else wrote, the rest of it as received.
 
-Belongs here: what in a text is one of them, and a payload's text without. Doesn't: whose they are (suppression.py).
+Belongs here: what in a text is one of them, and a payload's text without. Doesn't: whose they are (suppression/).
 """
 
 import json

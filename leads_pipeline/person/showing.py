@@ -1,7 +1,7 @@
 """What a row of a lead shows of its person: which of its fields are names, addresses and numbers, and what they say.
 
 Belongs here: reading a lead's texts, as received and as staged, without any input or output. Doesn't: what a text is as
-a key (identity.py), whom that means (matching.py, suppression.py).
+a key (identity.py), whom that means (matching.py, suppression/).
 """
 
 import json

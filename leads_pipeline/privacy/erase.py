@@ -1,7 +1,7 @@
 """Taking people out of every file of the data folder, by the suppression list: what it means, and what is left.
 
 Belongs here: adding a person to the list, going through raw files, spool and staged days, looking again. Doesn't:
-finding a person by what they are called (search.py), publishing (warehouse/), whom an entry means (suppression.py).
+finding a person by what they are called (search.py), publishing (warehouse/), whom an entry means (suppression/).
 
 The list comes first: from then on nobody lands, stages or publishes what it means, so what this takes out stays out.
 Each step is done under the lock of what it changes, whole or not at all, and can be repeated: whoever is killed in

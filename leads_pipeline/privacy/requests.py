@@ -1,6 +1,6 @@
 """Requests of people that the suppression list knows: which of them are carried out, whose they are, when they are due.
 
-Doesn't belong here: carrying them out (erase.py, objecting.py), whom an entry means (suppression.py).
+Doesn't belong here: carrying them out (erase.py, objecting.py), whom an entry means (suppression/).
 """
 
 from calendar import monthrange

@@ -134,6 +134,7 @@ def _delete(lake: Lake, removed: Collection[date]) -> int:
                 for day in days_in(folder):
                     if day in removed:
                         left.add(day)
+                        lake.delete_objects(part, table, day)
                         with lake.holding_staged(day), storing(folder):
                             shutil.rmtree(folder / f"day={day}")
     return len(left)

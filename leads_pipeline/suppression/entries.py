@@ -1,36 +1,22 @@
-"""The suppression list: who was erased, objected or is restricted, as keyed hashes that outlive the data.
+"""What an entry of the list says, and which leads it means.
 
-Belongs here: its file, its key, its chain, and which leads an entry means. Doesn't: refusing them (lake/, spool.py,
-flatten/, warehouse/), finding a person (privacy/), spelling (person/).
-
-A line is an entry, added and synced, never changed. Each has a chained HMAC under the list's own key, so that a line
-that is gone, added or changed shows. The data folder remembers the last entry that it knew (the guard): a list that
-lacks it is not the list. Where the list, its key or its chain isn't what it should be, reading it raises StorageError,
-and who was about to land a lead stops: nobody comes back because a file was lost.
+Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files (files.py), spelling
+(person/).
 """
 
-import fcntl
 import hmac
-import os
-import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing, sync
-from leads_pipeline.errors import StorageError
 from leads_pipeline.person.identity import email_keys, mailbox_of, phone_keys
 from leads_pipeline.person.redacting import redacted_payload
 from leads_pipeline.person.showing import Evidence, PathAndText, Shown, shown_by
-
-LIST_FILE: Final = "suppressed"
-KEY_FILE: Final = "key"
 
 # 128 of its 256 bits: no two of what an agency ever sees have the same.
 _HASH_BYTES: Final = 16
@@ -281,158 +267,6 @@ def _created(texts: Iterable[PathAndText]) -> datetime | None:
 _MEANING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.REFUSE, Action.RESTRICT})
 
 NOBODY: Final = Suppressed(b"", ())
-
-
-class SuppressionList:
-    """The list's files in their folder, and the guard in the data folder. Many processes may use it at once."""
-
-    def __init__(self, folder: Path, guard: Path) -> None:
-        self.folder = folder
-        self.guard = guard
-
-    @property
-    def path(self) -> Path:
-        """The list's file."""
-        return self.folder / LIST_FILE
-
-    def read(self) -> Suppressed:
-        """The list as it is now. Raises StorageError where it isn't whole, or isn't the one that the guard knows.
-
-        It is asked for at each landing, so what hasn't changed isn't read again.
-        """
-        identity = tuple(map(_identity, (self.path, self.guard, self.folder / KEY_FILE)))
-        if identity[:2] == (None, None):
-            return NOBODY
-        cached = _cache.get(self.folder)
-        if cached is not None and cached[0] == (self.guard, *identity):
-            return cached[1]
-        suppressed = self._read()
-        _cache[self.folder] = ((self.guard, *identity), suppressed)
-        return suppressed
-
-    def append(self, make: Callable[[Suppressed, int], Entry]) -> Entry:
-        """Add the entry that is made of the list, for its hashes, and the next number. It is on the disk afterwards."""
-        with self._held():
-            key = self._made_key()
-            entries, chain, size = self._entries(key)
-            suppressed = Suppressed(key, entries)
-            entry = make(suppressed, len(entries) + 1)
-            content = msgspec.json.encode(entry)
-            chain = _chained(key, chain, content)
-            with storing(self.path):
-                is_new = not self.path.exists()
-                descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE_MODE)
-                try:
-                    # What a killed process had begun was never acknowledged to anybody.
-                    os.ftruncate(descriptor, size)
-                    line = f"{chain} ".encode() + content + b"\n"
-                    if os.pwrite(descriptor, line, size) != len(line):
-                        raise StorageError(f"{self.path} can't be written to its end. Free some space, then run again.")
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
-                if is_new:
-                    sync(self.folder)
-            replace_file(self.guard, f"{entry.number} {chain}\n".encode())
-        return entry
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Against whoever else adds an entry."""
-        path = self.folder / ".lock"
-        with storing(path):
-            make_folder(self.folder)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE_MODE)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                yield
-            finally:
-                os.close(descriptor)
-
-    def _read(self) -> Suppressed:
-        key = self._key()
-        entries, _, _ = self._entries(key)
-        return Suppressed(key, entries)
-
-    def _entries(self, key: bytes) -> tuple[list[Entry], str, int]:
-        """The entries, the chain's end, and the size of the file without a line that somebody had only begun."""
-        number, known_chain = self._guarded()
-        with reading(self.path):
-            try:
-                content = self.path.read_bytes()
-            except FileNotFoundError:
-                content = b""
-        entries: list[Entry] = []
-        chain, size, is_known = "", 0, number == 0
-        for line in content.splitlines(keepends=True):
-            if not line.endswith(b"\n"):
-                break
-            written, _, text = line[:-1].partition(b" ")
-            chain = _chained(key, chain, text)
-            if not hmac.compare_digest(written, chain.encode()):
-                raise self._broken(f"its line {len(entries) + 1} isn't as it was written, or its key isn't its own")
-            entries.append(_ENTRY.decode(text))
-            is_known = is_known or (len(entries), chain) == (number, known_chain)
-            size += len(line)
-        if not is_known:
-            raise self._broken(f"it lacks the entry {number} that this data folder knows")
-        return entries, chain, size
-
-    def _guarded(self) -> tuple[int, str]:
-        with reading(self.guard):
-            try:
-                number, _, chain = self.guard.read_text(encoding="ascii", errors="replace").strip().partition(" ")
-            except FileNotFoundError:
-                return 0, ""
-        if not number.isdigit():
-            raise self._broken(f"{self.guard}, which says how far it goes, can't be read")
-        return int(number), chain
-
-    def _key(self) -> bytes:
-        path = self.folder / KEY_FILE
-        with reading(path):
-            try:
-                text = path.read_text(encoding="ascii", errors="replace").strip()
-                return bytes.fromhex(text)
-            except FileNotFoundError:
-                raise self._broken(f"{path} is gone") from None
-            except ValueError:
-                raise self._broken(f"{path} holds no key") from None
-
-    def _made_key(self) -> bytes:
-        """The key, made where there is neither a list nor a guard yet."""
-        path = self.folder / KEY_FILE
-        if not (path.exists() or self.path.exists() or self.guard.exists()):
-            replace_file(path, f"{secrets.token_hex(32)}\n".encode())
-        return self._key()
-
-    def _broken(self, why: str) -> StorageError:
-        return StorageError(
-            f"The suppression list {self.path} can't be used: {why}. Nothing is landed, staged or published until it "
-            "can, as people who were erased would come back. Put list and key back from a backup, both of them, or "
-            "point LEADS_PRIVACY_DIR to where they are. What was landed before is untouched.",
-            reason="suppression list",
-        )
-
-
-_ENTRY: Final = msgspec.json.Decoder(Entry)
-
-# What each list's files looked like when they were read, and what they said.
-_cache: Final[dict[Path, tuple[tuple[object, ...], Suppressed]]] = {}
-
-
-def _identity(path: Path) -> tuple[int, ...] | None:
-    try:
-        stat = os.stat(path)  # noqa: PTH116 - at each landing
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StorageError(f"{path} can't be looked at: {error.strerror}. Check the disk and its rights.") from error
-    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
-
-
-def _chained(key: bytes, before: str, content: bytes) -> str:
-    return hmac.digest(key, before.encode() + b"\n" + content, "sha256").hex()
 
 
 def hashes(suppressed: Suppressed, what: str, keys: Collection[str]) -> tuple[str, ...]:
