@@ -21,6 +21,7 @@ from leads_pipeline.definitions import CONNECTION_JOB, INVENTORY_JOB, PUBLISH_JO
 from leads_pipeline.durable import replace_file
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.event_log import refuse_newer
+from leads_pipeline.launching import COMMAND_LINE, LAUNCHED_BY, STARTING, launcher_section, refuse_another
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
 from leads_pipeline.settings import POSTGRES_VARIABLE
 
@@ -63,10 +64,9 @@ run_monitoring:
   # After a power cut, or a killed command line, nobody else notices that a run is over: its windows would count as
   # under way for ever. A pull that is really that slow keeps what it landed, and the sensor takes up the rest.
   max_runtime_seconds: 21600
-
 """
 
-_IN_SQLITE = """\
+_IN_SQLITE = """
 # Dagster's own sqlite storage, with fewer connections and transactions: 15,000 windows are recorded in one minute
 # instead of six. Delete the section to go back: the files are the same.
 event_log_storage:
@@ -76,7 +76,7 @@ event_log_storage:
     dagster_home: {env: DAGSTER_HOME}
 """
 
-_IN_POSTGRES = """\
+_IN_POSTGRES = """
 # Dagster's own Postgres storage, with fewer connections and transactions.
 storage:
   custom:
@@ -105,7 +105,7 @@ def dagster_home(environment: Mapping[str, str], data_dir: Path) -> Path:
     """Dagster's own state, made with a sound dagster.yaml where there is none.
 
     Raises StorageError where a newer Dagster wrote it, SettingsError where it is to be in Postgres and can't be, or is
-    and nobody says where.
+    and nobody says where, or where runs are to be started in a way that something is missing for.
     """
     home = home_folder(environment, data_dir)
     refuse_newer(home)
@@ -114,15 +114,20 @@ def dagster_home(environment: Mapping[str, str], data_dir: Path) -> Path:
     variable = next((name for name in _ADDRESSES if environment.get(name)), None)
     if variable is not None:
         _want_postgres(variable)
+    launcher = launcher_section(environment)
     if not file.exists():
         state = _IN_SQLITE if variable is None else _IN_POSTGRES % (_ADDRESSES[variable], variable)
-        replace_file(file, (_DAGSTER_YAML + state + _RETRIES).encode())
-    elif variable is not None and f"{{env: {variable}}}" not in file.read_text(encoding="utf-8"):
+        waiting = STARTING if launcher else ""
+        replace_file(file, (_DAGSTER_YAML + waiting + state + launcher + _RETRIES).encode())
+        return home
+    written = file.read_text(encoding="utf-8")
+    refuse_another(launcher, file, written)
+    if variable is not None and f"{{env: {variable}}}" not in written:
         raise SettingsError(
             f"{variable} is set, and {file} keeps Dagster's state elsewhere. Move that file away, and the next start "
             "writes one for Postgres; its history begins there anew, and the leads stay. Or unset the variable."
         )
-    elif variable is None and f"{{env: {POSTGRES_VARIABLE}" in file.read_text(encoding="utf-8"):
+    if variable is None and f"{{env: {POSTGRES_VARIABLE}" in written:
         raise SettingsError(
             f"{file} keeps Dagster's state in Postgres, and {POSTGRES_VARIABLE} isn't set. Set it again; or move that "
             "file away, and the next start begins a history of its own in sqlite. The leads stay."
@@ -221,7 +226,7 @@ class Runner:
         result = job.execute_in_process(
             run_id=run_id,
             instance=self.instance,
-            tags={**tags, "leads_pipeline/launched_by": "command line"},
+            tags={**tags, LAUNCHED_BY: COMMAND_LINE},
             raise_on_error=False,
             # Dagster's console log would drown what the command line has to say; the UI has it all.
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},

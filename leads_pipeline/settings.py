@@ -49,6 +49,9 @@ _NO_ZONES = {"localtime", "posixrules", "Factory"}
 # Where Dagster's own state is kept instead of in sqlite; behind it, with _FILE, where the address is.
 POSTGRES_VARIABLE = "LEADS_DAGSTER_POSTGRES_URL"
 
+# What starts runs: docker, kubernetes, or nothing for processes of this machine.
+LAUNCHER_VARIABLE = "LEADS_RUN_LAUNCHER"
+
 # What the names of our variables begin with, and all of them, the secrets' too: they are in `.env.example`, explained.
 OURS = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 VARIABLES = frozenset(
@@ -101,6 +104,7 @@ VARIABLES = frozenset(
         "LEADS_HEARTBEAT_URL_FILE",
         "LEADS_DAGSTER_POSTGRES_URL",
         "LEADS_DAGSTER_POSTGRES_URL_FILE",
+        "LEADS_RUN_LAUNCHER",
         "DAGSTER_HOME",
     }
 )
