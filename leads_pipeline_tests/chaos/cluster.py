@@ -1,0 +1,184 @@
+"""`make cluster`: runs in containers of their own, from nothing to a published table, one of them killed on the way.
+
+Belongs here: what takes a container engine; each part says why where it can't be had. Doesn't: what can be seen of files
+alone (test_deploy.py, test_launching.py).
+
+It takes podman or docker with compose, a base image of Debian and one of Postgres. Other names for them: BASE_IMAGE,
+which is given to the build, and COMPOSE, as "podman-compose". CONTAINER_SOCKET names the engine's socket.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import click
+
+from leads_pipeline.simulator import Config, running
+from leads_pipeline.simulator.leads import KINDS
+from leads_pipeline_tests.newcomer import copy_checkout, wait_for
+
+_PATIENCE_SECONDS: Final = 15 * 60
+_BUILT_FROM: Final = (
+    *("deploy", "leads_pipeline", "pyproject.toml", "README.md", "LICENSE"),
+    *("requirements-containers.lock", ".containerignore"),
+)
+# A pull of the last 30 days takes a minute then: long enough to be killed in the middle.
+_LATENCY_MS: Final = 2500
+_SOCKETS: Final = {"podman": "/run/podman/podman.sock", "docker": "/var/run/docker.sock"}
+_LEADS: Final = """
+import duckdb
+with duckdb.connect("/data/leads.duckdb", read_only=True) as db:
+    print(*(row for (row,) in db.sql("select lead_id from applicant_leads union select lead_id from appraisal_leads").fetchall()))
+"""
+
+
+class _NotHereError(Exception):
+    """Why a part can't be tried on this machine."""
+
+
+class _Engine:
+    """podman or docker, with the compose file of a copy of this checkout."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = next((name for name in ("docker", "podman") if self._answers(name)), "")
+        if not self.name:
+            raise _NotHereError("neither docker nor podman answers")
+        self.socket = os.environ.get("CONTAINER_SOCKET", _SOCKETS[self.name])
+        if not Path(self.socket).is_socket():
+            raise _NotHereError(f"{self.socket} is no socket of {self.name} (CONTAINER_SOCKET names another)")
+        default = "podman-compose" if self.name == "podman" else "docker compose"
+        files = [f"--file={folder}/deploy/{name}" for name in ("compose.yaml", "compose.runs.yaml")]
+        self.compose = [*shlex.split(os.environ.get("COMPOSE", default)), *files, "--profile=postgres"]
+        if not shutil.which(self.compose[0]):
+            raise _NotHereError(f"{self.compose[0]} isn't installed (COMPOSE names another)")
+        self.environment = {
+            **os.environ,
+            "CONTAINER_SOCKET": self.socket,
+            "CONTAINER_GROUP": str(Path(self.socket).stat().st_gid),
+        }
+        self.folder = folder
+
+    @staticmethod
+    def _answers(name: str) -> bool:
+        return (
+            bool(shutil.which(name))
+            and subprocess.run([name, "info"], capture_output=True, check=False).returncode == 0
+        )
+
+    def do(self, *arguments: str) -> str:
+        """What the engine prints."""
+        done = subprocess.run(
+            [self.name, *arguments], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise _NotHereError(f"`{self.name} {arguments[0]}` fails: {done.stderr.strip()[-400:]}")
+        return done.stdout
+
+    @contextmanager
+    def up(self) -> Iterator[None]:
+        """Have compose start everything, and take it away with all that it kept at the end."""
+        if "leads-pipeline_data" in self.do("volume", "ls", "--quiet").split():
+            raise _NotHereError("the volume leads-pipeline_data is there already, and this would delete it")
+        try:
+            done = subprocess.run(
+                [*self.compose, "up", "--detach"], env=self.environment, capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                raise _NotHereError(f"compose fails: {done.stderr.strip()[-400:]}")
+            yield
+        finally:
+            subprocess.run([*self.compose, "down", "--volumes"], env=self.environment, capture_output=True, check=False)
+
+    def inside(self, *command: str) -> str:
+        """What the command prints in the container with pages and daemon; its exit code doesn't matter."""
+        [name] = self.do("ps", "--filter=label=com.docker.compose.service=pipeline", "--format={{.ID}}").split()
+        return subprocess.run([self.name, "exec", name, *command], capture_output=True, text=True, check=False).stdout
+
+    def runs(self) -> list[str]:
+        """The containers of pulls that are at work."""
+        return self.do("ps", "--quiet", "--filter=label=dagster/job_name=pull_leads").split()
+
+
+def _say(begun: float, text: str) -> None:
+    click.echo(f"{time.monotonic() - begun:6.0f} s  {text}")
+
+
+def containers(folder: Path) -> None:
+    """Everything by compose; the first pull is killed, and all of it has to be published all the same."""
+    copy_checkout(folder, _BUILT_FROM)
+    engine, begun = _Engine(folder), time.monotonic()
+    begun_at = datetime.now(UTC) - timedelta(days=1)
+    base = [f"--build-arg=DEBIAN={os.environ['BASE_IMAGE']}"] if os.environ.get("BASE_IMAGE") else []
+    engine.do("build", "--network=host", *base, "--tag=leads-pipeline", "--file=deploy/Containerfile", ".")
+    _say(begun, "the image is built")
+    host = "host.containers.internal" if engine.name == "podman" else "host.docker.internal"
+    # The containers are another machine to this one's loopback address.
+    with running(Config(branches=3, leads_per_day=20, latency_ms=_LATENCY_MS), host="0.0.0.0") as portal:  # noqa: S104
+        port = portal.base_url.rpartition(":")[2]
+        variables = {
+            **{name: value for name, value in portal.environment().items() if name.startswith("LEADS_")},
+            **dict.fromkeys(("LEADS_BASE_URL", "LEADS_AUTH_URL"), f"http://{host}:{port}"),
+            "LEADS_ALLOW_PLAIN_HTTP": "yes",
+        }
+        (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+        with engine.up():
+            _say(begun, "compose has started everything")
+            wait_for(lambda: engine.runs(), _PATIENCE_SECONDS)
+            wait_for(lambda: _landed(engine) > 10, _PATIENCE_SECONDS)
+            [first] = engine.runs()
+            engine.do("kill", first)
+            _say(begun, f"the first pull is killed, with {_landed(engine)} windows landed")
+            wait_for(lambda: engine.runs(), _PATIENCE_SECONDS)
+            _say(begun, "the rest is pulled, by itself")
+            wait_for(lambda: _is_done(engine), _PATIENCE_SECONDS)
+            _say(begun, "all windows are landed and published")
+            published = set(engine.inside("/opt/leads-pipeline/.venv/bin/python3", "-c", _LEADS).split())
+            missing = {lead for kind in KINDS for lead in portal.truth(kind, "all")} - published
+            # What came in while this went on is for the next pull.
+            today = {lead for kind in KINDS for lead in portal.truth(kind, "all", start=begun_at)}
+            assert not missing - today, f"{len(missing - today)} leads are missing"
+            _say(begun, f"{len(published)} leads are published, and none of the portal's closed days is missing")
+
+
+def _status(engine: _Engine) -> dict[str, Any]:
+    told = engine.inside("leads-pipeline", "status", "--json")
+    return dict(json.loads(told)) if told else {}
+
+
+def _landed(engine: _Engine) -> int:
+    return len(engine.inside("find", "/data/raw", "-name", "*.parquet").split())
+
+
+def _is_done(engine: _Engine) -> bool:
+    status = _status(engine)
+    return bool(status and status["last_publication_at"]) and not (
+        status["missing"] or status["failed"] or status["under_way"] or engine.runs()
+    )
+
+
+def main() -> None:
+    """Try each part, and say of each what became of it."""
+    with TemporaryDirectory(prefix="leads-pipeline-cluster-") as folder:
+        try:
+            containers(Path(folder))
+            click.echo("passed   containers")
+        except _NotHereError as why:
+            click.echo(f"skipped  containers: {why}")
+    click.echo(
+        "skipped  Kubernetes: no part of this starts a control plane; `make test` holds the manifests to its schemas"
+    )
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
