@@ -1,7 +1,7 @@
 """`make cluster`: runs in containers of their own, from nothing to a published table, one of them killed on the way.
 
-Belongs here: what takes a container engine; each part says why where it can't be had. Doesn't: what can be seen of files
-alone (test_deploy.py, test_launching.py).
+Belongs here: what takes a container engine; each part says why where it can't be had. Doesn't: what can be seen of
+files alone (test_deploy.py, test_launching.py).
 
 It takes podman or docker with compose, a base image of Debian and one of Postgres. Other names for them: BASE_IMAGE,
 which is given to the build, and COMPOSE, as "podman-compose". CONTAINER_SOCKET names the engine's socket.
@@ -38,7 +38,8 @@ _SOCKETS: Final = {"podman": "/run/podman/podman.sock", "docker": "/var/run/dock
 _LEADS: Final = """
 import duckdb
 with duckdb.connect("/data/leads.duckdb", read_only=True) as db:
-    print(*(row for (row,) in db.sql("select lead_id from applicant_leads union select lead_id from appraisal_leads").fetchall()))
+    ids = db.sql("select lead_id from applicant_leads union select lead_id from appraisal_leads").fetchall()
+    print(*(lead_id for (lead_id,) in ids))
 """
 
 
@@ -98,6 +99,10 @@ class _Engine:
             yield
         finally:
             subprocess.run([*self.compose, "down", "--volumes"], env=self.environment, capture_output=True, check=False)
+            # podman-compose leaves one.
+            left = [name for name in self.do("volume", "ls", "--quiet").split() if name.startswith("leads-pipeline_")]
+            if left:
+                self.do("volume", "rm", *left)
 
     def inside(self, *command: str) -> str:
         """What the command prints in the container with pages and daemon; its exit code doesn't matter."""
@@ -133,12 +138,12 @@ def containers(folder: Path) -> None:
         (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
         with engine.up():
             _say(begun, "compose has started everything")
-            wait_for(lambda: engine.runs(), _PATIENCE_SECONDS)
+            wait_for(lambda: bool(engine.runs()), _PATIENCE_SECONDS)
             wait_for(lambda: _landed(engine) > 10, _PATIENCE_SECONDS)
             [first] = engine.runs()
             engine.do("kill", first)
             _say(begun, f"the first pull is killed, with {_landed(engine)} windows landed")
-            wait_for(lambda: engine.runs(), _PATIENCE_SECONDS)
+            wait_for(lambda: bool(engine.runs()), _PATIENCE_SECONDS)
             _say(begun, "the rest is pulled, by itself")
             wait_for(lambda: _is_done(engine), _PATIENCE_SECONDS)
             _say(begun, "all windows are landed and published")
