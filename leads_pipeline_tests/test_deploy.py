@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,29 @@ from typing import Any
 import pytest
 import yaml
 
+from leads_pipeline import definitions
 from leads_pipeline.cli import main
+from leads_pipeline.launching import IMAGE_VARIABLE, launcher_section
+from leads_pipeline.settings import LAUNCHER_VARIABLE, POSTGRES_VARIABLE, VARIABLES
 from leads_pipeline_tests.newcomer import ROOT
 from leads_pipeline_tests.nginx import running_nginx
+from leads_pipeline_tests.pods import faults, strictly_valid
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("systemd/*.service"))
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 OURS = [service for name, service in COMPOSE["services"].items() if name != "postgres"]
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+COMPOSE_RUNS: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.runs.yaml").read_text(encoding="utf-8"))
+MANIFESTS: list[dict[str, Any]] = [
+    thing
+    for path in sorted(DEPLOY.glob("kubernetes/*.yaml"))
+    for thing in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+]
+PODS: dict[str, dict[str, Any]] = {
+    thing["metadata"]["name"]: thing["spec"]["template"]["spec"] for thing in MANIFESTS if thing["kind"] == "Deployment"
+}
+HELM: dict[str, Any] = yaml.safe_load((DEPLOY / "helm-values.yaml").read_text(encoding="utf-8"))
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -35,10 +50,12 @@ def commands() -> Iterator[tuple[str, ...]]:
     for unit in UNITS:
         [line] = re.findall(r"^ExecStart=\S+/leads-pipeline (.*)$", unit.read_text(encoding="utf-8"), re.MULTILINE)
         yield tuple(shlex.split(line))
-    for service in OURS:
-        yield tuple(service["command"])
     [line] = re.findall(r"^CMD \[(.*)\]$", CONTAINERFILE, re.MULTILINE)
-    yield tuple(yaml.safe_load(f"[{line}]"))
+    started = [service["command"] for service in OURS] + [yaml.safe_load(f"[{line}]")]
+    started += [container["args"] for pod in PODS.values() for container in pod["containers"]]
+    for program, *arguments in started:
+        assert program == "leads-pipeline"
+        yield tuple(arguments)
 
 
 @pytest.mark.parametrize("arguments", sorted(set(commands())), ids=" ".join)
@@ -89,6 +106,189 @@ def test_containers_write_to_their_volume_alone_and_have_no_rights() -> None:
     assert all((ROOT / name).exists() for names in copied for name in names.split())
     let_through = (ROOT / ".containerignore").read_text(encoding="utf-8")
     assert all(f"\n!{name}\n" in let_through for names in copied for name in names.split())
+
+
+def run_launcher(name: str) -> dict[str, Any]:
+    """What dagster.yaml says of the launcher."""
+    wanted = {LAUNCHER_VARIABLE: name, POSTGRES_VARIABLE: "postgresql://db/dagster", IMAGE_VARIABLE: "leads-pipeline"}
+    return dict(yaml.safe_load(launcher_section(wanted))["run_launcher"])
+
+
+def test_containers_of_runs_have_what_the_one_that_starts_them_has_and_no_more() -> None:
+    asked, service = run_launcher("docker")["config"], COMPOSE["services"]["pipeline"]
+    given = asked["container_kwargs"]
+    for name in ("read_only", "cap_drop", "security_opt", "init"):
+        assert given[name] == service[name]
+    assert given["tmpfs"] == dict(mount.split(":") for mount in service["tmpfs"])
+    names = {name: volume["name"] for name, volume in COMPOSE["volumes"].items()}
+    assert given["volumes"] == [f"{names[name]}:{path}" for name, path in (v.split(":") for v in service["volumes"])]
+    assert asked["networks"] == [COMPOSE["networks"]["default"]["name"]]
+    [(_, added)] = COMPOSE_RUNS["services"].items()
+    assert added["environment"].keys() <= VARIABLES | {IMAGE_VARIABLE}
+    assert added["environment"][IMAGE_VARIABLE] == service["image"]
+    assert added["environment"][LAUNCHER_VARIABLE] == "docker"
+    # The engine's socket, and nothing else that compose.yaml doesn't mount.
+    assert [volume.rpartition(":")[2] for volume in added["volumes"]] == ["/var/run/docker.sock"]
+    # Without it the image's program would be given Dagster's command as words of its own.
+    assert "ENTRYPOINT" not in CONTAINERFILE
+
+
+# --- Kubernetes ------------------------------------------------------------------------------------------------------
+
+# Each a secret, by what definitions.py and its neighbours read from it.
+SECRETS = {
+    name
+    for some in (
+        definitions._LEADS_SECRET_VARIABLES,  # noqa: SLF001 - the list that is used
+        definitions._INVENTORY_SECRET_VARIABLES,  # noqa: SLF001 - likewise
+        definitions._ALERT_VARIABLES,  # noqa: SLF001 - likewise
+    )
+    for name in some.values()
+    if not name.endswith("_FILE")
+} | {"LEADS_RECEIVE_KEY", POSTGRES_VARIABLE}
+
+
+@pytest.mark.parametrize("thing", MANIFESTS, ids=lambda thing: f"{thing['kind']}/{thing['metadata']['name']}")
+def test_each_manifest_passes_kubernetes_own_schema(thing: dict[str, Any]) -> None:
+    strictly_valid(thing)
+
+
+def test_manifests_ask_for_no_right_outside_of_their_namespace() -> None:
+    kinds = {thing["kind"] for thing in MANIFESTS}
+    assert kinds == {
+        *("Namespace", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount", "Role", "RoleBinding", "Deployment"),
+        *("Service", "NetworkPolicy"),
+    }
+    for thing in MANIFESTS:
+        assert thing["metadata"].get("namespace", "leads-pipeline") == "leads-pipeline"
+        assert ("namespace" in thing["metadata"]) is (thing["kind"] != "Namespace")
+    [role] = [thing for thing in MANIFESTS if thing["kind"] == "Role"]
+    resources = {resource for rule in role["rules"] for resource in rule["resources"]}
+    assert resources == {"jobs", "jobs/status", "pods", "pods/log", "events"}
+    assert not any("*" in word for rule in role["rules"] for words in rule.values() for word in words)
+    [binding] = [thing for thing in MANIFESTS if thing["kind"] == "RoleBinding"]
+    # Runs have no rights, and neither has what the outside talks to.
+    assert [subject["name"] for subject in binding["subjects"]] == ["leads-pipeline"]
+    assert [name for name, pod in PODS.items() if pod["serviceAccountName"] == "leads-pipeline"] == ["leads-pipeline"]
+
+
+def test_pods_have_no_rights_and_end_where_they_should() -> None:
+    assert len(PODS) == 2
+    for pod in PODS.values():
+        assert list(faults(pod)) == []
+    assert {container["image"] for pod in PODS.values() for container in pod["containers"]} == {
+        one["value"]
+        for pod in PODS.values()
+        for container in pod["containers"]
+        for one in container["env"]
+        if one["name"] == IMAGE_VARIABLE
+    }
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value", "told"),
+    [
+        (("securityContext",), "runAsNonRoot", False, "may run as root"),
+        (("securityContext",), "runAsUser", 0, "may run as root"),
+        (("securityContext",), "seccompProfile", None, "has no seccomp profile"),
+        ((), "hostNetwork", True, "is in the host's namespaces"),
+        ((), "volumes", [{"name": "h", "hostPath": {"path": "/"}}], "mounts {'name': 'h', 'hostPath': {'path': '/'}}"),
+        (("containers", 0, "securityContext"), "privileged", True, "has other rights"),
+        (("containers", 0, "securityContext"), "readOnlyRootFilesystem", False, "has other rights"),
+        (("containers", 0, "resources"), "limits", {"cpu": "1"}, "has no limits"),
+        (("containers", 0), "livenessProbe", None, "serves, and nobody asks whether it does"),
+    ],
+)
+def test_a_pod_that_may_more_is_found(where: tuple[Any, ...], name: str, value: object, told: str) -> None:
+    pod = deepcopy(PODS["leads-pipeline"])
+    part: Any = pod
+    for step in where:
+        part = part[step]
+    part.pop(name, None)
+    if value is not None:
+        part[name] = value
+    assert list(faults(pod)) == [told]
+
+
+def test_manifests_name_variables_that_there_are_and_secrets_by_reference_alone() -> None:
+    plain = {name for thing in MANIFESTS if thing["kind"] == "ConfigMap" for name in thing["data"]}
+    for pod in PODS.values():
+        for container in pod["containers"]:
+            for one in container.get("env", []):
+                if "value" in one:
+                    plain.add(one["name"])
+                else:
+                    assert one["valueFrom"].keys() == {"secretKeyRef"}
+                    assert one["valueFrom"]["secretKeyRef"]["key"] == one["name"]
+                    assert one["name"] in SECRETS
+    assert plain <= VARIABLES | {IMAGE_VARIABLE}
+    assert plain & SECRETS == set()
+    assert "Secret" not in {thing["kind"] for thing in MANIFESTS}
+
+
+def test_jobs_of_runs_stand_on_what_the_manifests_make() -> None:
+    config = run_launcher("kubernetes")["config"]
+    made = {(thing["kind"], thing["metadata"]["name"]) for thing in MANIFESTS}
+    assert {
+        ("Namespace", config["job_namespace"]),
+        ("ServiceAccount", config["service_account_name"]),
+        *(("ConfigMap", name) for name in config["env_config_maps"]),
+    } <= made
+    pod = PODS["leads-pipeline"]
+    [container] = pod["containers"]
+    assert (config["volumes"], config["volume_mounts"]) == (pod["volumes"], container["volumeMounts"])
+    assert config["run_k8s_config"]["pod_spec_config"]["securityContext"] == pod["securityContext"]
+    assert config["security_context"] == container["securityContext"]
+    assert [one["secretRef"]["name"] for one in container["envFrom"] if "secretRef" in one] == config["env_secrets"]
+    [claim] = [thing for thing in MANIFESTS if thing["kind"] == "PersistentVolumeClaim"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+# The keys of the chart's own values, as far as ours use them: Helm ignores in silence what no template asks for.
+OF_EACH_PART = {
+    *("image", "envConfigMaps", "envSecrets", "podSecurityContext", "securityContext", "resources", "volumes"),
+    "volumeMounts",
+}
+CHART = {
+    "global": {"postgresqlSecretName"},
+    "generatePostgresqlPasswordSecret": set(),
+    "generateCeleryConfigSecret": set(),
+    "postgresql": {"enabled", "postgresqlHost", "postgresqlUsername", "postgresqlDatabase"},
+    "dagster-user-deployments": {"enabled", "deployments"},
+    "dagsterWebserver": OF_EACH_PART | {"service", "readinessProbe"},
+    "dagsterDaemon": OF_EACH_PART | {"runCoordinator", "runMonitoring", "runRetries"},
+    "runLauncher": {"type", "config"},
+    "computeLogManager": {"type", "config"},
+    "retention": {"enabled", "schedule", "sensor", "autoMaterialize"},
+    "telemetry": {"enabled"},
+    "additionalInstanceConfig": {"nux", "concurrency"},
+}
+
+
+def test_values_for_dagsters_chart_have_keys_that_it_reads() -> None:
+    found = {name: set(value) if isinstance(value, dict) else set() for name, value in HELM.items()}
+    assert found == CHART
+    [code] = HELM["dagster-user-deployments"]["deployments"]
+    assert code.keys() == OF_EACH_PART | {"name", "dagsterApiGrpcArgs", "port", "includeConfigInLaunchedRuns"}
+
+
+def test_values_for_dagsters_chart_start_the_same_jobs_and_the_same_kind_of_pods() -> None:
+    launcher = deepcopy(HELM["runLauncher"]["config"]["customRunLauncher"])
+    ours = run_launcher("kubernetes")
+    # The chart's Postgres has its password in a variable of its own.
+    assert launcher["config"].pop("postgres_password_secret") == HELM["global"]["postgresqlSecretName"]
+    assert launcher == ours
+    [code] = HELM["dagster-user-deployments"]["deployments"]
+    for part in (code, HELM["dagsterWebserver"], HELM["dagsterDaemon"]):
+        assert part["image"] == code["image"]
+        assert [one["name"] for one in part["envSecrets"]] == ours["config"]["env_secrets"]
+        container = {name: part[name] for name in ("securityContext", "resources")}
+        pod = {"securityContext": part["podSecurityContext"], "volumes": part["volumes"], "containers": [container]}
+        assert list(faults(pod)) == []
+    assert "leads_pipeline.definitions" in code["dagsterApiGrpcArgs"]
+    # The chart would make them from values that stand in a file.
+    assert HELM["generatePostgresqlPasswordSecret"] is False
+    assert "postgresqlPassword" not in HELM["postgresql"]
 
 
 class _Pages(http.server.BaseHTTPRequestHandler):
