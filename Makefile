@@ -37,7 +37,7 @@ LOCKED = $(PYTHON) -c 'import fcntl, os, sys; f = os.open("$(VENV).lock", os.O_C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-outage dev test check format lint types audit chaos mutants soak bench venv venv-dev lock clean python
+.PHONY: help demo demo-outage dev test check format lint types audit chaos mutants soak cluster bench venv venv-dev lock clean python
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,9 @@ mutants: venv-dev ## Break one promise of the pipeline at a time, and see that a
 
 soak: venv-dev ## An hour of `serve` with a portal that fails, and real sinks for what it tells: SOAK=FOLDER, a new one
 	@$(BIN)/python -m leads_pipeline_tests.chaos.soak $(if $(HALF),--half $(HALF)) $(or $(SOAK),$(error SOAK=FOLDER is missing, where it works))
+
+cluster: venv-dev ## Runs in containers of their own, one of them killed: what of it this machine has the programs for
+	@$(BIN)/python -m leads_pipeline_tests.chaos.cluster
 
 bench: venv-dev ## The benchmarks, side by side
 	@$(BIN)/python -m benchmarks
@@ -116,7 +119,7 @@ compile --group build --output-file requirements.lock && \
 compile --group build --extra postgres --constraints requirements.lock --output-file requirements-postgres.lock && \
 compile --group build --extra delta --constraints requirements.lock --output-file requirements-delta.lock && \
 compile --group build --extra s3 --constraints requirements.lock --output-file requirements-s3.lock && \
-compile --group build --extra docker --extra kubernetes --constraints requirements.lock --output-file requirements-containers.lock && \
+compile --group build --extra docker --extra kubernetes --extra s3 --extra delta --constraints requirements.lock --output-file requirements-containers.lock && \
 compile --group build --group dev --constraints requirements.lock --output-file requirements-dev.lock
 endef
 

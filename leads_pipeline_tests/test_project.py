@@ -28,6 +28,7 @@ LOCKS = (
     "requirements-postgres.lock",
     "requirements-delta.lock",
     "requirements-s3.lock",
+    "requirements-containers.lock",
 )
 SECTION = "dependency-groups"
 
@@ -54,6 +55,7 @@ def from_groups(*groups: str) -> Iterator[str]:
         (LOCKS[1], ["build", "dev"]),
         (LOCKS[2], ["build", "postgres"]),
         (LOCKS[3], ["build", "delta"]),
+        (LOCKS[4], ["build", "docker", "kubernetes"]),
     ],
 )
 def test_every_requirement_is_met_by_the_locked_version(lock: str, groups: list[str]) -> None:
@@ -73,7 +75,8 @@ def test_every_package_that_the_pipeline_imports_is_declared() -> None:
         for name in imports(ast.parse(path.read_text()), path.relative_to(ROOT).with_suffix("").parts)
     }
     packages = packages_distributions()
-    declared = {canonicalize_name(wanted.name) for wanted in requirements("postgres", "delta", "s3")}
+    extras = requirements("postgres", "delta", "s3", "docker", "kubernetes")
+    declared = {canonicalize_name(wanted.name) for wanted in extras}
     foreign = imported - sys.stdlib_module_names - {"leads_pipeline"}
     assert {name for name in foreign if not declared & set(map(canonicalize_name, packages[name]))} == set()
 
@@ -90,6 +93,35 @@ def test_the_dev_lock_only_adds_to_the_runtime_lock() -> None:
         (LOCKS[2], {"dagster-postgres", "psycopg2-binary"}),
         (LOCKS[4], {"obstore"}),
         (LOCKS[3], {"deltalake", "arro3-core", "deprecated", "wrapt"}),
+        (
+            LOCKS[5],
+            {
+                "arro3-core",
+                "deltalake",
+                "deprecated",
+                "obstore",
+                "wrapt",
+                "aiohappyeyeballs",
+                "aiohttp",
+                "aiosignal",
+                "dagster-docker",
+                "dagster-k8s",
+                "dagster-postgres",
+                "docker",
+                "docker-image-py",
+                "durationpy",
+                "frozenlist",
+                "google-auth",
+                "kubernetes",
+                "oauthlib",
+                "psycopg2-binary",
+                "pyasn1",
+                "pyasn1-modules",
+                "regex",
+                "requests-oauthlib",
+                "websocket-client",
+            },
+        ),
     ],
 )
 def test_the_lock_of_an_extra_adds_nothing_else(lock: str, packages: set[str]) -> None:

@@ -1165,10 +1165,34 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "a Postgres that is set later is ignored in silence",
             "runs.py",
-            'elif variable is not None and f"{{env: {variable}}}" not in',
-            'elif variable is None and f"{{env: {variable}}}" not in',
+            'if variable is not None and f"{{env: {variable}}}" not in',
+            'if variable is None and f"{{env: {variable}}}" not in',
             "test_runs.py",
             "chosen_at_the_first_start",
+        ),
+        _m(
+            "a backfill of the command line is taken for dead by a launcher that didn't start it",
+            "launching/sparing.py",
+            "if run.tags.get(LAUNCHED_BY) == COMMAND_LINE:",
+            "if False:",
+            "test_launching.py",
+            "not_taken_for_dead",
+        ),
+        _m(
+            "runs of Kubernetes have a token of the cluster",
+            "launching/__init__.py",
+            "        automountServiceAccountToken: false\n",
+            "",
+            "test_launching.py",
+            "no_rights_and_no_secret",
+        ),
+        _m(
+            "containers of runs keep their capabilities",
+            "launching/__init__.py",
+            "      cap_drop: [ALL]\n",
+            "",
+            "test_launching.py",
+            "no_rights_and_the_values_by_name",
         ),
         _m(
             "no patience with an event log that is locked",
@@ -2357,9 +2381,9 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "Dagster's home open to everybody",
             "runs.py",
-            "        replace_file(file, (_DAGSTER_YAML + state + _RETRIES).encode())\n",
+            "        replace_file(file, (_DAGSTER_YAML + waiting + state + launcher + _RETRIES).encode())\n",
             "        home.mkdir(parents=True, exist_ok=True)\n"
-            "        replace_file(file, (_DAGSTER_YAML + state + _RETRIES).encode())\n",
+            "        replace_file(file, (_DAGSTER_YAML + waiting + state + launcher + _RETRIES).encode())\n",
             "test_secrets.py",
             "owner_alone",
         ),
