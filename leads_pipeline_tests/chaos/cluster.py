@@ -3,8 +3,9 @@
 Belongs here: what takes a container engine; each part says why where it can't be had. Doesn't: what can be seen of
 files alone (test_deploy.py, test_launching.py).
 
-The first part takes podman or docker with compose, a base image of Debian and one of Postgres. Other names for them: BASE_IMAGE,
-which is given to the build, and COMPOSE, as "podman-compose". CONTAINER_SOCKET names the engine's socket. The second takes PostgreSQL.
+The first part takes podman or docker with compose, a base image of Debian and one of Postgres. BASE_IMAGE is another
+base, COMPOSE another way to call compose, as "podman-compose", CONTAINER_SOCKET the engine's socket. The second part takes
+PostgreSQL's programs.
 """
 
 import os
