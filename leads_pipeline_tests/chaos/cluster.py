@@ -4,8 +4,8 @@ Belongs here: what takes a container engine; each part says why where it can't b
 files alone (test_deploy.py, test_launching.py).
 
 The first part takes podman or docker with compose, a base image of Debian and one of Postgres. BASE_IMAGE is another
-base, COMPOSE another way to call compose, as "podman-compose", CONTAINER_SOCKET the engine's socket. The second part takes
-PostgreSQL's programs.
+base, COMPOSE another way to call compose, as "podman-compose", CONTAINER_SOCKET the engine's socket. The second part
+takes PostgreSQL's programs.
 """
 
 import os
