@@ -55,7 +55,8 @@ def from_groups(*groups: str) -> Iterator[str]:
         (LOCKS[1], ["build", "dev"]),
         (LOCKS[2], ["build", "postgres"]),
         (LOCKS[3], ["build", "delta"]),
-        (LOCKS[4], ["build", "docker", "kubernetes"]),
+        (LOCKS[4], ["build", "s3"]),
+        (LOCKS[5], ["build", "docker", "kubernetes", "s3", "delta"]),
     ],
 )
 def test_every_requirement_is_met_by_the_locked_version(lock: str, groups: list[str]) -> None:

@@ -94,7 +94,8 @@ def _programs(
     if variables().get(LAUNCHER_VARIABLE) == "docker":
         # By name: the daemon fills in the values when it starts a run's container, and Dagster stores none. In
         # Kubernetes, where they would stand in the job, they come from the Secret.
-        names = sorted(name for name in variables() if name in VARIABLES | _WAYS_OUT)
+        is_wanted = (VARIABLES | _WAYS_OUT).__contains__
+        names = sorted(name for name in variables() if is_wanted(name) or name.startswith("AWS_"))
         code += ["--container-context", json.dumps({"env_vars": names})]
     programs = [Program("code location", (*_DAGSTER, *code), partial(_answers, address), is_shared=True)]
     pages = (*_DAGSTER, "dagster_webserver", *of_workspace, "--dagster-log-level", "warning", "-h", host)
