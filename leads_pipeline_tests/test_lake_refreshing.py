@@ -201,9 +201,12 @@ def test_a_machine_that_was_away_takes_nothing_back(machine: Callable[[str], Lak
     one.suppression.append(entry(Action.ERASE, "lead-03"))
     for path in one.raw_files(APPLICANT, DAY):
         one.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] != "lead-03"])
-    one.land(answer(TWENTY[5:], fetched_at=LATER, sequence=2), "run-2")
+    for number in (2, 3):
+        one.land(answer(TWENTY[5:], fetched_at=LATER, sequence=number), "run-2")
+    before = raw_keys(store)
     two.refresh()
 
+    assert raw_keys(store) == before
     assert "lead-03" not in payloads(the_file(two))
     assert the_file(two).read_bytes() == the_file(one).read_bytes()
     assert len(raw_keys(store)) == 1
@@ -249,6 +252,24 @@ def test_what_is_received_later_is_newer_than_what_was_fetched_from_the_store(ma
     two.refresh()
 
     assert two.next_sequence() > ahead
+
+
+def test_what_is_replaced_meanwhile_is_looked_for_again(tmp_path: Path, store: FolderStore) -> None:
+    one = Lake(tmp_path / "one", store=store)
+    one.land(answer(TWENTY, sequence=1), "run-1")
+
+    class Overtaken(Breaking):
+        def get(self, key: str) -> bytes | None:
+            if key.startswith("raw/") and self.left is None:
+                self.left = 1_000_000
+                one.land(answer([lead(77)], fetched_at=LATER, sequence=2), "run-2")
+            return super().get(key)
+
+    two = Lake(tmp_path / "two", store=Overtaken(store))
+    two.refresh()
+
+    assert the_file(two).read_bytes() == the_file(one).read_bytes()
+    assert "lead-77" in payloads(the_file(two))
 
 
 # --- the store and the folder -----------------------------------------------------------------------------------------
@@ -342,14 +363,16 @@ def test_a_removed_day_leaves_the_store_and_comes_back_from_no_machine(
     two.refresh()
     other = Window.of(DAY + timedelta(days=1), Scope.parse("branch-101"), UTC_ZONE)
     one.land(answer([lead(77)], window=other, fetched_at=CLOSED_AT + timedelta(days=1)), "run-1")
+    one.land_inventory(DAY, {"Leeds": [InventoryItem("a", "{}", 1)]}, CLOSED_AT, "run", 1)
     one.freeze([DAY], frozen_figures(DAY))
     one.delete_objects("raw", "applicant_leads", DAY)
     two.refresh()
     two.refresh()
 
     assert two.removed_days() == {DAY}
-    assert [key for key in raw_keys(store) if "2026-11-19" in key] == []
-    assert len(raw_keys(store)) == 1
+    assert [key for key in raw_keys(store) if "leads/day=2026-11-19" in key] == []
+    assert len(raw_keys(store)) == 2
+    assert len(two.inventory_files()) == 1
 
 
 def frozen_figures(day: date) -> bytes:

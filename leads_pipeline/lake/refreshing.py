@@ -9,6 +9,7 @@ likes: the merged object says which it stands for, and only those are deleted.
 """
 
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -58,13 +59,12 @@ class Refreshing(RawRewriting, Inventory):
             objects: defaultdict[Path, set[str]] = defaultdict(set)
             for keys in pool.map(store.list, self._prefixes(days)):
                 for key in keys:
-                    if (path := self._path_of(key)) is not None:
-                        objects[path].add(key.rpartition("-")[2].partition(".")[0])
-            gone = [path for path in objects if _day_of(path) in removed]
-            for path in gone:
+                    if (named := self._named(key)) is not None:
+                        objects[named[0]].add(named[1])
+            for path in [path for path in objects if _is_of(path, removed)]:
                 store.delete([self._key_of(path, name) for name in objects.pop(path)])
             for path in self._here(days):
-                if _day_of(path) not in removed:
+                if not _is_of(path, removed):
                     objects.setdefault(path, set())
             differing = [path for path, names in objects.items() if {self._object_name(path)} != names]
             for _ in pool.map(lambda path: self._make_same(store, path, objects[path]), differing):
@@ -99,18 +99,25 @@ class Refreshing(RawRewriting, Inventory):
                     folder / f"day={day}", "items.parquet" if table == INVENTORY else "scope=*/*.parquet"
                 )
 
-    def _path_of(self, key: str) -> Path | None:
-        """The file of `…/scope=branch-101/leads-0f3a….parquet`; None of what isn't ours."""
-        folder, _, name = key.rpartition("/")
-        stem, dash, rest = name.rpartition("-")
-        if dash and rest.endswith(".parquet") and stem in {"leads", "pushed", "items"}:
-            return self._folder / folder / f"{stem}.parquet"
-        return None
+    def _named(self, key: str) -> tuple[Path, str] | None:
+        """The file and the name of `…/scope=branch-101/leads-0f3a….parquet`; None of what isn't ours."""
+        folder, _, file = key.rpartition("/")
+        match = re.fullmatch(r"(leads|pushed|items)-([0-9a-f]+)\.parquet", file)
+        return (self._folder / folder / f"{match[1]}.parquet", match[2]) if match else None
 
-    def _make_same(self, store: ObjectStore, path: Path, names: Collection[str]) -> None:
+    def _names(self, store: ObjectStore, path: Path) -> set[str]:
+        """The objects of one file, as they are now."""
+        named = map(self._named, store.list(f"{self._relative(path.parent)}/"))
+        return {one[1] for one in named if one is not None and one[0] == path}
+
+    def _make_same(self, store: ObjectStore, path: Path, names: set[str]) -> None:
         with self.lock(raw_lock(path)):
             sweep(path)
             contents = dict(self._fetched(store, path, names))
+            while not contents.keys() >= names:
+                # What is gone since it was listed is part of another, or set aside.
+                names = self._names(store, path)
+                contents = dict(self._fetched(store, path, names))
             here = self._intact(path)
             if here is not None:
                 contents.setdefault(name_of(here), here)
@@ -127,7 +134,7 @@ class Refreshing(RawRewriting, Inventory):
                 replace_file(path, content)
             if here is None:
                 self._forget_damaged(path)
-            store.delete([self._key_of(path, old) for old in contents.keys() & set(names) - {name}])
+            store.delete([self._key_of(path, old) for old in names - {name}])
         sequences = rows_of(self._open(path, content)[0], ["sequence", "fetched_at"])
         self._keep_sequence_above(max((row["sequence"] for row in sequences), default=0))
 
@@ -224,6 +231,7 @@ def _window_facts(files: Sequence[tuple[LandedWindow, Mapping[str, str]]]) -> di
     }
 
 
-def _day_of(path: Path) -> date:
-    [day] = (part for part in path.parts[-3:] if part.startswith("day="))
-    return date.fromisoformat(day.removeprefix("day="))
+def _is_of(path: Path, removed: Collection[date]) -> bool:
+    """Whether it holds leads of a removed day. Inventories stay."""
+    day = path.parent.parent.name.removeprefix("day=")
+    return INVENTORY not in path.parts[-3:] and date.fromisoformat(day) in removed

@@ -68,6 +68,7 @@ MATRIX: Final = {
             for work in ("landing", "staging", "publication")
         ),
         "disk full",
+        "machine killed while landing in a store",
         "read-only folder",
         "two processes landing one window",
         "corrupt Parquet among good files",
