@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -133,6 +134,23 @@ def test_a_store_that_fails_keeps_the_window_from_being_landed(tmp_path: Path, s
     assert lake.landed_windows(APPLICANT, DAY) == []
 
 
+@pytest.mark.parametrize("ends", range(4))
+def test_a_machine_that_is_lost_while_it_lands_again_loses_nothing_it_had_landed(
+    tmp_path: Path, store: FolderStore, ends: int
+) -> None:
+    breaking = Breaking(store)
+    one = Lake(tmp_path / "one", store=breaking)
+    one.land(answer(TWENTY, sequence=1), "run-1")
+    breaking.left = ends
+    with suppress(Interrupted):
+        one.land(answer([lead(0, "changed")], fetched_at=LATER, sequence=2), "run-2")
+    two = Lake(tmp_path / "two", store=store)
+    two.refresh()
+
+    assert set(payloads(the_file(two))) == {f"lead-{number:02}" for number in range(20)}
+    assert len(raw_keys(store)) == 1
+
+
 # --- several machines -------------------------------------------------------------------------------------------------
 
 
@@ -171,17 +189,18 @@ def test_two_machines_that_landed_one_window_have_both_answers_and_one_object(
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("early", [1, 9], ids=["", "a clock that is ahead"])
 def test_merging_says_what_landing_one_after_the_other_would_have(
-    tmp_path: Path, machine: Callable[[str], Lake], order: Sequence[int]
+    tmp_path: Path, machine: Callable[[str], Lake], order: Sequence[int], early: int
 ) -> None:
     open_at, partial_at = WINDOW.end - timedelta(hours=2), WINDOW.end + timedelta(days=30, hours=3)
     answers = [
-        answer([lead(1), lead(2)], fetched_at=open_at, sequence=1),
+        answer([lead(1), lead(2)], fetched_at=open_at, sequence=early),
         answer([lead(2), lead(3, "x")], fetched_at=CLOSED_AT, sequence=2),
         answer([lead(3)], fetched_at=partial_at, sequence=3),
     ]
     alone = Lake(tmp_path / "alone")
-    for one in answers:
+    for one in sorted(answers, key=lambda one: one.sequence or 0):
         alone.land(one, "run")
     for number in order:
         machine(f"machine-{number}").land(answers[number], "run")
@@ -443,6 +462,16 @@ def test_a_delivery_is_in_the_store_before_it_is_answered_and_is_landed_by_anoth
 # --- all of it, by chance, with processes that end anywhere -----------------------------------------------------------
 
 
+def do(what: str, lake: Lake, received: Sequence[ReceivedLead], sequence: int) -> None:
+    if what == "land":
+        lake.land(answer(received, fetched_at=CLOSED_AT + timedelta(seconds=sequence), sequence=sequence), "run")
+    elif what == "push":
+        pushed = [PushedLead(APPLICANT, one, CLOSED_AT, sequence) for one in received]
+        lake.land_pushed(APPLICANT, DAY, "branch-101", pushed, "run")
+    else:
+        lake.refresh()
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
@@ -451,31 +480,26 @@ def test_a_delivery_is_in_the_store_before_it_is_answered_and_is_landed_by_anoth
             st.integers(0, 2),  # the machine
             st.lists(st.integers(0, 6), max_size=4, unique=True),
             st.one_of(st.none(), st.integers(0, 7)),  # after which verb it ends
+            st.booleans(),  # and whether its disk is lost then
         ),
         max_size=14,
     )
 )
 def test_nothing_that_was_said_to_be_landed_is_lost_or_older(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, list[int], int | None]]
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, list[int], int | None, bool]]
 ) -> None:
     root = tmp_path_factory.mktemp("machines")
     stores = [Breaking(FolderStore(root / "store")) for _ in range(3)]
     lakes = [Lake(root / f"machine-{number}", store=store) for number, store in enumerate(stores)]
     said: dict[str, int] = {}
-    for sequence, (what, number, ids, ends) in enumerate(steps, 1):
+    for sequence, (what, number, ids, ends, is_lost) in enumerate(steps, 1):
         lake, stores[number].left = lakes[number], ends
         received = [ReceivedLead(f"lead-{id_}", json.dumps({"id": f"lead-{id_}", "at": sequence})) for id_ in ids]
         try:
-            if what == "land":
-                lake.land(
-                    answer(received, fetched_at=CLOSED_AT + timedelta(seconds=sequence), sequence=sequence), "run"
-                )
-            elif what == "push":
-                pushed = [PushedLead(APPLICANT, one, CLOSED_AT, sequence) for one in received]
-                lake.land_pushed(APPLICANT, DAY, "branch-101", pushed, "run")
-            else:
-                lake.refresh()
+            do(what, lake, received, sequence)
         except Interrupted:
+            if is_lost:
+                shutil.rmtree(lake.folder, ignore_errors=True)
             continue
         finally:
             stores[number].left = None

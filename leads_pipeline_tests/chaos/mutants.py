@@ -1378,7 +1378,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "        self._forget(store, path, before, name_of(content))\n"
             "        store.create(self._key_of(path, name_of(content)), content)\n",
             "test_lake_refreshing.py",
-            "nothing_that_was_said",
+            "lost_while_it_lands",
         ),
         _m(
             "leave the object that a file was before",
@@ -1464,7 +1464,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "draw a number that another machine's leads have passed",
             "lake/refreshing.py",
             "        self._keep_sequence_above(max((row",
-            "        max((row",
+            "        int(max((row",
             "test_lake_refreshing.py",
             "is_newer_than",
         ),
