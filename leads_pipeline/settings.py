@@ -258,7 +258,7 @@ def _data_dir(values: Mapping[str, str]) -> Path:
 def _store(values: Mapping[str, str]) -> str | None:
     """The object store that LEADS_DATA_DIR names; None where it is a folder."""
     value = values.get("LEADS_DATA_DIR", "")
-    if "://" not in value:
+    if not re.match(r"(s3|gs|az|file|https?)(:|//)", value):  # slips as well: nobody means a folder that is called s3:
         return None
     if re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3}[^?#]+", value, re.ASCII) is None:
         raise SettingsError(

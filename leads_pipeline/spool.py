@@ -138,10 +138,11 @@ class Spool:
         if not pushed:
             return
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(8)}{_SUFFIX}"
-        content = _file_of(pushed)
         if self._lake.store is not None:
-            self._lake.store.create(f"{_SPOOL}{name}", content)
-        replace_file(self._folder / name, content)
+            # There alone: whichever machine takes in next fetches it.
+            self._lake.store.create(f"{_SPOOL}{name}", _file_of(pushed))
+        else:
+            replace_file(self._folder / name, _file_of(pushed))
 
     def _admitted(self, pushed: Sequence[PushedLead]) -> Sequence[PushedLead]:
         with suppress(StorageError):
@@ -183,7 +184,11 @@ class Spool:
             return [path for path in self.waiting() if refusals.leads(map(_shown, self._read(path)))]
 
     def waiting(self) -> list[Path]:
-        """The files that nobody has taken in yet, oldest first."""
+        """The files that nobody has taken in yet, oldest first; with them those that lie in a store."""
+        store = self._lake.store
+        for key in store.list(_SPOOL) if store else ():
+            if not (self._lake.folder / key).exists() and store and (content := store.get(key)):
+                replace_file(self._lake.folder / key, content)
         return sorted(self._folder.glob(f"*{_SUFFIX}"))
 
     def take_in(self, placement: Placement, run_id: str) -> Iterator[TakenIn]:
@@ -200,25 +205,8 @@ class Spool:
                 for path in files:
                     self._remove(path)
 
-    def refresh(self) -> None:
-        """Have what other machines have received here, and there what only this one has; nothing without a store.
-
-        What is taken in by two machines is landed twice, to no harm.
-        """
-        store = self._lake.store
-        if store is None:
-            return
-        with self._lake.lock("spool"):
-            here = {f"{_SPOOL}{path.name}": path for path in self.waiting()}
-            there = set(store.list(_SPOOL))
-            for key in sorted(there - here.keys()):
-                if content := store.get(key):
-                    replace_file(self._lake.folder / key, content)
-            for key in here.keys() - there:
-                store.create(key, here[key].read_bytes())
-
     def _remove(self, path: Path) -> None:
-        # Here last: what is still there would be fetched again.
+        # Here last: what is still there would be fetched again. What two machines take in is landed twice, to no harm.
         if self._lake.store is not None:
             self._lake.store.delete([f"{_SPOOL}{path.name}"])
         path.unlink(missing_ok=True)

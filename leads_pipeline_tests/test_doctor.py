@@ -525,4 +525,4 @@ def test_a_store_in_the_data_folders_place_is_proved(variables: dict[str, str], 
 def test_a_store_whose_clock_is_off_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(FolderStore, "created_at", lambda *_: datetime.now(UTC) - timedelta(minutes=2))
     with pytest.raises(Warned, match="are 120 s apart"):
-        _store(FolderStore(tmp_path))
+        _store(Lake(tmp_path / "data"), FolderStore(tmp_path / "store"))

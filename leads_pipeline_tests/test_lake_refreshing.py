@@ -439,6 +439,34 @@ def test_a_list_that_somebody_changed_in_the_store_is_refused(machine: Callable[
         two.refresh()
 
 
+def test_an_entry_that_somebody_deleted_from_the_store_is_put_back(
+    machine: Callable[[str], Lake], store: FolderStore
+) -> None:
+    one, new = machine("one"), machine("new")
+    for number in range(3):
+        one.suppression.append(entry(Action.ERASE, f"lead-{number}"))
+    store.delete(["privacy/entries/00000002"])
+    with pytest.raises(StorageError, match="lacks its entry 2, which any machine that has it puts back"):
+        new.refresh()
+    one.refresh()
+    new.refresh()
+
+    assert [one.number for one in new.suppression.read().entries] == [1, 2, 3]
+
+
+def test_a_delivery_of_somebody_who_is_erased_meanwhile_is_found_in_the_store(
+    machine: Callable[[str], Lake], store: FolderStore
+) -> None:
+    receiving, other = machine("one"), machine("two")
+    Spool(receiving).add([PushedLead(APPLICANT, lead(number), CLOSED_AT, number + 1) for number in range(2)])
+    other.suppression.append(entry(Action.ERASE, "lead-00"))
+
+    assert Spool(other).remove_refused() == 1
+    [key] = store.list("spool/")
+    assert b"lead-00" not in (store.get(key) or b"")
+    assert b"lead-01" in (store.get(key) or b"")
+
+
 # --- deliveries -------------------------------------------------------------------------------------------------------
 
 
@@ -449,14 +477,18 @@ def test_a_delivery_is_in_the_store_before_it_is_answered_and_is_landed_by_anoth
     Spool(one).add([PushedLead(APPLICANT, lead(1), CLOSED_AT, 1)])
     assert len(store.list("spool/")) == 1
     spool = Spool(two)
-    spool.refresh()
+    assert Spool(one).waiting()
     for _ in spool.take_in(Placement([Scope.parse("branch-101")], UTC_ZONE, DAY), "run"):
         """It is landed once the next portion is asked for."""
 
     assert store.list("spool/") == []
     assert spool.waiting() == []
+    for _ in Spool(one).take_in(Placement([Scope.parse("branch-101")], UTC_ZONE, DAY), "run"):
+        """What one had fetched as well is landed twice, to no harm."""
+    assert Spool(one).waiting() == []
     one.refresh()
-    assert {day: ids for day in one.landed_days(APPLICANT) if (ids := one.lead_ids(APPLICANT, day))}
+    assert [one.lead_ids(APPLICANT, day) for day in one.landed_days(APPLICANT)] == [{"lead-01"}]
+    assert len(raw_keys(store)) == 1
 
 
 # --- all of it, by chance, with processes that end anywhere -----------------------------------------------------------

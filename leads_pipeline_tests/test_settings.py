@@ -283,7 +283,18 @@ def test_a_store_in_the_data_folders_place_leaves_a_folder_to_work_in(
 
 
 @pytest.mark.parametrize(
-    "value", ["s3://", "s3://A", "s3://ab", "s3://leads/a b", "gs://leads", "file://host/x", "s3://leads/?x=1"]
+    "value",
+    [
+        "s3://",
+        "s3://A",
+        "s3://ab",
+        "s3://leads/a b",
+        "gs://leads",
+        "file://host/x",
+        "s3:/leads/x",
+        "s3//leads/x",
+        "s3://leads/?x=1",
+    ],
 )
 def test_what_is_no_store_is_refused(value: str) -> None:
     with pytest.raises(

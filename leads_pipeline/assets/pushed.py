@@ -36,9 +36,7 @@ def raw_push_asset(settings: Settings, partitions: Partitions) -> AssetsDefiniti
         placement = Placement(settings.scopes, settings.zone, partitions.first_day)
         try:
             data.lake.refresh(())
-            spool = Spool(data.lake)
-            spool.refresh()
-            for taken in spool.take_in(placement, context.run.run_id):
+            for taken in Spool(data.lake).take_in(placement, context.run.run_id):
                 for day, count in sorted(taken.deliveries.items()):
                     yield AssetMaterialization(
                         context.asset_key, partition=day.isoformat(), metadata={"deliveries": count}

@@ -48,6 +48,7 @@ def backup(target: Path, keep: int, with_secrets: bool) -> None:
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
+        Lake.refreshed(settings)
         files = settings_files(variables(), with_secrets=with_secrets)
         with err.status("Copying what has changed"):
             done = back_up(_roots(settings.data_dir, settings.privacy_dir), target, files, keep, datetime.now(UTC))
@@ -151,7 +152,7 @@ def verify(target: Path | None) -> None:
         else:
             is_well = True
             settings = Settings.from_variables(variables())
-            for finding in verify_folder(Lake.of(settings)):
+            for finding in verify_folder(Lake.refreshed(settings)):
                 is_well &= finding.light is not Light.RED
                 show_finding(finding)
     sys.exit(0 if is_well else 1)

@@ -18,7 +18,7 @@ from rich.table import Table
 from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
-from leads_pipeline.doctor import Finding, Light, writable
+from leads_pipeline.doctor import Finding, Light, same_portal, writable
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.flatten.windows import unstaged_days
 from leads_pipeline.lake import Lake
@@ -57,6 +57,8 @@ class Session:
         writable(settings.data_dir)
         variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
         lake, day = Lake.of(settings), today(settings.zone, datetime.now(UTC))
+        lake.share_memory()
+        same_portal(settings, lake)  # before anything of another's is fetched
         lake.refresh()
         if settings.start_date is None:
             lake.remember_start_date(day - timedelta(days=days_at_first))

@@ -35,7 +35,7 @@ def examine_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
     if folder_finding.light is Light.RED or not folder.exists():
         return
     if data.lake.store is not None:
-        yield look_at("object store", partial(_store, data.lake.store))
+        yield look_at("object store", partial(_store, data.lake, data.lake.store))
     warehouse = Warehouse(data.lake)
     yield examine_space(data)
     yield examine_backup(data.lake, datetime.now(UTC))
@@ -72,8 +72,9 @@ def examine_backup(lake: Lake, now: datetime) -> Finding:
     return look_at("backup", lambda: last_backup(lake, now))
 
 
-def _store(store: ObjectStore) -> str:
+def _store(lake: Lake, store: ObjectStore) -> str:
     seconds = round(prove(store).total_seconds())
+    lake.refresh(())
     if abs(seconds) > CLOCK_WARN_SECONDS:
         raise Warned(
             f"{store.address} keeps what is created, but its clock and this machine's are {abs(seconds)} s apart. Of "

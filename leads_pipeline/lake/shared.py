@@ -84,8 +84,8 @@ def name_of(content: bytes) -> str:
 
 def lineage(names: Iterable[str], facts: Iterable[Mapping[str, str]]) -> str:
     """What the file notes that stands for objects of these names, with these facts in their footers."""
-    older = sorted({name for one in facts for name in one.get(REPLACES, "").split()} - {*names})
-    return " ".join([*sorted(names), *older][:_ANCESTORS])
+    older = (name for one in facts for name in one.get(REPLACES, "").split())
+    return " ".join([*dict.fromkeys([*sorted(names), *older])][:_ANCESTORS])
 
 
 @lru_cache(maxsize=_KNOWN_FILES)

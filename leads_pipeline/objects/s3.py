@@ -110,7 +110,8 @@ class S3Store:
         except (errors.BaseError, OSError) as error:
             raise StorageError(
                 f"{self._address}/{key} couldn't be reached or kept ({type(error).__name__}). Look whether "
-                "the bucket exists at AWS_ENDPOINT_URL, and try again: what was landed before is untouched."
+                "the bucket exists at AWS_ENDPOINT_URL, and whether AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a "
+                "role of this machine let it in. Then try again: what was landed before is untouched."
             ) from None
 
 

@@ -120,14 +120,21 @@ class SuppressionList:
             return
         key = self._key()
         entries, chain, size = self._entries(key)
-        there = self._store.list(_ENTRIES)
-        for number, line in enumerate(self._lines(size)[len(there) :], len(there) + 1):
-            if not self._is_kept(number, line):
+        there = {*self._store.list(_ENTRIES)}
+        for number, line in enumerate(self._lines(size), 1):
+            name = f"{_ENTRIES}{number:08}"
+            if name not in there and not self._is_kept(number, line):
                 raise self._broken(f"its entry {number} is another than the one in {self._store.address}")
-        for number, name in enumerate(there[len(entries) :], len(entries) + 1):
+            there.discard(name)
+        for number, name in enumerate(sorted(there), len(entries) + 1):
+            if name != f"{_ENTRIES}{number:08}":
+                raise self._broken(
+                    f"{self._store.address} lacks its entry {number}, which any machine that has it puts back with its "
+                    "next run"
+                )
             line = self._store.get(name) or b""
             chain = _chained(key, chain, line.rstrip(b"\n").partition(b" ")[2])
-            if name != f"{_ENTRIES}{number:08}" or not hmac.compare_digest(line.partition(b" ")[0], chain.encode()):
+            if not hmac.compare_digest(line.partition(b" ")[0], chain.encode()):
                 raise self._broken(f"{self._store.address}/{name} isn't its entry {number} as it was written")
             self._add(number, line, size)
             size += len(line)
