@@ -1530,7 +1530,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "            if name not in there and not self._is_kept(number, line):\n",
             "            if name not in there and not line:\n",
             "test_lake_refreshing.py",
-            "deleted_there",
+            "deleted_from_the_store",
         ),
         _m(
             "erase without asking the store for deliveries",
