@@ -6,6 +6,7 @@ files themselves (lake/). A receiver only adds files and the pipeline only takes
 
 import hashlib
 import logging
+import re
 import secrets
 import time
 from collections import Counter, defaultdict
@@ -40,6 +41,7 @@ _SUFFIX: Final = ".pushed"
 
 # Where the store has what waits.
 _SPOOL: Final = "spool/"
+_KEY: Final = re.compile(rf"{_SPOOL}[\w.-]+{re.escape(_SUFFIX)}", re.ASCII)
 
 # Which of a lead's members name each kind of scope. A lead names no brand.
 _SCOPE_FIELDS: Final = {
@@ -186,7 +188,7 @@ class Spool:
     def waiting(self) -> list[Path]:
         """The files that nobody has taken in yet, oldest first; with them those that lie in a store."""
         store = self._lake.store
-        for key in store.list(_SPOOL) if store else ():
+        for key in filter(_KEY.fullmatch, store.list(_SPOOL) if store else ()):
             if not (self._lake.folder / key).exists() and store and (content := store.get(key)):
                 replace_file(self._lake.folder / key, content)
         return sorted(self._folder.glob(f"*{_SUFFIX}"))

@@ -405,6 +405,45 @@ def frozen_figures(day: date) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "raw/applicant_leads/leads-{name}.parquet",
+        "raw/applicant_leads/day=2026-19-11/scope=branch-101/leads-{name}.parquet",
+        "raw/applicant_leads/day=2026-11-19/scope=.hidden/leads-{name}.parquet",
+        "raw/applicant_leads/day=2026-11-19/scope=branch-101/leads-{name}.parquet.bak",
+        "raw/other/day=2026-11-19/scope=branch-101/leads-{name}.parquet",
+        "raw/readme.txt",
+        "frozen/readme.parquet",
+        "spool/deep/er.pushed",
+        "spool/readme.txt",
+    ],
+)
+def test_what_is_not_ours_is_left_where_it_is(machine: Callable[[str], Lake], store: FolderStore, key: str) -> None:
+    key = key.format(name="0123456789abcdef" * 2)
+    one = machine("one")
+    one.land(answer(TWENTY), "run-1")
+    store.create(key, b"somebody else's")
+    two = machine("two")
+    two.refresh()
+
+    assert Spool(two).waiting() == []
+    assert store.get(key) == b"somebody else's"
+    assert [path for path in two.folder.rglob("*") if path.is_file() and path.read_bytes() == b"somebody else's"] == []
+
+
+def test_a_file_of_another_place_is_fetched_anew(machine: Callable[[str], Lake]) -> None:
+    one = machine("one")
+    path = one.land(answer(TWENTY), "run-1").path
+    other = Window.of(DAY, Scope.parse("branch-102"), UTC_ZONE)
+    elsewhere = one.land(answer(TWENTY[:1], window=other), "run-1").path
+    whole = path.read_bytes()
+    shutil.copy(elsewhere, path)
+    one.refresh()
+
+    assert path.read_bytes() == whole
+
+
 # --- the list ---------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ Once the file is there, its days are removed, whatever of their leads still lies
 them any more, and the next run deletes them. So a day has its leads or its figures, never both and never neither.
 """
 
+import re
 from collections.abc import Collection
 from datetime import date
 from functools import lru_cache
@@ -25,6 +26,8 @@ from leads_pipeline.lake.state import FolderState, found_in
 DAYS_FACT: Final = "days"
 
 _FROZEN: Final = "frozen/"
+
+_KEY: Final = re.compile(rf"{_FROZEN}\d{{4}}-\d{{2}}-\d{{2}}\.parquet", re.ASCII)
 
 _KNOWN_FILES: Final = 4096
 
@@ -59,7 +62,7 @@ class FrozenFigures(FolderState):
         if self.store is None:
             return
         here = {f"{_FROZEN}{path.name}": path for path in self.frozen_files().values()}
-        there = set(self.store.list(_FROZEN))
+        there = {key for key in self.store.list(_FROZEN) if _KEY.fullmatch(key)}
         for key in there - here.keys():
             if content := self.store.get(key):
                 replace_file(self._folder / key, content)

@@ -27,8 +27,8 @@ from leads_pipeline.lake.quarantine import INVENTORY, QUARANTINE, RAW, raw_lock
 from leads_pipeline.lake.raw import LandedWindow, landed_window
 from leads_pipeline.lake.rewriting import CUT, RawRewriting
 from leads_pipeline.lake.rows import RAW_INVENTORY_SCHEMA, RAW_SCHEMA, merge
-from leads_pipeline.lake.sealed import UnreadableError, is_intact, opened, parquet, rows_of
-from leads_pipeline.lake.shared import REPLACES, lineage, name_of
+from leads_pipeline.lake.sealed import UnreadableError, opened, parquet, rows_of
+from leads_pipeline.lake.shared import NAME_DIGITS, REPLACES, lineage, name_of
 from leads_pipeline.lake.state import days_in, found_in
 from leads_pipeline.objects import ObjectStore, prove
 
@@ -101,9 +101,10 @@ class Refreshing(RawRewriting, Inventory):
 
     def _named(self, key: str) -> tuple[Path, str] | None:
         """The file and the name of `…/scope=branch-101/leads-0f3a….parquet`; None of what isn't ours."""
-        folder, _, file = key.rpartition("/")
-        match = re.fullmatch(r"(leads|pushed|items)-([0-9a-f]+)\.parquet", file)
-        return (self._folder / folder / f"{match[1]}.parquet", match[2]) if match else None
+        with suppress(ValueError):
+            if (match := _KEY.fullmatch(key)) and date.fromisoformat(match["day"]):
+                return self._folder / f"{match['file']}.parquet", match["name"]
+        return None
 
     def _names(self, store: ObjectStore, path: Path) -> set[str]:
         """The objects of one file, as they are now."""
@@ -118,7 +119,7 @@ class Refreshing(RawRewriting, Inventory):
                 # What is gone since it was listed is part of another, or set aside.
                 names = self._names(store, path)
                 contents = dict(self._fetched(store, path, names))
-            here = self._intact(path)
+            here = self._whole(path)
             if here is not None:
                 contents.setdefault(name_of(here), here)
             if not contents:
@@ -149,7 +150,7 @@ class Refreshing(RawRewriting, Inventory):
         """The objects that are still there and whole, by name. What this file is needn't come from far away."""
         here = self._object_name(path)
         for name in sorted(names):
-            content = self._intact(path) if name == here else None
+            content = self._whole(path) if name == here else None
             content = content or store.get(self._key_of(path, name))
             if content is None:
                 continue  # deleted since it was listed, and so part of another
@@ -164,13 +165,12 @@ class Refreshing(RawRewriting, Inventory):
         schema = RAW_INVENTORY_SCHEMA if INVENTORY in path.parts[-3:] else RAW_SCHEMA
         return opened(content, schema, self._relative(path), f"an object of {path}")
 
-    def _intact(self, path: Path) -> bytes | None:
-        with reading(path):
-            try:
-                content = path.read_bytes()
-            except FileNotFoundError:
-                return None
-        return content if is_intact(content) else None
+    def _whole(self, path: Path) -> bytes | None:
+        with reading(path), suppress(FileNotFoundError, UnreadableError):
+            content = path.read_bytes()
+            self._open(path, content)
+            return content
+        return None
 
     def _set_object_aside(self, store: ObjectStore, path: Path, name: str, content: bytes) -> None:
         key = self._key_of(path, name)
@@ -207,6 +207,13 @@ class Refreshing(RawRewriting, Inventory):
 
 
 _Opened = tuple[pq.ParquetFile, dict[str, str]]
+
+# What lies elsewhere in the store isn't ours, and no key leads out of the folder.
+_KEY: Final = re.compile(
+    rf"(?P<file>{RAW}/(?:{'|'.join([*(kind.table for kind in LEAD_KINDS), INVENTORY])})/day=(?P<day>[0-9-]+)/"
+    rf"(?:scope=\w[\w.-]*/(?:leads|pushed)|items))-(?P<name>[0-9a-f]{{{NAME_DIGITS}}})\.parquet",
+    re.ASCII,
+)
 
 _TABLES: Final = (*(kind.table for kind in LEAD_KINDS), INVENTORY)
 

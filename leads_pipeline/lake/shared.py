@@ -23,7 +23,7 @@ from leads_pipeline.lake.sealed import is_intact, open_parquet, parquet, seal_of
 from leads_pipeline.objects import ObjectStore
 
 # Half of a SHA-256 tells all objects that there will ever be apart.
-_NAME_DIGITS: Final = 32
+NAME_DIGITS: Final = 32
 # What a footer names the objects under that its file stands for.
 REPLACES: Final = "replaces"
 # A window is looked at some ten times. What has more ancestors than these is merged once more, to no harm.
@@ -79,7 +79,7 @@ class SharedFiles(Quarantine):
 
 def name_of(content: bytes) -> str:
     """What the object with this content is called."""
-    return seal_of(content).hex()[:_NAME_DIGITS]
+    return seal_of(content).hex()[:NAME_DIGITS]
 
 
 def lineage(names: Iterable[str], facts: Iterable[Mapping[str, str]]) -> str:
