@@ -26,7 +26,7 @@ from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import PgpSecret, SecretSource, only_one, secret_of
 from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake
-from leads_pipeline.objects import open_store
+from leads_pipeline.objects import store_of
 from leads_pipeline.settings import (
     DEFAULT_MAX_BODY_MB,
     DEFAULT_MAX_CONCURRENCY,
@@ -61,7 +61,7 @@ class DataFolder(ConfigurableResource[Any]):
     @property
     def lake(self) -> Lake:
         """The Parquet files below the folder."""
-        store = open_store(self.store, plain_http=self.plain_http) if self.store else None
+        store = store_of(self.store, plain_http=self.plain_http)
         return Lake(Path(self.path), Path(self.privacy_path) if self.privacy_path else None, store)
 
     @contextmanager

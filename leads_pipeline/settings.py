@@ -247,17 +247,22 @@ def _allows_plain_http(values: Mapping[str, str]) -> bool:
 
 def _data_dir(values: Mapping[str, str]) -> Path:
     """The folder that is worked in: the data folder itself, unless that is an object store."""
-    is_elsewhere = _store(values) is not None
-    if "LEADS_WORK_DIR" in values and not is_elsewhere:
+    variable = folder_variable(values)
+    if "LEADS_WORK_DIR" in values and variable != "LEADS_WORK_DIR":
         raise SettingsError(
             "LEADS_WORK_DIR is set, and LEADS_DATA_DIR is no bucket: the data folder is worked in itself. Unset it."
         )
-    return path_of(values.get("LEADS_WORK_DIR" if is_elsewhere else "LEADS_DATA_DIR", "data"))
+    return path_of(values.get(variable, "data"))
+
+
+def folder_variable(values: Mapping[str, str]) -> str:
+    """The variable that names the folder that is worked in."""
+    return "LEADS_DATA_DIR" if _store(values) is None else "LEADS_WORK_DIR"
 
 
 def _store(values: Mapping[str, str]) -> str | None:
     """The object store that LEADS_DATA_DIR names; None where it is a folder."""
-    value = values.get("LEADS_DATA_DIR", "")
+    value = values.get("LEADS_DATA_DIR", "").strip()
     if not re.match(r"(s3|gs|az|file|https?)(:|//)", value):  # slips as well: nobody means a folder that is called s3:
         return None
     if re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3}[^?#]+", value, re.ASCII) is None:

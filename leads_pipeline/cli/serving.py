@@ -14,11 +14,10 @@ from threading import Event
 
 import click
 
-from leads_pipeline.cli.session import configured, plain_errors
+from leads_pipeline.cli.session import configured, fetch_from_store, plain_errors
 from leads_pipeline.cli.ui import (
     HOST,
     alone,
-    fetch_from_store,
     metrics_port_option,
     port_option,
     refuse_taken,

@@ -57,9 +57,7 @@ class Session:
         writable(settings.data_dir)
         variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
         lake, day = Lake.of(settings), today(settings.zone, datetime.now(UTC))
-        lake.share_memory()
-        same_portal(settings, lake)  # before anything of another's is fetched
-        lake.refresh()
+        fetch_from_store(settings)
         if settings.start_date is None:
             lake.remember_start_date(day - timedelta(days=days_at_first))
         with DagsterInstance.get() as instance:
@@ -174,6 +172,16 @@ class Session:
         if trouble is None:
             out.print(f"Published: {Warehouse(self.lake).path}", highlight=False, soft_wrap=True)
         return [trouble for trouble in troubles if trouble]
+
+
+def fetch_from_store(settings: Settings) -> None:
+    """Have this machine's folder hold what the store has, which takes minutes on a new machine; nothing without one."""
+    lake = Lake.of(settings)
+    if lake.store is not None:
+        lake.share_memory()
+        same_portal(settings, lake)  # before anything of another's is fetched
+        with err.status(f"Fetching what {lake.store.address} has"):
+            lake.refresh()
 
 
 def configured() -> Settings:

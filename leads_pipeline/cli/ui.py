@@ -14,14 +14,13 @@ from pathlib import Path
 import click
 
 from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
-from leads_pipeline.cli.session import err, out, plain_errors
+from leads_pipeline.cli.session import fetch_from_store, out, plain_errors
 from leads_pipeline.definitions import variables, whole_paths
 from leads_pipeline.doctor import writable
 from leads_pipeline.durable import storing
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.lake import Lake
 from leads_pipeline.runs import dagster_home
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import Settings, folder_variable
 
 HOST = "127.0.0.1"
 
@@ -65,13 +64,6 @@ def dev(port: int, log_level: str) -> None:
     sys.exit(0 if process.returncode in (0, -signal.SIGINT) else 1)
 
 
-def fetch_from_store(settings: Settings) -> None:
-    """Have this machine's folder hold what the store has, which takes minutes on a new machine; nothing without one."""
-    if settings.store is not None:
-        with err.status(f"Fetching what {settings.store} has"):
-            Lake.refreshed(settings)
-
-
 def refuse_taken(port: int, host: str = HOST, option: str = "--port") -> None:
     """Refuse a port that can't be listened on, before anything is started. Raises SettingsError."""
     try:
@@ -91,8 +83,7 @@ def work_place(data_dir: Path) -> Path:
     """
     writable(data_dir)
     home = dagster_home(variables(), data_dir)
-    work_dir = "LEADS_WORK_DIR" if "://" in variables().get("LEADS_DATA_DIR", "") else "LEADS_DATA_DIR"
-    variables().update({"DAGSTER_HOME": str(home), work_dir: str(data_dir)})
+    variables().update({"DAGSTER_HOME": str(home), folder_variable(variables()): str(data_dir)})
     variables().update(whole_paths(variables()))
     return home
 

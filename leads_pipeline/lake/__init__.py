@@ -13,7 +13,7 @@ from leads_pipeline.lake.raw import PUSH_SCOPE, LandedWindow, Landing
 from leads_pipeline.lake.refreshing import Refreshing
 from leads_pipeline.lake.rows import RAW_COLUMNS, RAW_INVENTORY_COLUMNS, RAW_SCHEMA, RawColumn
 from leads_pipeline.lake.staged import StagedFiles
-from leads_pipeline.objects import ObjectStore, open_store
+from leads_pipeline.objects import store_of
 from leads_pipeline.settings import Settings
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "LandedWindow",
     "Landing",
     "RawColumn",
-    "store_of",
 ]
 
 
@@ -39,7 +38,7 @@ class Lake(Refreshing, StagedFiles):
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """The lake that the settings name, with its suppression list, wherever that lies."""
-        return cls(settings.data_dir, settings.privacy_dir, store_of(settings))
+        return cls(settings.data_dir, settings.privacy_dir, store_of(settings.store, plain_http=settings.plain_http))
 
     @classmethod
     def refreshed(cls, settings: Settings) -> Self:
@@ -47,10 +46,3 @@ class Lake(Refreshing, StagedFiles):
         lake = cls.of(settings)
         lake.refresh()
         return lake
-
-
-def store_of(settings: Settings) -> ObjectStore | None:
-    """The store that has the truth of a data folder; None where the folder has it itself. Raises SettingsError."""
-    if settings.store is None:
-        return None
-    return open_store(settings.store, plain_http=settings.plain_http)

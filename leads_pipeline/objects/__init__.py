@@ -16,7 +16,7 @@ from leads_pipeline.objects.proof import prove
 from leads_pipeline.objects.s3 import S3Store
 from leads_pipeline.objects.store import ObjectStore
 
-__all__ = ["ObjectStore", "open_store", "prove"]
+__all__ = ["ObjectStore", "open_store", "prove", "store_of"]
 
 
 @lru_cache
@@ -30,3 +30,8 @@ def open_store(address: str, *, plain_http: bool = False) -> ObjectStore:
     if parts.scheme == "file":
         return FolderStore(Path(unquote(parts.path)))
     return S3Store(parts.netloc, parts.path.strip("/"), plain_http=plain_http)
+
+
+def store_of(address: str | None, *, plain_http: bool) -> ObjectStore | None:
+    """The store that has the truth of a data folder; None where there is no address, as the folder has it itself."""
+    return open_store(address, plain_http=plain_http) if address else None

@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, storing, sync
+from leads_pipeline.durable import make_folder, reading, storing, sync, write_new
 
 # What a file is called until it is whole. No key ends so.
 _UNFINISHED = ".unfinished"
@@ -34,10 +34,8 @@ class FolderStore:
             make_folder(path.parent)
             draft = path.with_name(f".{secrets.token_hex(8)}{_UNFINISHED}")
             try:
-                with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE), "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file)
+                write_new(draft, content)
+                sync(draft)
                 try:
                     path.hardlink_to(draft)
                 except FileExistsError:
