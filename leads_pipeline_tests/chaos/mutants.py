@@ -51,7 +51,11 @@ class Mutant:
     def trouble(self, root: Path) -> str | None:
         """Why what it breaks can't be broken below `root`, or no test would notice; None where both can be."""
         try:
-            self._broken(root)
+            broken = self._broken(root)
+            if self.file.endswith(".py"):
+                compile(broken, self.file, "exec")
+        except SyntaxError as error:
+            return f"the mutant is no program: {error}"
         except ValueError as error:
             return str(error)
         file, *only = self.tests
@@ -2415,7 +2419,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "raw files of mode 0644",
             "durable.py",
             'PRIVATE_FILE_MODE), "wb") as file:\n',
-            'PRIVATE_FILE_MODE), "wb") as file:\n                os.fchmod(file.fileno(), 0o644)\n',
+            'PRIVATE_FILE_MODE), "wb") as file:\n        os.fchmod(file.fileno(), 0o644)\n',
             "test_lake.py",
         ),
         _m(
@@ -4184,14 +4188,14 @@ def _tried(mutant: Mutant) -> Verdict:
         return Verdict(seconds, trouble=f"SURVIVED {' '.join(mutant.tests)}")
     if code is None or code == _TESTS_FAILED:
         return Verdict(seconds, caught_by=failed or f"{mutant.tests[0]}, which hangs")
-    return Verdict(seconds, trouble=f"pytest exits with {code}: the mutant is no program, or there is no such test")
+    return Verdict(seconds, trouble=f"pytest exits with {code}: there is no such test, or none can begin")
 
 
 @contextmanager
 def _copy() -> Iterator[Path]:
-    """A copy of the source, to be broken."""
+    """A copy of the source, to be broken, and of what else tests read."""
     with TemporaryDirectory(prefix="mutant-") as folder:
-        for name in ("leads_pipeline", "leads_pipeline_tests", "examples"):
+        for name in ("leads_pipeline", "leads_pipeline_tests", "examples", "docs", "deploy"):
             shutil.copytree(ROOT / name, Path(folder) / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         yield Path(folder)
