@@ -345,6 +345,7 @@ OTHER_TESTS = {
     "privacy_erase",
     "privacy_object",
     "readme",
+    "delta_mirror",
     "lake_refreshing",
     "privacy_sweep",
     "retain",

@@ -46,6 +46,10 @@ class Breaking:
         self._count()
         return is_new
 
+    def replace(self, key: str, content: bytes) -> None:
+        self._count()
+        self.store.replace(key, content)
+
     def get(self, key: str) -> bytes | None:
         return self.store.get(key)
 

@@ -86,6 +86,14 @@ def test_of_many_that_create_one_key_at_once_one_is_told_that_it_did(store: Obje
     assert store.get(KEY) == str(created.index(True)).encode()
 
 
+def test_what_is_replaced_is_as_it_was_last_said(store: ObjectStore) -> None:
+    store.replace(KEY, b"first, and longer")
+    store.replace(KEY, b"second")
+    assert store.get(KEY) == b"second"
+    assert store.list("raw/") == [KEY]
+    assert not store.create(KEY, b"third")
+
+
 @pytest.mark.parametrize("content", [b"", b"\0" * 12_000, os.urandom(7_000_000)], ids=["nothing", "little", "much"])
 def test_what_was_created_is_got_to_the_last_bit(store: ObjectStore, content: bytes) -> None:
     assert store.create(KEY, content)

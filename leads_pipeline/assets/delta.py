@@ -46,6 +46,7 @@ def delta_tables_asset() -> AssetsDefinition:
                 "files_written": sum(done.parts_written.values()),
                 "rows_written": done.rows_written,
                 "duration_seconds": round(done.seconds, 3),
+                **({"store": data.lake.store.address} if data.lake.store else {}),
                 "path": MetadataValue.path(delta_folder(data.lake)),
             }
         )

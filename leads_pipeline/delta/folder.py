@@ -5,16 +5,23 @@ Doesn't: what is in the tables (publishing.py).
 """
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline.durable import storing, sync
+from leads_pipeline.duck import scratch_folder
+from leads_pipeline.durable import storing, sync, write_new
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.lake import Lake
+from leads_pipeline.objects import ObjectStore
 
 DELTA: Final = "delta"
 LOG: Final = "_delta_log"
+VERSIONS: Final = "versions"
+
+# In a store, what says that everything beside it is the pipeline's.
+MARK: Final = f"{DELTA}/README.md"
 
 # As leads.duckdb: the owner's group may be let in, and nobody writes what is replaced.
 FOLDER_MODE: Final = 0o750
@@ -41,14 +48,51 @@ def data_files(lake: Lake, table: str) -> list[Path]:
     return sorted(path for path in folder.rglob("*.parquet") if LOG not in path.parts)
 
 
-def remove_tables(lake: Lake) -> bool:
-    """Remove all of it; whether there was anything. Raises StorageError.
+@contextmanager
+def every_data_file(lake: Lake, table: str, scratch: str) -> Iterator[list[Path]]:
+    """Those of the table here, and copies of what the store has of it from elsewhere, in a scratch folder of that name.
 
-    Nobody keeps them up to date any more, so that they would hold whoever is erased from now on.
+    A name has the checksum of what is in the file, so what goes by the name of one here is that one. Raises
+    StorageError.
+    """
+    paths = data_files(lake, table)
+    with scratch_folder(lake, scratch) as folder:
+        for key in lake.store.list(f"{DELTA}/{table}/") if lake.store else ():
+            is_elsewhere = key.endswith(".parquet") and not _is_log(key) and not (lake.folder / key).exists()
+            if is_elsewhere and lake.store and (content := lake.store.get(key)) is not None:
+                paths.append(folder / Path(key).name)
+                write_new(paths[-1], content)
+        yield paths
+
+
+def delete_tables(store: ObjectStore, keys: Iterable[str]) -> None:
+    """Delete these keys, lists of versions before logs, logs before what they name, the mark last.
+
+    Raises StorageError.
+    """
+    groups: tuple[list[str], ...] = ([], [], [], [])
+    for key in keys:
+        is_list = key.startswith(f"{DELTA}/{VERSIONS}/")
+        groups[0 if is_list else 1 if _is_log(key) else 3 if key == MARK else 2].append(key)
+    for group in filter(None, groups):
+        store.delete(group)
+
+
+def _is_log(key: str) -> bool:
+    return f"/{LOG}/" in key
+
+
+def remove_tables(lake: Lake) -> bool:
+    """Remove all of it, from the store as well; whether there was anything. Raises StorageError.
+
+    Nobody keeps them up to date any more, so that they would hold whoever is erased from now on. Where there is nothing
+    here, what the store has is another machine's.
     """
     folder = delta_folder(lake)
     if not (folder.exists() or folder.is_symlink()):
         return False
+    if lake.store is not None and MARK in (keys := lake.store.list(f"{DELTA}/")):
+        delete_tables(lake.store, keys)
     with lake.lock(DELTA), storing(folder):
         if folder.is_dir():  # it may be another disk, by a link or mounted there
             remove_others(folder, ())

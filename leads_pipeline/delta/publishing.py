@@ -18,10 +18,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from leads_pipeline.delta.columns import Shape, shapes_of
-from leads_pipeline.delta.folder import DELTA, FILE_MODE, LOG, delta_folder, make_shared_folder, remove_others
-from leads_pipeline.delta.log import DataFile, Log
-from leads_pipeline.delta.versions import (
+from leads_pipeline.delta.folder import (
+    DELTA,
+    FILE_MODE,
+    LOG,
     VERSIONS,
+    delta_folder,
+    make_shared_folder,
+    remove_others,
+)
+from leads_pipeline.delta.log import DataFile, Log
+from leads_pipeline.delta.mirror import Mirror
+from leads_pipeline.delta.versions import (
     forget_earlier_versions,
     forget_versions,
     newest_versions,
@@ -29,6 +37,7 @@ from leads_pipeline.delta.versions import (
 )
 from leads_pipeline.duck import literal, quoted
 from leads_pipeline.durable import publish_file, storing
+from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Reader, Warehouse, checksum_of
 
@@ -57,22 +66,29 @@ class _Part:
 def publish_tables(lake: Lake) -> DeltaPublication:
     """Have delta/ hold what the published leads.duckdb holds, and nothing of what it held before. Raises StorageError.
 
-    One at a time, each from the version that is published once it is its turn.
+    One at a time, each from the version that is published once it is its turn. Where a store has the truth, the tables
+    are there as well.
     """
     began = time.monotonic()
     with lake.lock(DELTA), Warehouse(lake).reading() as db:
         shapes = shapes_of(db)
+        mirror = Mirror(lake, lake.store) if lake.store else None
+        if mirror:
+            mirror.take_over()
         followed = [_Table(lake, shape) for shape in shapes]
         for table in followed:
             table.follow(db)
         versions = {table.shape.name: table.log.version for table in followed}
         if newest_versions(lake) != versions:
-            write_versions(lake, versions)
+            write_versions(lake, versions, mirror.next_list if mirror else lake.next_sequence())
         for table in followed:
             table.tidy()
         forget_earlier_versions(lake)
         with storing(delta_folder(lake)):
             remove_others(delta_folder(lake), {VERSIONS, *versions})
+        if mirror:
+            _want_nobody_refused(lake, db)
+            mirror.hand_over()
     return DeltaPublication(
         versions=versions,
         changed=[table.shape.name for table in followed if table.is_changed],
@@ -80,6 +96,17 @@ def publish_tables(lake: Lake) -> DeltaPublication:
         rows_written=sum(table.rows_written for table in followed),
         seconds=time.monotonic() - began,
     )
+
+
+def _want_nobody_refused(lake: Lake, db: Reader) -> None:
+    """Raise StorageError where another machine's erasure has come meanwhile: the tables there may have followed it."""
+    lake.suppression.refresh()
+    _, [(whom,)] = db.query("select coalesce(max(value), '') from pipeline.facts where name = 'whom'")
+    if whom != lake.suppression.read().whom:
+        raise StorageError(
+            f"The suppression list has changed since {Warehouse(lake).path} was published, so its tables are not put "
+            "into the store. Run again: it is published without whom the list refuses, and the tables follow."
+        )
 
 
 class _Table:

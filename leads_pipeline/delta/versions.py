@@ -10,15 +10,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
-from leads_pipeline.delta.folder import FILE_MODE, delta_folder, make_shared_folder, remove_others
+from leads_pipeline.delta.folder import FILE_MODE, VERSIONS, delta_folder, make_shared_folder, remove_others
 from leads_pipeline.durable import publish_file, storing, sync
 from leads_pipeline.lake import Lake
-
-VERSIONS: Final = "versions"
 
 
 class _Versions(msgspec.Struct, frozen=True):
@@ -35,11 +32,10 @@ def newest_versions(lake: Lake) -> Mapping[str, int] | None:
     return None
 
 
-def write_versions(lake: Lake, versions: Mapping[str, int]) -> None:
+def write_versions(lake: Lake, versions: Mapping[str, int], number: int) -> None:
     """Have the newest list say these, and remove those before it. The tables are on the disk. Raises StorageError."""
     before = _files(lake)
-    number = f"{lake.next_sequence():020d}"
-    path = _folder(lake) / f"{number}.json"
+    path = _folder(lake) / f"{number:020d}.json"
     content = msgspec.json.encode(_Versions(datetime.now(UTC), dict(versions)))
     with storing(path):
         make_shared_folder(path.parent)
@@ -48,7 +44,8 @@ def write_versions(lake: Lake, versions: Mapping[str, int]) -> None:
         draft.chmod(FILE_MODE)
         publish_file(draft, path)
         for old in before:  # at once: one that can't be read may have a higher number
-            old.unlink()
+            if old != path:
+                old.unlink()
         sync(path.parent)
 
 
@@ -70,5 +67,5 @@ def _folder(lake: Lake) -> Path:
 
 
 def _files(lake: Lake) -> list[Path]:
-    """Numbers are drawn in the order of what is received here, and are of one length."""
+    """Numbers rise, and are of one length."""
     return sorted(_folder(lake).glob("*.json"))

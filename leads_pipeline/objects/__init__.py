@@ -1,10 +1,10 @@
 """An object store: where the data folder's truth lies when no machine's disk is to hold it.
 
-Belongs here: five verbs over a bucket or a folder that machines share, and what their errors mean. Doesn't: which files
+Belongs here: six verbs over a bucket or a folder that machines share, and what their errors mean. Doesn't: which files
 are kept there and how they merge (lake/).
 
-Objects are created and deleted, and never replaced: of all conditional writes, If-None-Match: * alone is understood
-everywhere.
+What can't be had again is created and deleted, and never replaced: of all conditional writes, If-None-Match: * alone is
+understood everywhere.
 """
 
 from functools import lru_cache

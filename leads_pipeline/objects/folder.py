@@ -1,12 +1,12 @@
 """A folder that several machines mount, as an object store.
 
-Belongs here: the five verbs over files. Doesn't: anything that needs a lock, which file servers are bad at.
+Belongs here: the six verbs over files. Doesn't: anything that needs a lock, which file servers are bad at.
 """
 
 import os
 import secrets
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,22 +30,22 @@ class FolderStore:
     def create(self, key: str, content: bytes) -> bool:
         """Whole or not at all, by a hard link, which is taken once: of two, one is told that it came too late."""
         path = self._folder / key
-        with storing(path):
-            make_folder(path.parent)
-            draft = path.with_name(f".{secrets.token_hex(8)}{_UNFINISHED}")
+        with storing(path), _draft(path, content) as draft:
             try:
-                write_new(draft, content)
-                sync(draft)
-                try:
-                    path.hardlink_to(draft)
-                except FileExistsError:
-                    return False
-                finally:
-                    # Whoever was first may not have come to it.
-                    sync(path.parent)
+                path.hardlink_to(draft)
+            except FileExistsError:
+                return False
             finally:
-                draft.unlink(missing_ok=True)
+                # Whoever was first may not have come to it.
+                sync(path.parent)
         return True
+
+    def replace(self, key: str, content: bytes) -> None:
+        """By a rename."""
+        path = self._folder / key
+        with storing(path), _draft(path, content) as draft:
+            draft.replace(path)
+            sync(path.parent)
 
     def get(self, key: str) -> bytes | None:
         """The file's content."""
@@ -83,6 +83,19 @@ class FolderStore:
                 return datetime.fromtimestamp(path.stat().st_mtime, UTC)
             except FileNotFoundError:
                 return None
+
+
+@contextmanager
+def _draft(path: Path, content: bytes) -> Iterator[Path]:
+    """A file beside the path, on the disk, by a name that isn't listed; it is gone afterwards. Raises OSError."""
+    make_folder(path.parent)
+    draft = path.with_name(f".{secrets.token_hex(8)}{_UNFINISHED}")
+    try:
+        write_new(draft, content)
+        sync(draft)
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _unless_gone(error: OSError) -> None:

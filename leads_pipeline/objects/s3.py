@@ -1,6 +1,6 @@
 """A bucket that speaks S3, by obstore: AWS, Ceph, and whatever else keeps to it.
 
-Belongs here: the five verbs over a bucket, and its errors in words. Doesn't: credentials, which obstore takes from the
+Belongs here: the six verbs over a bucket, and its errors in words. Doesn't: credentials, which obstore takes from the
 usual AWS_ variables, or from the machine's own role.
 """
 
@@ -65,6 +65,11 @@ class S3Store:
                 else:
                     return True
         raise StorageError(f"{self._address}/{key} is being written by somebody else all the time. Run again.")
+
+    def replace(self, key: str, content: bytes) -> None:
+        """In one request, without a condition."""
+        with self._told(key):
+            self._obstore.put(self._bucket, self._prefix + key, content, use_multipart=False)
 
     def get(self, key: str) -> bytes | None:
         """In one request."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.delta.folder import DELTA, data_files
+from leads_pipeline.delta.folder import DELTA, every_data_file
 from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, connection, glob_literal, literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days
@@ -407,11 +407,13 @@ def _staged_or_published_by_list(lake: Lake) -> list[str]:
 
 def _of_delta(lake: Lake, kind: LeadKind, table: str) -> Iterator[str]:
     """The table, where a file of it below delta/ holds what the list withholds, or can't be read."""
-    paths = data_files(lake, table)
-    if not paths:
-        return
     try:
-        with connection(lake, f"{_SCRATCH}published") as db:
+        with (
+            every_data_file(lake, table, f"{_SCRATCH}delta") as paths,
+            connection(lake, f"{_SCRATCH}published") as db,
+        ):
+            if not paths:
+                return
             db.execute("set variable files = $files", {"files": list(map(glob_literal, paths))})
             files = "read_parquet(getvariable('files'), hive_partitioning = false, union_by_name = true)"
             # Somebody else's rows may lack either.

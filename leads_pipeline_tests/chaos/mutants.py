@@ -1369,6 +1369,135 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
     ),
     "what machines share is there for all of them, and for a lost one's successor": (
         _m(
+            "name versions before they are in the store",
+            "delta/mirror.py",
+            "(new - commits - lists - of_logs, commits, lists, of_logs - hints, hints)",
+            "(lists, new - commits - lists - of_logs, commits, of_logs - hints, hints)",
+            "test_delta_mirror.py",
+            "ended_at_any_step",
+        ),
+        _m(
+            "commit files that are not in the store yet",
+            "delta/mirror.py",
+            "(new - commits - lists - of_logs, commits, lists, of_logs - hints, hints)",
+            "(lists | commits, new - commits - lists - of_logs, of_logs - hints, hints)",
+            "test_delta_mirror.py",
+            "ended_at_any_step",
+        ),
+        _m(
+            "delete old versions before the list names the new ones",
+            "delta/mirror.py",
+            '        with ThreadPoolExecutor(_SIDE_BY_SIDE, "mirror") as pool:\n',
+            "        delete_tables(self._store, [key for key in self._found if key not in here])\n"
+            '        with ThreadPoolExecutor(_SIDE_BY_SIDE, "mirror") as pool:\n',
+            "test_delta_mirror.py",
+            "ended_at_any_step",
+        ),
+        _m(
+            "leave old versions in the store",
+            "delta/mirror.py",
+            "        delete_tables(self._store, [key for key in self._found if key not in here])\n",
+            "",
+            "test_delta_mirror.py",
+            "whole_after_the_next_run",
+        ),
+        _m(
+            "delete what another machine writes meanwhile",
+            "delta/mirror.py",
+            "[key for key in self._found if key not in here]",
+            "[key for key in self._listed() if key not in here]",
+            "test_delta_mirror.py",
+            "overtaken",
+        ),
+        _m(
+            "go on although another machine's commit is there",
+            "delta/mirror.py",
+            "            is_claim = _COMMIT.fullmatch(key) or _LIST.fullmatch(key)\n",
+            "            is_claim = _LIST.fullmatch(key)\n",
+            "test_delta_mirror.py",
+            "overtaken",
+        ),
+        _m(
+            "name versions that another machine has replaced",
+            "delta/mirror.py",
+            "            is_claim = _COMMIT.fullmatch(key) or _LIST.fullmatch(key)\n",
+            "            is_claim = _COMMIT.fullmatch(key)\n",
+            "test_delta_mirror.py",
+            "overtaken",
+        ),
+        _m(
+            "number lists by what is here",
+            "delta/publishing.py",
+            "mirror.next_list if mirror else lake.next_sequence()",
+            "lake.next_sequence()",
+            "test_delta_mirror.py",
+            "overtaken",
+        ),
+        _m(
+            "begin versions anew on each machine",
+            "delta/publishing.py",
+            "            mirror.take_over()\n",
+            "            pass\n",
+            "test_delta_mirror.py",
+            "another_machine_goes_on",
+        ),
+        _m(
+            "have the newest commit of a log before the others",
+            "delta/mirror.py",
+            "for key in [*of_log, newest]:",
+            "for key in [newest, *of_log]:",
+            "test_delta_mirror.py",
+            "ended_at_any_step",
+        ),
+        _m(
+            "begin a table anew beside its old log",
+            "delta/mirror.py",
+            "        if anew:\n",
+            "        if False:\n",
+            "test_delta_mirror.py",
+            "whole_after_the_next_run",
+        ),
+        _m(
+            "take the place of somebody else's tables",
+            "delta/mirror.py",
+            "        if keys and MARK not in keys:\n",
+            "        if False:\n",
+            "test_delta_mirror.py",
+            "somebody_else",
+        ),
+        _m(
+            "delete somebody else's tables",
+            "delta/folder.py",
+            'if lake.store is not None and MARK in (keys := lake.store.list(f"{DELTA}/")):',
+            'if lake.store is not None and (keys := lake.store.list(f"{DELTA}/")):',
+            "test_delta_mirror.py",
+            "somebody_else",
+        ),
+        _m(
+            "put whom another machine has erased back into the store",
+            "delta/publishing.py",
+            "            _want_nobody_refused(lake, db)\n",
+            "",
+            "test_delta_mirror.py",
+            "erased_meanwhile",
+        ),
+        _m(
+            "look for whoever was erased in this machine's tables alone",
+            "delta/folder.py",
+            "            if is_elsewhere and lake.store",
+            "            if False and lake.store",
+            "test_delta_mirror.py",
+            "erasure_names",
+        ),
+        _m(
+            "leave tables that nobody wants in the store",
+            "delta/folder.py",
+            "        delete_tables(lake.store, keys)\n",
+            "        pass\n",
+            "test_delta_mirror.py",
+            "nobody_wants",
+        ),
+        _m(
             "call a window landed that the store lacks",
             "lake/shared.py",
             "        store.create(self._key_of(path, name_of(content)), content)\n",
@@ -1814,12 +1943,12 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             table.follow(db)
         versions = {table.shape.name: table.log.version for table in followed}
         if newest_versions(lake) != versions:
-            write_versions(lake, versions)
+            write_versions(lake, versions, mirror.next_list if mirror else lake.next_sequence())
 """,
             """        for table in followed:
             table.follow(db)
             versions = {table.shape.name: table.log.version for table in followed}
-            write_versions(lake, versions)
+            write_versions(lake, versions, lake.next_sequence())
 """,
             "test_delta.py",
             "test_whoever_is_killed",
@@ -3123,8 +3252,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "take Delta tables that haven't followed for clean",
             "privacy/erase.py",
-            "    if not paths:\n        return\n    try:\n",
-            "    if paths:\n        return\n    try:\n",
+            "            if not paths:\n                return\n",
+            "            if paths:\n                return\n",
             "test_delta.py",
             "not_followed",
         ),

@@ -1,0 +1,168 @@
+"""delta/ in the object store, where one has the truth of the folder: the same as here, and readable at every moment.
+
+Belongs here: what goes there, comes from there and is deleted there, and in which order. Doesn't: what the tables hold
+(publishing.py).
+
+The store's logs count. A publication begins with them, whichever machine wrote them, and adds a version to each table
+that differs. A commit is created, never replaced, as Delta's protocol has it, and so is the list of versions: of two
+machines one is told that it came too late. Deleted is what was found at the beginning and isn't here in the end: nobody
+deletes what another machine has written meanwhile and is about to name.
+"""
+
+import re
+import shutil
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from leads_pipeline.delta.folder import DELTA, FILE_MODE, LOG, MARK, VERSIONS, delete_tables, make_shared_folder
+from leads_pipeline.delta.versions import forget_versions
+from leads_pipeline.durable import reading, replace_file, storing
+from leads_pipeline.errors import StorageError
+from leads_pipeline.lake import Lake
+from leads_pipeline.objects import ObjectStore
+
+_COMMIT: Final = re.compile(rf"({DELTA}/[a-z]\w*/{LOG})/[0-9]{{20}}\.json")
+_LIST: Final = re.compile(rf"{DELTA}/{VERSIONS}/[0-9]{{20}}\.json")
+
+_MARK_SAYS: Final = (
+    b"# Delta tables of leads-pipeline\n\nThe newest file of `versions/` says which versions belong together. Whatever "
+    b"else is put here is deleted by the next publication.\n"
+)
+
+# A hint of which checkpoint is the newest: of all files of a table the only one that changes under its name.
+_HINT: Final = "_last_checkpoint"
+
+# A store answers within tens of milliseconds, and many at once.
+_SIDE_BY_SIDE: Final = 16
+
+
+class Mirror:
+    """The tables in the store, as they were found when this was made. The lock of delta/ is held."""
+
+    def __init__(self, lake: Lake, store: ObjectStore) -> None:
+        self._lake = lake
+        self._store = store
+        self._found = self._listed()
+        self._commits: dict[str, tuple[str, bytes]] = {}
+
+    def _listed(self) -> list[str]:
+        """What is there but for the mark, which is made where nothing is. Raises StorageError where it isn't ours."""
+        keys = self._store.list(f"{DELTA}/")
+        if keys and MARK not in keys:
+            raise StorageError(
+                f"{self._store.address}/{DELTA}/ holds something that the pipeline hasn't written, and its tables "
+                "would take the place of all that is there. Give LEADS_DATA_DIR a prefix of its own, or empty that "
+                "one. Nothing was changed there."
+            )
+        if not keys:
+            self._store.create(MARK, _MARK_SAYS)
+        return [key for key in keys if key != MARK]
+
+    def take_over(self) -> None:
+        """Have here the logs that the store has, in place of what differs. Raises StorageError.
+
+        A log that comes may name files that aren't here, so there is no list of versions until the next publication,
+        which makes them anew.
+        """
+        for log, newest in _newest_commits(self._found).items():
+            content = self._store.get(newest)
+            if content is None:
+                raise self._overtaken(newest)
+            self._commits[log] = newest, content
+            if self._commit_here(log) != (newest, content):
+                self._fetch(log, newest)
+
+    @property
+    def next_list(self) -> int:
+        """The number of the next list of versions. Of two machines that write it, one is told."""
+        return max((int(Path(key).stem) for key in self._found if _LIST.fullmatch(key)), default=0) + 1
+
+    def hand_over(self) -> None:
+        """Have in the store what is here, and nothing else of what was found there. Raises StorageError.
+
+        Until the list of versions is there, everything that the one before it names stays.
+        """
+        here = self._keys_here()
+        self._clear_the_way(here)
+        new = here - set(self._found)
+        commits = {key for key in new if _COMMIT.fullmatch(key)}
+        lists = {key for key in new if _LIST.fullmatch(key)}
+        of_logs = {key for key in new if f"/{LOG}/" in key} - commits
+        hints = {key for key in here if key.endswith(f"/{_HINT}")}
+        with ThreadPoolExecutor(_SIDE_BY_SIDE, "mirror") as pool:
+            for group in (new - commits - lists - of_logs, commits, lists, of_logs - hints, hints):
+                for _ in pool.map(self._put, sorted(group)):
+                    """What one raises is raised here."""
+        delete_tables(self._store, [key for key in self._found if key not in here])
+
+    def _commit_here(self, log: str) -> tuple[str, bytes] | None:
+        """The newest commit of this folder's log: its key and its content."""
+        newest = _newest_commits(self._keys_here(log)).get(log)
+        return (newest, self._read(newest)) if newest else None
+
+    def _fetch(self, log: str, newest: str) -> None:
+        """Replace a log here by the store's. Its newest commit comes last: where it is, the others are."""
+        forget_versions(self._lake)
+        folder = self._lake.folder / log
+        with storing(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            make_shared_folder(folder)
+        of_log = [key for key in self._found if key.startswith(f"{log}/") and key != newest]
+        for key in [*of_log, newest]:
+            content = self._store.get(key)
+            if content is None:
+                raise self._overtaken(key)
+            path = folder / Path(key).name
+            replace_file(path, content)
+            with storing(path):
+                path.chmod(FILE_MODE)
+
+    def _clear_the_way(self, here: Collection[str]) -> None:
+        """Delete the logs of tables that are begun anew here, and before them the lists that name their versions."""
+        newest = _newest_commits(here)
+        anew = [
+            log
+            for log, (found, content) in self._commits.items()
+            if log in newest and newest[log] <= found and (newest[log], self._read(newest[log])) != (found, content)
+        ]
+        if anew:
+            below = (f"{DELTA}/{VERSIONS}/", *(f"{log}/" for log in anew))
+            gone = {key for key in self._found if key.startswith(below)}
+            delete_tables(self._store, gone)
+            self._found = [key for key in self._found if key not in gone]
+
+    def _put(self, key: str) -> None:
+        content = self._read(key)
+        if key.endswith(f"/{_HINT}"):
+            if self._store.get(key) != content:
+                self._store.replace(key, content)
+        elif not self._store.create(key, content):
+            # By the name of a data file or a checkpoint there can't be another.
+            is_claim = _COMMIT.fullmatch(key) or _LIST.fullmatch(key)
+            if is_claim and self._store.get(key) != content:
+                raise self._overtaken(key)
+
+    def _keys_here(self, below: str = DELTA) -> set[str]:
+        """Drafts apart, which nobody reads."""
+        folder = self._lake.folder / below
+        with reading(folder):
+            paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+        return {path.relative_to(self._lake.folder).as_posix() for path in paths}
+
+    def _read(self, key: str) -> bytes:
+        path = self._lake.folder / key
+        with reading(path):
+            return path.read_bytes()
+
+    def _overtaken(self, key: str) -> StorageError:
+        return StorageError(
+            f"{self._store.address}/{key} is being written by another machine, which publishes Delta tables there as "
+            "well. leads.duckdb is published. Run again; or set LEADS_TABLES on one of the machines alone."
+        )
+
+
+def _newest_commits(keys: Iterable[str]) -> dict[str, str]:
+    """The newest commit of each log. Numbers are of one length."""
+    return {match[1]: key for key in sorted(keys) if (match := _COMMIT.fullmatch(key))}
