@@ -1374,7 +1374,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "(new - commits - lists - of_logs, commits, lists, of_logs - hints, hints)",
             "(lists, new - commits - lists - of_logs, commits, of_logs - hints, hints)",
             "test_delta_mirror.py",
-            "ended_at_any_step",
+            "ended_at_any_step and one-one",
         ),
         _m(
             "commit files that are not in the store yet",
@@ -1382,7 +1382,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "(new - commits - lists - of_logs, commits, lists, of_logs - hints, hints)",
             "(lists | commits, new - commits - lists - of_logs, of_logs - hints, hints)",
             "test_delta_mirror.py",
-            "ended_at_any_step",
+            "ended_at_any_step and one-one",
         ),
         _m(
             "delete old versions before the list names the new ones",
@@ -1391,7 +1391,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "        delete_tables(self._store, [key for key in self._found if key not in here])\n"
             '        with ThreadPoolExecutor(_SIDE_BY_SIDE, "mirror") as pool:\n',
             "test_delta_mirror.py",
-            "ended_at_any_step",
+            "ended_at_any_step and one-one",
         ),
         _m(
             "leave old versions in the store",
@@ -1407,7 +1407,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "[key for key in self._found if key not in here]",
             "[key for key in self._listed() if key not in here]",
             "test_delta_mirror.py",
-            "overtaken",
+            "overtaken and whole",
         ),
         _m(
             "go on although another machine's commit is there",
@@ -1415,7 +1415,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "            is_claim = _COMMIT.fullmatch(key) or _LIST.fullmatch(key)\n",
             "            is_claim = _LIST.fullmatch(key)\n",
             "test_delta_mirror.py",
-            "overtaken",
+            "overtaken and ended",
         ),
         _m(
             "name versions that another machine has replaced",
@@ -1423,7 +1423,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "            is_claim = _COMMIT.fullmatch(key) or _LIST.fullmatch(key)\n",
             "            is_claim = _COMMIT.fullmatch(key)\n",
             "test_delta_mirror.py",
-            "overtaken",
+            "overtaken and whole",
         ),
         _m(
             "number lists by what is here",
@@ -1431,7 +1431,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "mirror.next_list if mirror else lake.next_sequence()",
             "lake.next_sequence()",
             "test_delta_mirror.py",
-            "overtaken",
+            "overtaken and whole",
         ),
         _m(
             "begin versions anew on each machine",
@@ -1447,7 +1447,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "for key in [*of_log, newest]:",
             "for key in [newest, *of_log]:",
             "test_delta_mirror.py",
-            "ended_at_any_step",
+            "ended_at_any_step and two-two",
         ),
         _m(
             "begin a table anew beside its old log",
