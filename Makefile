@@ -76,7 +76,7 @@ mutants: venv-dev ## Break one promise of the pipeline at a time, and see that a
 soak: venv-dev ## An hour of `serve` with a portal that fails, and real sinks for what it tells: SOAK=FOLDER, a new one
 	@$(BIN)/python -m leads_pipeline_tests.chaos.soak $(if $(HALF),--half $(HALF)) $(or $(SOAK),$(error SOAK=FOLDER is missing, where it works))
 
-cluster: venv-dev ## Runs in containers of their own, one of them killed: what of it this machine has the programs for
+cluster: venv-dev ## Stores that machines land in, runs in containers, some of them killed: what this machine has the programs for
 	@$(BIN)/python -m leads_pipeline_tests.chaos.cluster
 
 bench: venv-dev ## The benchmarks, side by side

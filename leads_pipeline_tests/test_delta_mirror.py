@@ -32,10 +32,10 @@ from leads_pipeline_tests.staging import LONDON, NEXT_DAY, land, stage
 from leads_pipeline_tests.test_delta import SOME, as_rows, land_more, published, some, with_some_tables
 from leads_pipeline_tests.test_delta import by_polars as by_polars_here
 from leads_pipeline_tests.test_lake_refreshing import Breaking, Interrupted
-from leads_pipeline_tests.test_objects import KEYS, bucket, moto
+from leads_pipeline_tests.test_objects import KEYS, ceph, moto, new_bucket
 from leads_pipeline_tests.test_privacy_erase import GRID, HERS, NOW, everything_in, fill
 
-__all__ = ["bucket", "moto"]  # fixtures
+__all__ = ["ceph", "moto"]  # fixtures
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +47,15 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=["folder"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     if request.param == "folder":
         return open_store((tmp_path / "store").as_uri())
-    return open_store(f"{request.getfixturevalue('bucket')}/of=us", plain_http=True)
+    return open_store(f"{new_bucket(request.getfixturevalue(request.param), monkeypatch)}/of=us", plain_http=True)
 
 
-in_a_bucket_as_well = pytest.mark.parametrize("store", ["folder", "bucket"], indirect=True)
+in_a_bucket_as_well = pytest.mark.parametrize(
+    "store", ["folder", "moto", pytest.param("ceph", marks=pytest.mark.chaos)], indirect=True
+)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """One contract for every store: a folder, and buckets of moto and of Ceph where there is one."""
 
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -17,13 +18,13 @@ from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import ObjectStore, open_store, prove
 from leads_pipeline.objects.folder import FolderStore
+from leads_pipeline_tests.ceph import running_ceph
 
 KEYS = {
     "AWS_ACCESS_KEY_ID": "an-id",
     "AWS_SECRET_ACCESS_KEY": "a-secret",
     "AWS_REGION": "us-east-1",
 }
-BUCKET = "leads"
 
 
 @pytest.fixture(scope="session")
@@ -49,25 +50,42 @@ def moto() -> Iterator[str]:
         server.wait()
 
 
-@pytest.fixture
-def bucket(moto: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty bucket, and the variables that lead to it."""
+@pytest.fixture(scope="session")
+def ceph() -> Iterator[str]:
+    """The address of a Ceph Object Gateway, where one is installed."""
+    with running_ceph(KEYS["AWS_ACCESS_KEY_ID"], KEYS["AWS_SECRET_ACCESS_KEY"]) as address:
+        yield address
+
+
+def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an empty bucket; the variables lead to it."""
     import boto3
 
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": moto}.items():
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": server}.items():
         monkeypatch.setenv(name, value)
-    httpx.post(f"{moto}/moto-api/reset", timeout=30).raise_for_status()
-    boto3.client("s3", endpoint_url=moto).create_bucket(Bucket=BUCKET)
+    name = f"leads-{secrets.token_hex(8)}"
+    boto3.client("s3", endpoint_url=server).create_bucket(Bucket=name)
     open_store.cache_clear()
-    return f"s3://{BUCKET}"
+    return f"s3://{name}"
 
 
-@pytest.fixture(params=["folder", "bucket", "prefix"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+@pytest.fixture(params=["moto", pytest.param("ceph", marks=pytest.mark.chaos)])
+def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    return new_bucket(request.getfixturevalue(request.param), monkeypatch)
+
+
+@pytest.fixture(
+    params=[
+        *("folder", "moto", "moto/leads/of=us"),
+        *(pytest.param(place, marks=pytest.mark.chaos) for place in ("ceph", "ceph/leads/of=us")),
+    ]
+)
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     if request.param == "folder":
         return open_store(f"{tmp_path.as_uri()}/a%20store")
-    address = request.getfixturevalue("bucket")
-    return open_store(address if request.param == "bucket" else f"{address}/leads/of=us", plain_http=True)
+    server, slash, prefix = request.param.partition("/")
+    address = new_bucket(request.getfixturevalue(server), monkeypatch)
+    return open_store(f"{address}{slash}{prefix}", plain_http=True)
 
 
 KEY = "raw/applicant_leads/day=2026-11-19/scope=branch-101/leads-0f3a.parquet"
@@ -153,7 +171,7 @@ def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(bucket: str) -> Non
 
 
 def test_the_address_is_what_the_setting_says(store: ObjectStore) -> None:
-    assert store.address.startswith(("s3://leads", "file://"))
+    assert store.address.startswith(("s3://leads-", "file://"))
 
 
 # --- what goes wrong, in words ----------------------------------------------------------------------------------------
@@ -163,7 +181,7 @@ def test_a_bucket_that_is_not_there_is_named(bucket: str) -> None:
     store = open_store(f"{bucket}-which-nobody-made", plain_http=True)
     for verb in (lambda: store.list(""), lambda: store.create(KEY, b"a lead's text")):
         with pytest.raises(
-            StorageError, match=r"s3://leads-which-nobody-made/.*Look whether the bucket exists"
+            StorageError, match=r"s3://leads-\w+-which-nobody-made/.*Look whether the bucket exists"
         ) as told:
             verb()
         assert "lead's text" not in str(told.value)

@@ -1,21 +1,23 @@
-"""`make cluster`: runs in containers of their own, from nothing to a published table, one of them killed on the way.
+"""`make cluster`: stores that machines land in, then runs in containers of their own, some of them killed.
 
-Belongs here: what takes a container engine; each part says why where it can't be had. Doesn't: what can be seen of
-files alone (test_deploy.py, test_launching.py).
+Belongs here: what takes a store's server or a container engine; each part says why where it can't be had. Doesn't: what
+is to hold of a store (test_objects.py), and what can be seen of files alone (test_deploy.py, test_launching.py).
 
-The first part takes podman or docker with compose, a base image of Debian and one of Postgres. BASE_IMAGE is another
-base, COMPOSE another way to call compose, as "podman-compose", CONTAINER_SOCKET the engine's socket. The second part
-takes PostgreSQL's programs.
+Ceph takes Debian's packages ceph-mon, ceph-osd and radosgw. The containers take podman or docker with compose, a base
+image of Debian and one of Postgres. BASE_IMAGE is another base, COMPOSE another way to call compose, as
+"podman-compose", CONTAINER_SOCKET the engine's socket. What comes after takes PostgreSQL's programs.
 """
 
 import os
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -29,8 +31,9 @@ from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import LAUNCHER_VARIABLE, POSTGRES_VARIABLE
 from leads_pipeline.simulator import Config, running
 from leads_pipeline.simulator.leads import KINDS
+from leads_pipeline_tests.ceph import skip_without_ceph
 from leads_pipeline_tests.chaos.kubernetes_api import KubernetesApi, playing
-from leads_pipeline_tests.newcomer import copy_checkout, free_port, newcomer, wait_for
+from leads_pipeline_tests.newcomer import ROOT, copy_checkout, free_port, newcomer, wait_for
 from leads_pipeline_tests.postgres import running_postgres
 
 _PATIENCE_SECONDS: Final = 15 * 60
@@ -126,6 +129,16 @@ class _Engine:
         return self.do("ps", "--quiet", "--filter=label=dagster/job_name=pull_leads").split()
 
 
+def stores(name: str, folder: Path) -> None:
+    """The contract of the stores over one of them, four machines that land in it and are killed, Delta tables there."""
+    if name == "ceph":
+        skip_without_ceph()
+    files = ("test_objects.py", "chaos/test_object_store.py", "test_delta_mirror.py")
+    command = [sys.executable, "-m", "pytest", "--quiet", "-m", "chaos or not chaos", "-k", name]
+    tests = [f"leads_pipeline_tests/{file}" for file in files]
+    subprocess.run([*command, f"--basetemp={folder}/tests", *tests], cwd=ROOT, check=True)
+
+
 def _say(begun: float, text: str) -> None:
     click.echo(f"{time.monotonic() - begun:6.0f} s  {text}")
 
@@ -211,7 +224,14 @@ def kubernetes(folder: Path) -> None:
 
 def main() -> None:
     """Try each part, and say what became of it; what fails ends with a traceback."""
-    for name, part in (("containers", containers), ("Kubernetes, its API played", kubernetes)):
+    parts = (
+        ("a folder as the store", partial(stores, "folder")),
+        ("moto as the store", partial(stores, "moto")),
+        ("Ceph as the store", partial(stores, "ceph")),
+        ("containers", containers),
+        ("Kubernetes, its API played", kubernetes),
+    )
+    for name, part in parts:
         with TemporaryDirectory(prefix="leads-pipeline-cluster-") as folder:
             try:
                 part(Path(folder))

@@ -18,11 +18,11 @@ from leads_pipeline.objects import open_store
 from leads_pipeline_tests.chaos.matrix import Injections
 from leads_pipeline_tests.sample_answers import DAY
 from leads_pipeline_tests.test_lake import payloads
-from leads_pipeline_tests.test_objects import bucket, moto
+from leads_pipeline_tests.test_objects import ceph, moto, new_bucket
 
 pytestmark = pytest.mark.chaos
 
-__all__ = ["bucket", "moto"]  # fixtures
+__all__ = ["ceph", "moto"]  # fixtures
 
 MACHINES, KILLS = 4, 20
 
@@ -51,9 +51,12 @@ while True:
 """
 
 
-@pytest.fixture(params=["folder", "moto"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    yield (tmp_path / "store").as_uri() if request.param == "folder" else request.getfixturevalue("bucket")
+@pytest.fixture(params=["folder", "moto", "ceph"])
+def address(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    if request.param == "folder":
+        yield (tmp_path / "store").as_uri()
+    else:
+        yield new_bucket(request.getfixturevalue(request.param), monkeypatch)
     open_store.cache_clear()
 
 
