@@ -1415,7 +1415,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "            is_claim = _COMMIT.fullmatch(key) or _LIST.fullmatch(key)\n",
             "            is_claim = _LIST.fullmatch(key)\n",
             "test_delta_mirror.py",
-            "overtaken and ended",
+            "overtaken and ends",
         ),
         _m(
             "name versions that another machine has replaced",
