@@ -85,15 +85,18 @@ def _is_log(key: str) -> bool:
 def remove_tables(lake: Lake) -> bool:
     """Remove all of it, from the store as well; whether there was anything. Raises StorageError.
 
-    Nobody keeps them up to date any more, so that they would hold whoever is erased from now on. Where there is nothing
-    here, what the store has is another machine's.
+    Nobody keeps them up to date any more, so that they would hold whoever is erased from now on. Where the store's
+    newest list of versions isn't the one here, its tables are another machine's, which goes on with them.
     """
     folder = delta_folder(lake)
     if not (folder.exists() or folder.is_symlink()):
         return False
-    if lake.store is not None and MARK in (keys := lake.store.list(f"{DELTA}/")):
-        delete_tables(lake.store, keys)
     with lake.lock(DELTA), storing(folder):
+        if lake.store is not None and MARK in (keys := lake.store.list(f"{DELTA}/")):
+            lists = [key for key in keys if key.startswith(f"{DELTA}/{VERSIONS}/")]
+            newest = lake.folder / max(lists, default="")
+            if not lists or (newest.is_file() and newest.read_bytes() == lake.store.get(max(lists))):
+                delete_tables(lake.store, keys)
         if folder.is_dir():  # it may be another disk, by a link or mounted there
             remove_others(folder, ())
         if not folder.is_mount():

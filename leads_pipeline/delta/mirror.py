@@ -5,19 +5,20 @@ Belongs here: what goes there, comes from there and is deleted there, and in whi
 
 The store's logs count. A publication begins with them, whichever machine wrote them, and adds a version to each table
 that differs. A commit is created, never replaced, as Delta's protocol has it, and so is the list of versions: of two
-machines one is told that it came too late. Deleted is what was found at the beginning and isn't here in the end: nobody
-deletes what another machine has written meanwhile and is about to name.
+machines one is told that it came too late. Deleted is what was found at the beginning and isn't here in the end, once
+a new list says so: nobody deletes what another machine has written meanwhile and is about to name.
 """
 
 import re
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from leads_pipeline.delta.folder import DELTA, FILE_MODE, LOG, MARK, VERSIONS, delete_tables, make_shared_folder
-from leads_pipeline.delta.versions import forget_versions
+from leads_pipeline.delta.versions import forget_versions, newest_versions, write_versions
 from leads_pipeline.durable import reading, replace_file, storing
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
@@ -46,6 +47,7 @@ class Mirror:
         self._store = store
         self._found = self._listed()
         self._commits: dict[str, tuple[str, bytes]] = {}
+        self._committed: set[str] = set()
 
     def _listed(self) -> list[str]:
         """What is there but for the mark, which is made where nothing is. Raises StorageError where it isn't ours."""
@@ -77,25 +79,49 @@ class Mirror:
     @property
     def next_list(self) -> int:
         """The number of the next list of versions. Of two machines that write it, one is told."""
-        return max((int(Path(key).stem) for key in self._found if _LIST.fullmatch(key)), default=0) + 1
+        return max((int(Path(key).stem) for key in _lists_of(self._found)), default=0) + 1
 
-    def hand_over(self) -> None:
-        """Have in the store what is here, and nothing else of what was found there. Raises StorageError.
+    def hand_over(self, want_current: Callable[[], None]) -> None:
+        """Have in the store what is here, and nothing else of what was found there.
 
-        Until the list of versions is there, everything that the one before it names stays.
+        Until the list of versions is there, everything that the one before it names stays. `want_current` is called
+        before anything is put there and again before it is committed. Raises what that raises, and StorageError; then
+        files that no commit names go again.
         """
+        want_current()
         here = self._keys_here()
+        if not here.issuperset(self._found) and not _lists_of(here.difference(self._found)):
+            # What is to be deleted may be another machine's, which the list will tell that it came too late.
+            write_versions(self._lake, newest_versions(self._lake) or {}, self.next_list)
+            here = self._keys_here()
         self._clear_the_way(here)
-        new = here - set(self._found)
-        commits = {key for key in new if _COMMIT.fullmatch(key)}
-        lists = {key for key in new if _LIST.fullmatch(key)}
+        new = here.difference(self._found)
+        commits, lists = {key for key in new if _COMMIT.fullmatch(key)}, set(_lists_of(new))
         of_logs = {key for key in new if f"/{LOG}/" in key} - commits
         hints = {key for key in here if key.endswith(f"/{_HINT}")}
-        with ThreadPoolExecutor(_SIDE_BY_SIDE, "mirror") as pool:
-            for group in (new - commits - lists - of_logs, commits, lists, of_logs - hints, hints):
-                for _ in pool.map(self._put, sorted(group)):
-                    """What one raises is raised here."""
+        data = new - commits - lists - of_logs
+        with self._taking_back(data, commits):
+            self._put(data)
+            want_current()
+            self._put(commits)
+            self._put(lists)
+            if lists and _lists_of(self._store.list(f"{DELTA}/{VERSIONS}/"))[-1] not in lists:
+                # Numbers are free again once they are deleted: it may have published twice.
+                raise self._overtaken(max(lists))
+        self._put(of_logs - hints)
+        self._put(hints)
         delete_tables(self._store, [key for key in self._found if key not in here])
+
+    @contextmanager
+    def _taking_back(self, data: Set[str], commits: Set[str]) -> Iterator[None]:
+        """Delete the files of tables whose commits don't come to be: nobody would, and they show whom they show."""
+        try:
+            yield
+        except StorageError:
+            tables = tuple(key.partition(LOG)[0] for key in commits - self._committed)
+            with suppress(StorageError):  # what went wrong before says more; the next publication finds them
+                self._store.delete([key for key in data if key.startswith(tables)])
+            raise
 
     def _commit_here(self, log: str) -> tuple[str, bytes] | None:
         """The newest commit of this folder's log: its key and its content."""
@@ -133,7 +159,12 @@ class Mirror:
             delete_tables(self._store, gone)
             self._found = [key for key in self._found if key not in gone]
 
-    def _put(self, key: str) -> None:
+    def _put(self, keys: Iterable[str]) -> None:
+        with ThreadPoolExecutor(_SIDE_BY_SIDE, "mirror") as pool:
+            for _ in pool.map(self._put_one, sorted(keys)):
+                """What one raises is raised here."""
+
+    def _put_one(self, key: str) -> None:
         content = self._read(key)
         if key.endswith(f"/{_HINT}"):
             if self._store.get(key) != content:
@@ -143,6 +174,7 @@ class Mirror:
             is_claim = _COMMIT.fullmatch(key) or _LIST.fullmatch(key)
             if is_claim and self._store.get(key) != content:
                 raise self._overtaken(key)
+        self._committed.add(key)
 
     def _keys_here(self, below: str = DELTA) -> set[str]:
         """Drafts apart, which nobody reads."""
@@ -166,3 +198,8 @@ class Mirror:
 def _newest_commits(keys: Iterable[str]) -> dict[str, str]:
     """The newest commit of each log. Numbers are of one length."""
     return {match[1]: key for key in sorted(keys) if (match := _COMMIT.fullmatch(key))}
+
+
+def _lists_of(keys: Iterable[str]) -> list[str]:
+    """The lists of versions, the newest last."""
+    return sorted(key for key in keys if _LIST.fullmatch(key))

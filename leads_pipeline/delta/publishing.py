@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from leads_pipeline.delta.columns import Shape, shapes_of
@@ -87,8 +88,7 @@ def publish_tables(lake: Lake) -> DeltaPublication:
         with storing(delta_folder(lake)):
             remove_others(delta_folder(lake), {VERSIONS, *versions})
         if mirror:
-            _want_nobody_refused(lake, db)
-            mirror.hand_over()
+            mirror.hand_over(partial(_want_nobody_refused, lake, db))
     return DeltaPublication(
         versions=versions,
         changed=[table.shape.name for table in followed if table.is_changed],
