@@ -30,10 +30,14 @@ from leads_pipeline import watch
 from leads_pipeline.cli import main
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.definitions import build_definitions
+from leads_pipeline.objects import open_store
 from leads_pipeline.simulator import Config, running
 from leads_pipeline_tests.portal_leads import Lead, groups, people
 from leads_pipeline_tests.staging import LONDON
 from leads_pipeline_tests.test_architecture import LAYERS
+from leads_pipeline_tests.test_objects import moto, new_bucket
+
+__all__ = ["moto"]  # a fixture
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -314,11 +318,21 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("snippet", blocks("python"))
-def test_every_python_snippet_prints_what_python_works_out(snippet: str, installation: Installation) -> None:
+def test_every_python_snippet_prints_what_python_works_out(
+    snippet: str, installation: Installation, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = dict(installation.environment)
+    if "boto3" in snippet:
+        bucket = new_bucket(request.getfixturevalue("moto"), monkeypatch)
+        for path in filter(Path.is_file, (installation.folder / "data" / "delta").rglob("*")):
+            key = path.relative_to(installation.folder / "data").as_posix()
+            assert open_store(f"{bucket}/leads", plain_http=True).create(key, path.read_bytes())
+        snippet = snippet.replace("my-bucket", bucket.removeprefix("s3://"))
+        environment |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", snippet],
         cwd=installation.folder,
-        env=installation.environment,
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
