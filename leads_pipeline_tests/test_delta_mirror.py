@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from leads_pipeline.contract import APPLICANT
+from leads_pipeline.delta import mirror
 from leads_pipeline.delta.folder import delta_folder, make_shared_folder, remove_tables
 from leads_pipeline.delta.publishing import publish_tables
 from leads_pipeline.errors import StorageError
@@ -463,6 +464,7 @@ def test_whoever_is_erased_while_a_machine_puts_its_tables_there_is_in_no_file_w
     machine: Callable[[str], Lake], tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_some_tables(monkeypatch)
+    monkeypatch.setattr(mirror, "_SIDE_BY_SIDE", 1)  # so that files follow the one that is overtaken
     one, two = machine("one"), machine("two")
     before = set(store.list(""))
     listed(two.suppression)
