@@ -464,7 +464,7 @@ def test_whoever_is_erased_while_a_machine_puts_its_tables_there_is_in_no_file_w
     machine: Callable[[str], Lake], tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_some_tables(monkeypatch)
-    monkeypatch.setattr(mirror, "_SIDE_BY_SIDE", 1)  # so that files follow the one that is overtaken
+    monkeypatch.setattr(mirror, "SIDE_BY_SIDE", 1)  # so that files follow the one that is overtaken
     one, two = machine("one"), machine("two")
     before = set(store.list(""))
     listed(two.suppression)

@@ -20,7 +20,8 @@ DELTA: Final = "delta"
 LOG: Final = "_delta_log"
 VERSIONS: Final = "versions"
 
-# In a store, what says that everything beside it is the pipeline's.
+# In a store: where the lists of versions are, and what says that everything beside it is the pipeline's.
+LISTS: Final = f"{DELTA}/{VERSIONS}/"
 MARK: Final = f"{DELTA}/README.md"
 
 # As leads.duckdb: the owner's group may be let in, and nobody writes what is replaced.
@@ -58,7 +59,7 @@ def every_data_file(lake: Lake, table: str, scratch: str) -> Iterator[list[Path]
     paths = data_files(lake, table)
     with scratch_folder(lake, scratch) as folder:
         for key in lake.store.list(f"{DELTA}/{table}/") if lake.store else ():
-            is_elsewhere = key.endswith(".parquet") and not _is_log(key) and not (lake.folder / key).exists()
+            is_elsewhere = key.endswith(".parquet") and not is_log(key) and not (lake.folder / key).exists()
             if is_elsewhere and lake.store and (content := lake.store.get(key)) is not None:
                 paths.append(folder / Path(key).name)
                 write_new(paths[-1], content)
@@ -72,13 +73,13 @@ def delete_tables(store: ObjectStore, keys: Iterable[str]) -> None:
     """
     groups: tuple[list[str], ...] = ([], [], [], [])
     for key in keys:
-        is_list = key.startswith(f"{DELTA}/{VERSIONS}/")
-        groups[0 if is_list else 1 if _is_log(key) else 3 if key == MARK else 2].append(key)
+        groups[0 if key.startswith(LISTS) else 1 if is_log(key) else 3 if key == MARK else 2].append(key)
     for group in filter(None, groups):
         store.delete(group)
 
 
-def _is_log(key: str) -> bool:
+def is_log(key: str) -> bool:
+    """Whether the store's key is of a table's log."""
     return f"/{LOG}/" in key
 
 
@@ -93,7 +94,7 @@ def remove_tables(lake: Lake) -> bool:
         return False
     with lake.lock(DELTA), storing(folder):
         if lake.store is not None and MARK in (keys := lake.store.list(f"{DELTA}/")):
-            lists = [key for key in keys if key.startswith(f"{DELTA}/{VERSIONS}/")]
+            lists = [key for key in keys if key.startswith(LISTS)]
             newest = lake.folder / max(lists, default="")
             if not lists or (newest.is_file() and newest.read_bytes() == lake.store.get(max(lists))):
                 delete_tables(lake.store, keys)

@@ -17,15 +17,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline.delta.folder import DELTA, FILE_MODE, LOG, MARK, VERSIONS, delete_tables, make_shared_folder
+from leads_pipeline.delta.folder import DELTA, FILE_MODE, LISTS, LOG, MARK, delete_tables, is_log, make_shared_folder
 from leads_pipeline.delta.versions import forget_versions, newest_versions, write_versions
 from leads_pipeline.durable import reading, replace_file, storing
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
-from leads_pipeline.objects import ObjectStore
+from leads_pipeline.objects import SIDE_BY_SIDE, ObjectStore
 
 _COMMIT: Final = re.compile(rf"({DELTA}/[a-z]\w*/{LOG})/[0-9]{{20}}\.json")
-_LIST: Final = re.compile(rf"{DELTA}/{VERSIONS}/[0-9]{{20}}\.json")
+_LIST: Final = re.compile(rf"{LISTS}[0-9]{{20}}\.json")
 
 _MARK_SAYS: Final = (
     b"# Delta tables of leads-pipeline\n\nThe newest file of `versions/` says which versions belong together. Whatever "
@@ -34,9 +34,6 @@ _MARK_SAYS: Final = (
 
 # A hint of which checkpoint is the newest: of all files of a table the only one that changes under its name.
 _HINT: Final = "_last_checkpoint"
-
-# A store answers within tens of milliseconds, and many at once.
-_SIDE_BY_SIDE: Final = 16
 
 
 class Mirror:
@@ -97,7 +94,7 @@ class Mirror:
         self._clear_the_way(here)
         new = here.difference(self._found)
         commits, lists = {key for key in new if _COMMIT.fullmatch(key)}, set(_lists_of(new))
-        of_logs = {key for key in new if f"/{LOG}/" in key} - commits
+        of_logs = {key for key in new if is_log(key)} - commits
         hints = {key for key in here if key.endswith(f"/{_HINT}")}
         data = new - commits - lists - of_logs
         with self._taking_back(data, commits):
@@ -105,7 +102,7 @@ class Mirror:
             want_current()
             self._put(commits)
             self._put(lists)
-            if lists and _lists_of(self._store.list(f"{DELTA}/{VERSIONS}/"))[-1] not in lists:
+            if lists and _lists_of(self._store.list(LISTS))[-1] not in lists:
                 # Numbers are free again once they are deleted: it may have published twice.
                 raise self._overtaken(max(lists))
         self._put(of_logs - hints)
@@ -154,13 +151,13 @@ class Mirror:
             if log in newest and newest[log] <= found and (newest[log], self._read(newest[log])) != (found, content)
         ]
         if anew:
-            below = (f"{DELTA}/{VERSIONS}/", *(f"{log}/" for log in anew))
+            below = (LISTS, *(f"{log}/" for log in anew))
             gone = {key for key in self._found if key.startswith(below)}
             delete_tables(self._store, gone)
             self._found = [key for key in self._found if key not in gone]
 
     def _put(self, keys: Iterable[str]) -> None:
-        with ThreadPoolExecutor(_SIDE_BY_SIDE, "mirror") as pool:
+        with ThreadPoolExecutor(SIDE_BY_SIDE, "mirror") as pool:
             for _ in pool.map(self._put_one, sorted(keys)):
                 """What one raises is raised here."""
 

@@ -30,10 +30,7 @@ from leads_pipeline.lake.rows import RAW_INVENTORY_SCHEMA, RAW_SCHEMA, merge
 from leads_pipeline.lake.sealed import UnreadableError, opened, parquet, rows_of
 from leads_pipeline.lake.shared import NAME_DIGITS, REPLACES, lineage, name_of
 from leads_pipeline.lake.state import days_in, found_in
-from leads_pipeline.objects import ObjectStore, prove
-
-# A store answers within tens of milliseconds, and many at once.
-_SIDE_BY_SIDE: Final = 16
+from leads_pipeline.objects import SIDE_BY_SIDE, ObjectStore, prove
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +52,7 @@ class Refreshing(RawRewriting, Inventory):
         self.suppression.refresh()
         self.refresh_frozen()
         removed = self.removed_days()
-        with ThreadPoolExecutor(_SIDE_BY_SIDE, "refreshing") as pool:
+        with ThreadPoolExecutor(SIDE_BY_SIDE, "refreshing") as pool:
             objects: defaultdict[Path, set[str]] = defaultdict(set)
             for keys in pool.map(store.list, self._prefixes(days)):
                 for key in keys:
