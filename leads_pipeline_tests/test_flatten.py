@@ -30,7 +30,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.lake.sealed import seal
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.warehouse.reading import sweep_readers
-from leads_pipeline.window import day_interval
+from leads_pipeline.window import day_interval, offsets
 from leads_pipeline_tests import statements
 from leads_pipeline_tests.drifting import Received, drifting_leads, leads_with_one_change, lost
 from leads_pipeline_tests.staging import (
@@ -1046,3 +1046,15 @@ def test_what_a_killed_query_on_staged_files_left_is_swept_and_one_under_way_is_
         sweep_readers(lake)
         assert len(list(scratch.iterdir())) == 1
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["Europe/London", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kolkata", "UTC"])
+def test_local_time_is_what_the_clocks_show_before_and_after_each_change(name: str) -> None:
+    zone = ZoneInfo(name)
+    changes = [since for since, _ in offsets(zone)[1:]] or [datetime(2026, 6, 1, tzinfo=UTC)]
+    moments = [change + timedelta(microseconds=by) for change in changes for by in (-1, 0)]
+    with duckdb.connect() as db:
+        statement.define_local_time(db, zone)
+        shown = db.execute("select local_time(unnest($moments::timestamptz[]))", {"moments": moments}).fetchall()
+        assert db.execute("select local_time(null)").fetchall() == [(None,)]
+    assert [at for (at,) in shown] == [moment.astimezone(zone).replace(tzinfo=None) for moment in moments]

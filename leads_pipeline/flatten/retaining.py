@@ -123,16 +123,7 @@ def retain(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: Mapping[str, s
             )
     # It may have been staged with another time zone.
     db.execute(
-        f"""
-        update {leads} set lead_day = coalesce(
-            (
-                timezone('UTC', created_at)
-                + (select max_by(ahead_of_utc, since) from zone_offsets where since <= created_at)
-            )::date,
-            window_day
-        )
-        where {is_lost}
-        """  # noqa: S608
+        f"update {leads} set lead_day = coalesce(local_time(created_at)::date, window_day) where {is_lost}"  # noqa: S608
     )
 
 

@@ -16,27 +16,15 @@ with source as (
     from appraisal_leads
 ),
 
--- Quarters of an hour, as no zone's offset is finer: there are few, and each is looked up once.
 cleaned as (
     select
         kind,
         lead_day,
         scope,
         market_of(enquiry_type, intent) as market,
-        floor(epoch(created_at) / 900)::integer as quarter
+        hour(local_time(created_at))::integer as hour
     from source
     where created_at is not null
-),
-
-quarters as (
-    select quarter, timezone('UTC', to_timestamp(quarter * 900.0)) + zone_offsets.ahead_of_utc as local_at
-    from (select distinct quarter from cleaned)
-    asof inner join zone_offsets on to_timestamp(quarter * 900.0) >= zone_offsets.since
-),
-
-local as (
-    select quarter, hour(local_at)::integer as hour
-    from quarters
 )
 
 select
@@ -49,6 +37,5 @@ select
     market,
     count(*) as leads
 from cleaned
-inner join local using (quarter)
 group by lead_day, hour, scope, kind, market
 order by lead_day, hour, scope, kind, market

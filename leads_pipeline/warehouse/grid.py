@@ -34,7 +34,7 @@ class Grid:
 
 
 def set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
-    """Make what the marts read besides tables: grid_…, branch_names, failures, zone_offsets, the variable retention."""
+    """Make what the marts read besides tables: grid_…, branch_names, failures, local_time, the variable retention."""
     grid_days = [(day, *day_interval(day, grid.zone)) for day in days(grid.first_day, today(grid.zone, now))]
     db.execute("create temp table grid_kinds (kind varchar)")
     db.execute("create temp table grid_scopes (scope varchar)")

@@ -102,7 +102,7 @@ typed as (
 )
 select
     lead_id,
-    coalesce((timezone('UTC', "value of created_at") + zone_offsets.ahead_of_utc)::date, day) as lead_day,
+    coalesce(local_time("value of created_at")::date, day) as lead_day,
     scope,
     fetched_at,
     sequence,
@@ -188,8 +188,7 @@ select
     null::varchar as "list of applicant_listing_images",
     item."listingDetails"."images" as "elements of applicant_listing_images",
     "extras of applicant_listing_images"
-from typed
-asof left join zone_offsets on typed."value of created_at" >= zone_offsets.since;
+from typed;
 
 -- applicant_leads, odd leads
 with source as (select *, body as doc from odd_leads),
@@ -457,7 +456,7 @@ typed as (
 )
 select
     lead_id,
-    coalesce((timezone('UTC', "value of created_at") + zone_offsets.ahead_of_utc)::date, day) as lead_day,
+    coalesce(local_time("value of created_at")::date, day) as lead_day,
     scope,
     fetched_at,
     sequence,
@@ -539,8 +538,7 @@ select
     body as "text of the lead",
     item."viewingTimes"::varchar as "list of applicant_viewing_times",
     item."listingDetails"."images"::varchar as "list of applicant_listing_images"
-from typed
-asof left join zone_offsets on typed."value of created_at" >= zone_offsets.since;
+from typed;
 
 -- applicant_viewing_times, plain leads
 with source as (

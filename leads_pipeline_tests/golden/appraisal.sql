@@ -75,7 +75,7 @@ typed as (
 )
 select
     lead_id,
-    coalesce((timezone('UTC', "value of created_at") + zone_offsets.ahead_of_utc)::date, day) as lead_day,
+    coalesce(local_time("value of created_at")::date, day) as lead_day,
     scope,
     fetched_at,
     sequence,
@@ -130,8 +130,7 @@ select
     problems as _problems,
     extra_json as _extra,
     body as "text of the lead"
-from typed
-asof left join zone_offsets on typed."value of created_at" >= zone_offsets.since;
+from typed;
 
 -- appraisal_leads, odd leads
 with source as (select *, body as doc from odd_leads),
@@ -318,7 +317,7 @@ typed as (
 )
 select
     lead_id,
-    coalesce((timezone('UTC', "value of created_at") + zone_offsets.ahead_of_utc)::date, day) as lead_day,
+    coalesce(local_time("value of created_at")::date, day) as lead_day,
     scope,
     fetched_at,
     sequence,
@@ -373,6 +372,5 @@ select
     problems as _problems,
     extra_json as _extra,
     body as "text of the lead"
-from typed
-asof left join zone_offsets on typed."value of created_at" >= zone_offsets.since;
+from typed;
 
