@@ -6,7 +6,7 @@ day, and deciding which names are shown (warehouse/), putting it into words (sql
 
 import re
 from collections import defaultdict
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final, NamedTuple
@@ -80,19 +80,43 @@ def find_drift(
     the contract knows of a row's object, and `prefix` leads to a list.
     """
     drifts: defaultdict[Drift, Seen] = defaultdict(Seen)
+    enumerated = {field.column: field for field in fields if known_members(field.path) is not None}
+    if not _gather(db, staged, contacts, enumerated, prefix):
+        return drifts  # as on most days, on which planning what is below would cost more than all else here
     for day, path, count, people in db.execute(
-        f"""
-        select day, problem, {_COUNTED}
-        from (select day, lead_id, unnest(_problems) as problem from ({staged}) where len(_problems) > 0)
-        left join ({contacts}) using (day, lead_id)
-        group by all
-        """  # noqa: S608 - the contract's own names alone, here and below
+        f"select day, problem, {_COUNTED} from (select *, unnest(_problems) as problem from odd) group by day, problem"  # noqa: S608 - as below
     ).fetchall():
         shown = prefix + declared_part(tree, path)
         drifts[Drift(day, "changed type", f"{prefix}{path}", shown, None, None)].add(count, people)
-    _add_new_members(drifts, db, staged, contacts, fields, prefix)
-    _add_new_fields(drifts, db, staged, contacts, tree, prefix)
+    _add_new_members(drifts, db, enumerated, prefix)
+    _add_new_fields(drifts, db, tree, prefix)
     return drifts
+
+
+def _gather(
+    db: duckdb.DuckDBPyConnection, staged: str, contacts: str, enumerated: Mapping[str, Field], prefix: str
+) -> bool:
+    """Make the table odd of the rows that have anything new, with their leads' contact; whether there are any.
+
+    Of enumerated columns it has the new members alone.
+    """
+    new_members = [f"{_new_member(column, field)} as {quoted(column)}" for column, field in enumerated.items()]
+    columns = ["day", "lead_id", *(["position"] if prefix else []), "_problems", "_extra", *new_members]
+    is_odd = " or ".join(["len(_problems) > 0", *(f"{quoted(name)} is not null" for name in ("_extra", *enumerated))])
+    [(rows,)] = db.execute(
+        f"""
+        create or replace temp table odd as
+        select odd.*, contact
+        from (from (select {", ".join(columns)} from ({staged})) where {is_odd}) as odd
+        left join ({contacts}) using (day, lead_id)
+        """  # noqa: S608 - the contract's own names alone, here and below
+    ).fetchall()
+    return bool(rows)
+
+
+def _new_member(column: str, field: Field) -> str:
+    known = ", ".join(map(literal, sorted(known_members(field.path) or ())))
+    return f"case when {quoted(column)} <> '' and {quoted(column)} not in ({known}) then {quoted(column)} end"
 
 
 # No more people than are asked for: those first by the alphabet, so that days together tell as much as each alone.
@@ -101,31 +125,16 @@ _COUNTED: Final = f"count(*), {_PEOPLE}"
 
 
 def _add_new_members(
-    drifts: defaultdict[Drift, Seen],
-    db: duckdb.DuckDBPyConnection,
-    staged: str,
-    contacts: str,
-    fields: tuple[Field, ...],
-    prefix: str,
+    drifts: defaultdict[Drift, Seen], db: duckdb.DuckDBPyConnection, enumerated: Mapping[str, Field], prefix: str
 ) -> None:
-    enumerated = {field.column: field for field in fields if known_members(field.path) is not None}
     if not enumerated:
         return
     columns = ", ".join(map(quoted, enumerated))
-    conditions = " or ".join(
-        f"name = {literal(column)} and member in ({', '.join(map(literal, sorted(known_members(field.path) or ())))})"
-        for column, field in enumerated.items()
-    )
     rows = db.execute(
         f"""
         select day, name, member, {_COUNTED}
-        from (
-            select day, lead_id, name, member
-            from (unpivot (select day, lead_id, {columns} from ({staged})) on {columns} into name name value member)
-            where member <> '' and not ({conditions})
-        )
-        left join ({contacts}) using (day, lead_id)
-        group by all
+        from (unpivot (select day, contact, {columns} from odd) on {columns} into name name value member)
+        group by day, name, member
         """  # noqa: S608
     ).fetchall()
     for day, column, member, count, people in rows:
@@ -156,27 +165,22 @@ _NAME_OF_KEY: Final = f"if({_IS_NAME}, key, '{HIDDEN}')"
 
 
 def _add_new_fields(
-    drifts: defaultdict[Drift, Seen],
-    db: duckdb.DuckDBPyConnection,
-    staged: str,
-    contacts: str,
-    tree: dict[str, Any],
-    prefix: str,
+    drifts: defaultdict[Drift, Seen], db: duckdb.DuckDBPyConnection, tree: dict[str, Any], prefix: str
 ) -> None:
     """Count everything in `_extra` that isn't an object itself, level by level: by DuckDB, as there may be millions.
 
     Of a new list it is also what its first elements have, `list[].field`.
     """
     [(longest, total)] = db.execute(
-        f"select max(strlen(_extra::varchar)), sum(strlen(_extra::varchar))::bigint from ({staged})"  # noqa: S608
+        "select max(strlen(_extra::varchar)), sum(strlen(_extra::varchar))::bigint from odd"
     ).fetchall()
     if longest is None:
-        return  # as on most days, on which planning what is below would cost more than all else here
+        return
     declared = {f"{prefix}{path}" for path in objects_in(tree) if path}
     parts = 1 + min(longest * _VECTOR_ROWS, total) // _VECTOR_BYTES
     for part in range(parts):
-        some = f"(select * from ({staged}) where _extra is not null and hash(lead_id) % {parts} = {part})"  # noqa: S608
-        _add_new_fields_of(some, drifts, db, contacts, declared, prefix)
+        some = f"(from odd where _extra is not null and hash(lead_id) % {parts} = {part})"
+        _add_new_fields_of(some, drifts, db, declared, prefix)
 
 
 # DuckDB takes rows in vectors, and holds what it has parsed of a vector until it is done with it, some ten times its
@@ -186,19 +190,13 @@ _VECTOR_BYTES: Final = 16_000_000
 
 
 def _add_new_fields_of(
-    with_extra: str,
-    drifts: defaultdict[Drift, Seen],
-    db: duckdb.DuckDBPyConnection,
-    contacts: str,
-    declared: Set[str],
-    prefix: str,
+    with_extra: str, drifts: defaultdict[Drift, Seen], db: duckdb.DuckDBPyConnection, declared: Set[str], prefix: str
 ) -> None:
-    counts = _outermost(db, with_extra, contacts, prefix)
+    counts = _outermost(db, with_extra, prefix)
     level = f"""(
         select day, {"(lead_id, position)" if prefix else "lead_id"} as row, contact, {literal(prefix)} as path,
             _extra as object
         from {with_extra}
-        left join ({contacts}) using (day, lead_id)
     )"""  # noqa: S608
     for depth in range(1, _MAX_DEPTH + 1):
         for day, path, name, kind, _, count, people in counts:
@@ -235,7 +233,7 @@ _Counts = list[tuple[date, str, str, str, bool, int, list[str]]]
 _FIRST_PEOPLE: Final = 64
 
 
-def _outermost(db: duckdb.DuckDBPyConnection, with_extra: str, contacts: str, prefix: str) -> _Counts:
+def _outermost(db: duckdb.DuckDBPyConnection, with_extra: str, prefix: str) -> _Counts:
     """Count rows by what their one object of the outermost level has, where most is.
 
     Rows are counted by the shape of their object first, all its keys with their types as two texts: many rows have the
@@ -247,18 +245,17 @@ def _outermost(db: duckdb.DuckDBPyConnection, with_extra: str, contacts: str, pr
         create or replace temp table shapes as
         with objects as (
             select
-                day, lead_id, to_json(json_keys(_extra))::varchar as keys,
+                day, contact, to_json(json_keys(_extra))::varchar as keys,
                 array_to_string(
                     list_transform(json_extract(_extra, '$.*')::varchar[], lambda value: {_TYPE}), ','
                 ) as types
             from (select *, {literal(prefix)} as path from {with_extra})
         ),
-        by_lead as (select day, lead_id, keys, types, count(*) as rows from objects group by all)
+        by_contact as (select day, contact, keys, types, count(*) as rows from objects group by all)
         select row_number() over () as shape, *
         from (
             select day, keys, types, sum(rows)::bigint as rows, {_PEOPLE} as people
-            from by_lead
-            left join ({contacts}) using (day, lead_id)
+            from by_contact
             group by day, keys, types
         )
         """,  # noqa: S608
