@@ -4,7 +4,6 @@ Belongs here: telling them, and what is new apart from what is declared. Doesn't
 doubt a lead isn't plain: the full statement reads any.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Final, NamedTuple
@@ -31,7 +30,7 @@ _AS_DECLARED: Final[dict[FieldType, Any]] = {
 _IN_LISTS: Final = _AS_DECLARED | {FieldType.AMOUNT: Annotated[int, msgspec.Meta(ge=-(10**12), le=10**12)] | None}
 
 _ENCODER: Final = msgspec.json.Encoder()
-_ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
+_QUOTE: Final = ord('"')
 
 
 class Plain(NamedTuple):
@@ -101,12 +100,21 @@ def _has_objects(tree: Tree) -> bool:
 
 
 def _quotes(json: bytes) -> int:
-    """How many quotes stand around its keys and strings."""
-    if b"\\" not in json:  # which most leads have none of: a quarter of the time
-        return json.count(b'"')
-    if b"\\\\" in json:  # which a quote may follow that is escaped or not
-        json = _ESCAPE.sub(b"", json)
-    return json.count(b'"') - json.count(b'\\"')
+    """How many quotes stand around its keys and strings.
+
+    What is looked for is a byte at a time, as two take five times as long (measured).
+    """
+    quotes = json.count(b'"')
+    if b"\\" in json:
+        is_escaped = False
+        for text in json.split(b"\\")[1:]:  # each after a backslash
+            if is_escaped:
+                is_escaped = False  # that backslash is the second of a pair
+            elif not text:
+                is_escaped = True
+            elif text[0] == _QUOTE:
+                quotes -= 1
+    return quotes
 
 
 def _declared(fields: Sequence[Field], as_declared: Mapping[FieldType, Any]) -> Tree:
