@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -166,6 +167,20 @@ def test_another_machine_goes_on_where_the_store_is(
     assert versions_in(store) == dict.fromkeys(SOME, 2)
     assert_the_same(one, store)
     assert by_polars_here(one) == some(published(one))
+
+
+def test_a_machine_whose_clock_is_behind_names_its_versions_after_those_of_one_whose_clock_is_ahead(
+    machine: Callable[[str], Lake], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_some_tables(monkeypatch)
+    ahead, behind = machine("ahead"), machine("behind")
+    now = time.time_ns
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "time_ns", lambda: now() + 3600 * 10**9)
+        publish_tables(ahead)
+    land_more(behind)
+    publish_tables(behind)
+    assert read(store) == some(published(behind)) != some(published(ahead))
 
 
 def test_tables_that_were_here_before_there_was_a_store_keep_their_versions(

@@ -1431,7 +1431,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "mirror.next_list if mirror else lake.next_sequence()",
             "lake.next_sequence()",
             "test_delta_mirror.py",
-            "overtaken and whole",
+            "clock_is_behind",
         ),
         _m(
             "begin versions anew on each machine",
