@@ -130,7 +130,7 @@ class _Engine:
 
 
 def stores(name: str, folder: Path) -> None:
-    """The contract of the stores over one of them, four machines that land in it and are killed, Delta tables there."""
+    """The contract of the stores over one of them, four machines that are killed, a month there, Delta tables there."""
     if name == "ceph":
         skip_without_ceph()
     files = ("test_objects.py", "chaos/test_object_store.py", "test_delta_mirror.py")

@@ -69,6 +69,7 @@ from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, read_deliv
 from leads_pipeline.definitions import PULL_JOB, PUSH_JOB, build_definitions, first_day
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.lake import Lake
+from leads_pipeline.objects import store_of
 from leads_pipeline.partitions import Partitions, PullConfig, rectangles
 from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.sensors import dead_run_sensor
@@ -130,6 +131,8 @@ class Machine:
     secret: str
     rng: random.Random
     is_hourly: bool = False
+    # The object store that has the truth, as LEADS_DATA_DIR has it; None where the folder has it itself.
+    store: str | None = None
     # By how much its clock is wrong while runs work.
     offset: timedelta = timedelta()
     kill: Killed | None = None
@@ -242,7 +245,8 @@ class Machine:
             "LEADS_START_DATE": self.start.isoformat(),
             "LEADS_MAX_CONCURRENCY": "1",
             "LEADS_ALLOW_PLAIN_HTTP": "yes",
-            "LEADS_DATA_DIR": str(self.folder),
+            **({"LEADS_WORK_DIR": str(self.folder)} if self.store else {}),
+            "LEADS_DATA_DIR": self.store or str(self.folder),
         }
         os.environ.update(environment)
         self._settings = Settings.from_variables(environment)
@@ -287,7 +291,7 @@ class Machine:
 
     @property
     def lake(self) -> Lake:
-        return Lake(self.folder)
+        return Lake(self.folder, store=store_of(self.store, plain_http=True))
 
     @property
     def warehouse(self) -> Path:
