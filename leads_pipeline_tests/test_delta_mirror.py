@@ -29,12 +29,13 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.objects import ObjectStore, open_store
 from leads_pipeline.privacy.erase import left_by_list, sweep
 from leads_pipeline.warehouse import Warehouse
+from leads_pipeline_tests.buckets import KEYS
 from leads_pipeline_tests.people import EMAIL, PHONE, lead, listed
 from leads_pipeline_tests.staging import LONDON, NEXT_DAY, land, stage
 from leads_pipeline_tests.test_delta import SOME, as_rows, land_more, published, some, with_some_tables
 from leads_pipeline_tests.test_delta import by_polars as by_polars_here
 from leads_pipeline_tests.test_lake_refreshing import Breaking, Interrupted
-from leads_pipeline_tests.test_objects import KEYS, ceph, moto, new_bucket
+from leads_pipeline_tests.test_objects import ceph, moto, new_bucket
 from leads_pipeline_tests.test_privacy_erase import GRID, HERS, NOW, everything_in, fill
 from leads_pipeline_tests.test_suppression import push
 

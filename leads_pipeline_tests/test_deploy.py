@@ -34,6 +34,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(enc
 OURS = [service for name, service in COMPOSE["services"].items() if name != "postgres"]
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
 COMPOSE_RUNS: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.runs.yaml").read_text(encoding="utf-8"))
+COMPOSE_S3: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.s3.yaml").read_text(encoding="utf-8"))
 MANIFESTS: list[dict[str, Any]] = [
     thing
     for path in sorted(DEPLOY.glob("kubernetes/*.yaml"))
@@ -131,6 +132,16 @@ def test_containers_of_runs_have_what_the_one_that_starts_them_has_and_no_more()
     assert [volume.rpartition(":")[2] for volume in added["volumes"]] == ["/var/run/docker.sock"]
     # Without it the image's program would be given Dagster's command as words of its own.
     assert "ENTRYPOINT" not in CONTAINERFILE
+
+
+def test_with_a_bucket_every_container_of_ours_works_in_the_volume() -> None:
+    assert [COMPOSE["services"][name] for name in COMPOSE_S3["services"]] == OURS
+    [path] = {volume.rpartition(":")[2] for service in OURS for volume in service["volumes"] if "data:" in volume}
+    for added in COMPOSE_S3["services"].values():
+        assert added.keys() == {"environment"}
+        assert added["environment"]["LEADS_WORK_DIR"] == path
+        # Compose refuses to start where nobody says which: the folder would be the truth, and the bucket stay empty.
+        assert added["environment"]["LEADS_DATA_DIR"].startswith("${BUCKET:?")
 
 
 # --- Kubernetes ------------------------------------------------------------------------------------------------------

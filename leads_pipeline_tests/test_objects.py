@@ -1,53 +1,27 @@
 """One contract for every store: a folder, and buckets of moto and of Ceph where there is one."""
 
 import os
-import secrets
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import httpx
 import pytest
 
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import ObjectStore, open_store, prove
 from leads_pipeline.objects.folder import FolderStore
+from leads_pipeline_tests.buckets import KEYS, made_bucket, running_moto
 from leads_pipeline_tests.ceph import running_ceph
-
-KEYS = {
-    "AWS_ACCESS_KEY_ID": "an-id",
-    "AWS_SECRET_ACCESS_KEY": "a-secret",
-    "AWS_REGION": "us-east-1",
-}
 
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[str]:
     """The address of a server that speaks S3."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(300):
-            try:
-                httpx.get(f"{address}/moto-api/").raise_for_status()
-                break
-            except httpx.TransportError:
-                assert server.poll() is None
-                time.sleep(0.1)
+    with running_moto() as address:
         yield address
-    finally:
-        server.kill()
-        server.wait()
 
 
 @pytest.fixture(scope="session")
@@ -59,14 +33,10 @@ def ceph() -> Iterator[str]:
 
 def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of an empty bucket; the variables lead to it."""
-    import boto3
-
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": server}.items():
         monkeypatch.setenv(name, value)
-    name = f"leads-{secrets.token_hex(8)}"
-    boto3.client("s3", endpoint_url=server).create_bucket(Bucket=name)
     open_store.cache_clear()
-    return f"s3://{name}"
+    return f"s3://{made_bucket(server)}"
 
 
 @pytest.fixture(params=["moto", pytest.param("ceph", marks=pytest.mark.chaos)])

@@ -14,12 +14,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -29,8 +30,9 @@ import pytest
 from leads_pipeline.launching import IMAGE_VARIABLE
 from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import LAUNCHER_VARIABLE, POSTGRES_VARIABLE
-from leads_pipeline.simulator import Config, running
+from leads_pipeline.simulator import Config, RunningSimulator, running
 from leads_pipeline.simulator.leads import KINDS
+from leads_pipeline_tests.buckets import KEYS, made_bucket, running_moto
 from leads_pipeline_tests.ceph import skip_without_ceph
 from leads_pipeline_tests.chaos.kubernetes_api import KubernetesApi, playing
 from leads_pipeline_tests.newcomer import ROOT, copy_checkout, free_port, newcomer, wait_for
@@ -43,6 +45,7 @@ _BUILT_FROM: Final = (
 )
 # A pull of the last 30 days takes a minute then: long enough to be killed in the middle.
 _LATENCY_MS: Final = 2500
+_EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - what containers reach
 _SOCKETS: Final = {"podman": "/run/podman/podman.sock", "docker": "/var/run/docker.sock"}
 _LEADS: Final = """
 import duckdb
@@ -59,7 +62,7 @@ class _NotHereError(Exception):
 class _Engine:
     """podman or docker, with the compose file of a copy of this checkout."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *overlays: str) -> None:
         self.name = next((name for name in ("docker", "podman") if self._answers(name)), "")
         if not self.name:
             raise _NotHereError("neither docker nor podman answers")
@@ -67,7 +70,7 @@ class _Engine:
         if not Path(self.socket).is_socket():
             raise _NotHereError(f"{self.socket} is no socket of {self.name} (CONTAINER_SOCKET names another)")
         default = "podman-compose" if self.name == "podman" else "docker compose"
-        files = [f"--file={folder}/deploy/{name}" for name in ("compose.yaml", "compose.runs.yaml")]
+        files = [f"--file={folder}/deploy/{name}" for name in ("compose.yaml", "compose.runs.yaml", *overlays)]
         self.compose = [*shlex.split(os.environ.get("COMPOSE", default)), *files, "--profile=postgres"]
         if not shutil.which(self.compose[0]):
             raise _NotHereError(f"{self.compose[0]} isn't installed (COMPOSE names another)")
@@ -77,6 +80,21 @@ class _Engine:
             "CONTAINER_GROUP": str(Path(self.socket).stat().st_gid),
         }
         self.folder = folder
+
+    def from_inside(self, address: str) -> str:
+        """The address of a server of this machine, as a container reaches it."""
+        host = "host.containers.internal" if self.name == "podman" else "host.docker.internal"
+        return f"http://{host}:{address.rpartition(':')[2]}"
+
+    def fill_in(self, portal: RunningSimulator, more: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Write the .env that compose reads."""
+        variables = {
+            **{name: value for name, value in portal.environment().items() if name.startswith("LEADS_")},
+            **dict.fromkeys(("LEADS_BASE_URL", "LEADS_AUTH_URL"), self.from_inside(portal.base_url)),
+            "LEADS_ALLOW_PLAIN_HTTP": "yes",
+            **more,
+        }
+        (self.folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
 
     @staticmethod
     def _answers(name: str) -> bool:
@@ -145,25 +163,11 @@ def _say(begun: float, text: str) -> None:
 
 def containers(folder: Path) -> None:
     """Everything by compose; the first pull is killed, and all of it has to be published all the same."""
-    copy_checkout(folder, _BUILT_FROM)
-    engine, begun = _Engine(folder), time.monotonic()
-    begun_at = datetime.now(UTC)
-    base = [f"--build-arg=DEBIAN={os.environ['BASE_IMAGE']}"] if os.environ.get("BASE_IMAGE") else []
-    try:
-        engine.do("build", "--network=host", *base, "--tag=leads-pipeline", "--file=deploy/Containerfile", ".")
-    except RuntimeError as error:  # mostly that no registry, or no package index, can be reached
-        raise _NotHereError(f"the image can't be built here: {error}") from None
-    _say(begun, "the image is built")
-    host = "host.containers.internal" if engine.name == "podman" else "host.docker.internal"
+    begun, begun_at = time.monotonic(), datetime.now(UTC)
+    engine = _built(folder, begun)
     # The containers are another machine to this one's loopback address.
-    with running(Config(branches=3, leads_per_day=20, latency_ms=_LATENCY_MS), host="0.0.0.0") as portal:  # noqa: S104
-        port = portal.base_url.rpartition(":")[2]
-        variables = {
-            **{name: value for name, value in portal.environment().items() if name.startswith("LEADS_")},
-            **dict.fromkeys(("LEADS_BASE_URL", "LEADS_AUTH_URL"), f"http://{host}:{port}"),
-            "LEADS_ALLOW_PLAIN_HTTP": "yes",
-        }
-        (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    with running(Config(branches=3, leads_per_day=20, latency_ms=_LATENCY_MS), host=_EVERYWHERE) as portal:
+        engine.fill_in(portal)
         with engine.up():
             _say(begun, "compose has started everything")
             wait_for(lambda: bool(engine.runs()), _PATIENCE_SECONDS)
@@ -173,11 +177,46 @@ def containers(folder: Path) -> None:
             _say(begun, f"the first pull is killed, with {_landed(engine)} windows landed")
             wait_for(lambda: bool(engine.runs()), _PATIENCE_SECONDS)
             _say(begun, "the rest is pulled, by itself")
-            # What comes in meanwhile belongs to today, which is pulled tonight.
-            today = {lead for kind in KINDS for lead in portal.truth(kind, "all", start=begun_at - timedelta(days=1))}
-            closed = {lead for kind in KINDS for lead in portal.truth(kind, "all")} - today
+            closed = _closed(portal, begun_at)
             wait_for(lambda: closed <= _published(engine), _PATIENCE_SECONDS)
             _say(begun, f"each of the portal's {len(closed)} leads of closed days is published")
+
+
+def containers_with_a_bucket(folder: Path) -> None:
+    """The same over a bucket, whose leads outlive the portal and the machine with all of its volumes."""
+    begun, begun_at = time.monotonic(), datetime.now(UTC)
+    engine = _built(folder, begun, "compose.s3.yaml")
+    with running_moto(_EVERYWHERE) as store:
+        engine.environment["BUCKET"] = f"s3://{made_bucket(store)}/cluster"
+        with running(Config(branches=3, leads_per_day=20), host=_EVERYWHERE) as portal:
+            engine.fill_in(portal, {**KEYS, "AWS_ENDPOINT_URL": engine.from_inside(store)})
+            closed = _closed(portal, begun_at)
+            with engine.up():
+                _say(begun, "compose has started everything")
+                wait_for(lambda: closed <= _published(engine), _PATIENCE_SECONDS)
+        _say(begun, f"each of {len(closed)} leads of closed days is published; machine and portal are gone")
+        with engine.up():
+            wait_for(lambda: closed <= _published(engine), _PATIENCE_SECONDS)
+        _say(begun, "an empty machine has published them all from the bucket")
+
+
+def _built(folder: Path, begun: float, *overlays: str) -> _Engine:
+    """The engine, with the image of this checkout."""
+    copy_checkout(folder, _BUILT_FROM)
+    engine = _Engine(folder, *overlays)
+    base = [f"--build-arg=DEBIAN={os.environ['BASE_IMAGE']}"] if os.environ.get("BASE_IMAGE") else []
+    try:
+        engine.do("build", "--network=host", *base, "--tag=leads-pipeline", "--file=deploy/Containerfile", ".")
+    except RuntimeError as error:  # mostly that no registry, or no package index, can be reached
+        raise _NotHereError(f"the image can't be built here: {error}") from None
+    _say(begun, "the image is built")
+    return engine
+
+
+def _closed(portal: RunningSimulator, begun_at: datetime) -> set[str]:
+    """The portal's leads of closed days. What comes in meanwhile belongs to today, which is pulled tonight."""
+    today = {lead for kind in KINDS for lead in portal.truth(kind, "all", start=begun_at - timedelta(days=1))}
+    return {lead for kind in KINDS for lead in portal.truth(kind, "all")} - today
 
 
 def _published(engine: _Engine) -> set[str]:
@@ -229,6 +268,7 @@ def main() -> None:
         ("moto as the store", partial(stores, "moto")),
         ("Ceph as the store", partial(stores, "ceph")),
         ("containers", containers),
+        ("containers with a bucket", containers_with_a_bucket),
         ("Kubernetes, its API played", kubernetes),
     )
     for name, part in parts:
