@@ -16,6 +16,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import FieldType
+from leads_pipeline.durable import copy_file
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.lake import Lake
 
@@ -165,7 +166,7 @@ def link_or_copy(path: Path, target: Path) -> None:
         try:
             os.link(path, target)
         except OSError:
-            shutil.copyfile(path, target)
+            copy_file(path, target)
     except OSError as error:
         raise StorageError(
             f"{path} can't be linked or copied to {target}: {error.strerror}. Check the disk and its rights, then run "

@@ -7,6 +7,8 @@ Doesn't: what the files hold, and who may write them when (lake/).
 import errno
 import os
 import secrets
+import shutil
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -55,6 +57,30 @@ def publish_file(source: Path, path: Path) -> None:
         sync(source)
         source.replace(path)
         sync(path.parent)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy what is in the file, whatever its size at once where the file system lets both share their blocks.
+
+    XFS, btrfs and others do, from copy_file_range (Linux); elsewhere that copies within the kernel. A target that
+    exists is written over. It isn't on the disk by then. Raises OSError.
+    """
+    if not _copied_in_kernel(source, target):
+        shutil.copyfile(source, target)
+
+
+def _copied_in_kernel(source: Path, target: Path) -> bool:
+    """Whether all of it was: an older kernel, a container's rules or a file system may refuse it, or stop too early."""
+    if sys.platform != "linux":
+        return False
+    with source.open("rb") as read, target.open("wb") as written:
+        left = os.fstat(read.fileno()).st_size
+        try:
+            while left and (copied := os.copy_file_range(read.fileno(), written.fileno(), left)):
+                left -= copied
+        except OSError:  # a plain copy meets what is wrong with the disk as well, and says so
+            return False
+    return not left
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.durable import publish_file, replace_file, syncing
+from leads_pipeline.durable import copy_file, publish_file, replace_file, syncing
 from leads_pipeline.errors import StorageError
 
 
@@ -34,6 +34,43 @@ def test_what_is_synced_meanwhile_is_on_the_disk_in_the_end_or_an_error(
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         work_meanwhile()
     assert synced == [b"copied"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_001])
+def test_a_copy_is_whole_and_replaces_what_was_there(tmp_path: Path, size: int) -> None:
+    content = os.urandom(size)
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(content)
+    target.write_bytes(b"longer than before" * 1_000_000)
+    copy_file(source, target)
+    assert target.read_bytes() == content
+    target.write_bytes(b"its own")
+    assert source.read_bytes() == content
+
+
+@pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="this system has no copy_file_range")
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.EIO, None])
+def test_a_copy_that_the_kernel_refuses_or_stops_is_made_as_a_plain_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int | None
+) -> None:
+    """Some file systems tell of no bytes copied in place of an error (docs of copy_file_range, its bugs)."""
+    content = os.urandom(300_000)
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(content)
+    copied: list[int] = []
+    copy_in_kernel = os.copy_file_range
+
+    def stopping(read: int, written: int, count: int) -> int:
+        if not copied:
+            copied.append(copy_in_kernel(read, written, count // 2))
+            return copied[0]
+        if code is None:
+            return 0
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "copy_file_range", stopping)
+    copy_file(source, target)
+    assert (copied, target.read_bytes() == content) == ([150_000], True)
 
 
 def test_a_file_that_cannot_be_written_is_a_storage_error_that_says_what_to_do(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from leads_pipeline.contract import APPLICANT
+from leads_pipeline.durable import copy_file
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought
 from leads_pipeline.privacy.erase import add_redaction, sweep
@@ -277,14 +278,13 @@ def test_a_copy_that_somebody_writes_meanwhile_is_left(
     copy = copied(lake, tmp_path)
     copy.chmod(0o600)
     listed(lake.suppression)
-    copyfile = shutil.copyfile
 
     def written_meanwhile(source: Path, target: Path) -> None:
-        copyfile(source, target)
+        copy_file(source, target)
         with duckdb.connect(source) as db:
             db.execute("create table notes as select 'mine' as note")
 
-    monkeypatch.setattr("leads_pipeline.privacy.elsewhere.shutil.copyfile", written_meanwhile)
+    monkeypatch.setattr("leads_pipeline.privacy.elsewhere.copy_file", written_meanwhile)
     told = run("privacy", "apply", copy)
     assert (told.exit_code, "was written just now" in told.stderr) == (2, True), told.output + told.stderr
     with duckdb.connect(copy, read_only=True) as db:

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from leads_pipeline.contract import LEAD_KINDS, known_members
 from leads_pipeline.delta.folder import remove_tables
 from leads_pipeline.duck import WAREHOUSE_FILE, connection, literal, quoted
-from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, reading, storing
+from leads_pipeline.durable import PRIVATE_FILE_MODE, copy_file, publish_file, reading, storing
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.flatten.withholding import withheld_leads
 from leads_pipeline.lake import Lake
@@ -67,7 +67,7 @@ def apply_to_copy(lake: Lake, copy: Path, zone: ZoneInfo) -> tuple[int, list[str
             draft, anew = folder / "draft", folder / copy.name
             with storing(copy):
                 before = copy.stat()
-                shutil.copyfile(copy, draft)
+                copy_file(copy, draft)
                 draft.chmod(PRIVATE_FILE_MODE)
             with connection(lake, "sweep-of-copy") as db:
                 # Held open, so that no program writes into what is being replaced. From here on nothing else in this

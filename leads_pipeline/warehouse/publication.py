@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, connection, link_or_copy, scratch_folder
-from leads_pipeline.durable import publish_file, replace_file, syncing
+from leads_pipeline.durable import copy_file, publish_file, replace_file, syncing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days, sweep_stagings
 from leads_pipeline.flatten.columns import staged_columns
@@ -296,7 +296,7 @@ class Warehouse:
         """
         if not self.path.exists():
             return None
-        shutil.copyfile(self.path, draft)
+        copy_file(self.path, draft)
         draft.chmod(0o600)
         checksum = checksum_of(draft)
         if self._is_as_published(checksum):

@@ -254,6 +254,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "synced_meanwhile",
         ),
         _m(
+            "take a copy that the kernel stopped for a whole one",
+            "durable.py",
+            "    return not left\n",
+            "    return True\n",
+            "test_durable.py",
+            "kernel_refuses_or_stops",
+        ),
+        _m(
             "an error of the disk as a bare OSError",
             "durable.py",
             "        raise StorageError(\n            f\"{path} can't be written: {error.strerror}.",
