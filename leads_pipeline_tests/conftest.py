@@ -2,8 +2,10 @@
 
 import os
 import random
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -115,3 +117,22 @@ def _missing(config: pytest.Config) -> list[str]:
     if not is_whole or hasattr(config, "workerinput"):
         return []
     return [f"{area}: {fault}" for area, fault, times in rows(config.stash[_counts]) if not times]
+
+
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder whose file system lets files share blocks."""
+    folder = tmp_path_factory.mktemp("sharing")
+    image, mounted = folder / "image", folder / "mounted"
+    mounted.mkdir()
+    with image.open("wb") as file:
+        file.truncate(400 << 20)
+    try:
+        subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", image], check=True, capture_output=True)
+        subprocess.run(["mount", "-o", "loop", image, mounted], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"No XFS can be made and mounted here: {error}")
+    try:
+        yield mounted
+    finally:
+        subprocess.run(["umount", mounted], check=True)

@@ -39,7 +39,7 @@ LAYERS = (
     ("branches",),
     ("suppression",),
     ("objects",),
-    ("durable",),
+    ("durable", "extents"),
     # I/O stops here
     ("pgp", "person"),
     ("settings", "contract"),
