@@ -51,7 +51,7 @@ def land(lake: Lake, day: date) -> int:
 def grow(path: Path, leads: int) -> None:
     """Repeat the leads and children of the published file until it holds so many leads, of other people and days."""
     path.chmod(0o600)
-    (path.parent / ".state" / "warehouse-checksums").unlink()  # or it would be taken for damaged
+    (path.parent / ".state" / "warehouse-pieces").unlink()  # or it would be taken for damaged
     with duckdb.connect(path) as db:
         (held,) = db.execute("select count(*) from applicant_leads").fetchall()[0]
         times = leads // held

@@ -46,6 +46,7 @@ from leads_pipeline.privacy.search import search
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline_tests.command_line import run
+from leads_pipeline_tests.following import assert_digests_are_right
 from leads_pipeline_tests.people import EMAIL, lead, listed
 from leads_pipeline_tests.staging import DAY, LONDON, NEXT_DAY, installed, land, stage
 from leads_pipeline_tests.test_privacy_erase import GRID, HERS, NOW, everything_in, fill
@@ -77,6 +78,18 @@ def up_to_date(filled: Path, lake: Lake) -> Lake:
     """A lake whose Delta tables are up to date."""
     shutil.copytree(filled / "delta", delta_folder(lake))
     return lake
+
+
+def flip_a_bit_of(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-1])
 
 
 def land_more(lake: Lake) -> None:
@@ -230,6 +243,55 @@ def test_a_day_that_goes_takes_its_file_along(up_to_date: Lake) -> None:
     assert {path.name[:10] for kind in LEAD_KINDS for path in data_files(lake, kind.table)} == {str(DAY)}
     assert by_pyarrow(lake) == published(lake)
     assert_nothing_else_is_left(lake)
+
+
+def test_days_are_told_apart_by_what_a_publication_noted(up_to_date: Lake) -> None:
+    lake = up_to_date
+    land_more(lake)
+    assert_digests_are_right(lake)
+    publish_tables(lake)
+    before = files_below(lake)
+    land(lake, APPLICANT, [lead("newer", email="newer@people.example")], day=NEXT_DAY, sequence=10)
+    stage(lake, APPLICANT, NEXT_DAY)
+    Warehouse(lake).publish(GRID, NOW)
+    assert_digests_are_right(lake)
+
+    publish_tables(lake)
+
+    assert by_pyarrow(lake) == published(lake)
+    written = {Path(path) for path in files_below(lake).keys() - before.keys()}
+    for table in ("applicant_leads", "mart_lead_properties", "mart_people", "mart_coverage"):
+        files = [path for path in written if path.suffix == ".parquet" and path.parent.name == table]
+        assert all(path.name.startswith(str(NEXT_DAY)) for path in files), files
+
+
+def test_what_a_digest_says_is_made_anew_where_it_cannot_be_right(up_to_date: Lake) -> None:
+    lake = up_to_date
+    land_more(lake)
+    publish_tables(lake)
+    altered(lake, "delete from applicant_viewing_times where lead_id = 'new'")
+
+    publish_tables(lake)
+
+    assert by_pyarrow(lake) == published(lake)
+
+
+@pytest.mark.parametrize("breaks", [flip_a_bit_of, truncate])
+def test_damage_in_large_tables_is_found_before_all_files_were_gone_round_twice(
+    up_to_date: Lake, monkeypatch: pytest.MonkeyPatch, breaks: Callable[[Path], object]
+) -> None:
+    lake = up_to_date
+    files = [path for table in published(lake) for path in data_files(lake, table)]
+    monkeypatch.setattr(publishing, "LOOKED_AT_BYTES", sum(path.stat().st_size for path in files) // 5)
+    for _ in range(2):
+        publish_tables(lake)
+    breaks(data_files(lake, "applicant_leads")[0])
+
+    looks = [publish_tables(lake).rows_written > 0 for _ in range(7)]
+
+    assert looks.count(True) == 1
+    assert looks[0] or breaks is not truncate  # its size tells at once
+    assert by_pyarrow(lake) == published(lake)
 
 
 def altered(lake: Lake, statement: str) -> None:

@@ -21,6 +21,7 @@ from leads_pipeline.verification import verify
 from leads_pipeline.warehouse import Grid, Warehouse, frozen_marts
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.command_line import run
+from leads_pipeline_tests.following import assert_digests_are_right, follow
 from leads_pipeline_tests.staging import DAY, LONDON, NEXT_DAY, land, stage
 from leads_pipeline_tests.test_backup import backed_up, restored
 from leads_pipeline_tests.test_retain import everything, lead
@@ -40,7 +41,9 @@ PLANTED = "Quenby"
 
 
 def publish(lake: Lake) -> None:
+    follow(lake)
     Warehouse(lake).publish(GRID, NOW)
+    assert_digests_are_right(lake)
 
 
 def filled(lake: Lake) -> Lake:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from leads_pipeline.duck import quoted
-from leads_pipeline.warehouse import Reader, tables
+from leads_pipeline.warehouse import Reader, day_column
 
 # What has no type of its own there, such as uuid and json, becomes text.
 _TYPES: Final = {
@@ -19,8 +19,6 @@ _TYPES: Final = {
     "INTEGER": "integer",
     "TIMESTAMP WITH TIME ZONE": "timestamp",
 }
-
-_DAY_COLUMNS: Final = ("window_day", "day")
 
 # The part of a table that has no days.
 WHOLE: Final = "whole"
@@ -57,11 +55,10 @@ def shapes_of(db: Reader) -> list[Shape]:
         "list(comment order by column_index) from duckdb_columns() where not internal and schema_name = 'main' "
         "and database_name = current_database() group by table_name order by table_name"
     )
-    loaded = {table.name: {column.name for column in table.columns} for table in tables()}
     return [
         Shape(
             name,
-            next((column for column in _DAY_COLUMNS if column in loaded.get(name, ())), None),
+            day_column(name),
             _schema(columns, types, comments),
             ", ".join(map(quoted, columns)),
             ", ".join(map(_selected, columns, types)),

@@ -15,8 +15,9 @@ from leads_pipeline.durable import storing, sync, write_new
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import ObjectStore
+from leads_pipeline.warehouse import FOLLOWERS
 
-DELTA: Final = "delta"
+DELTA: Final = FOLLOWERS
 LOG: Final = "_delta_log"
 VERSIONS: Final = "versions"
 

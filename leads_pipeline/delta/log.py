@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,11 +73,14 @@ class Log:
         """The newest version. Raises StorageError where there is no table that can be read."""
         return self._there().version()
 
-    def files(self) -> list[str]:
-        """The files of the newest version, by their paths in the table's folder."""
+    def sizes(self) -> dict[str, int]:
+        """The files of the newest version, by their paths in the table's folder, and their bytes."""
+        if self._table is None:
+            return {}
         with _telling_errors(self._folder):
-            paths: Iterable[object] = self._table.get_add_actions().column("path").to_pylist() if self._table else ()
-        return list(map(str, paths))
+            added = self._table.get_add_actions()
+            paths, sizes = (added.column(name).to_pylist() for name in ("path", "size_bytes"))
+        return dict(zip(map(str, paths), sizes, strict=True))
 
     def begin(self, files: Sequence[DataFile]) -> None:
         """Commit the first version, of these files. There is no log."""

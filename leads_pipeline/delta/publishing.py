@@ -12,13 +12,15 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from leads_pipeline.delta.columns import Shape, shapes_of
+from leads_pipeline.delta.columns import WHOLE, Shape, shapes_of
 from leads_pipeline.delta.folder import (
     DELTA,
     FILE_MODE,
@@ -37,10 +39,10 @@ from leads_pipeline.delta.versions import (
     write_versions,
 )
 from leads_pipeline.duck import literal, quoted
-from leads_pipeline.durable import publish_file, storing
+from leads_pipeline.durable import publish_file, replace_file, storing
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
-from leads_pipeline.warehouse import Reader, Warehouse, checksum_of
+from leads_pipeline.warehouse import Reader, Warehouse, checksum_of, digests_of, due
 
 _NAME: Final = re.compile(r"(?P<part>[\w-]+)-(?P<digest>[0-9a-f]{32})-(?P<checksum>[0-9a-f]{8})-[0-9a-f]{8}\.parquet")
 
@@ -64,6 +66,13 @@ class _Part:
     digest: str
 
 
+# Rows of a day, or of a table without days: their number, and two figures of their hashes.
+_Row = tuple[int, int, int]
+
+# Reading a GB takes half a second from the page cache.
+LOOKED_AT_BYTES: Final = 1 << 30
+
+
 def publish_tables(lake: Lake) -> DeltaPublication:
     """Have delta/ hold what the published leads.duckdb holds, and nothing of what it held before. Raises StorageError.
 
@@ -76,7 +85,8 @@ def publish_tables(lake: Lake) -> DeltaPublication:
         mirror = Mirror(lake, lake.store) if lake.store else None
         if mirror:
             mirror.take_over()
-        followed = [_Table(lake, shape) for shape in shapes]
+        due_files = _files_due(lake)
+        followed = [_Table(lake, shape, due_files) for shape in shapes]
         for table in followed:
             table.follow(db)
         versions = {table.shape.name: table.log.version for table in followed}
@@ -109,11 +119,39 @@ def _want_nobody_refused(lake: Lake, db: Reader) -> None:
         )
 
 
+def _files_due(lake: Lake) -> Set[Path]:
+    """The data files that this run reads, to see that they are whole: all up to LOOKED_AT_BYTES, else the next ones."""
+    state = lake.folder / ".state" / "delta-looks"
+    with storing(delta_folder(lake)):
+        sizes = {path: path.stat().st_size for path in delta_folder(lake).glob("*/*.parquet") if path.is_file()}
+    files = sorted(sizes)
+    if (total := sum(sizes.values())) <= LOOKED_AT_BYTES:
+        return sizes.keys()
+    looks = 0
+    with suppress(OSError, ValueError):  # begun anew where nothing, or nothing legible, is remembered
+        looks = int(state.read_text())
+    replace_file(state, str(looks + 1).encode())
+    return {files[n] for n in due(looks, len(files), max(len(files) * LOOKED_AT_BYTES // total, 1))}
+
+
+def _noted(db: Reader, table: str) -> dict[date, _Row]:
+    """The digests that a publication has left, of an earlier version none."""
+    _, is_there = db.query("select 1 from duckdb_tables() where schema_name = 'pipeline' and table_name = 'digests'")
+    noted = "select null, day, rows, hash_xor, hash_sum from pipeline.digests where table_name = $table"
+    return _rows(db, noted, {"table": table}) if is_there else {}
+
+
+def _rows(db: Reader, statement: str, parameters: Mapping[str, object] | None = None) -> dict[Any, _Row]:
+    """What `digests_of` selects, by day."""
+    return {day: (rows, hash_xor, hash_sum) for _, day, rows, hash_xor, hash_sum in db.query(statement, parameters)[1]}
+
+
 class _Table:
     """A table on its way from one version of leads.duckdb to the next."""
 
-    def __init__(self, lake: Lake, shape: Shape) -> None:
+    def __init__(self, lake: Lake, shape: Shape, due: Set[Path]) -> None:
         self._lake = lake
+        self._due = due
         self._folder = delta_folder(lake) / shape.name
         self.shape = shape
         self.log = Log(self._folder, shape)
@@ -125,7 +163,7 @@ class _Table:
         """Commit what differs; nothing where nothing does."""
         parts = self._parts(db)
         kept = self._kept(parts)
-        gone = [file for file in self.log.files() if file not in kept.values()]
+        gone = [file for file in self.log.sizes() if file not in kept.values()]
         missing = parts.keys() - kept.keys()
         if self.log.is_of_this_shape and not gone and not missing:
             return
@@ -144,28 +182,36 @@ class _Table:
         """Remove what the newest version doesn't need. It is in the newest list."""
         self.log.forget_the_past()
         with storing(self._folder):
-            remove_others(self._folder, {LOG, *self.log.files()})
+            remove_others(self._folder, {LOG, *self.log.sizes()})
 
     def _parts(self, db: Reader) -> dict[str, _Part]:
         """What the table should hold. The key keeps anybody from trying out what a digest may be of."""
-        _, rows = db.query(
-            f"select part, count(*), bit_xor(hashed), sum(hashed) from (select {self.shape.part} as part, "  # noqa: S608
-            f"hash({self.shape.columns}) as hashed from {quoted(self.shape.name)}) group by part"
-        )
+        name, day, columns = quoted(self.shape.name), self.shape.day, self.shape.columns
+        if day is None:
+            rows: Mapping[Any, _Row] = _rows(db, digests_of("null", literal(WHOLE), columns, f"from {name}"))
+        else:
+            # Days are counted, which is quick; hashed are those alone whose digests the publication hasn't left.
+            counts = dict(db.query(f"select {quoted(day)}, count(*) from {name} group by 1")[1])  # noqa: S608
+            noted = {part: one for part, one in _noted(db, self.shape.name).items() if counts.get(part) == one[0]}
+            missing = list(counts.keys() - noted.keys())
+            some = f"from {name} where {quoted(day)} in (select unnest($days::date[]))"
+            more = _rows(db, digests_of("null", quoted(day), columns, some), {"days": missing}) if missing else {}
+            rows = noted | more
         key = self._lake.person_key()
         return {
-            part: _Part(count, hmac.digest(key, repr((self.shape, part, count, *hashes)).encode(), "sha256")[:16].hex())
-            for part, count, *hashes in rows
+            part: _Part(one[0], hmac.digest(key, repr((self.shape, part, *one)).encode(), "sha256")[:16].hex())
+            for part, one in ((str(part), one) for part, one in rows.items())
         }
 
     def _kept(self, parts: Mapping[str, _Part]) -> dict[str, str]:
-        """The files that hold a part as it should be, whole; one a part."""
+        """The files that hold a part as it should be, whole as far as they are looked at; one a part."""
         kept = {}
-        for file in self.log.files() if self.log.is_of_this_shape else ():
+        for file, size in self.log.sizes().items() if self.log.is_of_this_shape else ():
             name = _NAME.fullmatch(file)
             if name and (part := parts.get(name["part"])) and name["digest"] == part.digest:
+                path = self._folder / file
                 with suppress(OSError):  # what can't be read is written anew
-                    if checksum_of(self._folder / file) == name["checksum"]:
+                    if path.stat().st_size == size and (path not in self._due or checksum_of(path) == name["checksum"]):
                         kept[name["part"]] = file
         return kept
 

@@ -4,13 +4,15 @@ Belongs here: what is loaded when, which of a lead's versions counts, publicatio
 columns (flatten/), what a mart holds (sql/), when to publish (assets/).
 
 This is the door: whoever uses the warehouse imports from here, and the rooms from each other, downwards: publication,
-copies, reading, loading, winners, state, frozen, sql_marts and people, grid and answers, schema.
+copies, reading, loading, winners, pieces, state, frozen, digests, sql_marts and people, grid and answers, schema.
 """
 
 from leads_pipeline.warehouse.copies import write_without_withheld
+from leads_pipeline.warehouse.digests import FOLLOWERS, day_column, digests_of
 from leads_pipeline.warehouse.frozen import frozen_marts, write_figures
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import set_person_key
+from leads_pipeline.warehouse.pieces import due
 from leads_pipeline.warehouse.publication import Publication, Warehouse
 from leads_pipeline.warehouse.reading import Reader, holding_version, sweep_readers
 from leads_pipeline.warehouse.reading import reading as version_of
@@ -19,6 +21,7 @@ from leads_pipeline.warehouse.sql_marts import Mart, marts, read_statement
 from leads_pipeline.warehouse.state import checksum_of
 
 __all__ = [
+    "FOLLOWERS",
     "Grid",
     "Mart",
     "Publication",
@@ -27,6 +30,9 @@ __all__ = [
     "Warehouse",
     "checksum_of",
     "comment",
+    "day_column",
+    "digests_of",
+    "due",
     "frozen_marts",
     "holding_version",
     "marts",

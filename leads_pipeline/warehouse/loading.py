@@ -22,6 +22,13 @@ from leads_pipeline.flatten.trees import HIDDEN, trees_of
 from leads_pipeline.flatten.withholding import known_leads, objected_leads, redact, withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.answers import set_answers
+from leads_pipeline.warehouse.digests import (
+    begin_noting,
+    bring_digests_up_to_date,
+    day_column,
+    is_followed,
+    note_days,
+)
 from leads_pipeline.warehouse.frozen import load_frozen, statement_of
 from leads_pipeline.warehouse.grid import Grid, set_grid
 from leads_pipeline.warehouse.people import PERSON_OF_LEAD, set_person_key
@@ -59,6 +66,7 @@ def load(
     db.execute(MART_MACROS)
     db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in FOLLOWED.items())})")
     db.execute("create temp table gone (kind varchar, lead_id varchar)")
+    begin_noting(db)
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
     is_whole = _load_kinds(db, lake, state, wanted, changed)
     # Loading may have added lead ids to the list, which are dealt with. Whoever was added to it meanwhile waits for the
@@ -72,7 +80,8 @@ def load(
         load_frozen(db, lake)
     set_grid(db, grid, now)
     set_answers(db, lake, grid.zone)
-    _make_marts(db, grid, is_whole=is_whole, is_reworded=is_reworded)
+    _make_marts(db, grid, is_whole=is_whole, is_reworded=is_reworded, is_followed=is_followed(lake))
+    bring_digests_up_to_date(db, lake)
     remember(db, wanted)
     db.commit()
     db.execute("checkpoint")
@@ -100,6 +109,8 @@ def _load_kinds(
             new = "lead_id in (select lead_id from winners)" if state.suppressed == wanted.suppressed else "true"
             redacted = redact(db, lake, kind, new)
             db.execute("insert into gone select $kind, null from range($rows)", {"kind": kind.name, "rows": redacted})
+            if redacted:
+                note_days(db, kind.tables, "select null")
             is_whole = is_whole or redacted > 0
         if state.objected != wanted.objected:
             note_objections(db, lake, kind, "true")
@@ -117,6 +128,7 @@ def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, *, is_o
     ):
         return False
     db.execute("insert into gone select $kind, lead_id from withheld_ids", {"kind": kind.name})
+    note_days(db, kind.tables, "select null")
     for table in kind.tables:
         db.execute(f"delete from {quoted(table)} where lead_id in (from withheld_ids)")  # noqa: S608 - our own names
     db.execute(
@@ -125,17 +137,22 @@ def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, *, is_o
     return True
 
 
-def _make_marts(db: duckdb.DuckDBPyConnection, grid: Grid, *, is_whole: bool, is_reworded: bool) -> None:
+def _make_marts(
+    db: duckdb.DuckDBPyConnection, grid: Grid, *, is_whole: bool, is_reworded: bool, is_followed: bool
+) -> None:
     drop_former_marts(db)
     for mart in marts():
         is_anew = is_whole or mart.follows is None
         if is_anew:
             db.execute(f"create or replace table {quoted(mart.name)} as {statement_of(mart)}")
+            note_days(db, [mart.name], "select null")
         if is_anew or is_reworded:
             more = dict.fromkeys(grid.branches.columns, "From LEADS_BRANCHES_FILE") if mart.name == "branches" else {}
             comment(db, quoted(mart.name), mart.description, {**mart.columns, **more})
         if not is_anew and mart.follows:
-            bring_up_to_date(db, replace(mart, statement=statement_of(mart, is_touched=True)), mart.follows)
+            touched = replace(mart, statement=statement_of(mart, is_touched=True))
+            touched_days = bring_up_to_date(db, touched, mart.follows, day_column(mart.name) if is_followed else None)
+            note_days(db, [mart.name], "select unnest($days::date[])", {"days": [*touched_days]})
 
 
 def _load_leads(
@@ -171,6 +188,8 @@ def _load_leads(
             "insert into gone select $kind, lead_id from removed where lead_id not in (select lead_id from winners)",
             {"kind": kind.name},
         )
+        days = "select window_day from removed union select day from winners union select day from confirmed"
+        note_days(db, kind.tables, days)
         parts = _parts(db)
         for table in kind.tables:
             is_child = table != kind.table
@@ -214,6 +233,7 @@ def _load_leads(
             "semi join changed_days on staged.day = changed_days.day",
             {"kind": kind.name},
         )
+        note_days(db, ["landed_windows"], "from changed_days")
         # Marts show a new member once it may be shown.
         return record_drift(db, lake, kind, files) or is_whole
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, connection, link_or_copy, scratch_folder
-from leads_pipeline.durable import copy_file, publish_file, replace_file, syncing
+from leads_pipeline.durable import copy_file, publish_file, syncing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days, sweep_stagings
 from leads_pipeline.flatten.columns import staged_columns
@@ -25,6 +25,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.copies import write_anew
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.loading import load
+from leads_pipeline.warehouse.pieces import Pieces, checksums_of
 from leads_pipeline.warehouse.reading import Version, holding_version, reading, sweep_readers
 from leads_pipeline.warehouse.state import (
     EMPTY,
@@ -32,7 +33,6 @@ from leads_pipeline.warehouse.state import (
     SCHEMA_VERSION,
     State,
     WarehouseFile,
-    checksum_of,
     comments_fingerprint,
     fingerprint_of,
     read_state,
@@ -75,6 +75,7 @@ class Warehouse:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
+        self._pieces = Pieces(lake)
 
     @property
     def path(self) -> Path:
@@ -128,12 +129,10 @@ class Warehouse:
         wanted, not_staged = self._mended(whole, file.state if file else EMPTY, grid, now, staged_again)
         if wanted != whole:
             file = self._published_file(wanted)  # which counts the rows of what is wanted alone
-        # The whole file is read even if nothing changed: otherwise an analyst would be the first to meet damage.
+        # The file is looked at even if nothing changed: otherwise an analyst would be the first to meet damage.
         # A day that can't be staged is in the published file alone.
         is_anew = is_anew and not not_staged
-        is_changed = (
-            is_anew or file is None or file.state != wanted or not self._is_as_published(checksum_of(self.path))
-        )
+        is_changed = is_anew or file is None or file.state != wanted or self._pieces.look_at(self.path) is None
         if is_changed:
             file = self._build(wanted, grid, now, not_staged, is_anew=is_anew)
         assert file is not None  # noqa: S101 - for mypy: where nothing changed, something was published
@@ -153,7 +152,7 @@ class Warehouse:
 
         The warehouse's lock is held. Raises StorageError where it can't be read.
         """
-        if not self.path.exists() or not self._is_as_published(checksum_of(self.path)):
+        if not self.path.exists() or self._pieces.look_at(self.path, is_whole=True) is None:
             return frozenset()
         with (
             holding_version(self._lake, self.path) as link,
@@ -259,24 +258,24 @@ class Warehouse:
         """Write the new version beside the published one, then swap it in."""
         draft = self.path.with_name(f".{WAREHOUSE_FILE}.draft")
         try:
-            checksum = self._copied(draft)
-            file = self._updated(draft, wanted, grid, now) if checksum else None
+            before = self._copied(draft)
+            file = self._updated(draft, wanted, grid, now) if before else None
             if file is None and not_staged:
                 raise StorageError(
                     f"{self.path} has to be built anew, but {len(not_staged)} days can't be staged and would miss. "
                     f"{next(iter(not_staged.values()))}"
                 )
             if file is None:
-                checksum, file = None, self._rebuilt(draft, wanted, grid, now)
+                before, file = None, self._rebuilt(draft, wanted, grid, now)
             elif is_anew or file.leads_gone:
                 self._write_anew(draft)
                 file = replace(file, is_rebuilt=True)
             else:
                 self._keep_old_blocks(draft)
             draft.chmod(_PUBLISHED_MODE)
-            # The old version's checksum as well: if this process is killed now, the old file stays.
-            checksums = " ".join(filter(None, (checksum, checksum_of(draft))))
-            replace_file(self._checksums, checksums.encode())
+            # The old version's checksums as well: if this process is killed now, the old file stays.
+            after = checksums_of(draft, self.path, before) if before else checksums_of(draft)
+            self._pieces.remember(*([before] if before else []), after)
             # Beside the new version, a log of the old one would keep it from being opened.
             self.path.with_name(f"{WAREHOUSE_FILE}.wal").unlink(missing_ok=True)
             publish_file(draft, self.path)
@@ -285,31 +284,17 @@ class Warehouse:
                 self._sweep()
         return file
 
-    @property
-    def _checksums(self) -> Path:
-        return self._lake.folder / ".state" / "warehouse-checksums"
-
-    def _copied(self, draft: Path) -> str | None:
-        """Copy the published file, and return its checksum; None where there is none, or not as it was published.
-
-        DuckDB notices damage only where it reads, and a publication leaves most of the file unread.
-        """
+    def _copied(self, draft: Path) -> Sequence[str] | None:
+        """Copy the published file, and return its pieces' checksums; None where there is none, or it is damaged."""
         if not self.path.exists():
             return None
         copy_file(self.path, draft)
         draft.chmod(0o600)
-        checksum = checksum_of(draft)
-        if self._is_as_published(checksum):
-            return checksum
-        logger.warning("%s is damaged: it isn't what was published. It is built anew from the staged files.", self.path)
-        return None
-
-    def _is_as_published(self, checksum: str) -> bool:
-        """Whether a publication wrote the file with that checksum, or may have: earlier versions noted none."""
-        try:
-            return checksum in self._checksums.read_text(encoding="ascii").split()
-        except FileNotFoundError:
-            return True
+        if (checksums := self._pieces.look_at(draft, self.path)) is None:
+            logger.warning(
+                "%s is damaged: it isn't what was published. It is built anew from the staged files.", self.path
+            )
+        return checksums
 
     def _updated(self, draft: Path, wanted: "State", grid: Grid, now: datetime) -> "WarehouseFile | None":
         """The published file's copy, brought up to date; None where it has to be built anew."""

@@ -134,6 +134,17 @@ BOOKKEEPING: Final = (
         ),
     ),
     Table(
+        "digests",
+        "What the days of each table hold, so that who follows this file sees what differs: for the pipeline itself",
+        (
+            Column("table_name", "varchar", "Table of the rows"),
+            Column("day", "date", "Day of the rows, as the table is replaced by days"),
+            Column("rows", "bigint", "Their number"),
+            Column("hash_xor", "ubigint", "Of the hashes of the rows"),
+            Column("hash_sum", "hugeint", "Of the hashes of the rows"),
+        ),
+    ),
+    Table(
         "objected",
         "Leads of people who objected to direct marketing: leave these people out of whatever serves it",
         (

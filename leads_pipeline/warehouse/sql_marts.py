@@ -5,6 +5,7 @@ Belongs here: what a mart follows, the macros that marts use. Doesn't: what a ma
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -89,8 +90,8 @@ def _is_touched(followed: str, column: str) -> str:
     return " and ".join(conditions)
 
 
-def bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str) -> None:
-    """Make the mart's rows of touched values anew.
+def bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str, day: str | None) -> set[date]:
+    """Make the mart's rows of touched values anew; return the days of which rows went or came, by that column.
 
     By its own statement, which a temporary view in place of each table of leads lets see only the leads of such values.
     """
@@ -102,11 +103,15 @@ def bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str) -
                 f"create temp view {quoted(table)} as select * from {quoted(file)}.main.{quoted(table)} "  # noqa: S608
                 f"where {_is_touched(followed, column)}"
             )
-    db.execute(f"delete from {quoted(mart.name)} where {_is_touched(followed, followed)}")  # noqa: S608
-    db.execute(f"insert into {quoted(mart.name)} by name {mart.statement}")
+    returning = f"returning {quoted(day)}" if day else ""
+    rows = db.execute(
+        f"delete from {quoted(mart.name)} where {_is_touched(followed, followed)} {returning}"  # noqa: S608
+    ).fetchall()
+    rows += db.execute(f"insert into {quoted(mart.name)} by name {mart.statement} {returning}").fetchall()
     for table, column in shadowed:
         if column is not None:
             db.execute(f"drop view temp.main.{quoted(table)}")
+    return {one for (one,) in rows} if day else set()
 
 
 _MEMBERS: Final = sorted(literal(member) for path in ENUMERATIONS for member in known_members(path) or ())
