@@ -91,13 +91,18 @@ def find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, file
         from ({files.select(kind.table, "staged.day")}) as staged
         """  # noqa: S608 - only the contract's own names, here and below
     )
-    # The one look at all leads, whatever their day.
+    # The one look at all leads, whatever their day: at their ids alone.
     db.execute(
         f"""
         create or replace temp table loaded as
+        with looked_for as materialized (
+            select rowid as row_id from {leads} where window_day in (from changed_days)
+            union
+            select rowid from {leads} where lead_id in (select lead_id from versions)
+        )
         select rowid as row_id, lead_id, window_day, sequence, {", ".join(c for _, c in followed_columns(kind)[1:])}
         from {leads}
-        where window_day in (from changed_days) or lead_id in (select lead_id from versions)
+        where rowid in (select row_id from looked_for)
         """  # noqa: S608
     )
     db.execute(
