@@ -21,9 +21,7 @@ from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.lake import Lake
 
 # What DuckDB may hold before it spills to the data folder. All marts of 9 million leads can be made in 400 MB, and as
-# fast; but 3 million leads loaded anew, or a day of 100,000 flattened, take twice the time there (measured). Beside it
-# lie a batch's payloads as Arrow, 2.6 kB a lead, and what its statement holds. A large day is one batch: two days of
-# 107,000 leads side by side make a process of 2.1 GB (measured).
+# fast; but 3 million leads loaded anew take twice the time there (measured).
 MEMORY_LIMIT: Final = "1GB"
 
 # How many times a checkpoint may write groups of rows anew, of any table, to close the gaps that deleted rows leave.
@@ -62,7 +60,13 @@ class Column:
 
 @contextmanager
 def connection(
-    lake: Lake, name: str, database: Path | None = None, *, read_only: bool = False, threads: int = THREADS_MAX
+    lake: Lake,
+    name: str,
+    database: Path | None = None,
+    *,
+    read_only: bool = False,
+    threads: int = THREADS_MAX,
+    memory_limit: str = MEMORY_LIMIT,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own in the lake.
 
@@ -71,7 +75,7 @@ def connection(
     """
     was_there = database is not None and not read_only and database.exists()
     config: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": MEMORY_LIMIT,
+        "memory_limit": memory_limit,
         "threads": str(min(threads, os.cpu_count() or 1)),
         # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
         "autoinstall_known_extensions": "false",
@@ -83,7 +87,7 @@ def connection(
     with scratch_folder(lake, f"{name}-spill") as spill:
         config["temp_directory"] = str(spill)
         with (
-            telling_errors(lake),
+            telling_errors(lake, memory_limit),
             duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db,
         ):
             if was_there and not db.execute("select 1 from duckdb_tables() limit 1").fetchall():
@@ -98,7 +102,7 @@ def connection(
 
 
 @contextmanager
-def telling_errors(lake: Lake) -> Iterator[None]:
+def telling_errors(lake: Lake, memory_limit: str = MEMORY_LIMIT) -> Iterator[None]:
     """Turn DuckDB's errors into ours, which say what to do and don't quote a lead."""
     try:
         yield
@@ -109,7 +113,7 @@ def telling_errors(lake: Lake) -> Iterator[None]:
         ) from None
     except duckdb.OutOfMemoryException:
         raise StorageError(
-            f"DuckDB ran out of its {MEMORY_LIMIT} of memory and of space to spill to below {lake.folder}. Free some "
+            f"DuckDB ran out of its {memory_limit} of memory and of space to spill to below {lake.folder}. Free some "
             "space, then run again. What was published before is untouched."
         ) from None
     except duckdb.Error as error:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -16,6 +16,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -628,6 +629,53 @@ def test_the_same_raw_files_give_the_same_bytes(lake: Lake) -> None:
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths} == before
 
 
+def test_a_day_in_parts_has_the_same_bytes_and_counts_as_at_once(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        leads: list[dict[str, Any]] = [
+            *(
+                {"id": f"{name}-{number}", "new": 1, "viewingTimes": [{}, {"new": 2}], "createdAt": "?", "contact": 5}
+                for name in "abc"
+            ),
+            {"id": "in each window", "message": str(number)},
+            {"id": "lost, and then older", "message": "older"},
+        ]
+        land(lake, APPLICANT, [*leads, '{"id":"mended","message":"\n"}'], scope=f"branch-{number}")
+    land(lake, APPLICANT, [{"id": "lost"}, {"id": "lost, and then older"}], fetched_at=FETCHED_AT + timedelta(hours=1))
+    stage(lake, APPLICANT)
+    [path] = [window.path for window in lake.landed_windows(APPLICANT, DAY) if window.scope == "branch-101"]
+    path.unlink()
+    at_once = Lake(tmp_path / "at once")
+    shutil.copytree(lake.folder, at_once.folder)
+    expected = stage(at_once, APPLICANT)
+    monkeypatch.setattr(raw, "PART_ROWS", 1)
+    parts: list[int] = []
+
+    def counted(db: duckdb.DuckDBPyConnection, kind: LeadKind, received: pa.Table) -> int:
+        parts.append(len(received))
+        return raw.read_part(db, kind, received)
+
+    monkeypatch.setattr(batches, "read_part", counted)
+
+    assert stage(lake, APPLICANT) == expected
+
+    assert (expected.retained, len(parts)) == (2, 4)
+    for table in staged_tables(APPLICANT):
+        assert lake.staged_path(table, DAY).read_bytes() == at_once.staged_path(table, DAY).read_bytes()
+
+
+@pytest.mark.chaos
+def test_a_file_of_several_row_groups_is_in_order(lake: Lake) -> None:
+    for number in range(5):
+        land(lake, APPRAISAL, [{"id": f"{n:05}-{number}"} for n in range(60_000)], scope=f"branch-{number}")
+
+    stage(lake, APPRAISAL)
+
+    ids = [row["lead_id"] for row in staged_rows(lake, "appraisal_leads")]
+    assert ids == sorted(ids)
+
+
 @pytest.mark.chaos
 def test_days_flattened_together_are_as_if_each_were_flattened_alone(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -663,9 +711,9 @@ def test_a_landing_during_the_flattening_changes_nothing_of_it(lake: Lake, monke
     land(lake, APPLICANT, [{"id": "a", "viewingTimes": [{}]}])
     read_raw = raw.read_raw
 
-    def landing_in_between(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: Sequence[Path]) -> int:
+    def landing_in_between(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Iterator[pa.Table]:
         land(lake, APPLICANT, [{"id": "b", "viewingTimes": [{}, {}]}])
-        return read_raw(db, kind, files)
+        return read_raw(db, files)
 
     monkeypatch.setattr(batches, "read_raw", landing_in_between)
     staged = stage(lake, APPLICANT)

@@ -1022,7 +1022,7 @@ from leads_pipeline.contract import APPLICANT
 from leads_pipeline.flatten import batches
 from leads_pipeline.lake import Lake
 from leads_pipeline_tests.staging import stage
-batches.read_raw = lambda db, kind, files: os._exit(9)
+batches.read_raw = lambda db, files: os._exit(9)
 stage(Lake(Path(sys.argv[1])), APPLICANT)
 """
 

@@ -15,6 +15,22 @@ def extras_column(child: ChildTable) -> str:
     return f"extras of {child.name}"
 
 
+def list_column(child: ChildTable) -> str:
+    """Name, quoted, of the column with an odd lead's list as JSON."""
+    return quoted(f"list of {child.name}")
+
+
+def elements_column(child: ChildTable) -> str:
+    """Name, quoted, of the column with a plain lead's list."""
+    return quoted(f"elements of {child.name}")
+
+
+def more_columns(kind: LeadKind) -> list[str]:
+    """Names, quoted, of all columns that stand beside a lead's own while it is flattened."""
+    of_lists = ([list_column(child), elements_column(child), quoted(extras_column(child))] for child in kind.children)
+    return [BODY, *(column for columns in of_lists for column in columns)]
+
+
 def staged_columns(kind: LeadKind) -> dict[str, tuple[Column, ...]]:
     """The columns of every table that a day of the kind is staged into, in order."""
     tables = {kind.table: (*_LEAD_COLUMNS, *_declared(kind.fields), *_DRIFT_COLUMNS)}

@@ -58,15 +58,20 @@ class UnbalancedError(StorageError):
 
 
 def count_days(
-    db: duckdb.DuckDBPyConnection, kind: LeadKind, targets: Mapping[date, Mapping[str, Path]]
+    db: duckdb.DuckDBPyConnection,
+    kind: LeadKind,
+    targets: Mapping[date, Mapping[str, Path]],
+    unexplained: Mapping[date, int],
 ) -> list[StagedDay]:
-    """What was done, by day: rows and ids as the files have them, the rest as the tables they were written from."""
+    """What was done, by day: rows and ids as the files have them, the rest as the tables they were written from.
+
+    `unexplained` is what count_unexplained has counted of all parts.
+    """
     raw_rows = _by_day(db, "select day, count(*) from raw group by day")
     duplicates = _by_day(db, "select day, count(*) from dropped group by day")
     duplicates += _by_day(db, "select window_day, count(*) from lost where is_held group by window_day")
     retained = _by_day(db, "select window_day, count(*) from lost group by window_day")
     withheld = _by_day(db, "select window_day, count(*) from withheld group by window_day")
-    unexplained = _by_day(db, _unexplained(kind))
     problems, extra = _problem_counts(db, kind), _extra_counts(db, kind)
     return [
         StagedDay(
@@ -77,7 +82,7 @@ def count_days(
             retained=retained[day],
             withheld=withheld[day],
             lead_ids=_read_count(db, "distinct lead_id", paths[kind.table]),
-            unexplained=unexplained[day],
+            unexplained=unexplained.get(day, 0),
             rows={table: _read_count(db, "*", path) for table, path in paths.items()},
             problems=problems[day],
             extra=extra[day],
@@ -93,6 +98,11 @@ def balanced(kind: LeadKind, staged: StagedDay) -> StagedDay:
     if expected == rows == staged.lead_ids and not staged.unexplained:
         return staged
     raise UnbalancedError(staged, rows)
+
+
+def count_unexplained(db: duckdb.DuckDBPyConnection, kind: LeadKind) -> Counter[date]:
+    """The leads that lack a key field which their text has, by day. The texts are still there."""
+    return _by_day(db, _unexplained(kind))
 
 
 def _by_day(db: duckdb.DuckDBPyConnection, statement: str) -> Counter[date]:

@@ -35,7 +35,7 @@ from read_parquet(getvariable('raw_files'), hive_partitioning = false, file_row_
 """
 _RAW: Final = """
 select
-    day, scope, lead_id, position, coalesce(sequence, epoch_us(fetched_at)) as sequence, fetched_at, source, payload,
+    day, scope, lead_id, position, coalesce(sequence, epoch_us(fetched_at)) as sequence, fetched_at, source, {payload}
     oddity, file_row_number
 from (from no_rows {of_files})
 """
@@ -53,37 +53,74 @@ _LEADS: Final = f"""
 select
     day, lead_id, scope, fetched_at, sequence, source, oddity,
     case when oddity = '{NOT_JSON}' then coalesce(mended(payload), payload) else payload end as body
-from raw
+from part
 anti join dropped using (day, scope, source, file_row_number)
+anti join (select lead_id, window_day as day from lost where is_held) using (lead_id, day)
 """  # noqa: S608 - put together from constants alone
 
 # Of most batches each row is a lead, and each text is parsed as it is: then nothing is copied.
 _IS_AS_RECEIVED: Final = f"""
-select not exists (from dropped) and not exists (from raw where oddity = '{NOT_JSON}')
+select not exists (from dropped) and not exists (from part where oddity = '{NOT_JSON}')
+    and not exists (from lost where is_held)
 """
 
 
-def read_raw(db: duckdb.DuckDBPyConnection, kind: LeadKind, files: Sequence[Path]) -> int:
-    """Make the views `raw`, of all rows without their texts, `plain_leads` and `odd_leads`; how many leads are odd.
+# What is flattened in one statement, up to a file more. Planning one takes as long as flattening 3,000 leads; the texts
+# of so many are gone when the memory peaks, which is when a large day is written (measured).
+PART_ROWS: Final = 20_000
 
-    Each lead is in one of the two, once a day.
+
+def read_raw(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Iterator[pa.Table]:
+    """Make the view `raw`, of all rows without their texts, and the table `dropped` of those that are no leads.
+
+    Returns the rows with their texts, in parts that are read when they are asked for; at least one.
 
     Arrow tables, which DuckDB's threads read batch by batch: a table of its own is shared out by 122,880 rows, and a
     view of the files hands it each small file as one, and opens it again for each question (twice the time, measured).
+    A single part's files are opened once, as that takes longer than all else of reading them.
     """
-    db.execute("set variable raw_files = $files", {"files": list(map(glob_literal, files))})
     db.register("no_rows", _NO_ROWS)
-    received = db.sql(_RAW.format(of_files=_OF_FILES if files else "")).to_arrow_table(batch_size=_ROWS_AT_ONCE)
-    db.register("raw", received)
+    parts = list(_in_parts(db, files))
+    received = _received(db, files, "payload," if len(parts) == 1 else "")
+    db.register("raw", received.drop_columns(["payload"]) if len(parts) == 1 else received)
     db.execute(_DROPPED)
+    return iter([received]) if len(parts) == 1 else (_received(db, part, "payload,") for part in parts)
+
+
+def _in_parts(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Iterator[list[Path]]:
+    counts = "select file_name, num_rows from parquet_file_metadata($files)"
+    rows = dict(db.execute(counts, {"files": list(map(glob_literal, files))}).fetchall()) if files else {}
+    part, its_rows = list[Path](), 0
+    for file in files:
+        if its_rows >= PART_ROWS:
+            yield part
+            part, its_rows = [], 0
+        part.append(file)
+        its_rows += rows[str(file)]
+    yield part
+
+
+def _received(db: duckdb.DuckDBPyConnection, files: Sequence[Path], payload: str) -> pa.Table:
+    db.execute("set variable raw_files = $files", {"files": list(map(glob_literal, files))})
+    rows = _RAW.format(payload=payload, of_files=_OF_FILES if files else "")
+    table: pa.Table = db.sql(rows).to_arrow_table(batch_size=_ROWS_AT_ONCE)
+    return table
+
+
+def read_part(db: duckdb.DuckDBPyConnection, kind: LeadKind, received: pa.Table) -> int:
+    """Make the views `plain_leads` and `odd_leads` of these rows; how many leads are odd.
+
+    Each lead is in one of the two, once a day, unless a newer version is retained.
+    """
+    db.register("part", received)
     if db.execute(_IS_AS_RECEIVED).fetchall() == [(True,)]:
-        leads = received.drop_columns(["position", "file_row_number"]).rename_columns({"payload": "body"})
+        leads: pa.Table = received.drop_columns(["position", "file_row_number"]).rename_columns({"payload": "body"})
     else:
         leads = db.sql(_LEADS).to_arrow_table(batch_size=_ROWS_AT_ONCE)
-    db.register("raw", received.drop_columns(["payload"]))
+    db.unregister("part")
     read = plain_leads(kind)
     plain = [
-        read(body) if oddity is None else None
+        read(body) if oddity is None and body is not None else None
         for batch in leads.to_batches()
         for oddity, body in zip(batch["oddity"].to_pylist(), batch["body"].cast(pa.binary()).to_pylist(), strict=True)
     ]

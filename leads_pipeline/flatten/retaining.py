@@ -80,13 +80,13 @@ def _as_declared(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, sour
     return f"select {selected}, {day} as window_day from {source} as staged"  # noqa: S608 - only our own names
 
 
-def retain(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: Mapping[str, str], given_up: Set[str]) -> None:
-    """Add to the tables what raw has lost, and make the table `lost` of its leads.
+def find_lost(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: Mapping[str, str], given_up: Set[str]) -> None:
+    """Make the table `lost` of the leads that raw has lost, and add its windows.
 
     Lost is a lead of which no raw file of its day has that version or a newer one any more. `is_held` says that raw
     has an older one, which it replaces.
     """
-    leads, windows = quoted(kind.table), quoted(windows_table(kind))
+    windows = quoted(windows_table(kind))
     db.execute("create table lost (lead_id varchar, window_day date, is_held boolean)")
     db.execute("set variable given_up = $given_up::varchar[]", {"given_up": sorted(given_up)})
     if windows_table(kind) in before:
@@ -99,33 +99,31 @@ def retain(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: Mapping[str, s
             where not list_contains(getvariable('given_up'), former.scope)
             """  # noqa: S608 - only our own names, here and below
         )
-    if kind.table not in before:
-        return
-    db.execute(
-        f"""
-        insert into lost
-        select former.lead_id, former.window_day, new.lead_id is not null
-        from ({before[kind.table]}) as former
-        left join {leads} as new on new.lead_id = former.lead_id and new.window_day = former.window_day
-        where (new.sequence is null or new.sequence < former.sequence)
-            and not list_contains(getvariable('given_up'), former.scope)
-        """  # noqa: S608
-    )
-    if not _is_any(db, "lost"):
-        return
-    is_lost = "(lead_id, window_day) in (select (lead_id, window_day) from lost)"
+    if kind.table in before:
+        db.execute(
+            f"""
+            insert into lost
+            select former.lead_id, former.window_day, new.lead_id is not null
+            from ({before[kind.table]}) as former
+            left join (
+                select lead_id, day, max(sequence) as sequence from raw group by lead_id, day
+            ) as new on new.lead_id = former.lead_id and new.day = former.window_day
+            where (new.sequence is null or new.sequence < former.sequence)
+                and not list_contains(getvariable('given_up'), former.scope)
+            """  # noqa: S608
+        )
+
+
+def retain(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: Mapping[str, str]) -> None:
+    """Add the leads of the table `lost`, with what belongs to them, to the kind's tables, which have nobody else's."""
     for table in kind.tables:
-        db.execute(f"delete from {quoted(table)} where {is_lost}")  # noqa: S608
         if table in before:
             db.execute(
                 f"insert into {quoted(table)} by name "  # noqa: S608
-                f"select * replace (coalesce(_problems, []) as _problems) from ({before[table]}) where {is_lost}"
+                f"select * replace (coalesce(_problems, []) as _problems) from ({before[table]}) "
+                "where (lead_id, window_day) in (select (lead_id, window_day) from lost)"
             )
     # It may have been staged with another time zone.
     db.execute(
-        f"update {leads} set lead_day = coalesce(local_time(created_at)::date, window_day) where {is_lost}"  # noqa: S608
+        f"update {quoted(kind.table)} set lead_day = coalesce(local_time(created_at)::date, window_day)"  # noqa: S608
     )
-
-
-def _is_any(db: duckdb.DuckDBPyConnection, table: str) -> bool:
-    return db.execute(f"select count(*) from {quoted(table)}").fetchall() != [(0,)]  # noqa: S608

@@ -15,14 +15,13 @@ import duckdb
 
 from leads_pipeline.contract import NOT_AN_OBJECT, NOT_JSON, UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
 from leads_pipeline.duck import literal, quoted
-from leads_pipeline.flatten.columns import BODY, extras_column
+from leads_pipeline.flatten.columns import BODY, elements_column, extras_column, list_column
 from leads_pipeline.flatten.trees import Tree, objects_in, pointer, put, tree_of, tree_of_lead
 from leads_pipeline.window import offsets
 
 
-def make_tables(db: duckdb.DuckDBPyConnection, kind: LeadKind, zone: ZoneInfo, *, odd_leads: int) -> None:
+def make_tables(db: duckdb.DuckDBPyConnection, kind: LeadKind, *, odd_leads: int) -> None:
     """Make a table of typed rows for each of the kind's tables. Only the contract's own names are in the statements."""
-    define_local_time(db, zone)
     statements = statements_of(kind)
     for table, (plain, full) in statements.items():
         db.execute(f"create table {quoted(table)} as {plain}")
@@ -78,7 +77,7 @@ def _lead_statement(kind: LeadKind) -> str:
         extra="extra_of_lead(body)",
         first_problem=f"coalesce(oddity, case when item is null then '{NOT_JSON}' end)",
     )
-    lists = "".join(f",\n    item{_member(child.path)}::varchar as {_list(child)}" for child in kind.children)
+    lists = "".join(f",\n    item{_member(child.path)}::varchar as {list_column(child)}" for child in kind.children)
     return _lead_columns(kind, ctes, lists)
 
 
@@ -92,7 +91,7 @@ def _plain_lead_statement(kind: LeadKind) -> str:
     from plain_leads"""  # noqa: S608 - put together from the contract's constants alone
     ctes = _typed_plainly(source, kind.fields, first_problem=f"case when item is null then '{NOT_JSON}' end")
     lists = "".join(
-        f",\n    null::varchar as {_list(child)},\n    item{_member(child.path)} as {_plain_elements(child)}"
+        f",\n    null::varchar as {list_column(child)},\n    item{_member(child.path)} as {elements_column(child)}"
         f",\n    {quoted(extras_column(child))}"
         for child in kind.children
     )
@@ -140,16 +139,16 @@ def _child_statement(kind: LeadKind, child: ChildTable) -> str:
     from (
         select *,
             case
-                when not regexp_matches({_list(child)}, {literal(_number_in(child))}) then docs
+                when not regexp_matches({list_column(child)}, {literal(_number_in(child))}) then docs
                 when is_first then elements_of_{child.name}({BODY}, len(docs))
             end as bodies,
             case
-                when regexp_full_match({_list(child)}, {literal(_plain_list(tree))}) then null
+                when regexp_full_match({list_column(child)}, {literal(_plain_list(tree))}) then null
                 when is_first then extras_of_{child.name}({BODY}, len(docs))
             end as extras
         from (
             select *,
-                try(json_transform({_list(child)}, '["JSON"]'))::varchar[] as docs,
+                try(json_transform({list_column(child)}, '["JSON"]'))::varchar[] as docs,
                 not list_has_any(_problems, [{ways_there}]) as is_first
             from {quoted(kind.table)}
         )
@@ -165,7 +164,7 @@ def _child_statement(kind: LeadKind, child: ChildTable) -> str:
 
 
 def _plain_child_statement(kind: LeadKind, child: ChildTable) -> str:
-    elements = _plain_elements(child)
+    elements = elements_column(child)
     source = f"""
     select
         window_day, lead_id, unnest(range(len({elements})))::integer as position, unnest({elements}) as item,
@@ -415,14 +414,6 @@ def value_of(field: Field) -> str:
 def columns_of(fields: Iterable[Field]) -> str:
     """The fields' values under the names of their columns, a line each."""
     return stacked(f"{value_of(field)} as {quoted(field.column)}" for field in fields)
-
-
-def _list(child: ChildTable) -> str:
-    return quoted(f"list of {child.name}")
-
-
-def _plain_elements(child: ChildTable) -> str:
-    return quoted(f"elements of {child.name}")
 
 
 def stacked(parts: Iterable[str]) -> str:

@@ -23,8 +23,7 @@ _ROWS_AT_ONCE: Final = 10_000
 
 
 def withhold(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind) -> None:
-    """Take withheld leads out of the kind's tables, and make the table `withheld` of them. The days' locks are held."""
-    db.execute("create table withheld (lead_id varchar, window_day date)")
+    """Take withheld leads out of the kind's tables, and add them to the table `withheld`. The days' locks are held."""
     if not withheld_leads(db, lake, kind, quoted(kind.table), "window_day", f"{BODY} as payload"):
         return
     db.execute(
