@@ -27,6 +27,7 @@ from dagster import (
     Definitions,
     EventLogEntry,
     Failure,
+    MaterializeResult,
     MultiPartitionsDefinition,
     StaticPartitionsDefinition,
     asset,
@@ -206,6 +207,54 @@ def test_the_windows_of_a_pull_are_not_stored_one_by_one(tmp_path: Path, monkeyp
     by_type = "select dagster_event_type, count(*) from event_logs where partition is not null group by 1 order by 1"
     stored = [("ASSET_MATERIALIZATION", 6), ("ASSET_MATERIALIZATION_PLANNED", 6)]
     assert rows(tmp_path / "home", "index", by_type) == stored
+
+
+@pytest.mark.usefixtures("batched")
+def test_neither_outputs_nor_what_becomes_of_checks_are_stored_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored_alone: list[DagsterEventType | None] = []
+    store = SqliteEventLogStorage.store_event
+
+    def watched(self: SqliteEventLogStorage, event: EventLogEntry) -> None:
+        stored_alone.append(event.dagster_event_type)
+        store(self, event)
+
+    monkeypatch.setattr(SqliteEventLogStorage, "store_event", watched)
+
+    @asset(check_specs=[AssetCheckSpec("sound", asset="table"), AssetCheckSpec("whole", asset="table")])
+    def table() -> Iterator[Any]:
+        yield MaterializeResult()
+        yield AssetCheckResult(check_name="sound", passed=True)
+        yield AssetCheckResult(check_name="whole", passed=False)
+
+    with home(tmp_path / "home") as instance:
+        job = Definitions([table], jobs=[define_asset_job("publish", [table])]).resolve_job_def("publish")
+        assert job.execute_in_process(instance=instance, run_id=RUN_IDS[0]).success
+    assert DagsterEventType.STEP_SUCCESS in stored_alone
+    assert not {
+        DagsterEventType.STEP_OUTPUT,
+        DagsterEventType.ASSET_CHECK_EVALUATION,
+        DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED,
+    } & {*stored_alone}
+    by_type = "select dagster_event_type, count(*) from event_logs group by 1 having count(*) > 1 order by 1"
+    of_run = rows(tmp_path / "home", RUN_IDS[0], by_type)
+    assert {("ASSET_CHECK_EVALUATION", 2), ("ASSET_CHECK_EVALUATION_PLANNED", 2), ("STEP_OUTPUT", 3)} <= {*of_run}
+    in_common = [("ASSET_CHECK_EVALUATION", 2), ("ASSET_CHECK_EVALUATION_PLANNED", 2)]
+    assert rows(tmp_path / "home", "index", by_type) == in_common
+    results = "select check_name, execution_status, evaluation_event_storage_id from asset_check_executions order by 1"
+    ids = dict(
+        rows(
+            tmp_path / "home",
+            "index",
+            "select json_extract(event, '$.dagster_event.event_specific_data.check_name'), id from event_logs "
+            "where dagster_event_type = 'ASSET_CHECK_EVALUATION'",
+        )
+    )
+    assert rows(tmp_path / "home", "index", results) == [
+        ("sound", "SUCCEEDED", ids["sound"]),
+        ("whole", "FAILED", ids["whole"]),
+    ]
 
 
 @pytest.mark.usefixtures("batched")

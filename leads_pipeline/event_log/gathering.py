@@ -1,9 +1,10 @@
-"""What both event logs share: events of assets are stored together, and forgotten once no state is read from them."""
+"""What both event logs share: events of assets and checks are stored together, and forgotten once none are needed."""
 
 import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -11,8 +12,8 @@ from itertools import groupby
 from typing import Any
 
 import sqlalchemy
-from dagster import EventLogEntry
-from dagster._core.events import ASSET_EVENTS
+from dagster import DagsterEventType, EventLogEntry
+from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
 from dagster._core.storage.event_log.schema import (
     AssetCheckExecutionsTable,
     AssetEventTagsTable,
@@ -25,7 +26,11 @@ from sqlalchemy.engine import Connection, CursorResult
 
 from leads_pipeline.errors import StorageError
 
-# How many events of assets share a transaction, and how long the first waits for the others.
+# What comes in rows: what became of assets and checks, and what a step says of each of its outputs. The rest is about a
+# run as a whole or its step, and whoever waits for it sees all of this before it.
+_GATHERED = frozenset({*ASSET_EVENTS, *ASSET_CHECK_EVENTS, DagsterEventType.STEP_OUTPUT})
+
+# How many of them share a transaction, and how long the first waits for the others.
 GATHERED_EVENTS = 50
 GATHERING_SECONDS = 0.25
 
@@ -60,8 +65,9 @@ def migrations() -> ScriptDirectory:
 
 
 class GatheringEventLog(SqlEventLogStorage, ABC):
-    """Stores events of assets that come within GATHERING_SECONDS in one transaction; Dagster's takes one for each.
+    """Stores events of assets and checks that come within GATHERING_SECONDS in one transaction for each database.
 
+    Dagster's takes one to four for each event.
     Whoever reads through this storage reads them too. A process that is killed takes those of the last moment along:
     their windows are on the disk, and pulling one once more costs a request.
     """
@@ -72,6 +78,8 @@ class GatheringEventLog(SqlEventLogStorage, ABC):
         self._timer: threading.Timer | None = None
         self._is_storing = False
         self._known_columns: dict[str, bool] = {}
+        # The connection of the transaction that a thread has begun, for what Dagster stores over one of its own.
+        self._own = threading.local()
         super().__init__(*arguments, **options)  # type: ignore[no-untyped-call] # Dagster's
 
     def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
@@ -79,14 +87,23 @@ class GatheringEventLog(SqlEventLogStorage, ABC):
             self._known_columns[column_name] = super()._has_asset_key_col_on_connection(conn, column_name)
         return self._known_columns[column_name]
 
+    @contextmanager
+    def index_connection(self) -> Iterator[Connection]:
+        """One to the common database: that of the transaction that this thread has begun, where it has."""
+        if (connection := getattr(self._own, "connection", None)) is not None:
+            yield connection
+            return
+        with super().index_connection() as connection:  # type: ignore[safe-super] # Dagster's storages have one
+            yield connection
+
     def dispose(self) -> None:
         """Store what is gathered."""
         self._store_gathered()
         super().dispose()
 
     def store_event(self, event: EventLogEntry) -> None:
-        """Store the event, one of an asset together with those that follow it at once."""
-        if not _is_of_asset(event):
+        """Store the event, one of an asset or a check together with those that follow it at once."""
+        if not _is_gathered(event):
             super().store_event(event)
             return
         with self._gathering:
@@ -103,7 +120,7 @@ class GatheringEventLog(SqlEventLogStorage, ABC):
                 return
             self._is_storing = True
             try:
-                self._store_events_of_assets(self._gathered)
+                self._store_together(self._gathered)
             finally:
                 self._is_storing = False
             self._gathered.clear()
@@ -122,21 +139,21 @@ class GatheringEventLog(SqlEventLogStorage, ABC):
             try:
                 self._store_gathered()
             except Exception as error:  # noqa: BLE001 - there is nobody to tell here; the next call raises what still holds
-                logger.warning("Events of assets can't be stored now (%s) and wait.", type(error).__name__)
+                logger.warning("Events of assets and checks can't be stored now (%s) and wait.", type(error).__name__)
                 self._start_timer()
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
-        """Store each stretch of assets' events in one transaction for each database that is concerned.
+        """Store each stretch of assets' and checks' events in one transaction for each database that is concerned.
 
         Dagster sends the planned materializations and checks of a run as a batch where DAGSTER_EVENT_BATCH_SIZE is set.
         """
-        for is_of_asset, stretch in groupby(events, key=_is_of_asset):
-            if is_of_asset:
-                self._store_events_of_assets(stretch)
+        for is_gathered, stretch in groupby(events, key=_is_gathered):
+            if is_gathered:
+                self._store_together(stretch)
             else:
                 super().store_event_batch(list(stretch))
 
-    def _store_events_of_assets(self, events: Iterable[EventLogEntry]) -> None:
+    def _store_together(self, events: Iterable[EventLogEntry]) -> None:
         for _, group in groupby(events, key=lambda event: event.run_id):
             of_run = list(group)
             self._store_events_of_run(of_run, [self.prepare_insert_event(event) for event in of_run])
@@ -149,10 +166,18 @@ class GatheringEventLog(SqlEventLogStorage, ABC):
             newest = {
                 (event.get_dagster_event().asset_key, event.dagster_event_type): (event, id_)
                 for event, id_ in zip(events, ids, strict=True)
+                if event.dagster_event_type in ASSET_EVENTS
             }
             # In one order: two processes would otherwise wait for each other's rows, and one of them be refused.
             for _, (event, id_) in sorted(newest.items(), key=lambda one: str(one[0])):
                 self._store_asset_event(connection, event, id_)
+            self._own.connection = connection
+            try:
+                for event, id_ in zip(events, ids, strict=True):
+                    if event.dagster_event_type in ASSET_CHECK_EVENTS:
+                        self.store_asset_check_event(event, id_)
+            finally:
+                del self._own.connection
 
     # --- what is forgotten --------------------------------------------------------------------------------------------
 
@@ -294,8 +319,8 @@ def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
     return (ids[at : at + _PORTION] for at in range(0, len(ids), _PORTION))
 
 
-def _is_of_asset(event: EventLogEntry) -> bool:
-    return event.is_dagster_event and event.dagster_event_type in ASSET_EVENTS
+def _is_gathered(event: EventLogEntry) -> bool:
+    return event.dagster_event_type in _GATHERED
 
 
 def _id(result: CursorResult[Any]) -> int:

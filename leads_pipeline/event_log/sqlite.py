@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy
-from dagster import EventLogEntry, StringSource
+from dagster import DagsterEventType, EventLogEntry, StringSource
 from dagster._config.config_schema import UserConfigSchema
 from dagster._core.storage.event_log.schema import SqlEventLogStorageMetadata
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
@@ -99,7 +99,13 @@ class BatchingSqliteEventLogStorage(GatheringEventLog, SqliteEventLogStorage):
         with self.run_connection(events[0].run_id) as connection:
             for statement in statements:
                 connection.execute(statement)
-        super()._store_events_of_run(events, statements)
+        in_common = [
+            both
+            for both in zip(events, statements, strict=True)
+            if both[0].dagster_event_type is not DagsterEventType.STEP_OUTPUT
+        ]
+        if in_common:
+            super()._store_events_of_run(*zip(*in_common, strict=True))
 
     def has_log(self, run_id: str) -> bool:
         """Whether the run's own database is there."""
