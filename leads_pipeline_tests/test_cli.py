@@ -7,11 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,10 +21,13 @@ from dagster import DagsterRunStatus
 
 from leads_pipeline.cli import main
 from leads_pipeline.cli.demo import simulator
+from leads_pipeline.cli.session import Session
 from leads_pipeline.cli.ui import alone
 from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead, read_delivery
 from leads_pipeline.doctor import writable
 from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.windows import unstaged_days
+from leads_pipeline.runs import PullReport
 from leads_pipeline.simulator.faults import CUT_OFFS, SHAPES, Then
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
@@ -193,6 +198,26 @@ def test_what_a_killed_backfill_landed_is_told_and_staged_by_the_next_one(here: 
     _, rows = Warehouse(here.lake).query("select distinct window_day from landed_windows order by 1")
     assert rows == [(here.day(4),), (here.day(2),)]
     assert "not staged" not in run("coverage", "--days", 1).output
+
+
+@pytest.mark.chaos
+def test_what_is_not_staged_is_looked_for_while_the_portal_is_asked(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_looked, pull = threading.Event(), Session.pull
+
+    def looking(*arguments: Any) -> list[date]:
+        has_looked.set()
+        return unstaged_days(*arguments)
+
+    def pulling(self: Session, *arguments: Any) -> PullReport:
+        assert has_looked.wait(20)
+        return pull(self, *arguments)
+
+    monkeypatch.setattr("leads_pipeline.cli.session.unstaged_days", looking)
+    monkeypatch.setattr(Session, "pull", pulling)
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101")
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.chaos

@@ -3,6 +3,7 @@
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -155,13 +156,20 @@ class Session:
         since = self.today - 2 * RETENTION
         return {day for kind in LEAD_KINDS for day in unstaged_days(self.lake, kind, since) if day >= self.first_day}
 
-    def refresh(self, touched: Set[date]) -> list[str]:
+    @contextmanager
+    def looking_for_unstaged(self) -> Iterator[Future[set[date]]]:
+        """Have a thread look for them meanwhile: a pull waits for the portal most of its time."""
+        with ThreadPoolExecutor(1, "looking-for-unstaged") as aside:
+            yield aside.submit(self.unstaged)
+
+    def refresh(self, touched: Set[date], unstaged: Future[set[date]] | None = None) -> list[str]:
         """Flatten those days and publish the warehouse; what went wrong, if anything did.
 
-        Also what an earlier command landed and didn't come to flatten, as it was killed.
+        Also what an earlier command landed and didn't come to flatten, as it was killed; `unstaged` is the look for it,
+        where one has begun.
         """
         troubles = []
-        if left := self.unstaged() - touched:
+        if left := (self.unstaged() if unstaged is None else unstaged.result()) - touched:
             out.print(f"Landed earlier and not staged yet: {', '.join(map(str, sorted(left)))}. Staged now as well.")
             touched = touched | left
         with err.status("Flattening"):

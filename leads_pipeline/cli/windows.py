@@ -71,11 +71,12 @@ def backfill(first: date, last: date, scope_keys: Sequence[str], kind_names: Seq
         same_portal(session.settings, session.lake)
         kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
         windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
-        report = session.pull(windows if kinds else [], kinds)
-        pushed, troubles = session.take_in()
-        if INVENTORY in kind_names or (not kind_names and last == session.today and session.settings.has_inventory):
-            troubles += session.pull_inventory()
-        troubles += session.refresh({window.day for window in windows if kinds} | pushed)
+        with session.looking_for_unstaged() as unstaged:
+            report = session.pull(windows if kinds else [], kinds)
+            pushed, troubles = session.take_in()
+            if INVENTORY in kind_names or (not kind_names and last == session.today and session.settings.has_inventory):
+                troubles += session.pull_inventory()
+        troubles += session.refresh({window.day for window in windows if kinds} | pushed, unstaged)
         show_report(report, troubles, session.branches())
     sys.exit(0 if report.succeeded and not troubles else 1)
 

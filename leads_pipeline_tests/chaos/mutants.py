@@ -953,8 +953,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "what a killed command landed stays unstaged",
             "cli/session.py",
-            "        if left := self.unstaged() - touched:\n",
-            "        if left := self.unstaged() & touched:\n",
+            "unstaged.result()) - touched:\n",
+            "unstaged.result()) & touched:\n",
             "test_cli.py",
             "killed_backfill",
         ),
