@@ -937,8 +937,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "a backfill takes pushed leads in and leaves their days as they were",
             "cli/windows.py",
-            "{window.day for window in windows if kinds} | pushed)",
-            "{window.day for window in windows if kinds})",
+            "{window.day for window in windows if kinds} | pushed, unstaged)",
+            "{window.day for window in windows if kinds}, unstaged)",
             "test_cli.py",
             "what_was_pushed",
         ),
