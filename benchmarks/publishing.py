@@ -1,10 +1,11 @@
-"""What a day costs, staged and published, as the history grows: 10,000 leads into 0.3, 1 and 3 million.
+"""What a day costs, staged, published and as Delta tables, as the history grows: 10,000 leads into 0.3 to 3 million.
 
 Belongs here: making the history, and timing a day on top of it. Doesn't: what the pipeline does with a day. The
 history is made in SQL, by repeating one day's real leads under other ids, people and days.
 """
 
 import os
+import resource
 import shutil
 import tempfile
 import time
@@ -16,6 +17,8 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.contract import APPLICANT, Answer, read_leads
+from leads_pipeline.delta.folder import delta_folder
+from leads_pipeline.delta.publishing import publish_tables
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.simulator.book import LeadBook
@@ -26,10 +29,13 @@ from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window, day_interval
 
 ZONE = ZoneInfo("Europe/London")
-BRANCHES = 50
+BRANCHES = int(os.environ.get("BENCH_BRANCHES", "50"))
 LEADS_A_DAY = int(os.environ.get("BENCH_LEADS", "10000"))
 MILLIONS = [float(text) for text in os.environ.get("BENCH_MILLIONS", "0.3,1,3").split(",")]
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+# Where the history is made: on XFS or btrfs a copy of it takes no time.
+FOLDER = os.environ.get("BENCH_FOLDER") or None
+IS_DELTA = os.environ.get("BENCH_DELTA") == "1"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FIRST, SECOND = date(2026, 11, 18), date(2026, 11, 19)
 
@@ -88,29 +94,49 @@ def durable_copy_seconds(path: Path, target: Path) -> float:
     return took
 
 
+def timed_delta(lake: Lake) -> float:
+    """Bring the Delta tables up to date where they are wanted; how long it took."""
+    return publish_tables(lake).seconds if IS_DELTA else 0.0
+
+
+def peak_mb() -> float:
+    """The most memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
 def main() -> None:
     """Print a line per size of the history: medians of the rounds, which all begin with the same file."""
-    grid = Grid([Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)], FIRST - timedelta(days=30), ZONE)
+    grid = Grid([Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)], FIRST - timedelta(days=370), ZONE)
     print(
-        f"{'history':>10} {'day':>7} {'flatten s':>10} {'publish s':>10} {'copy s':>7} {'beyond it s':>12} "
-        f"{'marts whole s':>14} {'file MB':>8}"
+        f"{'history':>10} {'day':>7} {'flatten s':>10} {'publish s':>10} {'Delta s':>8} {'copy s':>7} "
+        f"{'beyond it s':>12} {'marts whole s':>14} {'file MB':>8} {'peak MB':>8}"
     )
     for millions in MILLIONS:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
             lake = Lake(Path(folder) / "data")
             warehouse = Warehouse(lake)
             land(lake, FIRST)
             flatten_day(lake, APPLICANT, FIRST, ZONE)
             warehouse.publish(grid, NOW)
             grow(warehouse.path, int(millions * 1_000_000))
+            if IS_DELTA:
+                delta_folder(lake).mkdir()
             whole = warehouse.publish(grid, NOW)
+            timed_delta(lake)
+            warehouse.publish(grid, NOW)
             leads = land(lake, SECOND)
             history = Path(folder) / "history.duckdb"
             history.hardlink_to(warehouse.path)
+            tables = Path(folder) / "delta"
+            if IS_DELTA:
+                delta_folder(lake).rename(tables)
             rounds = []
             for _ in range(ROUNDS):
                 warehouse.path.unlink()
                 warehouse.path.hardlink_to(history)
+                if IS_DELTA:
+                    shutil.rmtree(delta_folder(lake), ignore_errors=True)
+                    shutil.copytree(tables, delta_folder(lake), copy_function=os.link)
                 copying = durable_copy_seconds(warehouse.path, Path(folder) / "copy")
                 began = time.perf_counter()
                 flatten_day(lake, APPLICANT, SECOND, ZONE)
@@ -119,10 +145,14 @@ def main() -> None:
                 assert publication.is_changed
                 assert not publication.is_rebuilt
                 publishing = publication.seconds
-                rounds.append((flattening, publishing, copying, flattening + publishing - copying))
-            flattening, publishing, copying, beyond = (median(column) for column in zip(*rounds, strict=True))
+                following = timed_delta(lake)
+                beyond = flattening + publishing + following - copying
+                rounds.append((flattening, publishing, following, copying, beyond))
+            flattening, publishing, following, copying, beyond = (
+                median(column) for column in zip(*rounds, strict=True)
+            )
             print(
                 f"{publication.rows['applicant_leads']:>10,} {leads:>7,} {flattening:>10.2f} {publishing:>10.2f} "
-                f"{copying:>7.2f} {beyond:>12.2f} {whole.seconds:>14.2f} "
-                f"{publication.size_bytes / 1e6:>8.0f}"
+                f"{following:>8.2f} {copying:>7.2f} {beyond:>12.2f} {whole.seconds:>14.2f} "
+                f"{publication.size_bytes / 1e6:>8.0f} {peak_mb():>8.0f}"
             )
