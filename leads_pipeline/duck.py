@@ -26,7 +26,7 @@ MEMORY_LIMIT: Final = "1GB"
 
 # How many times a checkpoint may write groups of rows anew, of any table, to close the gaps that deleted rows leave.
 # DuckDB's 100 took 41 to 178 s of each publication at 46 million leads; 4 take 2.8 s, none 0.1 (measured).
-VACUUM_TASKS_MAX: Final = 2
+VACUUM_TASKS_MAX: Final = 1
 
 # Beyond a few threads, publishing gains nothing and takes from the runs beside it.
 THREADS_MAX: Final = 4

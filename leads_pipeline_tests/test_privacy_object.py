@@ -85,6 +85,19 @@ def test_an_objection_holds_for_leads_that_come_later_until_it_is_lifted(lake: L
     assert called(lake) == ["john", "new"]
 
 
+def test_an_objection_that_is_lifted_together_with_a_lead_of_today_brings_back_what_was_before(lake: Lake) -> None:
+    publish(lake, owner("old", email=EMAIL), *(owner(str(n), email=f"{n}@people.example") for n in range(20)))
+    number = ask(lake, Action.OBJECT, EMAIL)
+    Warehouse(lake).publish(GRID, NOW)
+    assert "old" not in called(lake)
+    [entry] = liftable_numbered(lake.suppression.read(), [number])
+    add_lift(lake, entry, "", DAY, NOW)
+
+    publish(lake, owner("of john", AFTER, email="john@people.example"), day=NEXT_DAY)
+
+    assert {"old", "of john"} <= set(called(lake))
+
+
 def test_a_file_that_is_built_anew_leaves_out_who_objected(lake: Lake) -> None:
     publish(lake, JANE, JOHN)
     ask(lake, Action.OBJECT, EMAIL)

@@ -96,22 +96,37 @@ def bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str, d
     By its own statement, which a temporary view in place of each table of leads lets see only the leads of such values.
     """
     (file,) = db.execute("select current_database()").fetchall()[0]
+    has_first = "first_lead_day" in mart.columns
+    returned = ", ".join([*([quoted(day)] if day else []), *(["first_lead_day"] if has_first else [])])
+    gone = db.execute(
+        f"delete from {quoted(mart.name)} where {_is_touched(followed, followed)} "  # noqa: S608
+        + (f"returning {returned}" if returned else "")
+    ).fetchall()
+    since = _since(db, followed, [row[-1] for row in gone]) if has_first else ""
     shadowed = [(kind.table, dict(followed_columns(kind)).get(followed)) for kind in LEAD_KINDS]
     for table, column in shadowed:
         if column is not None:
             db.execute(
                 f"create temp view {quoted(table)} as select * from {quoted(file)}.main.{quoted(table)} "  # noqa: S608
-                f"where {_is_touched(followed, column)}"
+                f"where {_is_touched(followed, column)}{since}"
             )
     returning = f"returning {quoted(day)}" if day else ""
-    rows = db.execute(
-        f"delete from {quoted(mart.name)} where {_is_touched(followed, followed)} {returning}"  # noqa: S608
-    ).fetchall()
-    rows += db.execute(f"insert into {quoted(mart.name)} by name {mart.statement} {returning}").fetchall()
+    new = db.execute(f"insert into {quoted(mart.name)} by name {mart.statement} {returning}").fetchall()
     for table, column in shadowed:
         if column is not None:
             db.execute(f"drop view temp.main.{quoted(table)}")
-    return {one for (one,) in rows} if day else set()
+    return {row[0] for row in [*gone, *new]} if day else set()
+
+
+def _since(db: duckdb.DuckDBPyConnection, followed: str, first_days: list[date]) -> str:
+    """Leave out days on which no lead of a touched value lies, by what the mart said of them: most of a long history.
+
+    Whom the mart leaves out, as somebody who objects, is touched without a day: then it can't say.
+    """
+    [(first, is_known)] = db.execute(
+        f"select min(lead_day), count(*) = count(lead_day) from touched where {followed} is not null"  # noqa: S608
+    ).fetchall()
+    return f" and lead_day >= date '{min([first, *first_days])}'" if first and is_known else ""
 
 
 _MEMBERS: Final = sorted(literal(member) for path in ENUMERATIONS for member in known_members(path) or ())
