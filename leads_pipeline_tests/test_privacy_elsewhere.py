@@ -90,6 +90,7 @@ def test_a_copy_of_another_version_loses_the_rows_of_the_person_all_the_same(lak
     copy.chmod(0o600)
     with duckdb.connect(copy) as db:
         db.execute("update pipeline.facts set value = 'of another version' where name = 'comments'")
+        db.execute("insert into pipeline.digests values ('applicant_leads', date '2026-11-01', 1, 2, 3)")
         [(before,)] = db.execute("select count(*) from mart_people").fetchall()
         hers = {
             person
@@ -101,6 +102,7 @@ def test_a_copy_of_another_version_loses_the_rows_of_the_person_all_the_same(lak
     with duckdb.connect(copy, read_only=True) as db:
         assert hers.isdisjoint(person for (person,) in db.execute("select person from mart_people").fetchall())
         assert 0 < db.execute("select count(*) from mart_people").fetchall()[0][0] < before
+        assert db.execute("from pipeline.digests").fetchall() == []
 
 
 @pytest.mark.parametrize(
