@@ -2079,7 +2079,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             '{"days": [*touched_days]}',
             '{"days": []}',
             "test_warehouse.py",
-            "loading_day_by_day",
+            "marts_brought_up_to_date",
         ),
         _m(
             "let a checkpoint write anew as much as it likes",
