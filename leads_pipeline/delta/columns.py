@@ -37,11 +37,6 @@ class Shape:
     columns: str
     select: str
 
-    @property
-    def part(self) -> str:
-        """What names a row's part, in SQL."""
-        return f"{quoted(self.day)}::varchar" if self.day else f"'{WHOLE}'"
-
     def rows_of(self, part: str) -> str:
         """The statement that selects the rows of a part."""
         where = f" where {quoted(self.day)} = date '{part}'" if self.day else ""
