@@ -319,6 +319,7 @@ def test_a_day_pulled_again_unchanged_changes_when_it_was_seen_and_nothing_else(
     path.chmod(0o600)
     with duckdb.connect(path) as db:
         db.execute("update mart_people set leads = 99")  # stays, where the mart isn't made anew
+        db.execute("delete from pipeline.digests where table_name = 'mart_people'")  # they are of what it was
     (lake.folder / ".state" / "warehouse-pieces").unlink()  # or the file counts as damaged
 
     looked_at = FETCHED_AT + timedelta(hours=1)
