@@ -1,4 +1,4 @@
-"""Environments of the contenders that bring their own packages: made once, kept in .venv-bench.
+"""Environments of scripts that bring their own packages, as contenders do: made once, kept in .venv-bench.
 
 What a script needs stands in its head, pinned, as PEP 723 has it.
 """
@@ -22,17 +22,26 @@ def packages(script: Path) -> list[str]:
     return found
 
 
+def folder_of(script: Path) -> Path:
+    """Where the script's environment lies, or will."""
+    return FOLDER / f"{script.stem}-{hashlib.sha256(' '.join(packages(script)).encode()).hexdigest()[:8]}"
+
+
+def is_made(script: Path) -> bool:
+    """Whether the environment is there, whole."""
+    return (folder_of(script) / ".complete").exists()
+
+
 def interpreter(script: Path) -> Path:
     """The Python to run the script with."""
-    wanted = packages(script)
-    folder = FOLDER / f"{script.stem}-{hashlib.sha256(' '.join(wanted).encode()).hexdigest()[:8]}"
+    folder = folder_of(script)
     python = folder / "bin" / "python"
-    if not (folder / ".complete").exists():
+    if not is_made(script):
         print(f"Making {folder.name} for {script.name} (once) ...", file=sys.stderr)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         uv = shutil.which("uv")
         pip = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
-        subprocess.run([*pip, "--quiet", *wanted], check=True)
+        subprocess.run([*pip, "--quiet", *packages(script)], check=True)
         (folder / ".complete").touch()
     return python

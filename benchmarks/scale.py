@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import portal
 from benchmarks.portal import Workload
-from benchmarks.publishing import durable_copy_seconds
+from benchmarks.publishing import copy_seconds
 from benchmarks.side_by_side import FIRST, LEADS, OWN_CODE, TODAY, W2_LEADS, YESTERDAY, Turn, fingerprint, run
 from leads_pipeline.duck import WAREHOUSE_FILE
 
@@ -40,7 +40,7 @@ def main() -> None:
                 f"| x {times} | {leads:,} | {turn.job_seconds:.1f} | {turn.job_seconds / leads * 1e6:.0f} | "
                 f"{_phases(turn)} | {turn.measured.cpu_seconds:.1f} | {turn.measured.peak_mb:.0f} | {size:.2f} |"
             )
-            copying = durable_copy_seconds(folder / WAREHOUSE_FILE, folder / "copy")
+            copying = copy_seconds(folder / WAREHOUSE_FILE, folder / "copy")
             with portal.running(day.leads) as asked:
                 increments[f"x {times}"] = run(OWN_CODE, asked, day, folder), copying
     print(

@@ -1,17 +1,20 @@
 """Delta tables in an object store hold what leads.duckdb holds, whichever machine is ended over them or overtaken.
 
-Read by engines that leads-pipeline doesn't write with: pyarrow and DataFusion, by deltalake's log, and Polars.
+Read by engines that leads-pipeline doesn't write with: pyarrow and DataFusion, by deltalake's log, Polars, and
+ClickHouse where `make cluster` has made its environment.
 """
 
 import json
 import os
 import re
 import shutil
+import struct
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from benchmarks.environments import interpreter, is_made
 from leads_pipeline.contract import APPLICANT
 from leads_pipeline.delta import mirror
 from leads_pipeline.delta.folder import delta_folder, make_shared_folder, remove_tables
@@ -96,6 +100,43 @@ def by_datafusion(place: str, version: int | None, options: dict[str, str]) -> R
 
 
 ENGINES: tuple[Engine, ...] = (by_pyarrow, by_polars, by_datafusion)
+CLICKHOUSE = Path(__file__).with_name("clickhouse_reader.py")
+
+
+@contextmanager
+def clickhouse() -> Iterator[Engine]:
+    """Skips where its environment, of nearly a GB, isn't there."""
+    if not is_made(CLICKHOUSE):
+        pytest.skip("ClickHouse has no environment here, which make cluster makes")
+    reader = subprocess.Popen([interpreter(CLICKHOUSE), CLICKHOUSE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert reader.stdin
+    assert reader.stdout
+
+    def by_clickhouse(place: str, version: int | None, options: dict[str, str]) -> Rows:
+        assert reader.stdin
+        assert reader.stdout
+        asked = {"function": "deltaLakeLocal", "place": [place], "version": version}
+        if options:
+            address = f"{options['AWS_ENDPOINT_URL']}/{place.removeprefix('s3://')}"
+            keys = options["AWS_ACCESS_KEY_ID"], options["AWS_SECRET_ACCESS_KEY"]
+            asked |= {"function": "deltaLake", "place": [address, *keys]}
+        reader.stdin.write(json.dumps(asked).encode() + b"\n")
+        reader.stdin.flush()
+        (size,) = struct.unpack("<Q", reader.stdout.read(8))
+        if not size:
+            raise LookupError(place)
+        found = pa.ipc.open_stream(reader.stdout.read(size)).read_all()
+        moments = [
+            field.with_type(pa.timestamp("us", "UTC")) for field in found.schema if pa.types.is_timestamp(field.type)
+        ]
+        for field in moments:
+            at = found.schema.get_field_index(field.name)
+            found = found.set_column(at, field, found.column(at).cast(field.type))
+        return as_rows(found.column_names, found.to_pylist())
+
+    with reader:
+        yield by_clickhouse
+        reader.stdin.close()
 
 
 def versions_in(store: ObjectStore) -> dict[str, int]:
@@ -418,6 +459,28 @@ def test_a_machine_that_is_overtaken_at_any_step_says_so_or_is_seen(
 def test_readers_of_three_engines_see_one_moment_while_two_machines_publish(
     machine: Callable[[str], Lake], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    see_one_moment(ENGINES, machine, store, monkeypatch)
+
+
+@pytest.mark.chaos
+@in_a_bucket_as_well
+def test_clickhouse_reads_what_the_others_read_and_sees_one_moment_beside_them(
+    machine: Callable[[str], Lake], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with clickhouse() as by_clickhouse:
+        lake = machine("first")
+        publish_tables(lake)
+        assert read_by(by_clickhouse, store) == published(lake)
+        remove_tables(lake)
+        see_one_moment((*ENGINES, by_clickhouse), machine, store, monkeypatch)
+
+
+def see_one_moment(
+    engines: Sequence[Engine],
+    machine: Callable[[str], Lake],
+    store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with_some_tables(monkeypatch)
     machines = machine("one"), machine("two")
     land_more(machines[1])
@@ -436,8 +499,8 @@ def test_readers_of_three_engines_see_one_moment_while_two_machines_publish(
             seen.append(states.index(found))
         return seen
 
-    with ThreadPoolExecutor(len(ENGINES)) as pool:
-        readers = [pool.submit(seen_by, engine) for engine in ENGINES]
+    with ThreadPoolExecutor(len(engines)) as pool:
+        readers = [pool.submit(seen_by, engine) for engine in engines]
         try:
             for number in range(24):
                 publish_tables(machines[(number + 1) % 2])

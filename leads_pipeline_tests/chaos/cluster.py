@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from zoneinfo import ZoneInfo
 import click
 import pytest
 
+from benchmarks.environments import interpreter
 from leads_pipeline.launching import IMAGE_VARIABLE
 from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import LAUNCHER_VARIABLE, POSTGRES_VARIABLE
@@ -37,6 +38,7 @@ from leads_pipeline_tests.ceph import skip_without_ceph
 from leads_pipeline_tests.chaos.kubernetes_api import KubernetesApi, playing
 from leads_pipeline_tests.newcomer import ROOT, copy_checkout, free_port, newcomer, wait_for
 from leads_pipeline_tests.postgres import running_postgres
+from leads_pipeline_tests.test_delta_mirror import CLICKHOUSE
 
 _PATIENCE_SECONDS: Final = 15 * 60
 _BUILT_FROM: Final = (
@@ -151,6 +153,8 @@ def stores(name: str, folder: Path) -> None:
     """The contract of the stores over one of them, four machines that are killed, a month there, Delta tables there."""
     if name == "ceph":
         skip_without_ceph()
+    with suppress(subprocess.CalledProcessError):  # pip has said why; the tests that read by it are skipped
+        interpreter(CLICKHOUSE)
     files = ("test_objects.py", "chaos/test_object_store.py", "test_delta_mirror.py")
     command = [sys.executable, "-m", "pytest", "--quiet", "-m", "chaos or not chaos", "-k", name]
     tests = [f"leads_pipeline_tests/{file}" for file in files]
