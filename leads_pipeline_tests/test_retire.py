@@ -223,6 +223,31 @@ def test_a_damaged_published_file_freezes_nothing(lake: Lake) -> None:
     assert retire(lake).days == [DAY]
 
 
+def test_figures_that_come_while_their_day_is_still_staged_keep_its_windows(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another process of this machine fetches them from a store, in the middle of a publication."""
+    elsewhere = Lake(tmp_path / "elsewhere")
+    shutil.copytree(lake.folder, elsewhere.folder)
+    Warehouse(elsewhere).publish(GRID, NOW)
+    assert retire_days(elsewhere, NEXT_DAY, LONDON).days == [DAY]
+    really = Lake.inventory_files  # is asked for after staged files and before figures
+
+    def later(self: Lake) -> list[Path]:
+        if not (lake.folder / "frozen").exists():
+            shutil.copytree(elsewhere.folder / "frozen", lake.folder / "frozen")
+        return really(self)
+
+    landed = "select kind, scope from landed_windows where window_day = $day order by all"
+    before = Warehouse(lake).query(landed, {"day": DAY})
+    monkeypatch.setattr(Lake, "inventory_files", later)
+    for number in range(2):
+        Warehouse(lake).publish(GRID, NOW + timedelta(days=1 + number))
+        assert_digests_are_right(lake)
+        assert Warehouse(lake).query(landed, {"day": DAY}) == before
+    assert len(before[1]) == 4
+
+
 @pytest.mark.parametrize("is_gone", [True, False])
 @pytest.mark.chaos
 def test_figures_that_rot_or_are_lost_stop_the_publication_that_would_lose_them(lake: Lake, is_gone: bool) -> None:

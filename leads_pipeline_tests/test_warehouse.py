@@ -26,8 +26,10 @@ from leads_pipeline.assets.checks import habit_checks
 from leads_pipeline.branches import Branches
 from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
+from leads_pipeline.durable import copy_file
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.flatten.batches import flatten_day, sweep_stagings
+from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.retry import FailedWindow
@@ -395,6 +397,23 @@ def test_loading_day_by_day_gives_what_building_anew_gives(
     assert len(step_by_step["applicant_leads"]) > 5
 
 
+def test_many_leads_are_loaded_with_the_memory_for_many(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "MEMORY_LIMIT_OF_MANY", "1KB")  # so that it shows
+    land_and_stage(lake, APPLICANT, [{"id": "a"}])
+    files = [file for kind in LEAD_KINDS for table in staged_columns(kind) for file in lake.staged_files(table)]
+    size = sum(file.path.stat().st_size for file in files)
+    monkeypatch.setattr(loading, "MANY_BYTES", size - 1)
+    with pytest.raises(StorageError, match="ran out of its memory and of space to spill to"):
+        publish(lake)
+    assert not Warehouse(lake).path.exists()
+
+    monkeypatch.setattr(loading, "MANY_BYTES", size)
+    publish(lake)
+    land_and_stage(lake, APPLICANT, [{"id": "b"}], NEXT_DAY)
+    publish(lake)  # what is loaded already doesn't count
+    assert messages(lake) == [("a", None, DAY, 0), ("b", None, NEXT_DAY, 0)]
+
+
 def test_a_reader_sees_one_version_whatever_is_published_meanwhile(lake: Lake) -> None:
     count = "select count(*) from applicant_leads"
     with Warehouse(lake).reading() as db:
@@ -692,9 +711,11 @@ def published_in_pieces(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> int:
     return ceil(Warehouse(lake).path.stat().st_size / pieces.PIECE_BYTES / AT_ONCE)
 
 
+@pytest.mark.parametrize("blocks", ["sharing", "tmp_path"])
 def test_damage_in_a_large_file_is_found_before_all_of_it_was_looked_at_twice(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, blocks: str
 ) -> None:
+    lake = Lake(request.getfixturevalue(blocks) / "unchanged")
     looks = published_in_pieces(lake, monkeypatch)
     right = tables_in(Warehouse(lake).path)
     rot(lake)
@@ -748,6 +769,70 @@ def test_what_a_version_shares_with_the_one_before_is_not_read_and_its_checksums
         assert sum(read) < 2 * count  # as many as reading all before and after would be
         noted = (lake.folder / ".state" / "warehouse-pieces").read_text().splitlines()[-1]
         assert noted == "".join(pieces.checksums_of(Warehouse(lake).path))
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_damage_beside_what_is_changed_is_found(
+    sharing: Path, monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    """A piece that is changed gets a new checksum, which would take the damage for right."""
+    monkeypatch.setattr(pieces, "PIECES_AT_ONCE", 1)
+    lake = Lake(sharing / f"beside {is_damaged}")
+    file, draft = lake.folder / "file", lake.folder / "draft"
+    lake.folder.mkdir()
+    content = bytearray(random.Random(2).randbytes(8 * pieces.PIECE_BYTES))  # noqa: S311 - the same each time
+    file.write_bytes(content)
+    looks = pieces.Pieces(lake)
+    looks.remember(pieces.checksums_of(file))
+    content[4 * pieces.PIECE_BYTES + 500_000] ^= is_damaged
+    file.write_bytes(content)
+    copy_file(file, draft)
+    assert (before := looks.look_at(draft, file))  # its turn hasn't come
+
+    with draft.open("r+b") as opened:
+        opened.seek(4 * pieces.PIECE_BYTES)
+        opened.write(bytes(4096))
+        opened.seek(0, os.SEEK_END)
+        opened.write(b"more")
+        os.fsync(opened.fileno())
+
+    assert looks.after(draft, file, before) == (None if is_damaged else pieces.checksums_of(draft))
+
+
+def test_a_file_that_grows_is_gone_round_all_the_same(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 10)
+    monkeypatch.setattr(pieces, "PIECES_AT_ONCE", 10)
+    looked_at: set[int] = set()
+    really = pieces._read  # noqa: SLF001 - the one place that reads
+
+    def noted(file: Path, wanted: Collection[int]) -> dict[int, str]:
+        looked_at.update(wanted)
+        return really(file, wanted)
+
+    file = lake.folder / "file"
+    lake.folder.mkdir()
+    for number in range(40):
+        file.write_bytes(bytes(10 * (200 + 3 * number)))
+        looks = pieces.Pieces(lake)
+        looks.remember(pieces.checksums_of(file))
+        if number == 10:
+            monkeypatch.setattr(pieces, "_read", noted)
+        assert looks.look_at(file)
+    assert looked_at >= set(range(200))
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_the_file_of_an_earlier_version_is_compared_with_what_that_noted(lake: Lake, is_damaged: bool) -> None:
+    add_leads(lake)
+    publish(lake)
+    path = Warehouse(lake).path
+    (lake.folder / ".state" / "warehouse-pieces").unlink()
+    (lake.folder / ".state" / "warehouse-checksums").write_text(f"00000000 {state.checksum_of(path)}")
+    if is_damaged:
+        path.chmod(0o600)
+        with path.open("ab") as file:
+            file.write(b"x")
+    assert publish(lake, now=NOW + timedelta(days=1)).is_rebuilt == is_damaged
 
 
 @pytest.mark.parametrize("content", [b"", b"12", b"x\nabcdefgh", b"\xff\xfe", b"3\n12345678"])
@@ -1614,6 +1699,38 @@ def any_lead(rng: random.Random, kind: LeadKind) -> dict[str, Any]:
     return lead | {"propertyDetails": {"address": {"line1": line, "postcode": postcode}}}
 
 
+def owner(lead_id: str, day: date, **more: Any) -> dict[str, Any]:
+    situation = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "contact": {"email": "jane@x.example"}}
+    return {"id": lead_id, "createdAt": f"{day}T10:00:00Z", **situation, **more}
+
+
+@pytest.mark.parametrize("first", [APPLICANT, APPRAISAL])
+def test_whoever_comes_back_to_a_mart_of_people_has_all_their_leads_there(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, first: LeadKind
+) -> None:
+    """An appraisal keeps Jane out of mart_hidden_valuations, which knows nothing of whom it leaves out."""
+    in_all_rooms(monkeypatch, "TOUCHED_MAX", 1000)
+    later = DAY + timedelta(days=10)
+
+    def shown() -> list[tuple[Any, ...]]:
+        publish(lake)
+        return query(
+            lake, "select lead_id, lead_day, enquiries, first_lead_day from mart_hidden_valuations order by all"
+        )
+
+    days = {APPLICANT: DAY, APPRAISAL: later} if first is APPLICANT else {APPRAISAL: DAY, APPLICANT: later}
+    for kind, day in days.items():
+        land_and_stage(lake, kind, [owner(f"jane {kind.name}", day)], day)
+        assert shown() == ([("jane applicant", DAY, 1, DAY)] if kind is APPLICANT is first else [])
+
+    corrected = [owner("jane appraisal", days[APPRAISAL], contact={"email": "john@x.example"})]
+    land_and_stage(lake, APPRAISAL, corrected, days[APPRAISAL], fetched_at=FETCHED_AT + timedelta(hours=1))
+
+    assert shown() == [("jane applicant", days[APPLICANT], 1, days[APPLICANT])]
+    land_and_stage(lake, APPLICANT, [owner("jane now", later + timedelta(days=1))], later + timedelta(days=1))
+    assert shown() == [("jane now", later + timedelta(days=1), 2, days[APPLICANT])]
+
+
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.chaos)])
 @pytest.mark.chaos
 def test_marts_brought_up_to_date_are_the_marts_made_anew(
@@ -1623,9 +1740,9 @@ def test_marts_brought_up_to_date_are_the_marts_made_anew(
     followed = set()
     bring_up_to_date = sql_marts.bring_up_to_date
 
-    def noting(db: duckdb.DuckDBPyConnection, mart: Mart, by: str, day: str | None) -> set[date]:
+    def noting(db: duckdb.DuckDBPyConnection, mart: Mart, by: str, day: str | None, since: str) -> set[date]:
         followed.add(mart.name)
-        return bring_up_to_date(db, mart, by, day)
+        return bring_up_to_date(db, mart, by, day, since)
 
     monkeypatch.setattr(loading, "bring_up_to_date", noting)
     rng = random.Random(seed)  # noqa: S311 - the same each time

@@ -12,6 +12,7 @@ import hmac
 import re
 import secrets
 import time
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ from leads_pipeline.duck import literal, quoted
 from leads_pipeline.durable import publish_file, replace_file, storing
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
-from leads_pipeline.warehouse import Reader, Warehouse, checksum_of, digests_of, due
+from leads_pipeline.warehouse import Reader, Warehouse, checksum_of, digests_of
 
 _NAME: Final = re.compile(r"(?P<part>[\w-]+)-(?P<digest>[0-9a-f]{32})-(?P<checksum>[0-9a-f]{8})-[0-9a-f]{8}\.parquet")
 
@@ -124,14 +125,16 @@ def _files_due(lake: Lake) -> Set[Path]:
     state = lake.folder / ".state" / "delta-looks"
     with storing(delta_folder(lake)):
         sizes = {path: path.stat().st_size for path in delta_folder(lake).glob("*/*.parquet") if path.is_file()}
-    files = sorted(sizes)
     if (total := sum(sizes.values())) <= LOOKED_AT_BYTES:
         return sizes.keys()
-    looks = 0
+    files = sorted(sizes)
+    last = ""
     with suppress(OSError, ValueError):  # begun anew where nothing, or nothing legible, is remembered
-        looks = int(state.read_text())
-    replace_file(state, str(looks + 1).encode())
-    return {files[n] for n in due(looks, len(files), max(len(files) * LOOKED_AT_BYTES // total, 1))}
+        last = state.read_text()
+    begin = bisect_right([str(path.relative_to(delta_folder(lake))) for path in files], last)
+    looked_at = [files[(begin + n) % len(files)] for n in range(max(len(files) * LOOKED_AT_BYTES // total, 1))]
+    replace_file(state, str(looked_at[-1].relative_to(delta_folder(lake))).encode())
+    return set(looked_at)
 
 
 def _noted(db: Reader, table: str) -> dict[date, _Row]:

@@ -40,10 +40,6 @@ FLATTENING_THREADS: Final = 2
 BATCH_LEADS: Final = 10_000
 BATCH_DAYS: Final = 31
 
-# For each batch. A day of 133,000 leads takes 690 MB with this, and 600 with 400 MB, whose spilling takes a tenth more
-# of the processor's time (measured).
-_MEMORY_LIMIT: Final = "500MB"
-
 
 def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo, given_up: Set[str] = frozenset()) -> StagedDay:
     """Flatten one day, as flatten_days does. Raises StorageError."""
@@ -119,7 +115,7 @@ def _flatten_batch(
         frozen = stack.enter_context(second_names(lake, name, files))
         # The last batch, often the only one, may have both cores.
         threads = 1 if left else FLATTENING_THREADS
-        with connection(lake, name, threads=threads, memory_limit=_MEMORY_LIMIT) as db:
+        with connection(lake, name, threads=threads) as db:
             db.execute("set preserve_insertion_order = false")  # nothing has one until it is written
             define_functions(db, extra_functions(kind))
             define_local_time(db, zone)

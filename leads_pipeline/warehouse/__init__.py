@@ -12,7 +12,6 @@ from leads_pipeline.warehouse.digests import FOLLOWERS, day_column, digests_of
 from leads_pipeline.warehouse.frozen import frozen_marts, write_figures
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import set_person_key
-from leads_pipeline.warehouse.pieces import due
 from leads_pipeline.warehouse.publication import Publication, Warehouse
 from leads_pipeline.warehouse.reading import Reader, holding_version, sweep_readers
 from leads_pipeline.warehouse.reading import reading as version_of
@@ -32,7 +31,6 @@ __all__ = [
     "comment",
     "day_column",
     "digests_of",
-    "due",
     "frozen_marts",
     "holding_version",
     "marts",

@@ -58,12 +58,12 @@ def note_days(
     )
 
 
-def bring_digests_up_to_date(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+def bring_digests_up_to_date(db: duckdb.DuckDBPyConnection, *, is_followed: bool) -> None:
     """Take away the digests of what was touched; where somebody follows, make all that are missing."""
     touched = "select 1 from touched_days where touched_days.table_name = digests.table_name"
     is_touched = f"exists ({touched} and (touched_days.day is null or touched_days.day = digests.day))"
-    db.execute(f"delete from pipeline.digests where {is_touched if is_followed(lake) else 'true'}")  # noqa: S608 - our own
-    for name in [*(table.name for table in tables()), *(mart.name for mart in marts())] if is_followed(lake) else ():
+    db.execute(f"delete from pipeline.digests where {is_touched if is_followed else 'true'}")  # noqa: S608 - our own
+    for name in [*(table.name for table in tables()), *(mart.name for mart in marts())] if is_followed else ():
         if (day := day_column(name)) is not None:
             missing = db.execute(
                 f"select distinct {quoted(day)} from {quoted(name)} "  # noqa: S608 - our own names, here and below

@@ -16,6 +16,7 @@ from typing import Final
 from leads_pipeline.durable import replace_file
 from leads_pipeline.extents import shared_ranges
 from leads_pipeline.lake import Lake
+from leads_pipeline.warehouse.state import checksum_of
 
 PIECE_BYTES: Final = 1 << 20
 
@@ -30,64 +31,80 @@ class Pieces:
 
     def __init__(self, lake: Lake) -> None:
         self._path = lake.folder / ".state" / "warehouse-pieces"
-        # Of earlier versions, which take any file for right where it is gone.
+        # Of earlier versions: one checksum of the whole file for each that may be there.
         self._former = self._path.with_name("warehouse-checksums")
+        self._compared: set[int] = set()
 
     def look_at(self, file: Path, copied_from: Path | None = None, *, is_whole: bool = False) -> _Checksums | None:
         """The checksums of the version that the file is; None where it is none that was published: it is damaged.
 
         All pieces are looked at where `is_whole`, and of a copy all that weren't copied by sharing. Raises OSError.
         """
-        looks, versions = self._remembered()
+        begin, versions = self._remembered()
         count = _count(file)
         if versions is None:
-            return checksums_of(file)
-        pieces = due(looks, count, count if is_whole else PIECES_AT_ONCE)
+            return checksums_of(file) if self._is_as_before(file) else None
+        pieces = due(begin, count, count if is_whole else PIECES_AT_ONCE)
         pieces.add(0)  # by its headers each version differs from the one before
         if copied_from is not None:
             pieces |= set(range(count)) - _same(file, copied_from)
         looked_at = _read(file, pieces)
+        self._compared = pieces
         if count > PIECES_AT_ONCE:
-            self._remember(looks + 1, versions)
+            self._remember((begin + PIECES_AT_ONCE) % count, versions)
         for version in versions:
             if len(version) == count and all(version[piece] == checksum for piece, checksum in looked_at.items()):
                 return version
         return None
 
+    def after(self, draft: Path, copied_from: Path, before: _Checksums) -> _Checksums | None:
+        """The checksums of what a whole copy was changed to; None where the file was damaged where it was changed.
+
+        A piece that was changed may have damage beside the change, which a new checksum would take for right. So those
+        that weren't looked at when the copy was made are now, as they were before. Raises OSError.
+        """
+        same = _same(draft, copied_from)
+        changed = set(range(len(before))) - same - self._compared
+        if any(before[piece] != checksum for piece, checksum in _read(copied_from, changed).items()):
+            return None
+        new = _read(draft, set(range(_count(draft))) - same)
+        return [new[piece] if piece in new else before[piece] for piece in range(_count(draft))]
+
     def remember(self, *versions: _Checksums) -> None:
         """Take files of these checksums for published, and no others. Raises StorageError."""
-        looks, _ = self._remembered()
-        self._remember(looks, versions)
+        begin, _ = self._remembered()
+        self._remember(begin, versions)
         self._former.unlink(missing_ok=True)
 
-    def _remember(self, looks: int, versions: Sequence[_Checksums]) -> None:
-        replace_file(self._path, "\n".join([str(looks), *map("".join, versions)]).encode("ascii"))
+    def _is_as_before(self, file: Path) -> bool:
+        """Whether the file is what an earlier version of the pipeline published; it is where that noted nothing."""
+        try:
+            return checksum_of(file) in self._former.read_text(encoding="ascii").split()
+        except FileNotFoundError:
+            return True
+
+    def _remember(self, begin: int, versions: Sequence[_Checksums]) -> None:
+        replace_file(self._path, "\n".join([str(begin), *map("".join, versions)]).encode("ascii"))
 
     def _remembered(self) -> tuple[int, Sequence[_Checksums] | None]:
-        """How often pieces were looked at, and those of each version; None where an earlier version noted none."""
+        """Which piece is looked at next, and those of each version; None where an earlier version noted none."""
         try:
-            looks, *versions = self._path.read_text(encoding="ascii").splitlines()
-            return int(looks), [[line[n : n + 8] for n in range(0, len(line), 8)] for line in versions]
+            begin, *versions = self._path.read_text(encoding="ascii").splitlines()
+            return int(begin), [[line[n : n + 8] for n in range(0, len(line), 8)] for line in versions]
         except FileNotFoundError:
             return 0, None
         except ValueError:
             return 0, ()
 
 
-def due(looks: int, count: int, at_once: int) -> set[int]:
-    """Which of so many are looked at, by numbers from 0, where some were so many times before: so many, going round."""
-    return {(looks * at_once + n) % count for n in range(min(count, at_once))}
+def due(begin: int, count: int, at_once: int) -> set[int]:
+    """So many of the pieces, by numbers from 0, beginning with one and going round."""
+    return {(begin + n) % count for n in range(min(count, at_once))}
 
 
-def checksums_of(file: Path, copied_from: Path | None = None, before: _Checksums = ()) -> _Checksums:
-    """Of each piece of the file. Those that it shares with another file are taken from that one's, and not read.
-
-    Raises OSError.
-    """
-    checksums = dict(enumerate(before))
-    same = _same(file, copied_from) if copied_from and before else set()
-    changed = [piece for piece in range(_count(file)) if piece not in same]
-    checksums |= _read(file, changed)
+def checksums_of(file: Path) -> _Checksums:
+    """Of each piece of the file. Raises OSError."""
+    checksums = _read(file, range(_count(file)))
     return [checksums[piece] for piece in range(_count(file))]
 
 

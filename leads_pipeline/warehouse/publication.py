@@ -132,9 +132,9 @@ class Warehouse:
         # The file is looked at even if nothing changed: otherwise an analyst would be the first to meet damage.
         # A day that can't be staged is in the published file alone.
         is_anew = is_anew and not not_staged
-        is_changed = is_anew or file is None or file.state != wanted or self._pieces.look_at(self.path) is None
-        if is_changed:
-            file = self._build(wanted, grid, now, not_staged, is_anew=is_anew)
+        is_damaged = file is not None and file.state == wanted and self._pieces.look_at(self.path) is None
+        if is_changed := is_anew or file is None or file.state != wanted or is_damaged:
+            file = self._build(wanted, grid, now, not_staged, is_anew=is_anew, is_damaged=is_damaged)
         assert file is not None  # noqa: S101 - for mypy: where nothing changed, something was published
         return Publication(
             is_changed=is_changed,
@@ -253,13 +253,32 @@ class Warehouse:
         return replace(wanted, files=files), failed
 
     def _build(
-        self, wanted: "State", grid: Grid, now: datetime, not_staged: Mapping[Any, str], *, is_anew: bool
+        self,
+        wanted: "State",
+        grid: Grid,
+        now: datetime,
+        not_staged: Mapping[Any, str],
+        *,
+        is_anew: bool,
+        is_damaged: bool,
     ) -> "WarehouseFile":
         """Write the new version beside the published one, then swap it in."""
         draft = self.path.with_name(f".{WAREHOUSE_FILE}.draft")
         try:
-            before = self._copied(draft)
+            if is_damaged:
+                self._tell_of_damage()
+            # Another look might not come upon the damage again.
+            before = None if is_damaged else self._copied(draft)
             file = self._updated(draft, wanted, grid, now) if before else None
+            after = None
+            if file and (is_anew or file.leads_gone):
+                self._write_anew(draft)
+                file = replace(file, is_rebuilt=True)
+            elif file and before:
+                self._keep_old_blocks(draft)
+                if (after := self._pieces.after(draft, self.path, before)) is None:
+                    self._tell_of_damage()
+                    file = None
             if file is None and not_staged:
                 raise StorageError(
                     f"{self.path} has to be built anew, but {len(not_staged)} days can't be staged and would miss. "
@@ -267,15 +286,9 @@ class Warehouse:
                 )
             if file is None:
                 before, file = None, self._rebuilt(draft, wanted, grid, now)
-            elif is_anew or file.leads_gone:
-                self._write_anew(draft)
-                file = replace(file, is_rebuilt=True)
-            else:
-                self._keep_old_blocks(draft)
             draft.chmod(_PUBLISHED_MODE)
             # The old version's checksums as well: if this process is killed now, the old file stays.
-            after = checksums_of(draft, self.path, before) if before else checksums_of(draft)
-            self._pieces.remember(*([before] if before else []), after)
+            self._pieces.remember(*([before] if before else []), after or checksums_of(draft))
             # Beside the new version, a log of the old one would keep it from being opened.
             self.path.with_name(f"{WAREHOUSE_FILE}.wal").unlink(missing_ok=True)
             publish_file(draft, self.path)
@@ -291,10 +304,11 @@ class Warehouse:
         copy_file(self.path, draft)
         draft.chmod(0o600)
         if (checksums := self._pieces.look_at(draft, self.path)) is None:
-            logger.warning(
-                "%s is damaged: it isn't what was published. It is built anew from the staged files.", self.path
-            )
+            self._tell_of_damage()
         return checksums
+
+    def _tell_of_damage(self) -> None:
+        logger.warning("%s is damaged: it isn't what was published. It is built anew from the staged files.", self.path)
 
     def _updated(self, draft: Path, wanted: "State", grid: Grid, now: datetime) -> "WarehouseFile | None":
         """The published file's copy, brought up to date; None where it has to be built anew."""

@@ -90,19 +90,18 @@ def _is_touched(followed: str, column: str) -> str:
     return " and ".join(conditions)
 
 
-def bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str, day: str | None) -> set[date]:
+def bring_up_to_date(
+    db: duckdb.DuckDBPyConnection, mart: Mart, followed: str, day: str | None, since: str
+) -> set[date]:
     """Make the mart's rows of touched values anew; return the days of which rows went or came, by that column.
 
     By its own statement, which a temporary view in place of each table of leads lets see only the leads of such values.
+    `since` is the condition that `since_first_days` has for what the mart follows, if any.
     """
     (file,) = db.execute("select current_database()").fetchall()[0]
-    has_first = "first_lead_day" in mart.columns
-    returned = ", ".join([*([quoted(day)] if day else []), *(["first_lead_day"] if has_first else [])])
-    gone = db.execute(
-        f"delete from {quoted(mart.name)} where {_is_touched(followed, followed)} "  # noqa: S608
-        + (f"returning {returned}" if returned else "")
-    ).fetchall()
-    since = _since(db, followed, [row[-1] for row in gone]) if has_first else ""
+    returning = f"returning {quoted(day)}" if day else ""
+    is_touched = _is_touched(followed, followed)
+    gone = db.execute(f"delete from {quoted(mart.name)} where {is_touched} {returning}").fetchall()  # noqa: S608
     shadowed = [(kind.table, dict(followed_columns(kind)).get(followed)) for kind in LEAD_KINDS]
     for table, column in shadowed:
         if column is not None:
@@ -110,7 +109,6 @@ def bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str, d
                 f"create temp view {quoted(table)} as select * from {quoted(file)}.main.{quoted(table)} "  # noqa: S608
                 f"where {_is_touched(followed, column)}{since}"
             )
-    returning = f"returning {quoted(day)}" if day else ""
     new = db.execute(f"insert into {quoted(mart.name)} by name {mart.statement} {returning}").fetchall()
     for table, column in shadowed:
         if column is not None:
@@ -118,15 +116,32 @@ def bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str, d
     return {row[0] for row in [*gone, *new]} if day else set()
 
 
-def _since(db: duckdb.DuckDBPyConnection, followed: str, first_days: list[date]) -> str:
-    """Leave out days on which no lead of a touched value lies, by what the mart said of them: most of a long history.
+# Which mart says since when there are leads of a value. Others may leave a value out for what else there is of it, as
+# whoever asked for an appraisal: these leave out none.
+FIRST_DAYS: Final = {"person": "mart_people", "listing_id": "mart_listing_demand"}
 
-    Whom the mart leaves out, as somebody who objects, is touched without a day: then it can't say.
+
+def since_first_days(db: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Conditions that leave out days on which no lead of a touched value lies, most of a long history; by what follows.
+
+    What the marts of FIRST_DAYS say of it is read here, before any of them is brought up to date.
     """
-    [(first, is_known)] = db.execute(
-        f"select min(lead_day), count(*) = count(lead_day) from touched where {followed} is not null"  # noqa: S608
-    ).fetchall()
-    return f" and lead_day >= date '{min([first, *first_days])}'" if first and is_known else ""
+    conditions = {}
+    for followed, mart in FIRST_DAYS.items():
+        touched = f"select {followed} from touched where {followed} is not null"  # noqa: S608 - our own names
+        [(first,)] = db.execute(
+            f"""
+            select min(day)
+            from (
+                select min(lead_day) as day from touched where {followed} is not null
+                union all
+                select min(first_lead_day) from {quoted(mart)} where {followed} in ({touched})
+            )
+            """  # noqa: S608
+        ).fetchall()
+        if first is not None:
+            conditions[followed] = f" and lead_day >= date '{first}'"
+    return conditions
 
 
 _MEMBERS: Final = sorted(literal(member) for path in ENUMERATIONS for member in known_members(path) or ())
