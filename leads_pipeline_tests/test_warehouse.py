@@ -745,6 +745,9 @@ def test_damage_that_a_large_file_has_is_damage_in_its_next_version_too(
 def test_a_copy_that_shares_nothing_is_looked_at_as_a_whole(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     published_in_pieces(lake, monkeypatch)
     rot(lake)
+    path = Warehouse(lake).path
+    shutil.copyfile(path, lake.folder / "copy")
+    assert pieces.Pieces(lake).look_at(lake.folder / "copy", path) is None
     assert Warehouse(lake).publish(GRID, NOW + timedelta(days=1)).is_rebuilt
 
 
