@@ -52,7 +52,7 @@ from leads_pipeline.warehouse.winners import HeldFiles, confirm, find_winners
 PART_LEADS: Final = 1_000_000
 
 # Of staged files that are loaded at once, those of half a million leads: more are loaded with more memory, as what
-# spills is read again. 3 million take 135 s with 1 GB and 249 with 400 MB (measured); 360,000 take as long with either.
+# spills is read again. 3 million take 135 s with 1 GB and 249 with 400 MB (measured); 360,000 take as long with both.
 MANY_BYTES: Final = 100 << 20
 MEMORY_LIMIT_OF_MANY: Final = "1GB"
 
