@@ -1683,7 +1683,13 @@ def any_lead(rng: random.Random, kind: LeadKind) -> dict[str, Any]:
     lead = {
         "id": f"lead-{rng.randrange(12)}",
         "createdAt": rng.choice(
-            ["2026-11-18T23:59:30Z", "2026-11-19T10:00Z", "2026-11-20T21:15:00Z", "0001-01-01T00:00Z"]
+            [
+                "2026-11-05T09:00Z",
+                "2026-11-18T23:59:30Z",
+                "2026-11-19T10:00Z",
+                "2026-11-20T21:15:00Z",
+                "0001-01-01T00:00Z",
+            ]
         ),
         "contact": {"email": rng.choice(["ann@example.com", "bob@example.com", "cy@example.com", None])},
         "enquiryType": rng.choice(["ENQUIRY_TYPE_SALES", "ENQUIRY_TYPE_LETTINGS"]),
