@@ -4489,7 +4489,7 @@ def _tried(mutant: Mutant) -> Verdict:
 def _copy() -> Iterator[Path]:
     """A copy of the source, to be broken, and of what else tests read."""
     with TemporaryDirectory(prefix="mutant-") as folder:
-        for name in ("leads_pipeline", "leads_pipeline_tests", "examples", "docs", "deploy"):
+        for name in ("leads_pipeline", "leads_pipeline_tests", "benchmarks", "examples", "docs", "deploy"):
             shutil.copytree(ROOT / name, Path(folder) / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         yield Path(folder)
