@@ -727,6 +727,50 @@ def test_damage_in_a_large_file_is_found_before_all_of_it_was_looked_at_twice(
     assert tables_in(Warehouse(lake).path) == right
 
 
+def outcome_of_publication(lake: Lake) -> str:
+    try:
+        return "changed" if Warehouse(lake).publish(GRID, NOW).is_changed else "1 unchanged"
+    except StorageError as error:
+        return f"2 {error}"
+
+
+def test_damage_that_was_found_is_still_known_where_building_anew_fails(
+    sharing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(sharing / "known")
+    looks = published_in_pieces(lake, monkeypatch)
+    rot(lake)
+
+    def full(*_: object) -> None:
+        raise StorageError("The disk is full.")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Warehouse, "_rebuilt", full)
+        outcomes = [outcome_of_publication(lake) for _ in range(looks + 1)]
+        assert outcomes == sorted(outcomes)  # once it fails, it fails each time
+        assert set(outcomes) == {"1 unchanged", "2 The disk is full."}
+
+    assert Warehouse(lake).publish(GRID, NOW + timedelta(days=1)).is_rebuilt  # though there is something new, too
+
+
+def test_a_file_that_cannot_be_written_anew_from_itself_is_built_anew(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every block is read for that, and damage may be where nothing else reads."""
+    add_leads(lake)
+    publish(lake)
+    right = tables_in(Warehouse(lake).path)
+
+    def broken(*_: object) -> None:
+        raise StorageError("DuckDB found damage.")
+
+    monkeypatch.setattr(publication_room, "write_anew", broken)
+    lake.want_rebuild()
+    assert publish(lake).is_rebuilt
+    assert lake.rebuild_wanted() is None
+    assert tables_in(Warehouse(lake).path) == right
+
+
 def test_damage_that_a_large_file_has_is_damage_in_its_next_version_too(
     sharing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,7 +86,7 @@ def load(
     if any(table == INVENTORY for table, _ in changed):
         _load_inventory(db, lake)
     # Staged files of a removed day may go after its figures came, and with them what the figures say of its windows.
-    if {day for table, day in wanted.files if table == FROZEN_FILES} & {day for _, day in changed}:
+    if {day for _, day in changed} & lake.removed_days() or any(table == FROZEN_FILES for table, _ in changed):
         load_frozen(db, lake)
         note_days(
             db, ["landed_windows"], "select distinct window_day from pipeline.frozen where window_day is not null"

@@ -50,12 +50,12 @@ class Pieces:
             pieces |= set(range(count)) - _same(file, copied_from)
         looked_at = _read(file, pieces)
         self._compared = pieces
-        if count > PIECES_AT_ONCE:
-            self._remember((begin + PIECES_AT_ONCE) % count, versions)
         for version in versions:
             if len(version) == count and all(version[piece] == checksum for piece, checksum in looked_at.items()):
+                if count > PIECES_AT_ONCE:
+                    self._remember((begin + PIECES_AT_ONCE) % count, versions)
                 return version
-        return None
+        return None  # and the next look is at the same pieces
 
     def after(self, draft: Path, copied_from: Path, before: _Checksums) -> _Checksums | None:
         """The checksums of what a whole copy was changed to; None where the file was damaged where it was changed.

@@ -132,9 +132,9 @@ class Warehouse:
         # The file is looked at even if nothing changed: otherwise an analyst would be the first to meet damage.
         # A day that can't be staged is in the published file alone.
         is_anew = is_anew and not not_staged
-        is_damaged = file is not None and file.state == wanted and self._pieces.look_at(self.path) is None
-        if is_changed := is_anew or file is None or file.state != wanted or is_damaged:
-            file = self._build(wanted, grid, now, not_staged, is_anew=is_anew, is_damaged=is_damaged)
+        is_changed = is_anew or file is None or file.state != wanted or self._pieces.look_at(self.path) is None
+        if is_changed:
+            file = self._build(wanted, grid, now, not_staged, is_anew=is_anew)
         assert file is not None  # noqa: S101 - for mypy: where nothing changed, something was published
         return Publication(
             is_changed=is_changed,
@@ -253,27 +253,16 @@ class Warehouse:
         return replace(wanted, files=files), failed
 
     def _build(
-        self,
-        wanted: "State",
-        grid: Grid,
-        now: datetime,
-        not_staged: Mapping[Any, str],
-        *,
-        is_anew: bool,
-        is_damaged: bool,
+        self, wanted: "State", grid: Grid, now: datetime, not_staged: Mapping[Any, str], *, is_anew: bool
     ) -> "WarehouseFile":
         """Write the new version beside the published one, then swap it in."""
         draft = self.path.with_name(f".{WAREHOUSE_FILE}.draft")
         try:
-            if is_damaged:
-                self._tell_of_damage()
-            # Another look might not come upon the damage again.
-            before = None if is_damaged else self._copied(draft)
+            before = self._copied(draft)
             file = self._updated(draft, wanted, grid, now) if before else None
             after = None
             if file and (is_anew or file.leads_gone):
-                self._write_anew(draft)
-                file = replace(file, is_rebuilt=True)
+                file = replace(file, is_rebuilt=True) if self._is_written_anew(draft) else None
             elif file and before:
                 self._keep_old_blocks(draft)
                 if (after := self._pieces.after(draft, self.path, before)) is None:
@@ -327,12 +316,18 @@ class Warehouse:
             logger.warning("%s can't be brought up to date and is built anew. %s", self.path, error)
             return None
 
-    def _write_anew(self, draft: Path) -> None:
-        """Replace the draft by a file of what it holds, without blocks of what was deleted."""
+    def _is_written_anew(self, draft: Path) -> bool:
+        """Replace the draft by a file of what it holds, without blocks of what was deleted; whether that could be."""
         anew = draft.with_name(f".{WAREHOUSE_FILE}.anew")
         anew.unlink(missing_ok=True)
-        write_anew(self._lake, draft, anew)
+        try:
+            write_anew(self._lake, draft, anew)
+        except StorageError as error:
+            # All is read for once, and damage may be where nothing else reads. The disk's own fault will say so.
+            logger.warning("%s can't be written anew and is built anew from the staged files. %s", self.path, error)
+            return False
         anew.replace(draft)
+        return True
 
     def _keep_old_blocks(self, draft: Path) -> None:
         """Append what the published file has beyond the end of the draft, so that its headers hold for both.
