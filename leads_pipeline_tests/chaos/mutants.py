@@ -3547,8 +3547,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "leave an erased person in old blocks of the published file",
             "warehouse/publication.py",
-            "elif is_anew or file.leads_gone:",
-            "elif is_anew:",
+            "if file and (is_anew or file.leads_gone):",
+            "if file and is_anew:",
             "test_suppression.py",
             "publication_refuses",
         ),
