@@ -66,6 +66,7 @@ def connection(
     *,
     read_only: bool = False,
     threads: int = THREADS_MAX,
+    memory_limit: str = MEMORY_LIMIT,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own in the lake.
 
@@ -74,7 +75,7 @@ def connection(
     """
     was_there = database is not None and not read_only and database.exists()
     config: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": MEMORY_LIMIT,
+        "memory_limit": memory_limit,
         "threads": str(min(threads, os.cpu_count() or 1)),
         # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
         "autoinstall_known_extensions": "false",

@@ -109,23 +109,22 @@ def clickhouse() -> Iterator[Engine]:
     if not is_made(CLICKHOUSE):
         pytest.skip("ClickHouse has no environment here, which make cluster makes")
     reader = subprocess.Popen([interpreter(CLICKHOUSE), CLICKHOUSE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert reader.stdin
-    assert reader.stdout
+    questions, answers = reader.stdin, reader.stdout
+    assert questions
+    assert answers
 
     def by_clickhouse(place: str, version: int | None, options: dict[str, str]) -> Rows:
-        assert reader.stdin
-        assert reader.stdout
         asked = {"function": "deltaLakeLocal", "place": [place], "version": version}
         if options:
             address = f"{options['AWS_ENDPOINT_URL']}/{place.removeprefix('s3://')}"
             keys = options["AWS_ACCESS_KEY_ID"], options["AWS_SECRET_ACCESS_KEY"]
             asked |= {"function": "deltaLake", "place": [address, *keys]}
-        reader.stdin.write(json.dumps(asked).encode() + b"\n")
-        reader.stdin.flush()
-        (size,) = struct.unpack("<Q", reader.stdout.read(8))
+        questions.write(json.dumps(asked).encode() + b"\n")
+        questions.flush()
+        (size,) = struct.unpack("<Q", answers.read(8))
         if not size:
             raise LookupError(place)
-        found = pa.ipc.open_stream(reader.stdout.read(size)).read_all()
+        found = pa.ipc.open_stream(answers.read(size)).read_all()
         moments = [
             field.with_type(pa.timestamp("us", "UTC")) for field in found.schema if pa.types.is_timestamp(field.type)
         ]
@@ -136,7 +135,7 @@ def clickhouse() -> Iterator[Engine]:
 
     with reader:
         yield by_clickhouse
-        reader.stdin.close()
+        questions.close()
 
 
 def versions_in(store: ObjectStore) -> dict[str, int]:

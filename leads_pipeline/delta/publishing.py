@@ -123,17 +123,18 @@ def _want_nobody_refused(lake: Lake, db: Reader) -> None:
 def _files_due(lake: Lake) -> Set[Path]:
     """The data files that this run reads, to see that they are whole: all up to LOOKED_AT_BYTES, else the next ones."""
     state = lake.folder / ".state" / "delta-looks"
-    with storing(delta_folder(lake)):
-        sizes = {path: path.stat().st_size for path in delta_folder(lake).glob("*/*.parquet") if path.is_file()}
+    folder = delta_folder(lake)
+    with storing(folder):
+        sizes = {path: path.stat().st_size for path in folder.glob("*/*.parquet") if path.is_file()}
     if (total := sum(sizes.values())) <= LOOKED_AT_BYTES:
         return sizes.keys()
     files = sorted(sizes)
-    last = ""
+    last = folder
     with suppress(OSError, ValueError):  # begun anew where nothing, or nothing legible, is remembered
-        last = state.read_text()
-    begin = bisect_right([str(path.relative_to(delta_folder(lake))) for path in files], last)
+        last = folder / state.read_text()
+    begin = bisect_right(files, last)
     looked_at = [files[(begin + n) % len(files)] for n in range(max(len(files) * LOOKED_AT_BYTES // total, 1))]
-    replace_file(state, str(looked_at[-1].relative_to(delta_folder(lake))).encode())
+    replace_file(state, str(looked_at[-1].relative_to(folder)).encode())
     return set(looked_at)
 
 

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import SCRATCH_ROOT, connection, literal, quoted
+from leads_pipeline.duck import SCRATCH_ROOT, connection, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.columns import (
     BODY,
@@ -118,8 +118,7 @@ def _flatten_batch(
         frozen = stack.enter_context(second_names(lake, name, files))
         # The last batch, often the only one, may have both cores.
         threads = 1 if left else FLATTENING_THREADS
-        with connection(lake, name, threads=threads) as db:
-            db.execute(f"set memory_limit = {literal(_MEMORY_LIMIT)}")
+        with connection(lake, name, threads=threads, memory_limit=_MEMORY_LIMIT) as db:
             db.execute("set preserve_insertion_order = false")  # nothing has one until it is written
             define_functions(db, extra_functions(kind))
             define_local_time(db, zone)

@@ -104,9 +104,9 @@ def load(
 
 
 def _staged_bytes(lake: Lake, files: Set[tuple[str, date]]) -> int:
-    """What the files hold that are staged tables'; one that is gone holds nothing."""
+    """What those of the files hold that are staged; what lies elsewhere, and what is gone, counts nothing."""
     size = 0
-    for table, day in ((table, day) for table, day in files if table not in {INVENTORY, FROZEN_FILES}):
+    for table, day in files:
         with suppress(FileNotFoundError):
             size += lake.staged_path(table, day).stat().st_size
     return size

@@ -44,7 +44,7 @@ class Pieces:
         count = _count(file)
         if versions is None:
             return checksums_of(file) if self._is_as_before(file) else None
-        pieces = due(begin, count, count if is_whole else PIECES_AT_ONCE)
+        pieces = {(begin + n) % count for n in range(count if is_whole else min(count, PIECES_AT_ONCE))}
         pieces.add(0)  # by its headers each version differs from the one before
         if copied_from is not None:
             pieces |= set(range(count)) - _same(file, copied_from)
@@ -95,11 +95,6 @@ class Pieces:
             return 0, None
         except ValueError:
             return 0, ()
-
-
-def due(begin: int, count: int, at_once: int) -> set[int]:
-    """So many of the pieces, by numbers from 0, beginning with one and going round."""
-    return {(begin + n) % count for n in range(min(count, at_once))}
 
 
 def checksums_of(file: Path) -> _Checksums:

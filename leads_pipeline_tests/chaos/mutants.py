@@ -2044,8 +2044,8 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "look at the same files of large Delta tables each time",
             "delta/publishing.py",
-            "str(looked_at[-1].relative_to(delta_folder(lake)))",
-            "last",
+            "str(looked_at[-1].relative_to(folder))",
+            "str(last.relative_to(folder))",
             "test_delta.py",
             "gone_round",
         ),
