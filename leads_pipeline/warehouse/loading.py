@@ -77,6 +77,10 @@ def load(
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
     if _staged_bytes(lake, changed) > MANY_BYTES:
         db.execute(f"set memory_limit = {literal(MEMORY_LIMIT_OF_MANY)}")
+    if not state.files:
+        # Nothing was deleted that leaves a gap. Groups of rows that aren't full, as each thread's last one, are written
+        # anew together with full ones all the same: a quarter of what 320,000 leads take (measured).
+        db.execute("set max_vacuum_tasks = 0")
     is_whole = _load_kinds(db, lake, state, wanted, changed)
     # Loading may have added lead ids to the list, which are dealt with. Whoever was added to it meanwhile waits for the
     # next publication.
