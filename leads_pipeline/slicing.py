@@ -30,16 +30,17 @@ _ENVELOPES: Final[dict[str, msgspec.json.Decoder[msgspec.Struct]]] = {}
 
 def _slice_fast(list_key: str, body: bytes) -> _Elements | None:
     """Slice with msgspec; None where it can't be trusted: text that it refuses, or a list key that stands twice."""
-    if body.count(b'"%s"' % list_key.encode()) != 1:
-        return None
     decoder = _ENVELOPES.get(list_key)
     if decoder is None:
         envelope = msgspec.defstruct("Envelope", [(list_key, list[msgspec.Raw])])
         decoder = _ENVELOPES[list_key] = msgspec.json.Decoder(envelope)
     try:
-        return [bytes(raw) for raw in getattr(decoder.decode(body), list_key)]
+        elements = list(map(bytes, getattr(decoder.decode(body), list_key)))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
+    around = b'{"%s":[]}' % list_key.encode()
+    is_nothing_else = len(body) == len(around) + sum(map(len, elements)) + max(len(elements) - 1, 0)  # and the commas
+    return elements if is_nothing_else or body.count(around[1:-4]) == 1 else None
 
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)

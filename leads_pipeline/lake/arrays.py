@@ -35,6 +35,8 @@ def array_of(values: Sequence[Any], type_: pa.DataType) -> "pa.Array[Any]":
     Of numbers, days, moments with a zone, texts and lists of texts. Raises OverflowError, TypeError and ValueError for
     what doesn't fit.
     """
+    if len(values) > 1 and values.count(values[0]) == len(values):  # as in most columns of a raw file
+        return array_of(values[:1], type_).take(_zeros(len(values)))
     if type_ == _TEXT:
         return _texts(values)
     are_there = [value is not None for value in values]
@@ -78,8 +80,11 @@ def _texts(values: Sequence[str | bytes | None]) -> "pa.Array[Any]":
     return texts.finish()
 
 
-# Most rows of a file are of one day and one moment.
 @lru_cache
+def _zeros(count: int) -> "pa.Array[Any]":
+    return pa.Array.from_buffers(pa.int32(), count, [None, _numbers(_INT32, (0,) * count)])
+
+
 def _days(day: date) -> int:
     return (day - _FIRST_DAY).days
 

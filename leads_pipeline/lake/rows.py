@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -82,6 +83,9 @@ class Merge:
 
 def merge(before: Sequence[Row], received: Sequence[Row], id_column: str) -> Merge:
     """All versions of each id that either has."""
+    if not before and len({row[id_column] for row in received}) == len(received):  # as nearly all that is pulled
+        rows = sorted(received, key=itemgetter(id_column))
+        return Merge(rows, len(rows), _highest(rows), new=len(rows), changed=0, unchanged=0, kept=0)
     versions_before, answered = _versions(before, id_column), _versions(received, id_column)
     merged = _versions([*before, *received], id_column) if before else answered
     again = answered.keys() & versions_before.keys()
@@ -90,12 +94,16 @@ def merge(before: Sequence[Row], received: Sequence[Row], id_column: str) -> Mer
     return Merge(
         rows=rows,
         ids=len(merged),
-        highest=max((row["sequence"] for row in rows), default=0),
+        highest=_highest(rows),
         new=len(answered) - len(again),
         changed=changed,
         unchanged=len(again) - changed,
         kept=len(versions_before.keys() - answered.keys()),
     )
+
+
+def _highest(rows: Iterable[Row]) -> int:
+    return max((row["sequence"] for row in rows), default=0)
 
 
 def _versions(rows: Iterable[Row], id_column: str) -> dict[str, dict[str, Row]]:

@@ -5,6 +5,7 @@ Belongs here: writing one to memory, sealing it, opening it. Doesn't: what its r
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -51,8 +52,9 @@ def parquet(rows: Sequence[Row], schema: pa.Schema, facts: Mapping[str, str]) ->
 
 
 def _table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
-    columns = [array_of([row[field.name] for row in rows], field.type) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
+    columns = zip(*map(itemgetter(*schema.names), rows), strict=True) if rows else ((),) * len(schema)
+    arrays = [array_of(values, type_) for values, type_ in zip(columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def seal(content: bytes) -> bytes:
