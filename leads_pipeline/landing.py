@@ -4,17 +4,15 @@ Belongs here: who lands an answer, and what comes back when. Doesn't: what landi
 
 Threads of one process that fetch and land spend a third of their time on handing each other the interpreter's lock:
 of W1's 1,500 windows (benchmarks/README.md), fetching alone takes 2 processor seconds, landing alone 3, and both at
-once in one process took 8. The process only saves time, so nothing depends on it: what it can't land, its parent does.
+once in one process took 8.
 """
 
 import itertools
 import logging
 import os
 import queue
-import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,6 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
+from leads_pipeline import helper
 from leads_pipeline.contract import Answer
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.lake import Lake, Landing
@@ -135,25 +134,11 @@ class _LandingProcess:
     @classmethod
     def begun(cls, lake: Lake, run_id: str, instead: _Submit) -> "_LandingProcess | None":
         """Begin one; None where the machine doesn't let us."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                process = subprocess.Popen(  # noqa: S603 - our own module
-                    [
-                        *(sys.executable, "-P", "-m", __name__),
-                        *(str(theirs.fileno()), str(lake.folder), str(lake.suppression.folder), run_id),
-                    ],
-                    # The same modules as here, and no secret.
-                    env={"PYTHONPATH": os.pathsep.join(path for path in map(str, sys.path) if path)},
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                    # Its parent decides when it is over: ctrl-C, which a whole group gets, is none of its business.
-                    start_new_session=True,
-                )
-            except OSError as error:
-                ours.close()
-                logger.warning("No process can be begun to land answers (%s): this run lands them itself.", error)
-                return None
+        try:
+            process, ours = helper.begin(__name__, str(lake.folder), str(lake.suppression.folder), run_id)
+        except OSError as error:
+            logger.warning("No process can be begun to land answers (%s): this run lands them itself.", error)
+            return None
         return cls(process, ours, instead)
 
     def submit(self, answer: Answer) -> _LandingFuture:
@@ -183,7 +168,7 @@ class _LandingProcess:
             while True:
                 number, result = self._connection.recv()
                 if isinstance(result, logging.LogRecord):
-                    _tell(result)
+                    helper.tell(result)
                     continue
                 answer, future = self._waiting.pop(number)
                 if result is None:
@@ -198,7 +183,7 @@ class _LandingProcess:
             logger.warning(
                 "The process that lands answers was ended (%s). This run lands the rest itself, which takes longer and "
                 "loses nothing.",
-                f"by signal {-code}, as by the kernel where memory is short" if code < 0 else f"exit code {code}",
+                helper.why(code),
             )
         while self._waiting:
             self._land_instead(*self._waiting.popitem()[1])
@@ -213,33 +198,11 @@ class _LandingProcess:
         self._instead(answer).add_done_callback(hand_on)
 
 
-def _tell(record: logging.LogRecord) -> None:
-    told = logging.getLogger(record.name)
-    with suppress(Exception):  # a log that can't be written keeps no lead from being landed
-        if told.isEnabledFor(record.levelno):
-            told.handle(record)
-
-
-class _Forwarding(logging.Handler):
-    """Hands on what is logged, in words alone."""
-
-    def __init__(self, send: Callable[[logging.LogRecord], None]) -> None:
-        super().__init__()
-        self._send = send
-
-    def emit(self, record: logging.LogRecord) -> None:
-        place = record.name, record.levelno, record.pathname, record.lineno
-        self._send(logging.LogRecord(*place, record.getMessage(), None, None))
-
-
 def main() -> None:
-    """Land what comes from the socket of that number until its other end says that this was all."""
-    descriptor, folder, privacy, run_id = sys.argv[1:]
-    # What stops a service or a container gives it to each process. Its parent hears it too.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """Land what comes from the parent until it says that this was all."""
+    connection, (folder, privacy, run_id) = helper.parent()
     lake = Lake(Path(folder), Path(privacy))
     receiving, sending = threading.Lock(), threading.Lock()
-    connection = Connection(int(descriptor))
 
     def received() -> tuple[int, Answer] | None:
         with receiving, suppress(EOFError, OSError):
@@ -261,7 +224,7 @@ def main() -> None:
                 """There is no result."""
             send(number, result)
 
-    logging.getLogger().addHandler(_Forwarding(partial(send, None)))
+    helper.forward_logs(partial(send, None))
     threads = [threading.Thread(target=work) for _ in range(_PROCESS_THREADS)]
     for thread in threads:
         thread.start()

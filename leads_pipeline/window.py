@@ -5,7 +5,7 @@ Dagster's own partition objects (assets/ builds those from the keys made here).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
@@ -145,8 +145,12 @@ def days(first: date, last: date) -> Iterator[date]:
         yield first + timedelta(days=offset)
 
 
+# Since when clocks are ahead of UTC by how much.
+Clocks = Sequence[tuple[datetime, timedelta]]
+
+
 @cache
-def offsets(zone: ZoneInfo) -> tuple[tuple[datetime, timedelta], ...]:
+def offsets(zone: ZoneInfo) -> Clocks:
     """Since when the zone's clocks are ahead of UTC by how much: the last entry for ever, the first one from ever.
 
     For DuckDB, which has time zone data of its own. Governments change their clocks at short notice, so that either's

@@ -39,7 +39,7 @@ LAYERS = (
     ("branches",),
     ("suppression",),
     ("objects",),
-    ("durable", "extents"),
+    ("durable", "extents", "helper"),
     # I/O stops here
     ("pgp", "person"),
     ("settings", "contract"),

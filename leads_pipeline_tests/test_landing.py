@@ -156,7 +156,7 @@ def test_a_fault_of_ours_is_raised_here(lake: Lake) -> None:
     [(window, whole)] = answers(1)
     assert isinstance(whole, Answer)
     with pytest.raises(AttributeError):
-        landed_by(lake, [(window, replace(whole, leads=(None,)))])  # type: ignore[arg-type]
+        landed_by(lake, [(window, replace(whole, leads=(TWENTY[0]._replace(payload=None),)))])  # type: ignore[arg-type]
     assert children() == []
 
 

@@ -2,8 +2,7 @@
 
 import shutil
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
 from datetime import date
 from pathlib import Path
@@ -13,9 +12,11 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pyarrow as pa
 
+from leads_pipeline import helper
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import SCRATCH_ROOT, connection, quoted
+from leads_pipeline.duck import SCRATCH_ROOT, connection, literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
+from leads_pipeline.flatten.beside import AskedDays, Beside, Days, Flattened
 from leads_pipeline.flatten.columns import (
     BODY,
     WINDOW_COLUMNS,
@@ -31,14 +32,15 @@ from leads_pipeline.flatten.retaining import find_lost, retain, staged_before
 from leads_pipeline.flatten.statement import define_local_time, make_tables
 from leads_pipeline.flatten.withholding import redact, withhold
 from leads_pipeline.lake import Lake, LandedWindow
-
-# Two batches side by side keep two cores busier than two threads at one, whose planning and writing they can't share.
-FLATTENING_THREADS: Final = 2
+from leads_pipeline.window import Clocks, offsets
 
 # Days with fewer leads are flattened together, as planning a statement takes as long as flattening 3,000. The number of
 # days bounds how many files of days with few leads are held at once.
 BATCH_LEADS: Final = 10_000
 BATCH_DAYS: Final = 31
+
+# Of a first batch, so that others are worth half a second of the processor in which another process begins.
+BESIDE_FROM_LEADS: Final = 10_000
 
 # A day of 147,000 leads takes 8 s with it and 11 in duck.py's limit, as what spills is read again (measured).
 _MEMORY_LIMIT: Final = "400MB"
@@ -68,34 +70,59 @@ def flatten_days(
     were. Days are flattened together, up to BATCH_LEADS.
     """
     left = deque(sorted(set(days)))
-    with ThreadPoolExecutor(FLATTENING_THREADS, "flattening") as pool:
-        under_way = {
-            pool.submit(_flatten_next, lake, kind, left, zone, given_up)
-            for _ in range(min(FLATTENING_THREADS, len(left)))
-        }
-        while under_way:
-            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield from future.result()
-                if left:
-                    under_way.add(pool.submit(_flatten_next, lake, kind, left, zone, given_up))
+    # The clocks and not the zone's name, which another process may read something else under.
+    clocks = offsets(zone)
+    beside = Beside(left, __name__, (lake.folder, lake.suppression.folder, kind, clocks, given_up))
+    # A lake with a store would take its secrets there.
+    begin = beside.begin if lake.store is None else None
+    try:
+        while left:
+            while left:
+                yield from _flatten_next(lake, kind, left, clocks, given_up, begin)
+                yield from beside.flattened()
+            beside.end()
+            yield from beside.flattened()
+    finally:
+        left.clear()
+        beside.end()
+
+
+def main() -> None:
+    """Flatten beside the process that began this one, as long as it has days."""
+    connection, _ = helper.parent()
+    helper.forward_logs(connection.send)
+    with suppress(EOFError, OSError):  # there is nobody any more who would want to know
+        folder, privacy, kind, clocks, given_up = connection.recv()
+        while flattened := _flatten_next(Lake(folder, privacy), kind, AskedDays(connection), clocks, given_up):
+            connection.send(flattened)
 
 
 def _flatten_next(
-    lake: Lake, kind: LeadKind, left: deque[date], zone: ZoneInfo, given_up: Set[str]
-) -> list[tuple[date, StagedDay | LeadsPipelineError]]:
-    """Flatten as many days from the left of the queue as make a batch."""
+    lake: Lake,
+    kind: LeadKind,
+    left: Days,
+    clocks: Clocks,
+    given_up: Set[str],
+    begin: Callable[[], None] | None = None,
+) -> list[Flattened]:
+    """Flatten as many days from the left of the queue as make a batch. `begin` is called where there are more."""
     taken: list[date] = []
     try:
-        return [(staged.day, staged) for staged in _flatten_batch(lake, kind, left, taken, zone, given_up)]
+        return [(staged.day, staged) for staged in _flatten_batch(lake, kind, left, taken, clocks, given_up, begin)]
     except LeadsPipelineError as error:
         if len(taken) == 1:
             return [(taken[0], error)]
-        return [one for day in taken for one in _flatten_next(lake, kind, deque([day]), zone, given_up)]
+        return [one for day in taken for one in _flatten_next(lake, kind, deque([day]), clocks, given_up)]
 
 
 def _flatten_batch(
-    lake: Lake, kind: LeadKind, left: deque[date], taken: list[date], zone: ZoneInfo, given_up: Set[str]
+    lake: Lake,
+    kind: LeadKind,
+    left: Days,
+    taken: list[date],
+    clocks: Clocks,
+    given_up: Set[str],
+    begin: Callable[[], None] | None,
 ) -> list[StagedDay]:
     with ExitStack() as stack:
         targets: dict[date, dict[str, Path]] = {}
@@ -105,7 +132,7 @@ def _flatten_batch(
             try:
                 day = left.popleft()
             except IndexError:
-                break  # the other threads have taken the rest
+                break
             taken.append(day)
             targets[day] = stack.enter_context(lake.replacing_staged(staged_tables(kind), day))
             landed = lake.landed_windows(kind, day)
@@ -113,15 +140,17 @@ def _flatten_batch(
             files += [*(window.path for window in landed), *lake.pushed_files(kind, day)]
         if not taken:
             return []
+        if begin and left and sum(window.rows for window in windows) >= BESIDE_FROM_LEADS:
+            begin()
         # The day's lock is held, so the name is this thread's.
         name = f"{_SCRATCH}{taken[0].isoformat()}"
         frozen = stack.enter_context(second_names(lake, name, files))
-        # The last batch, often the only one, may have both cores.
-        threads = 1 if left else FLATTENING_THREADS
+        # The last batch, often the only one, may have two cores.
+        threads = 1 if left else 2
         with connection(lake, name, threads=threads, memory_limit=_MEMORY_LIMIT) as db:
             db.execute("set preserve_insertion_order = false")  # nothing has one until it is written
             define_functions(db, extra_functions(kind))
-            define_local_time(db, zone)
+            define_local_time(db, clocks)
             parts = read_raw(db, frozen)
             _fill_windows(db, kind, windows)
             before = staged_before(db, lake, kind, taken, name)
@@ -240,13 +269,23 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
 def _write(db: duckdb.DuckDBPyConnection, kind: LeadKind, day: date, targets: Mapping[str, Path]) -> None:
     """Write a day's rows of each table, sorted, so that they don't depend on how they came.
 
-    By a table of its own: what DuckDB writes of a column shows whether other days of the batch have a NULL in it.
+    Without what DuckDB knows of a column's values: what it writes shows whether other days of the batch have a NULL.
     """
     order = {kind.table: "lead_id", windows_table(kind): "scope"}
+    db.execute("set disabled_optimizers = 'statistics_propagation'")
     for table, columns in staged_columns(kind).items():
         db.execute(
-            f"create or replace table one_day as select {', '.join(quoted(column.name) for column in columns)} "  # noqa: S608
-            f"from {quoted(table)} where window_day = $day order by {order.get(table, 'lead_id, position')}",
-            {"day": day},
+            f"""
+            copy (
+                select {", ".join(quoted(column.name) for column in columns)}
+                from {quoted(table)}
+                where window_day = date '{day}'
+                order by {order.get(table, "lead_id, position")}
+            ) to {literal(str(targets[table]))} {STAGED_FORMAT}
+            """  # noqa: S608 - only our own names
         )
-        db.execute(f"copy one_day to $target {STAGED_FORMAT}", {"target": str(targets[table])})
+    db.execute("reset disabled_optimizers")
+
+
+if __name__ == "__main__":
+    main()

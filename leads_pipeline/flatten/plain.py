@@ -45,7 +45,7 @@ class Plain(NamedTuple):
     extras: tuple[list[str | None] | None, ...] = ()
 
 
-_AS_IT_IS: Final = Plain()
+AS_IT_IS: Final = Plain()
 
 
 @cache
@@ -66,9 +66,12 @@ def plain_leads(kind: LeadKind) -> Callable[[bytes], Plain | None]:
         try:
             declared = declared_in_lead(body)
             # msgspec takes the last of a key that stands twice, and says nothing: then more is left out than is new.
+            # Who leaves out a member leaves out its colon, and one comes in only where it was written as an escape.
+            if body.count(b":") == declared.count(b":") and b"\\u" not in body:
+                return AS_IT_IS
             left_out = _quotes(body) - _quotes(declared)
             if left_out == 0:
-                return _AS_IT_IS
+                return AS_IT_IS
             members = members_of(body)
             extras = []
             for child, tree_of_element, declared_in_list in lists:

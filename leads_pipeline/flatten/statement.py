@@ -7,9 +7,8 @@ has read what is new in them.
 import json
 import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
-from zoneinfo import ZoneInfo
 
 import duckdb
 
@@ -17,7 +16,7 @@ from leads_pipeline.contract import NOT_AN_OBJECT, NOT_JSON, UNKNOWN_MOMENT, Chi
 from leads_pipeline.duck import literal, quoted
 from leads_pipeline.flatten.columns import BODY, elements_column, extras_column, list_column
 from leads_pipeline.flatten.trees import Tree, objects_in, pointer, put, tree_of, tree_of_lead
-from leads_pipeline.window import offsets
+from leads_pipeline.window import Clocks
 
 
 def make_tables(db: duckdb.DuckDBPyConnection, kind: LeadKind, *, odd_leads: int) -> None:
@@ -47,24 +46,44 @@ def statements_of(kind: LeadKind) -> dict[str, tuple[str, str]]:
     }
 
 
-def define_local_time(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
-    """Make the macro local_time: what the zone's clocks show at a moment, as a timestamp without a zone.
+def define_local_time(db: duckdb.DuckDBPyConnection, clocks: Clocks) -> None:
+    """Make the macro local_time: what a zone's clocks show at a moment, as a timestamp without a zone.
 
-    By questions that halve the offsets: joining them asof copies each column of what they are joined to, a quarter of
-    the time of a plain lead (measured).
+    By questions that halve the offsets around now: joining them asof takes a quarter of a plain lead's time, and
+    questions for all, which are looked up in a list, 10 ms of each statement (both measured).
     """
+    begin, end = (sum(since <= datetime.now(UTC) + by for since, _ in clocks) for by in (-_NEAR, _NEAR))
+    around_now = clocks[begin - 1 : end]  # the first is from ever
+    near = [f"moment >= {_moment(around_now[0][0])}", *(f"moment < {_moment(one[0])}" for one in clocks[end : end + 1])]
+    changed, ahead = map(list, zip(*clocks, strict=True))
+    db.execute("set variable clocks_changed = $changed::timestamptz[]", {"changed": changed})
+    db.execute("set variable ahead_of_utc = $ahead::interval[]", {"ahead": ahead})
     db.execute(
-        "create or replace temp macro local_time(moment) as "
-        f"timezone('UTC', moment) + case when moment is not null then {_ahead_of_utc(offsets(zone))} end"
+        f"""
+        create or replace temp macro local_time(moment) as
+        timezone('UTC', moment) + case
+            when {" and ".join(near)} then {_ahead_of_utc(around_now)}
+            when moment is not null then getvariable('ahead_of_utc')[
+                greatest(len(list_filter(getvariable('clocks_changed'), lambda since: since <= moment)), 1)
+            ]
+        end
+        """
     )
 
 
-def _ahead_of_utc(since: Sequence[tuple[datetime, timedelta]]) -> str:
+_NEAR: Final = timedelta(days=400)  # nearly all leads were submitted in the weeks before
+
+
+def _ahead_of_utc(since: Clocks) -> str:
     if len(since) == 1:
         return f"to_seconds({int(since[0][1].total_seconds())})"
     middle = len(since) // 2
     earlier, later = _ahead_of_utc(since[:middle]), _ahead_of_utc(since[middle:])
-    return f"if(moment < timestamptz '{since[middle][0].isoformat()}', {earlier}, {later})"
+    return f"if(moment < {_moment(since[middle][0])}, {earlier}, {later})"
+
+
+def _moment(moment: datetime) -> str:
+    return f"timestamptz '{moment.isoformat()}'"
 
 
 def _lead_statement(kind: LeadKind) -> str:

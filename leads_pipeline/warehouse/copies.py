@@ -20,6 +20,7 @@ from leads_pipeline.warehouse.loading import note_objections
 from leads_pipeline.warehouse.schema import BOOKKEEPING, comment, tables
 from leads_pipeline.warehouse.sql_marts import FOLLOWED, MART_MACROS, marts
 from leads_pipeline.warehouse.state import comments_fingerprint, read_state
+from leads_pipeline.window import offsets
 
 # Marts that are made of more than the file's own leads: the settings, the agency's answers, staged files. They stay.
 _OF_MORE: Final = frozenset({"answers", "branches", "drift", "mart_coverage"})
@@ -101,7 +102,7 @@ def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake) -> int:
 
 def _make_marts(db: duckdb.DuckDBPyConnection, lake: Lake, zone: ZoneInfo) -> None:
     """Count anew what the file's own tables say, without who objects to marketing."""
-    define_local_time(db, zone)
+    define_local_time(db, offsets(zone))
     db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in FOLLOWED.items())})")
     db.execute(MART_MACROS)
     for kind in LEAD_KINDS:

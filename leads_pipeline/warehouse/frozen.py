@@ -23,6 +23,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.lake.frozen import DAYS_FACT
 from leads_pipeline.warehouse.schema import FROZEN
 from leads_pipeline.warehouse.sql_marts import Mart, marts
+from leads_pipeline.window import offsets
 
 # How the counts of one row of a mart come together, of leads that are there and of those that were. The other columns
 # say which row it is.
@@ -108,7 +109,7 @@ def write_figures(
     from then on in this file. The file was made from the lake's files as they are, and the warehouse's lock is held.
     """
     (file,) = db.execute("select current_database()").fetchall()[0]
-    define_local_time(db, zone)
+    define_local_time(db, offsets(zone))
     db.execute("create temp table going_days as select unnest($days::date[]) as day", {"days": list(days)})
     gone = f"select window_day from {quoted(file)}.pipeline.frozen where mart = '{_REMOVED}'"  # noqa: S608
     for kind in LEAD_KINDS:

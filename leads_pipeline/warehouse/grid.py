@@ -16,7 +16,7 @@ from leads_pipeline.duck import quoted
 from leads_pipeline.flatten.statement import define_local_time
 from leads_pipeline.retry import FailedWindow
 from leads_pipeline.warehouse.schema import fill
-from leads_pipeline.window import RETENTION, Scope, Window, day_interval, days, today
+from leads_pipeline.window import RETENTION, Scope, Window, day_interval, days, offsets, today
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def set_grid(db: duckdb.DuckDBPyConnection, grid: Grid, now: datetime) -> None:
         "(kind varchar, day date, scope varchar, attempts integer, last_error varchar, is_refused boolean)"
     )
     db.execute("set variable retention = $retention", {"retention": RETENTION})
-    define_local_time(db, grid.zone)
+    define_local_time(db, offsets(grid.zone))
     fill(db, "grid_kinds", {"kind varchar": [kind.name for kind in LEAD_KINDS]})
     fill(db, "grid_scopes", {"scope varchar": [scope.key for scope in grid.scopes]})
     _set_names(db, grid.branches)
