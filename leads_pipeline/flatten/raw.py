@@ -123,9 +123,10 @@ def read_part(db: duckdb.DuckDBPyConnection, kind: LeadKind, received: pa.Table)
     plain = [
         read(body) if oddity is None and body is not None else None
         for batch in leads.to_batches()
-        for oddity, body in zip(batch["oddity"].to_pylist(), batch["body"].cast(pa.binary()).to_pylist(), strict=True)
+        for oddity, body in zip(batch["oddity"].to_pylist(), batch["body"].view(pa.binary()).to_pylist(), strict=True)
     ]
-    odd = leads.filter(mask_of(each is None for each in plain)).combine_chunks()
+    is_odd = [each is None for each in plain]
+    odd = leads.filter(mask_of(is_odd)).combine_chunks() if any(is_odd) else leads.slice(0, 0)
     db.register("plain_leads", _with_what_is_new(leads, kind, plain))
     db.register("odd_leads", pa.Table.from_batches(odd.to_batches(_ROWS_AT_ONCE), leads.schema))
     return len(odd)
@@ -134,7 +135,7 @@ def read_part(db: duckdb.DuckDBPyConnection, kind: LeadKind, received: pa.Table)
 def _with_what_is_new(leads: pa.Table, kind: LeadKind, plain: Sequence[Plain | None]) -> pa.Table:
     """The plain ones among the leads, with columns of what plain.py has read of them."""
     read = [each for each in plain if each is not None]
-    table = leads if None not in plain else leads.filter(mask_of(each is not None for each in plain))
+    table = leads if None not in plain else leads.filter(mask_of([each is not None for each in plain]))
     # Nearly all are as they are: what is new in the others is typed by itself, and then looked up.
     new = [AS_IT_IS, *(each for each in read if each is not AS_IT_IS)]
     numbers = itertools.count(1)

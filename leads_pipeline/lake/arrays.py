@@ -1,11 +1,11 @@
 """Python values as Arrow arrays and back, of the few types that are needed, without pandas.
 
 pyarrow.array imports pandas to ask whether it was given a Series, and so does a moment's value: a third of a second of
-each process that lands or flattens anything.
+each process that lands or flattens anything. pyarrow.compute, which `take` and `cast` import, takes a twentieth.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import accumulate
@@ -35,28 +35,30 @@ def array_of(values: Sequence[Any], type_: pa.DataType) -> "pa.Array[Any]":
     Of numbers, days, moments with a zone, texts and lists of texts. Raises OverflowError, TypeError and ValueError for
     what doesn't fit.
     """
-    if len(values) > 1 and values.count(values[0]) == len(values):  # as in most columns of a raw file
-        return array_of(values[:1], type_).take(_zeros(len(values)))
+    if type_ == _TEXT and sum(len(value) for value in values if value) > MOST_CHARACTERS:
+        return pa.array(values, _TEXT)  # several arrays
+    if type_ != _TEXTS and len(values) > 1 and values[0] is not None and values.count(values[0]) == len(values):
+        return _repeated(values[0], len(values), type_)  # as in most columns of a raw file
     if type_ == _TEXT:
         return _texts(values)
     are_there = [value is not None for value in values]
     validity = None if all(are_there) else mask_of(are_there).buffers()[1]
     if type_ == _TEXTS:
-        items = _texts([item for value in values if value for item in value])
+        items = array_of([item for value in values if value for item in value], _TEXT)
         ends = _numbers(_INT32, accumulate((len(value or ()) for value in values), initial=0))
         return pa.Array.from_buffers(type_, len(values), [validity, ends], children=[items])
-    if type_ == _DAY:
-        values = [value and _days(value) for value in values]
-    elif type_ == _MOMENT:
-        values = [value and microseconds(value) for value in values]
+    as_number = _AS_NUMBERS.get(type_)
+    if as_number:
+        values = [value and as_number(value) for value in values]
     numbers = _numbers(_WIDTHS[type_], values if validity is None else (value or 0 for value in values))
     return pa.Array.from_buffers(type_, len(values), [validity, numbers])
 
 
-def mask_of(values: Iterable[bool]) -> "pa.Array[Any]":
+def mask_of(values: Sequence[bool]) -> "pa.Array[Any]":
     """What filters rows."""
-    mask = bytes(values)
-    return pa.Array.from_buffers(pa.uint8(), len(mask), [None, pa.py_buffer(mask)]).cast(pa.bool_())
+    bits = int("".join("1" if value else "0" for value in reversed(values)) or "0", base=2)
+    mask = pa.py_buffer(bits.to_bytes((len(values) + 7) // 8, "little"))
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, mask])
 
 
 def rows_in(table: pa.Table) -> list[dict[str, Any]]:
@@ -68,21 +70,24 @@ def rows_in(table: pa.Table) -> list[dict[str, Any]]:
 def _values(column: "pa.ChunkedArray[Any]") -> list[Any]:
     if column.type != _MOMENT:
         return column.to_pylist()
-    numbers = column.cast(pa.int64()).to_pylist()
+    numbers = [number for chunk in column.chunks for number in chunk.view(pa.int64()).to_pylist()]
     return [None if number is None else _EPOCH + timedelta(microseconds=number) for number in numbers]
 
 
 def _texts(values: Sequence[str | bytes | None]) -> "pa.Array[Any]":
-    if sum(len(value) for value in values if value) > MOST_CHARACTERS:
-        return pa.array(values, _TEXT)  # several arrays
     texts = pa.lib.StringBuilder()
     texts.append_values(values)
     return texts.finish()
 
 
-@lru_cache
-def _zeros(count: int) -> "pa.Array[Any]":
-    return pa.Array.from_buffers(pa.int32(), count, [None, _numbers(_INT32, (0,) * count)])
+def _repeated(value: Any, count: int, type_: pa.DataType) -> "pa.Array[Any]":
+    if type_ != _TEXT:
+        as_number = _AS_NUMBERS.get(type_)
+        number = array(_WIDTHS[type_], [as_number(value) if as_number else value])
+        return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(number.tobytes() * count)])
+    text = value if isinstance(value, bytes) else value.encode()
+    ends = range(0, len(text) * count + 1, len(text)) if text else (0,) * (count + 1)
+    return pa.Array.from_buffers(type_, count, [None, _numbers(_INT32, ends), pa.py_buffer(text * count)])
 
 
 def _days(day: date) -> int:
@@ -93,6 +98,9 @@ def _days(day: date) -> int:
 def microseconds(moment: datetime) -> int:
     """Since 1970, as Arrow counts them."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+_AS_NUMBERS: Final[Mapping[pa.DataType, Callable[[Any], int]]] = {_DAY: _days, _MOMENT: microseconds}
 
 
 def _numbers(width: str, values: Iterable[int]) -> pa.Buffer:
