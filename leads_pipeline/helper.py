@@ -27,8 +27,12 @@ def begin(module: str, *arguments: str) -> tuple[subprocess.Popen[bytes], socket
         try:
             process = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
-                # The same modules as here, and no secret.
-                env={"PYTHONPATH": os.pathsep.join(path for path in map(str, sys.path) if path)},
+                # The same modules as here, and no secret. numpy, which pyarrow imports, would begin a thread per core
+                # that waits busily for a tenth of a second, beside us.
+                env={
+                    "PYTHONPATH": os.pathsep.join(path for path in map(str, sys.path) if path),
+                    "OPENBLAS_NUM_THREADS": "1",
+                },
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 # Its parent decides when it is over: ctrl-C, which a whole group gets, is none of its business.
