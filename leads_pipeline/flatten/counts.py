@@ -1,7 +1,7 @@
 """What flattening a day did, and whether its rows add up."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -73,6 +73,8 @@ def count_days(
     retained = _by_day(db, "select window_day, count(*) from lost group by window_day")
     withheld = _by_day(db, "select window_day, count(*) from withheld group by window_day")
     problems, extra = _problem_counts(db, kind), _extra_counts(db, kind)
+    rows = _by_file(db, _ROWS, [path for paths in targets.values() for path in paths.values()])
+    lead_ids = _by_file(db, _LEAD_IDS, [paths[kind.table] for paths in targets.values()])
     return [
         StagedDay(
             kind=kind.name,
@@ -81,9 +83,9 @@ def count_days(
             duplicates=duplicates[day],
             retained=retained[day],
             withheld=withheld[day],
-            lead_ids=_read_count(db, "distinct lead_id", paths[kind.table]),
+            lead_ids=lead_ids[str(paths[kind.table])],
             unexplained=unexplained.get(day, 0),
-            rows={table: _read_count(db, "*", path) for table, path in paths.items()},
+            rows={table: rows[str(path)] for table, path in paths.items()},
             problems=problems[day],
             extra=extra[day],
         )
@@ -109,9 +111,12 @@ def _by_day(db: duckdb.DuckDBPyConnection, statement: str) -> Counter[date]:
     return Counter(dict(db.execute(statement).fetchall()))
 
 
-def _read_count(db: duckdb.DuckDBPyConnection, what: str, path: Path) -> int:
-    sql = f"select count({what}) from read_parquet($path)"  # noqa: S608 - two constants
-    return int(db.execute(sql, {"path": glob_literal(path)}).fetchall()[0][0])
+_ROWS: Final = "select file_name, num_rows from parquet_file_metadata($files)"
+_LEAD_IDS: Final = "select filename, count(distinct lead_id) from read_parquet($files, filename = true) group by all"
+
+
+def _by_file(db: duckdb.DuckDBPyConnection, statement: str, paths: Iterable[Path]) -> Counter[str]:
+    return Counter(dict(db.execute(statement, {"files": list(map(glob_literal, paths))}).fetchall()))
 
 
 # Fields that a lead is worth little without, looked up in the payload once more by other means than the statement's.
