@@ -156,22 +156,19 @@ def offsets(zone: ZoneInfo) -> Clocks:
     For DuckDB, which has time zone data of its own. Governments change their clocks at short notice, so that either's
     data can be the older, and a lead's day has to be the one whose window holds it.
     """
-    moment = datetime(*_OFFSETS_FROM, tzinfo=UTC)
-    offsets = [(datetime.min.replace(tzinfo=UTC), _offset(moment, zone))]
+    moment = datetime(*_OFFSETS_FROM, tzinfo=zone)  # in UTC all the same, as fromutc wants it
+    offsets = [(datetime.min.replace(tzinfo=UTC), zone.fromutc(moment) - moment)]
     while moment.year < _OFFSETS_UNTIL_YEAR:
         before, moment = moment, moment + _OFFSETS_STEP
-        if (offset := _offset(moment, zone)) != offsets[-1][1]:
+        if (offset := zone.fromutc(moment) - moment) != offsets[-1][1]:
             until = moment
             while until - before > timedelta(seconds=1):
                 middle = before + (until - before) // 2
                 middle = middle.replace(microsecond=0)
-                before, until = (before, middle) if _offset(middle, zone) == offset else (middle, until)
-            offsets.append((until, offset))
+                is_past = zone.fromutc(middle) - middle == offset
+                before, until = (before, middle) if is_past else (middle, until)
+            offsets.append((until.replace(tzinfo=UTC), offset))
     return tuple(offsets)
-
-
-def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
-    return moment.astimezone(zone).utcoffset() or timedelta()
 
 
 def _first_moment(day: date, zone: ZoneInfo) -> datetime:

@@ -16,7 +16,7 @@ from leads_pipeline.contract import APPLICANT
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten import batches
 from leads_pipeline.flatten.batches import flatten_day, flatten_days
-from leads_pipeline.flatten.beside import Beside, Flattened
+from leads_pipeline.flatten.beside import Beside, Flattened, Left
 from leads_pipeline.flatten.columns import staged_tables
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects.folder import FolderStore
@@ -37,7 +37,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def once_all_is_taken(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None] = lambda: None) -> None:
     """Have this process begin another after its first day, and wait until that one has taken the others."""
-    monkeypatch.setattr(batches, "BESIDE_FROM_LEADS", 0)
+    monkeypatch.setattr(batches, "BESIDE_FROM_LEADS", 1)
     monkeypatch.setattr(batches, "BATCH_LEADS", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     begin = Beside.begin
@@ -134,3 +134,16 @@ def test_a_lake_with_a_store_begins_no_process(lake: Lake, tmp_path: Path, monke
     once_all_is_taken(monkeypatch, lambda: pytest.fail("It would take the store's secrets there."))
     shared = Lake(lake.folder, store=FolderStore(tmp_path / "store"))
     assert len(list(flatten_days(shared, APPLICANT, DAYS, LONDON))) == len(DAYS)
+
+
+def test_of_the_last_days_a_batch_leaves_half_to_others() -> None:
+    left = Left(DAYS)
+    left.are_shared = True
+    assert [left.take(number, 1000 * number) for number in range(4)] == [*sorted(DAYS)[:3], None]
+    assert [left.take(number, 2999) for number in range(2)] == sorted(DAYS)[3:5]
+    assert (left.take(1, 3000), left.take(0, 3000), left.take(0, 0)) == (None, DAYS[0], None)
+
+
+def test_who_is_alone_leaves_none() -> None:
+    left = Left(DAYS)
+    assert [left.take(number, 1000 * number) for number in range(7)] == [*sorted(DAYS), None]

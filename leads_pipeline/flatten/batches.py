@@ -1,7 +1,7 @@
 """Days flattened together: taking them, writing their staged files, one that fails alone."""
 
 import shutil
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
 from datetime import date
@@ -16,7 +16,7 @@ from leads_pipeline import helper
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import SCRATCH_ROOT, connection, literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
-from leads_pipeline.flatten.beside import AskedDays, Beside, Days, Flattened
+from leads_pipeline.flatten.beside import AskedDays, Beside, Days, Flattened, Left
 from leads_pipeline.flatten.columns import (
     BODY,
     WINDOW_COLUMNS,
@@ -39,7 +39,7 @@ from leads_pipeline.window import Clocks, offsets
 BATCH_LEADS: Final = 10_000
 BATCH_DAYS: Final = 31
 
-# Of a first batch, so that others are worth half a second of the processor in which another process begins.
+# So many more, to go by the days that were taken, are worth the quarter of a second in which another process begins.
 BESIDE_FROM_LEADS: Final = 10_000
 
 # A day of 147,000 leads takes 8 s with it and 11 in duck.py's limit, as what spills is read again (measured).
@@ -69,7 +69,7 @@ def flatten_days(
     Days come out as they are done. One that fails, or whose rows don't add up, fails alone: its own files stay as they
     were. Days are flattened together, up to BATCH_LEADS.
     """
-    left = deque(sorted(set(days)))
+    left = Left(days)
     # The clocks and not the zone's name, which another process may read something else under.
     clocks = offsets(zone)
     beside = Beside(left, __name__, (lake.folder, lake.suppression.folder, kind, clocks, given_up))
@@ -105,14 +105,14 @@ def _flatten_next(
     given_up: Set[str],
     begin: Callable[[], None] | None = None,
 ) -> list[Flattened]:
-    """Flatten as many days from the left of the queue as make a batch. `begin` is called where there are more."""
+    """Flatten as many of the days as make a batch. `begin` is called where there are many more."""
     taken: list[date] = []
     try:
         return [(staged.day, staged) for staged in _flatten_batch(lake, kind, left, taken, clocks, given_up, begin)]
     except LeadsPipelineError as error:
         if len(taken) == 1:
             return [(taken[0], error)]
-        return [one for day in taken for one in _flatten_next(lake, kind, deque([day]), clocks, given_up)]
+        return [one for day in taken for one in _flatten_next(lake, kind, Left([day]), clocks, given_up)]
 
 
 def _flatten_batch(
@@ -128,20 +128,18 @@ def _flatten_batch(
         targets: dict[date, dict[str, Path]] = {}
         windows: list[LandedWindow] = []
         files: list[Path] = []
-        while len(taken) < BATCH_DAYS and sum(window.rows for window in windows) < BATCH_LEADS:
-            try:
-                day = left.popleft()
-            except IndexError:
+        while len(taken) < BATCH_DAYS and (leads := sum(window.rows for window in windows)) < BATCH_LEADS:
+            if (day := left.take(len(taken), leads)) is None:
                 break
             taken.append(day)
             targets[day] = stack.enter_context(lake.replacing_staged(staged_tables(kind), day))
             landed = lake.landed_windows(kind, day)
             windows += landed
             files += [*(window.path for window in landed), *lake.pushed_files(kind, day)]
+            if begin and len(left) * sum(window.rows for window in windows) >= BESIDE_FROM_LEADS * len(taken):
+                begin()
         if not taken:
             return []
-        if begin and left and sum(window.rows for window in windows) >= BESIDE_FROM_LEADS:
-            begin()
         # The day's lock is held, so the name is this thread's.
         name = f"{_SCRATCH}{taken[0].isoformat()}"
         frozen = stack.enter_context(second_names(lake, name, files))

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import date
 from multiprocessing.connection import Connection
@@ -27,19 +27,50 @@ from leads_pipeline.flatten.counts import StagedDay
 # At the most, however many cores there are: each takes 270 MB.
 PROCESSES_MAX: Final = 3
 
+# Planning a batch takes as long as flattening so many.
+_SHARED_LEADS: Final = 3_000
+
 Flattened = tuple[date, StagedDay | LeadsPipelineError]
 
 logger = logging.getLogger(__name__)
 
 
 class Days(Protocol):
-    """Days that are left to take, shared with others. An empty one raises IndexError."""
+    """Days that are left to flatten. There are others who take them."""
 
-    def popleft(self) -> date:
-        """Take the next."""
+    def take(self, days: int, leads: int) -> date | None:
+        """The next, for a batch that has so many; None where none is left, or where others had better take it."""
 
     def __len__(self) -> int:
-        """None where there are none to take."""
+        """How many are left, or at least whether any is."""
+
+
+class Left:
+    """Days that are left to flatten, from the first, for any thread."""
+
+    def __init__(self, days: Iterable[date]) -> None:
+        self._days = deque(sorted(set(days)))
+        self.are_shared = False
+
+    def take(self, days: int, leads: int) -> date | None:
+        """See Days. Of the last that are shared, a batch takes half, so that all end at about the same time."""
+        if self.are_shared and leads >= _SHARED_LEADS and days >= len(self._days):
+            return None
+        try:
+            return self._days.popleft()
+        except IndexError:
+            return None
+
+    def give_back(self, days: Iterable[date]) -> None:
+        """Have others take them."""
+        self._days.extend(days)
+
+    def clear(self) -> None:
+        """Have nobody take any more."""
+        self._days.clear()
+
+    def __len__(self) -> int:
+        return len(self._days)
 
 
 class Beside:
@@ -48,7 +79,7 @@ class Beside:
     Each runs the module, and receives the job first.
     """
 
-    def __init__(self, left: deque[date], module: str, job: object) -> None:
+    def __init__(self, left: Left, module: str, job: object) -> None:
         self.left, self._module, self._job = left, module, job
         self._flattened: queue.SimpleQueue[Flattened] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -65,6 +96,7 @@ class Beside:
                 return
             self._threads.append(threading.Thread(target=self._serve, args=(process, ours), daemon=True))
             self._threads[-1].start()
+            self.left.are_shared = True
 
     def flattened(self) -> Iterator[Flattened]:
         """What was done since this was asked last."""
@@ -88,13 +120,10 @@ class Beside:
                 message = connection.recv()
                 if isinstance(message, logging.LogRecord):
                     helper.tell(message)
-                elif message is None:
-                    try:
-                        taken.append(self.left.popleft())
-                    except IndexError:
-                        connection.send(None)
-                    else:
-                        connection.send(taken[-1])
+                elif isinstance(message, tuple):
+                    day = self.left.take(*message)
+                    taken += [day] if day else []
+                    connection.send(day)
                 else:
                     for day, staged in message:
                         taken.remove(day)
@@ -107,7 +136,7 @@ class Beside:
                 "loses nothing.",
                 helper.why(code),
             )
-        self.left.extend(taken)
+        self.left.give_back(taken)
 
 
 class AskedDays:
@@ -116,12 +145,10 @@ class AskedDays:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def popleft(self) -> date:
-        """Take the next."""
-        self._connection.send(None)
+    def take(self, days: int, leads: int) -> date | None:
+        """See Days."""
+        self._connection.send((days, leads))
         day: date | None = self._connection.recv()
-        if day is None:
-            raise IndexError
         return day
 
     def __len__(self) -> int:

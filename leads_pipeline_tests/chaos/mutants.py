@@ -174,10 +174,26 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "tell the process that lands each secret",
             "helper.py",
-            '                env={"PYTHONPATH": ',
-            '                env=os.environ | {"PYTHONPATH": ',
+            '                env={\n                    "PYTHONPATH": ',
+            '                env=os.environ | {\n                    "PYTHONPATH": ',
             "test_landing.py",
             "knows_no_secret",
+        ),
+        _m(
+            "lose the days of a process that is killed while it flattens",
+            "flatten/beside.py",
+            "        self.left.give_back(taken)\n",
+            "",
+            "test_helper.py",
+            "that_is_killed",
+        ),
+        _m(
+            "have a process that flattens ask for days that nobody notes",
+            "flatten/beside.py",
+            "                    taken += [day] if day else []\n",
+            "",
+            "test_helper.py",
+            "that_is_killed",
         ),
         _m(
             "leave what the process logs where nobody reads it",
