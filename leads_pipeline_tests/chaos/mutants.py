@@ -1079,6 +1079,14 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
             "building_anew",
         ),
         _m(
+            "take a colon that was written as an escape for one that nothing made up for",
+            "flatten/plain.py",
+            " and not _has_escaped_colon(body):",
+            ":",
+            "test_flatten.py",
+            "written_as_an_escape",
+        ),
+        _m(
             "take a lead with a key that stands twice for a plain one",
             "flatten/plain.py",
             "return Plain(declared, extra, tuple(extras)) if left_out == 0 else None\n",
