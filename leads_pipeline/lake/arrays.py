@@ -35,7 +35,7 @@ def array_of(values: Sequence[Any], type_: pa.DataType) -> "pa.Array[Any]":
     Of numbers, days, moments with a zone, texts and lists of texts. Raises OverflowError, TypeError and ValueError for
     what doesn't fit.
     """
-    if type_ == _TEXT and sum(len(value) for value in values if value) > MOST_CHARACTERS:
+    if type_ == _TEXT and sum(map(len, filter(None, values))) > MOST_CHARACTERS:
         return pa.array(values, _TEXT)  # several arrays
     if type_ != _TEXTS and len(values) > 1 and values[0] is not None and values.count(values[0]) == len(values):
         return _repeated(values[0], len(values), type_)  # as in most columns of a raw file
