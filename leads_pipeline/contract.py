@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -66,7 +67,12 @@ class Field:
     @property
     def column(self) -> str:
         """Column name: the path in snake case joined by `_`, `contact.firstName` → `contact_first_name`."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.path.replace(".", "_")).lower()
+        return _snake_case(self.path)
+
+
+@cache
+def _snake_case(path: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path.replace(".", "_")).lower()
 
 
 @dataclass(frozen=True, slots=True)

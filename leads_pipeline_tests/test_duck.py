@@ -36,6 +36,7 @@ def test_an_error_of_duckdb_neither_quotes_a_lead_nor_replaces_anything(
     stage(lake, APPLICANT)
     before = lake.staged_path("applicant_leads", DAY).read_bytes()
     monkeypatch.setattr(statement, "_plain_lead_statement", lambda _: "select body::integer from plain_leads")
+    monkeypatch.setattr(statement, "statements_of", statement.statements_of.__wrapped__)  # what isn't cached
 
     with pytest.raises(BugError, match="ConversionException") as caught:
         stage(lake, APPLICANT)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Final
 
 import duckdb
@@ -39,6 +40,7 @@ _DEAR_OPTIMIZERS: Final = "common_subexpressions,statistics_propagation,expressi
 _MANY_LEADS: Final = 3_000
 
 
+@cache
 def statements_of(kind: LeadKind) -> dict[str, tuple[str, str]]:
     """What selects the rows of each of the kind's tables, of plain leads and of others, in the order they are made."""
     return {kind.table: (_plain_lead_statement(kind), _lead_statement(kind))} | {
@@ -315,9 +317,8 @@ typed as (
 def _read(field: Field) -> str:
     """The field's text; a number's as it was written, where json_transform's rendering may differ."""
     read = f"item{_member(field.path)}"
-    if field.type in (FieldType.AMOUNT, FieldType.INTEGER):
-        return f"{field.type.value}_text({read}, {_written_at(field)})"
-    return read
+    may_differ = field.type in (FieldType.AMOUNT, FieldType.INTEGER)
+    return f"{field.type.value}_text({read}, {_written_at(field)})" if may_differ else read
 
 
 def _cast(field: Field) -> str:
@@ -333,8 +334,7 @@ def _written_at(field: Field) -> str:
 
 def _untyped(field: Field) -> str:
     unknown = f" and not starts_with({_text(field)}, '{UNKNOWN_MOMENT}')" if field.type is FieldType.MOMENT else ""
-    value = value_of(field)
-    return f"case when {_text(field)} is not null and {value} is null{unknown} then {literal(field.path)} end"
+    return f"case when {_text(field)} is not null and {value_of(field)} is null{unknown} then {literal(field.path)} end"
 
 
 def _no_object(path: str, fields: Sequence[Field], lists: Sequence[ChildTable]) -> str:
