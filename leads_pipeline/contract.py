@@ -10,12 +10,12 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -124,6 +124,31 @@ class ReceivedLead(NamedTuple):
     oddity: str | None = None
 
 
+class Leads(Collection[ReceivedLead]):
+    """The leads of an answer, each read when it is asked for: whoever lands them does, be it another process.
+
+    Then the one that fetches has the fewer things to do, which is what a large pull waits for.
+    """
+
+    def __init__(self, elements: Sequence[bytes]) -> None:
+        self._elements = elements
+
+    def __iter__(self) -> Iterator[ReceivedLead]:
+        return map(_receive, self._elements)
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def __contains__(self, lead: object) -> bool:
+        return lead in tuple(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Collection) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
 @dataclass(frozen=True, slots=True)
 class PushedLead:
     """A lead that the portal delivered by itself, and when.
@@ -174,7 +199,7 @@ class Answer:
 
     kind: LeadKind
     window: Window
-    leads: tuple[ReceivedLead, ...]
+    leads: Collection[ReceivedLead]
     fetched_at: datetime
     request: str
     body_sha256: str
@@ -183,15 +208,6 @@ class Answer:
     duration_seconds: float
     sequence: int | None = None
     failure: LeadsPipelineError | None = None
-
-    def __reduce__(self) -> "tuple[Callable[..., Answer], tuple[Any, ...]]":
-        """Its leads by columns, as each answer goes to another process: a tuple a lead takes five times as long."""
-        rest = (getattr(self, field.name) for field in fields(self) if field.name != "leads")
-        return _answer, (tuple(zip(*self.leads, strict=True)), *rest)
-
-
-def _answer(columns: tuple[tuple[Any, ...], ...], kind: LeadKind, window: Window, *rest: Any) -> Answer:
-    return Answer(kind, window, tuple(map(ReceivedLead._make, zip(*columns, strict=True))), *rest)
 
 
 def window_parameters(window: Window) -> dict[str, str]:
@@ -202,14 +218,14 @@ def window_parameters(window: Window) -> dict[str, str]:
     return parameters
 
 
-def read_leads(kind: LeadKind, body: bytes) -> tuple[ReceivedLead, ...]:
+def read_leads(kind: LeadKind, body: bytes) -> Leads:
     """Slice a 200 body into its leads, each with the exact text received.
 
     Valid is a JSON object that holds the kind's list; an empty list means no leads. One odd lead (NaN, a lone
     surrogate, an integer of 5,000 digits, no object at all) never costs its neighbours: it is kept and flagged.
     Raises InvalidAnswerError for everything else; its message describes the body without quoting it.
     """
-    return tuple(map(_receive, read_list(kind.list_key, body)))
+    return Leads(read_list(kind.list_key, body))
 
 
 def read_inventory_page(body: bytes, number: int) -> InventoryPage:

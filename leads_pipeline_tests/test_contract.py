@@ -21,6 +21,7 @@ from leads_pipeline.contract import (
     LEADS_TOKEN_PATH,
     FieldType,
     LeadKind,
+    ReceivedLead,
     read_inventory_page,
     read_leads,
     window_parameters,
@@ -349,6 +350,17 @@ def test_what_identifies_a_person_is_marked() -> None:
 def test_tables_have_names_of_their_own() -> None:
     assert APPLICANT.tables == ("applicant_leads", "applicant_viewing_times", "applicant_listing_images")
     assert APPRAISAL.tables == ("appraisal_leads",)
+
+
+def test_leads_are_a_collection_that_another_process_reads_the_same() -> None:
+    leads = read_leads(APPLICANT, applicants(b'{"id": "a"}', *(element for element, _, _ in ODD.values())))
+    there = pickle.loads(pickle.dumps(leads))  # noqa: S301 - our own
+
+    first = ReceivedLead("a", '{"id": "a"}')
+    assert there == leads == tuple(leads)
+    assert (len(there), next(iter(there)), hash(there)) == (1 + len(ODD), first, hash(leads))
+    assert first in there
+    assert leads not in (read_leads(APPLICANT, applicants()), "leads", None)
 
 
 @pytest.mark.parametrize("kind", LEAD_KINDS, ids=str)

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -114,7 +114,7 @@ class LeadsClient:
         began = self._service.timing.monotonic()
         to_ask = [window]  # the earliest last
         missing: list[tuple[Window, LeadsPipelineError]] = []
-        leads: list[tuple[ReceivedLead, ...]] = []
+        leads: list[Collection[ReceivedLead]] = []
         moments: list[datetime] = []
         sequences: list[int] = []
         whole: str | None = None  # the request that was answered with all of it

@@ -1,7 +1,7 @@
 """Windows that can't be had in one: how they are cut, and put together again."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -34,7 +34,7 @@ def stretches(pieces: Iterable[Window]) -> str:
     return " and ".join(f"{stretch.start:%H:%M} to {stretch.end:%H:%M}" for stretch in runs)
 
 
-def joined(pieces: Sequence[tuple[ReceivedLead, ...]]) -> tuple[ReceivedLead, ...]:
+def joined(pieces: Sequence[Collection[ReceivedLead]]) -> Collection[ReceivedLead]:
     """The leads of pieces that were asked for one after the other.
 
     A lead that is in two of them, as one at the cut is, stands where the later one has it: of the versions that one
