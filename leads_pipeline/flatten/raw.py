@@ -1,10 +1,9 @@
 """A batch's raw files as a view, each lead once a day, the plain ones by themselves."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow as pa
 from leads_pipeline.contract import NOT_JSON, LeadKind
 from leads_pipeline.duck import glob_literal, link_or_copy, scratch_folder
 from leads_pipeline.flatten.columns import extras_column
-from leads_pipeline.flatten.plain import AS_IT_IS, Plain, plain_leads
+from leads_pipeline.flatten.plain import Plain, plain_leads
 from leads_pipeline.lake import RAW_SCHEMA, Lake
 from leads_pipeline.lake.arrays import array_of, mask_of
 
@@ -136,20 +135,15 @@ def _with_what_is_new(leads: pa.Table, kind: LeadKind, plain: Sequence[Plain | N
     """The plain ones among the leads, with columns of what plain.py has read of them."""
     read = [each for each in plain if each is not None]
     table = leads if None not in plain else leads.filter(mask_of([each is not None for each in plain]))
-    # Nearly all are as they are: what is new in the others is typed by itself, and then looked up.
-    new = [AS_IT_IS, *(each for each in read if each is not AS_IT_IS)]
-    numbers = itertools.count(1)
-    places = array_of([0 if each is AS_IT_IS else next(numbers) for each in read], pa.int32())
-
-    def with_column(name: str, values: Sequence[Any], type_: pa.DataType) -> None:
-        nonlocal table
-        table = table.append_column(name, array_of(values, type_).take(places))
-
-    with_column("declared", [each.declared for each in new], pa.string())
-    with_column("extra", [each.extra for each in new], pa.string())
+    new = {
+        "declared": array_of([each.declared for each in read], pa.string()),
+        "extra": array_of([each.extra for each in read], pa.string()),
+    }
     for number, child in enumerate(kind.children):
-        extras = [each.extras[number] if each.extras else None for each in new]
-        with_column(extras_column(child), extras, pa.list_(pa.string()))
+        extras = [each.extras[number] if each.extras else None for each in read]
+        new[extras_column(child)] = array_of(extras, pa.list_(pa.string()))
+    for name, values in new.items():
+        table = table.append_column(name, values)
     return table
 
 
