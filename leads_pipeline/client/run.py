@@ -181,7 +181,7 @@ class Run:
                 async with contextlib.aclosing(response):
                     if response.status_code != HTTPStatus.OK:
                         return verdict_on(spec, response, await problem_in(response), self._timing.now())
-                    # BoundedBody has decoded it: what aread() does beyond that is a twentieth of a large one's time.
+                    # BoundedBody decodes it; what else aread() does takes a twentieth of a large answer's time.
                     stream = cast("httpx.AsyncByteStream", response.stream)
                     body = b"".join([piece async for piece in stream])
             return body, read(body)

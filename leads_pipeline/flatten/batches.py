@@ -128,7 +128,8 @@ def _flatten_batch(
         targets: dict[date, dict[str, Path]] = {}
         windows: list[LandedWindow] = []
         files: list[Path] = []
-        while len(taken) < BATCH_DAYS and (leads := sum(window.rows for window in windows)) < BATCH_LEADS:
+        leads = 0
+        while len(taken) < BATCH_DAYS and leads < BATCH_LEADS:
             if (day := left.take(len(taken), leads)) is None:
                 break
             taken.append(day)
@@ -136,7 +137,8 @@ def _flatten_batch(
             landed = lake.landed_windows(kind, day)
             windows += landed
             files += [*(window.path for window in landed), *lake.pushed_files(kind, day)]
-            if begin and len(left) * sum(window.rows for window in windows) >= BESIDE_FROM_LEADS * len(taken):
+            leads += sum(window.rows for window in landed)
+            if begin and len(left) * leads >= BESIDE_FROM_LEADS * len(taken):
                 begin()
         if not taken:
             return []

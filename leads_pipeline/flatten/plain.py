@@ -48,7 +48,7 @@ class Plain(NamedTuple):
     extras: tuple[list[str | None] | None, ...] = ()
 
 
-AS_IT_IS: Final = Plain()
+_AS_IT_IS: Final = Plain()
 
 
 @cache
@@ -71,10 +71,10 @@ def plain_leads(kind: LeadKind) -> Callable[[bytes], Plain | None]:
             # msgspec takes the last of a key that stands twice, and says nothing: then more is left out than is new.
             # Who leaves out a member leaves out its colon, and one comes in only where it was written as an escape.
             if body.count(b":") == declared.count(b":") and not _has_escaped_colon(body):
-                return AS_IT_IS
+                return _AS_IT_IS
             left_out = _quotes(body) - _quotes(declared)
             if left_out == 0:
-                return AS_IT_IS
+                return _AS_IT_IS
             members = members_of(body)
             extras = []
             for child, tree_of_element, declared_in_list in lists:
