@@ -1,5 +1,6 @@
 """Days flattened together: taking them, writing their staged files, one that fails alone."""
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from leads_pipeline import helper
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import SCRATCH_ROOT, connection, literal, quoted
+from leads_pipeline.duck import SCRATCH_ROOT, literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.beside import AskedDays, Beside, Days, Flattened, Left
 from leads_pipeline.flatten.columns import (
@@ -27,12 +28,12 @@ from leads_pipeline.flatten.columns import (
 )
 from leads_pipeline.flatten.counts import StagedDay, balanced, count_days, count_unexplained
 from leads_pipeline.flatten.raw import read_part, read_raw, second_names
-from leads_pipeline.flatten.repair import define_functions, extra_functions
 from leads_pipeline.flatten.retaining import find_lost, retain, staged_before
-from leads_pipeline.flatten.statement import define_local_time, make_tables
+from leads_pipeline.flatten.statement import make_tables
 from leads_pipeline.flatten.withholding import redact, withhold
+from leads_pipeline.flatten.workspace import Workspace
 from leads_pipeline.lake import Lake, LandedWindow
-from leads_pipeline.window import Clocks, offsets
+from leads_pipeline.window import offsets
 
 # Days with fewer leads are flattened together, as planning a statement takes as long as flattening 3,000. The number of
 # days bounds how many files of days with few leads are held at once.
@@ -41,9 +42,6 @@ BATCH_DAYS: Final = 31
 
 # So many more, to go by the days that were taken, are worth the quarter of a second in which another process begins.
 BESIDE_FROM_LEADS: Final = 10_000
-
-# A day of 147,000 leads takes 8 s with it and 11 in duck.py's limit, as what spills is read again (measured).
-_MEMORY_LIMIT: Final = "400MB"
 
 
 def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo, given_up: Set[str] = frozenset()) -> StagedDay:
@@ -76,12 +74,13 @@ def flatten_days(
     # A lake with a store would take its secrets there.
     begin = beside.begin if lake.store is None else None
     try:
-        while left:
+        with Workspace(lake, kind, clocks) as workspace:
             while left:
-                yield from _flatten_next(lake, kind, left, clocks, given_up, begin)
+                while left:
+                    yield from _flatten_next(workspace, left, given_up, begin)
+                    yield from beside.flattened()
+                beside.end()
                 yield from beside.flattened()
-            beside.end()
-            yield from beside.flattened()
     finally:
         left.clear()
         beside.end()
@@ -93,37 +92,28 @@ def main() -> None:
     helper.forward_logs(connection.send)
     with suppress(EOFError, OSError):  # there is nobody any more who would want to know
         folder, privacy, kind, clocks, given_up = connection.recv()
-        while flattened := _flatten_next(Lake(folder, privacy), kind, AskedDays(connection), clocks, given_up):
-            connection.send(flattened)
+        with Workspace(Lake(folder, privacy), kind, clocks) as workspace:
+            while flattened := _flatten_next(workspace, AskedDays(connection), given_up):
+                connection.send(flattened)
 
 
 def _flatten_next(
-    lake: Lake,
-    kind: LeadKind,
-    left: Days,
-    clocks: Clocks,
-    given_up: Set[str],
-    begin: Callable[[], None] | None = None,
+    workspace: Workspace, left: Days, given_up: Set[str], begin: Callable[[], None] | None = None
 ) -> list[Flattened]:
     """Flatten as many of the days as make a batch. `begin` is called where there are many more."""
     taken: list[date] = []
     try:
-        return [(staged.day, staged) for staged in _flatten_batch(lake, kind, left, taken, clocks, given_up, begin)]
+        return [(staged.day, staged) for staged in _flatten_batch(workspace, left, taken, given_up, begin)]
     except LeadsPipelineError as error:
         if len(taken) == 1:
             return [(taken[0], error)]
-        return [one for day in taken for one in _flatten_next(lake, kind, Left([day]), clocks, given_up)]
+        return [one for day in taken for one in _flatten_next(workspace, Left([day]), given_up)]
 
 
 def _flatten_batch(
-    lake: Lake,
-    kind: LeadKind,
-    left: Days,
-    taken: list[date],
-    clocks: Clocks,
-    given_up: Set[str],
-    begin: Callable[[], None] | None,
+    workspace: Workspace, left: Days, taken: list[date], given_up: Set[str], begin: Callable[[], None] | None
 ) -> list[StagedDay]:
+    lake, kind = workspace.lake, workspace.kind
     with ExitStack() as stack:
         targets: dict[date, dict[str, Path]] = {}
         windows: list[LandedWindow] = []
@@ -146,11 +136,8 @@ def _flatten_batch(
         name = f"{_SCRATCH}{taken[0].isoformat()}"
         frozen = stack.enter_context(second_names(lake, name, files))
         # The last batch, often the only one, may have two cores.
-        threads = 1 if left else 2
-        with connection(lake, name, threads=threads, memory_limit=_MEMORY_LIMIT) as db:
+        with workspace.batch(threads=1 if left else min(2, os.cpu_count() or 1)) as db:
             db.execute("set preserve_insertion_order = false")  # nothing has one until it is written
-            define_functions(db, extra_functions(kind))
-            define_local_time(db, clocks)
             parts = read_raw(db, frozen)
             _fill_windows(db, kind, windows)
             before = staged_before(db, lake, kind, taken, name)

@@ -42,10 +42,10 @@ def staged_before(
                     # A list that was declared since has no table there yet.
                     if missing and _published_name(kind, table) in tables_present:
                         columns.setdefault(table, []).append(_published(db, kind, table, missing))
-                db.execute("detach published")
             except duckdb.Error as error:
                 # It is built anew from what is staged, so it must keep no day from being staged.
                 logger.warning("%s can't be read (%s): nothing is retained from it.", published, type(error).__name__)
+            db.execute("detach database if exists published")
     return {table: " union all by name ".join(selects) for table, selects in columns.items()}
 
 
