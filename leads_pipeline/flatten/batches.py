@@ -159,6 +159,9 @@ def _fill_tables(
     of the next part come. The last part is what is retained, if anything is.
     """
     db.execute("create table withheld (lead_id varchar, window_day date)")
+    # The days' locks are held, so who is added to the list meanwhile waits to take their leads out of these files.
+    texts_are_read = bool(lake.suppression.read().withheld)
+    db.execute("set variable texts_are_read = $are_read", {"are_read": texts_are_read})
     unexplained: Counter[date] = Counter()
     schemas: list[str] = []
 
@@ -175,7 +178,9 @@ def _fill_tables(
 
     for number, part in enumerate(parts):
         begin(f"part {number}")
-        make_tables(db, kind, odd_leads=read_part(db, kind, part))
+        odd_leads = read_part(db, kind, part)
+        del part  # otherwise its texts stay until the next one comes
+        make_tables(db, kind, odd_leads=odd_leads)
         finish()
     if db.execute("select exists (from lost)").fetchall() == [(True,)]:
         begin("retained")

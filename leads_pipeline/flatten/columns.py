@@ -6,8 +6,19 @@ from typing import Final
 from leads_pipeline.contract import INVENTORY_FIELDS, ChildTable, Field, LeadKind
 from leads_pipeline.duck import DUCKDB_TYPES, Column, quoted
 
-# A lead's text, beside its columns while a day is flattened. No field's column can have that name.
+# A lead's text, beside its columns while a day is flattened; of a plain one NULL where nobody will look into it. No
+# field's column can have that name.
 BODY: Final = quoted("text of the lead")
+
+# Fields that a lead is worth little without, with their paths: where one is NULL, counts.py looks into the text.
+WITNESSES: Final = {
+    "created_at": "createdAt",
+    "contact_email": "contact.email",
+    "contact_phone_number": "contact.phoneNumber",
+}
+
+# Of a plain lead, in SQL. The variable says whether the suppression list is to look into each.
+TEXT_IS_READ: Final = " or ".join(["getvariable('texts_are_read')", *(f"{column} is null" for column in WITNESSES)])
 
 
 def extras_column(child: ChildTable) -> str:

@@ -12,7 +12,7 @@ import duckdb
 from leads_pipeline.contract import UNKNOWN_MOMENT, LeadKind
 from leads_pipeline.duck import glob_literal, quoted
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten.columns import BODY
+from leads_pipeline.flatten.columns import BODY, WITNESSES
 from leads_pipeline.flatten.trees import declared_part, objects_in, pointer, trees_of
 
 
@@ -119,25 +119,18 @@ def _by_file(db: duckdb.DuckDBPyConnection, statement: str, paths: Iterable[Path
     return Counter(dict(db.execute(statement, {"files": list(map(glob_literal, paths))}).fetchall()))
 
 
-# Fields that a lead is worth little without, looked up in the payload once more by other means than the statement's.
-_WITNESSES: Final = {
-    "created_at": "createdAt",
-    "contact_email": "contact.email",
-    "contact_phone_number": "contact.phoneNumber",
-}
-
-
 def _unexplained(kind: LeadKind) -> str:
+    """Their texts are looked into by other means than the statement's."""
     is_missed = " or ".join(
         f"{column} is null and not starts_with(coalesce(sent[{number}], '{UNKNOWN_MOMENT}'), '{UNKNOWN_MOMENT}')"
-        for number, column in enumerate(_WITNESSES, start=1)
+        for number, column in enumerate(WITNESSES, start=1)
     )
     return f"""
 select window_day, count(*)
 from (
-    select *, try(json_extract_string({BODY}, {[pointer(path) for path in _WITNESSES.values()]})) as sent
+    select *, try(json_extract_string({BODY}, {[pointer(path) for path in WITNESSES.values()]})) as sent
     from {quoted(kind.table)}
-    where len(_problems) = 0 and ({" or ".join(f"{column} is null" for column in _WITNESSES)})
+    where len(_problems) = 0 and ({" or ".join(f"{column} is null" for column in WITNESSES)})
 )
 where {is_missed}
 group by window_day

@@ -84,7 +84,13 @@ def read_raw(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Iterator[p
     received = _received(db, files, "payload," if len(parts) == 1 else "")
     db.register("raw", received.drop_columns(["payload"]) if len(parts) == 1 else received)
     db.execute(_DROPPED)
-    return iter([received]) if len(parts) == 1 else (_received(db, part, "payload,") for part in parts)
+    return _handed_over([received]) if len(parts) == 1 else (_received(db, part, "payload,") for part in parts)
+
+
+def _handed_over(tables: list[pa.Table]) -> Iterator[pa.Table]:
+    """The tables, none of which is held here any longer."""
+    while tables:
+        yield tables.pop()
 
 
 def _in_parts(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Iterator[list[Path]]:

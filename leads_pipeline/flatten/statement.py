@@ -15,7 +15,7 @@ import duckdb
 
 from leads_pipeline.contract import NOT_AN_OBJECT, NOT_JSON, UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind
 from leads_pipeline.duck import literal, quoted
-from leads_pipeline.flatten.columns import BODY, elements_column, extras_column, list_column
+from leads_pipeline.flatten.columns import BODY, TEXT_IS_READ, elements_column, extras_column, list_column
 from leads_pipeline.flatten.trees import Tree, objects_in, pointer, put, tree_of, tree_of_lead
 from leads_pipeline.window import Clocks
 
@@ -99,11 +99,11 @@ def _lead_statement(kind: LeadKind) -> str:
         first_problem=f"coalesce(oddity, case when item is null then '{NOT_JSON}' end)",
     )
     lists = "".join(f",\n    item{_member(child.path)}::varchar as {list_column(child)}" for child in kind.children)
-    return _lead_columns(kind, ctes, lists)
+    return _lead_columns(kind, ctes, f"body as {BODY}{lists}")
 
 
 def _plain_lead_statement(kind: LeadKind) -> str:
-    """The same columns; each list as one of structs, and as no JSON."""
+    """The same columns; each list as one of structs and as no JSON, the text where somebody looks into it."""
     shape = _plain_shape(kind.fields)
     for child in kind.children:
         put(shape, child.path, [_plain_shape(child.fields)])
@@ -116,7 +116,7 @@ def _plain_lead_statement(kind: LeadKind) -> str:
         f",\n    {quoted(extras_column(child))}"
         for child in kind.children
     )
-    return _lead_columns(kind, ctes, lists)
+    return _lead_columns(kind, ctes, f"case when {TEXT_IS_READ} then body end as {BODY}{lists}")
 
 
 def _plain_shape(fields: Sequence[Field]) -> Tree:
@@ -126,7 +126,7 @@ def _plain_shape(fields: Sequence[Field]) -> Tree:
     return shape
 
 
-def _lead_columns(kind: LeadKind, ctes: str, lists: str) -> str:
+def _lead_columns(kind: LeadKind, ctes: str, more: str) -> str:
     created_at = value_of(next(field for field in kind.fields if field.column == "created_at"))
     return f"""
 {ctes}
@@ -141,7 +141,7 @@ select
     {columns_of(kind.fields)},
     problems as _problems,
     extra_json as _extra,
-    body as {BODY}{lists}
+    {more}
 from typed
 """  # noqa: S608 - put together from the contract's constants alone
 

@@ -10,7 +10,7 @@ from datetime import date, datetime
 import duckdb
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import MEMORY_LIMIT, connection, glob_literal, scratch_folder
+from leads_pipeline.duck import connection, glob_literal, scratch_folder
 from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.lake import Lake
 
@@ -110,12 +110,8 @@ def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:
 
 
 @contextmanager
-def querying(lake: Lake, *, memory_limit: str = MEMORY_LIMIT) -> Iterator[duckdb.DuckDBPyConnection]:
+def querying(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection of its own, whose folder goes as those of killed readers of the warehouse do."""
     name = f"query-{secrets.token_hex(8)}"
-    with (
-        lake.reading(name),
-        scratch_folder(lake, name),
-        connection(lake, f"{name}/query", memory_limit=memory_limit) as db,
-    ):
+    with lake.reading(name), scratch_folder(lake, name), connection(lake, f"{name}/query") as db:
         yield db

@@ -10,7 +10,7 @@ from typing import Final, Self
 import duckdb
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import telling_errors
+from leads_pipeline.duck import literal, telling_errors
 from leads_pipeline.flatten.repair import define_functions, extra_functions
 from leads_pipeline.flatten.statement import define_local_time
 from leads_pipeline.flatten.windows import querying
@@ -39,7 +39,7 @@ class Workspace:
         self._end()
 
     @contextmanager
-    def batch(self, threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    def batch(self, *, threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection with functions and macros, to an empty database in memory that goes afterwards.
 
         DuckDB's errors leave it as ours. What a batch that failed has left goes with the instance.
@@ -47,7 +47,8 @@ class Workspace:
         try:
             with telling_errors(self.lake):
                 db = self._db = self._db or self._begun()
-                db.execute(f"set threads = {threads}")
+                # As its limit is set, DuckDB gives back what it holds for nothing: 60 MB, for 4 % more time (measured).
+                db.execute(f"set memory_limit = {literal(_MEMORY_LIMIT)}; set threads = {threads}")
                 db.execute("attach ':memory:' as batch; use batch")
                 yield db
                 db.execute("use memory; detach batch")
@@ -56,7 +57,7 @@ class Workspace:
             raise
 
     def _begun(self) -> duckdb.DuckDBPyConnection:
-        db = self._instance.enter_context(querying(self.lake, memory_limit=_MEMORY_LIMIT))
+        db = self._instance.enter_context(querying(self.lake))
         define_functions(db, extra_functions(self.kind))
         define_local_time(db, self._clocks)
         return db
