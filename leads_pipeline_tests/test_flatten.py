@@ -1059,10 +1059,32 @@ def test_what_a_damaged_staged_file_held_is_taken_from_what_is_published(lake: L
     assert [(row["scope"], row["is_damaged"]) for row in windows] == [("branch-101", True), ("branch-102", True)]
 
 
-def test_a_broken_warehouse_keeps_no_day_from_being_staged(lake: Lake) -> None:
-    land(lake, APPLICANT, [{"id": "a"}])
+def test_what_is_published_is_there_batch_after_batch(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = [DAY, NEXT_DAY]
+    for day in days:
+        land(lake, APPLICANT, [{"id": f"lost of {day}"}], scope="branch-101", day=day)
+        land(lake, APPLICANT, [{"id": "there"}], scope="branch-102", day=day)
+        stage(lake, APPLICANT, day)
+    Warehouse(lake).publish(Grid((), DAY, LONDON), FETCHED_AT)
+    for folder in (lake.folder / "raw").glob("*/*/scope=branch-101"):
+        shutil.rmtree(folder)
+    shutil.rmtree(lake.folder / "staged")
+    monkeypatch.setattr(batches, "BATCH_LEADS", 1)
+
+    staged = dict(flatten_days(lake, APPLICANT, days, LONDON))
+
+    assert {day: getattr(one, "retained", one) for day, one in staged.items()} == dict.fromkeys(days, 1)
+
+
+def test_a_broken_warehouse_keeps_no_day_from_being_staged(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = [DAY, NEXT_DAY]
+    for day in days:
+        land(lake, APPLICANT, [{"id": "a"}], day=day)
     (lake.folder / "leads.duckdb").write_bytes(b"broken")
-    assert stage(lake, APPLICANT).rows["applicant_leads"] == 1
+    monkeypatch.setattr(batches, "BATCH_LEADS", 1)
+    for _, staged in flatten_days(lake, APPLICANT, days, LONDON):
+        assert isinstance(staged, StagedDay)
+        assert staged.rows["applicant_leads"] == 1
 
 
 def test_what_was_staged_with_other_columns_or_another_zone_is_retained_as_of_today(lake: Lake) -> None:
