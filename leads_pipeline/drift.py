@@ -106,9 +106,10 @@ def _gather(
     [(rows,)] = db.execute(
         f"""
         create or replace temp table odd as
+        with odd as materialized (from (select {", ".join(columns)} from ({staged})) where {is_odd})
         select odd.*, contact
-        from (from (select {", ".join(columns)} from ({staged})) where {is_odd}) as odd
-        left join ({contacts}) using (day, lead_id)
+        from odd
+        left join (from ({contacts}) where lead_id in (select lead_id from odd)) using (day, lead_id)
         """  # noqa: S608 - the contract's own names alone, here and below
     ).fetchall()
     return bool(rows)
