@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -717,7 +717,7 @@ def test_a_landing_during_the_flattening_changes_nothing_of_it(lake: Lake, monke
     land(lake, APPLICANT, [{"id": "a", "viewingTimes": [{}]}])
     read_raw = raw.read_raw
 
-    def landing_in_between(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Iterator[pa.Table]:
+    def landing_in_between(db: duckdb.DuckDBPyConnection, files: Mapping[Path, int | None]) -> Iterator[pa.Table]:
         land(lake, APPLICANT, [{"id": "b", "viewingTimes": [{}, {}]}])
         return read_raw(db, files)
 

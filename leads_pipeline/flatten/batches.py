@@ -117,7 +117,7 @@ def _flatten_batch(
     with ExitStack() as stack:
         targets: dict[date, dict[str, Path]] = {}
         windows: list[LandedWindow] = []
-        files: list[Path] = []
+        files: dict[Path, int | None] = {}
         leads = 0
         while len(taken) < BATCH_DAYS and leads < BATCH_LEADS:
             if (day := left.take(len(taken), leads)) is None:
@@ -126,7 +126,8 @@ def _flatten_batch(
             targets[day] = stack.enter_context(lake.replacing_staged(staged_tables(kind), day))
             landed = lake.landed_windows(kind, day)
             windows += landed
-            files += [*(window.path for window in landed), *lake.pushed_files(kind, day)]
+            files |= {window.path: window.rows for window in landed}
+            files |= dict.fromkeys(lake.pushed_files(kind, day))
             leads += sum(window.rows for window in landed)
             if begin and len(left) * leads >= BESIDE_FROM_LEADS * len(taken):
                 begin()
@@ -134,11 +135,11 @@ def _flatten_batch(
             return []
         # The day's lock is held, so the name is this thread's.
         name = f"{_SCRATCH}{taken[0].isoformat()}"
-        frozen = stack.enter_context(second_names(lake, name, files))
+        frozen = stack.enter_context(second_names(lake, name, list(files)))
         # The last batch, often the only one, may have two cores.
         with workspace.batch(threads=1 if left else min(2, os.cpu_count() or 1)) as db:
             db.execute("set preserve_insertion_order = false")  # nothing has one until it is written
-            parts = read_raw(db, frozen)
+            parts = read_raw(db, dict(zip(frozen, files.values(), strict=True)))
             _fill_windows(db, kind, windows)
             before = staged_before(db, lake, kind, taken, name)
             find_lost(db, kind, before, given_up)

@@ -1,12 +1,13 @@
 """A batch's raw files as a view, each lead once a day, the plain ones by themselves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from leads_pipeline.contract import NOT_JSON, LeadKind
 from leads_pipeline.duck import glob_literal, link_or_copy, scratch_folder
@@ -70,18 +71,19 @@ select not exists (from dropped) and not exists (from part where oddity = '{NOT_
 PART_ROWS: Final = 20_000
 
 
-def read_raw(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Iterator[pa.Table]:
+def read_raw(db: duckdb.DuckDBPyConnection, files: Mapping[Path, int | None]) -> Iterator[pa.Table]:
     """Make the view `raw`, of all rows without their texts, and the table `dropped` of those that are no leads.
 
-    Returns the rows with their texts, in parts that are read when they are asked for; at least one.
+    `files` are given with the number of their rows, where that is known. Returns the rows with their texts, in parts
+    that are read when they are asked for; at least one.
 
     Arrow tables, which DuckDB's threads read batch by batch: a table of its own is shared out by 122,880 rows, and a
     view of the files hands it each small file as one, and opens it again for each question (twice the time, measured).
     A single part's files are opened once, as that takes longer than all else of reading them.
     """
     db.register("no_rows", _NO_ROWS)
-    parts = list(_in_parts(db, files))
-    received = _received(db, files, "payload," if len(parts) == 1 else "")
+    parts = list(_in_parts(files))
+    received = _received(db, list(files), "payload," if len(parts) == 1 else "")
     db.register("raw", received.drop_columns(["payload"]) if len(parts) == 1 else received)
     db.execute(_DROPPED)
     return _handed_over([received]) if len(parts) == 1 else (_received(db, part, "payload,") for part in parts)
@@ -93,16 +95,14 @@ def _handed_over(tables: list[pa.Table]) -> Iterator[pa.Table]:
         yield tables.pop()
 
 
-def _in_parts(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Iterator[list[Path]]:
-    counts = "select file_name, num_rows from parquet_file_metadata($files)"
-    rows = dict(db.execute(counts, {"files": list(map(glob_literal, files))}).fetchall()) if files else {}
+def _in_parts(files: Mapping[Path, int | None]) -> Iterator[list[Path]]:
     part, its_rows = list[Path](), 0
-    for file in files:
+    for file, rows in files.items():
         if its_rows >= PART_ROWS:
             yield part
             part, its_rows = [], 0
         part.append(file)
-        its_rows += rows[str(file)]
+        its_rows += pq.read_metadata(file).num_rows if rows is None else rows
     yield part
 
 
