@@ -369,6 +369,11 @@ def test_a_colon_written_as_an_escape_makes_up_for_no_key_that_stands_twice(lake
     assert (row["message"], row["_problems"]) == ("first", ["message"])
 
 
+def test_a_colon_written_as_an_escape_makes_up_for_no_key_that_stands_twice_in_another_lead(lake: Lake) -> None:
+    rows = flattened(lake, '{"id":"a","message":"at 10\\u003a30"}', '{"id":"b","message":"first","message":"second"}')
+    assert [(row["message"], row["_problems"]) for row in rows] == [("at 10:30", []), ("first", ["message"])]
+
+
 @pytest.mark.parametrize("second", ['{"images":[{"original":"b","other":2}]}', '{"images":[]}', "{}", "5"])
 def test_a_list_whose_owner_stands_twice_keeps_the_first_ones_elements(lake: Lake, second: str) -> None:
     first = '{"images":[{"original":"a","new":1}]}'
@@ -811,7 +816,7 @@ def check_both_ways(lake: Lake, kind: LeadKind, sent: list[str]) -> None:
     short = [path.read_bytes() for path in paths]
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(raw, "plain_leads", lambda _: lambda _: None)
+        monkeypatch.setattr(raw, "plain_leads", lambda _: lambda texts: [None] * len(texts))
         full = stage(lake, kind)
 
     assert staged == full
@@ -840,8 +845,14 @@ RICHER = replace(APPLICANT, children=tuple(replace(child, fields=EVERY_TYPE) for
 )
 def test_a_plain_lead_has_the_same_rows_by_the_short_statement_and_by_the_full_one(lake: Lake, kind: LeadKind) -> None:
     sent = leads_with_one_change(kind)
-    plain = [text for text in sent if plain_leads(kind)(text.encode(errors="surrogateescape"))]
+    texts = [text.encode(errors="surrogateescape") for text in sent]
+    read = plain_leads(kind)
+    alone = [one for text in texts for one in read([text])]
+    plain = [text for text, one in zip(sent, alone, strict=True) if one]
     assert len(sent) / 10 < len(plain) < len(sent) / 2  # both ways are gone
+    assert read(texts) == alone
+    neighbours = [b'{"id":"a"}'] * 6
+    assert [read([text, None, *neighbours]) for text in texts] == [[one, None, *[Plain()] * 6] for one in alone]
 
     check_both_ways(lake, kind, sent)
 
@@ -900,7 +911,8 @@ def test_a_key_field_that_flattening_loses_is_counted(
         {"id": "c", "createdAt": "yesterday"},
     ]
     land(lake, APPRAISAL, leads)
-    monkeypatch.setattr(raw, "plain_leads", lambda _: lambda _: Plain() if is_plain else None)
+    plain = Plain() if is_plain else None
+    monkeypatch.setattr(raw, "plain_leads", lambda _: lambda texts: [plain] * len(texts))
     assert flatten_day(lake, APPRAISAL, DAY, LONDON).unexplained == 0
 
     intact = statement.columns_of

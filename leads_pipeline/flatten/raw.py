@@ -124,12 +124,10 @@ def read_part(db: duckdb.DuckDBPyConnection, kind: LeadKind, received: pa.Table)
     else:
         leads = db.sql(_LEADS).to_arrow_table(batch_size=_ROWS_AT_ONCE)
     db.unregister("part")
-    read = plain_leads(kind)
-    plain = [
-        read(body) if oddity is None and body is not None else None
-        for batch in leads.to_batches()
-        for oddity, body in zip(batch["oddity"].to_pylist(), batch["body"].view(pa.binary()).to_pylist(), strict=True)
-    ]
+    read, plain = plain_leads(kind), list[Plain | None]()
+    for batch in leads.to_batches():
+        texts = zip(batch["oddity"].to_pylist(), batch["body"].view(pa.binary()).to_pylist(), strict=True)
+        plain += read([body if oddity is None else None for oddity, body in texts])
     is_odd = [each is None for each in plain]
     odd = leads.filter(mask_of(is_odd)).combine_chunks() if any(is_odd) else leads.slice(0, 0)
     db.register("plain_leads", _with_what_is_new(leads, kind, plain))

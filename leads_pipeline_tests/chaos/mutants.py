@@ -1081,10 +1081,18 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         _m(
             "take a colon that was written as an escape for one that nothing made up for",
             "flatten/plain.py",
-            " and not _has_escaped_colon(body):",
-            ":",
+            " and not _has_escaped_colon(received)\n",
+            "\n",
             "test_flatten.py",
             "written_as_an_escape",
+        ),
+        _m(
+            "take each lead for as declared that stands beside one that is",
+            "flatten/plain.py",
+            "        return _colons(received) == _colons(declared) and",
+            "        return _colons(received[:99]) <= _colons(declared) and",
+            "test_flatten.py",
+            "by_the_short_statement",
         ),
         _m(
             "take a lead with a key that stands twice for a plain one",
