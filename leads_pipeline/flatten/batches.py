@@ -31,7 +31,7 @@ from leads_pipeline.flatten.raw import read_part, read_raw, second_names
 from leads_pipeline.flatten.retaining import find_lost, retain, staged_before
 from leads_pipeline.flatten.statement import make_tables
 from leads_pipeline.flatten.withholding import redact, withhold
-from leads_pipeline.flatten.workspace import Workspace
+from leads_pipeline.flatten.workspace import Workspace, let_go
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.window import offsets
 
@@ -136,14 +136,16 @@ def _flatten_batch(
         # The day's lock is held, so the name is this thread's.
         name = f"{_SCRATCH}{taken[0].isoformat()}"
         frozen = stack.enter_context(second_names(lake, name, list(files)))
-        # The last batch, often the only one, may have two cores.
-        with workspace.batch(threads=1 if left else min(2, os.cpu_count() or 1)) as db:
+        # The only batch, or the last of one process, may have two cores.
+        is_alone = not left and not left.are_shared
+        with workspace.batch(threads=min(2, os.cpu_count() or 1) if is_alone else 1) as db:
             db.execute("set preserve_insertion_order = false")  # nothing has one until it is written
             parts = read_raw(db, dict(zip(frozen, files.values(), strict=True)))
             _fill_windows(db, kind, windows)
             before = staged_before(db, lake, kind, taken, name)
             find_lost(db, kind, before, given_up)
             unexplained = _fill_tables(db, lake, kind, parts, before)
+            let_go(db)
             # Otherwise two threads may write a file's row groups of 122,880 rows in either order (seen).
             db.execute("set preserve_insertion_order = true")
             for day, paths in targets.items():

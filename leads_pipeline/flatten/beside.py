@@ -36,7 +36,9 @@ logger = logging.getLogger(__name__)
 
 
 class Days(Protocol):
-    """Days that are left to flatten. There are others who take them."""
+    """Days that are left to flatten. Where they are shared, another process takes of them too."""
+
+    are_shared: bool
 
     def take(self, days: int, leads: int) -> date | None:
         """The next, for a batch that has so many; None where none is left, or where others had better take it."""
@@ -142,6 +144,8 @@ class Beside:
 class AskedDays:
     """In the process: the days that are left, which its parent knows."""
 
+    are_shared = True
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
@@ -152,5 +156,5 @@ class AskedDays:
         return day
 
     def __len__(self) -> int:
-        """As if there were always one more: until then there is other work for another core."""
+        """As if there were always one more, until none comes."""
         return 1

@@ -47,9 +47,8 @@ class Workspace:
         try:
             with telling_errors(self.lake):
                 db = self._db = self._db or self._begun()
-                # As its limit is set, DuckDB gives back what it holds for nothing: 60 MB, for 4 % more time (measured).
-                db.execute(f"set memory_limit = {literal(_MEMORY_LIMIT)}; set threads = {threads}")
-                db.execute("attach ':memory:' as batch; use batch")
+                let_go(db)
+                db.execute(f"set threads = {threads}; attach ':memory:' as batch; use batch")
                 yield db
                 db.execute("use memory; detach batch")
         except BaseException:
@@ -65,3 +64,11 @@ class Workspace:
     def _end(self) -> None:
         self._db = None
         self._instance.close()
+
+
+def let_go(db: duckdb.DuckDBPyConnection) -> None:
+    """Have DuckDB give the memory back that it holds for nothing, as it does whenever its limit is set.
+
+    Before each batch and before it is written, that is 70 MB of a process, for 5 % more time (measured).
+    """
+    db.execute(f"set memory_limit = {literal(_MEMORY_LIMIT)}")
