@@ -164,6 +164,16 @@ def scratch_folder(lake: Lake, name: str) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def sweep_readers(lake: Lake) -> None:
+    """Remove what killed readers left, of the warehouse or of files: a second name takes space as long as it is there.
+
+    A reader's lock is held before its folder is made, and until that is gone.
+    """
+    for folder in (lake.folder / SCRATCH_ROOT).glob("query-*"):
+        if not lake.is_reading(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def link_or_copy(path: Path, target: Path) -> None:
     """Give the file as it is now a second name, which stays when the first is replaced.
 

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, FieldType, LeadKind
+from leads_pipeline.duck import sweep_readers
 from leads_pipeline.flatten import batches, raw, repair, statement, windows
 from leads_pipeline.flatten.batches import flatten_day, flatten_days
 from leads_pipeline.flatten.columns import staged_columns, staged_tables, windows_table
@@ -30,7 +31,6 @@ from leads_pipeline.flatten.plain import Plain, plain_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.sealed import seal
 from leads_pipeline.warehouse import Grid, Warehouse
-from leads_pipeline.warehouse.reading import sweep_readers
 from leads_pipeline.window import day_interval, offsets
 from leads_pipeline_tests import statements
 from leads_pipeline_tests.drifting import Received, drifting_leads, leads_with_one_change, lost

@@ -4,13 +4,14 @@ Belongs here: the instance, what every batch finds in it, what a batch leaves. D
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final, Self
 
 import duckdb
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import literal, telling_errors
+from leads_pipeline.duck import literal, sweep_readers, telling_errors
+from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.repair import define_functions, extra_functions
 from leads_pipeline.flatten.statement import define_local_time
 from leads_pipeline.flatten.windows import querying
@@ -56,6 +57,10 @@ class Workspace:
             raise
 
     def _begun(self) -> duckdb.DuckDBPyConnection:
+        with suppress(
+            OSError, StorageError
+        ):  # what a killed run of this has left is a reader's; the next one sweeps again
+            sweep_readers(self.lake)
         db = self._instance.enter_context(querying(self.lake))
         define_functions(db, extra_functions(self.kind))
         define_local_time(db, self._clocks)

@@ -137,7 +137,8 @@ class FolderState:
             try:
                 yield
             finally:
-                self._lock_path(reader).unlink(missing_ok=True)
+                with suppress(OSError):  # a file that nobody locks is in nobody's way
+                    self._lock_path(reader).unlink(missing_ok=True)
 
     def is_reading(self, reader: str) -> bool:
         """Whether a reader of that name is alive at this moment, in any process."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from leads_pipeline.duck import SCRATCH_ROOT
+from leads_pipeline.duck import SCRATCH_ROOT, sweep_readers
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import sweep_stagings
 from leads_pipeline.lake import Lake
@@ -18,7 +18,6 @@ from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import SCRATCH, cut_days, due_before
 from leads_pipeline.privacy.retire import finish_retiring, retire_days
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse import sweep_readers
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from leads_pipeline.warehouse.frozen import frozen_marts, write_figures
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import set_person_key
 from leads_pipeline.warehouse.publication import Publication, Warehouse
-from leads_pipeline.warehouse.reading import Reader, holding_version, sweep_readers
+from leads_pipeline.warehouse.reading import Reader, holding_version
 from leads_pipeline.warehouse.reading import reading as version_of
 from leads_pipeline.warehouse.schema import Table, comment, tables
 from leads_pipeline.warehouse.sql_marts import Mart, marts, read_statement
@@ -36,7 +36,6 @@ __all__ = [
     "marts",
     "read_statement",
     "set_person_key",
-    "sweep_readers",
     "tables",
     "version_of",
     "write_figures",

@@ -4,7 +4,6 @@ Belongs here: holding one version of it, and whoever reads without saying which.
 """
 
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,14 @@ from typing import Any, Protocol
 
 import duckdb
 
-from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, connection, link_or_copy, scratch_folder, telling_errors
+from leads_pipeline.duck import (
+    WAREHOUSE_FILE,
+    connection,
+    link_or_copy,
+    scratch_folder,
+    sweep_readers,
+    telling_errors,
+)
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
 
@@ -83,13 +89,3 @@ def reading(lake: Lake, path: Path) -> Iterator[Version]:
     """Read one version of the published file, or another DuckDB file as it is, for as long as this takes."""
     with ExitStack() as stack:
         yield Version(lake, path, stack)
-
-
-def sweep_readers(lake: Lake) -> None:
-    """Remove what killed readers left: the second name of a version, which takes its space as long as it is there.
-
-    A reader's lock is held before its folder is made, and until that is gone.
-    """
-    for folder in (lake.folder / SCRATCH_ROOT).glob("query-*"):
-        if not lake.is_reading(folder.name):
-            shutil.rmtree(folder, ignore_errors=True)
