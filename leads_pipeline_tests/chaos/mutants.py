@@ -1821,7 +1821,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "what a killed reader left stays",
-            "warehouse/reading.py",
+            "duck.py",
             "        if not lake.is_reading(folder.name):\n",
             "        if False:\n",
             "test_warehouse.py",
@@ -1829,7 +1829,7 @@ PROMISES: Final[dict[str, tuple[Mutant, ...]]] = {
         ),
         _m(
             "sweep what a living reader reads",
-            "warehouse/reading.py",
+            "duck.py",
             "        if not lake.is_reading(folder.name):\n",
             "        if True:\n",
             "test_warehouse.py",
