@@ -109,6 +109,10 @@ VARIABLES = frozenset(
     }
 )
 
+# Variables of earlier versions, and what to do instead. One that is still set is an error, so that nobody believes that
+# it has an effect.
+GONE: Final[Mapping[str, str]] = {}
+
 
 class AuthMethod(StrEnum):
     """The two forms of the leads service's token request (specification, endpoint 1)."""
@@ -157,6 +161,8 @@ class Settings:
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
         """Read and check. Raises SettingsError naming the variable at fault."""
         values = {name: value.strip() for name, value in filled_in(variables).items()}
+        for name in sorted(GONE.keys() & values.keys()):
+            raise SettingsError(f"{name} no longer exists. {GONE[name]}")
         plain_http = _allows_plain_http(values)
         base_url = _url(values, "LEADS_BASE_URL", plain_http)
         return cls(
