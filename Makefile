@@ -7,10 +7,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # The tests are processes and waiting as much as Python: more than four workers gain nothing.
 WORKERS ?= 4
-# `make chaos MINUTES=10` and `make mutants MINUTES=10` take a turn: what the last day's commits touch, then the rest in
-# the order of a seed that they print, as far as they come.
+# `make chaos MINUTES=10` runs a sample: it begins no test after that time. A printed seed decides the order.
 MINUTES ?=
-TURN = $(if $(MINUTES),--minutes=$(MINUTES))
 # Only `make lock` uses it; pinned because its releases differ in how they write a lock file.
 UV_VERSION := 0.13.8
 # Only `make audit` uses it.
@@ -37,7 +35,7 @@ LOCKED = $(PYTHON) -c 'import fcntl, os, sys; f = os.open("$(VENV).lock", os.O_C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-outage dev test check format lint types audit chaos mutants soak cluster bench venv venv-dev lock clean python
+.PHONY: help demo demo-outage dev test check format lint types audit chaos soak cluster bench venv venv-dev lock clean python
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -67,11 +65,8 @@ lint: venv-dev ## Check the format and the lint rules
 types: venv-dev ## Check the types
 	@$(BIN)/mypy
 
-chaos: venv-dev ## The slow and destructive tests, and the faults they injected: killed processes, full disks, races
-	@$(BIN)/pytest -m chaos --fault-matrix $(TURN) --numprocesses auto --maxprocesses $(WORKERS)
-
-mutants: venv-dev ## Break one promise of the pipeline at a time, and see that a test notices
-	@$(BIN)/python -m leads_pipeline_tests.chaos.mutants $(TURN)
+chaos: venv-dev ## The slow and destructive tests: killed processes, full disks, races
+	@$(BIN)/pytest -m chaos $(if $(MINUTES),--minutes=$(MINUTES)) --numprocesses auto --maxprocesses $(WORKERS)
 
 soak: venv-dev ## An hour of `serve` with a portal that fails, and real sinks for what it tells: SOAK=FOLDER, a new one
 	@$(BIN)/python -m leads_pipeline_tests.chaos.soak $(if $(HALF),--half $(HALF)) $(or $(SOAK),$(error SOAK=FOLDER is missing, where it works))

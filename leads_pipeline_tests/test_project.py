@@ -17,7 +17,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from leads_pipeline.settings import VARIABLES, Settings
-from leads_pipeline_tests.chaos.mutants import PROMISES
 from leads_pipeline_tests.test_architecture import imports
 
 ROOT = Path(__file__).parent.parent
@@ -234,11 +233,6 @@ def test_data_readme_names_every_place() -> None:
     places = ["raw/applicant_leads/", "raw/appraisal_leads/", "raw/inventory/", "staged/", "leads.duckdb"]
     for place in [*places, "quarantine/", "reports/", ".state/", ".dagster/"]:
         assert f"| `{place}" in text, place
-
-
-def test_every_mutant_finds_what_it_breaks() -> None:
-    mutants = [mutant for some in PROMISES.values() for mutant in some]
-    assert {mutant.name: trouble for mutant in mutants if (trouble := mutant.trouble(ROOT))} == {}
 
 
 def test_make_alone_lists_every_command() -> None:

@@ -26,7 +26,6 @@ from leads_pipeline_tests.staging import DAY, LONDON, NEXT_DAY, land, stage
 from leads_pipeline_tests.test_backup import backed_up, restored
 from leads_pipeline_tests.test_retain import everything, lead
 from leads_pipeline_tests.test_suppression import push
-from leads_pipeline_tests.turn import SEED_VARIABLE
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 LAST = NEXT_DAY + timedelta(days=1)
@@ -313,7 +312,7 @@ def kills(monkeypatch: pytest.MonkeyPatch, whole: Path, folder: Path) -> Iterato
     """Lakes in which a removal was killed before each third thing that it deletes or replaces, by the seed."""
     import os
 
-    for at in range(1 + sum(os.environ[SEED_VARIABLE].encode()) % 3, 200, 3):
+    for at in range(1 + sum(os.environ["CHAOS_SEED"].encode()) % 3, 200, 3):
         shutil.copytree(whole, folder / str(at))
         lake = Lake(folder / str(at))
         publish(lake)

@@ -1,1 +1,1 @@
-"""The fault matrix: `make chaos` injects every fault of matrix.py at its real place and prints how often it did."""
+"""Slow and destructive tests: killed processes, full disks, broken answers, wrong clocks, races (`make chaos`)."""

@@ -13,7 +13,6 @@ from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
-from leads_pipeline_tests.chaos.matrix import Injections
 from leads_pipeline_tests.chaos.way import assert_all_landed_once, connect, failures, pull, raw_bytes, windows_of
 from leads_pipeline_tests.fake_timing import FakeTiming
 from leads_pipeline_tests.nginx import running_nginx
@@ -54,9 +53,7 @@ FORMS: dict[str, tuple[str | int | None, float, float]] = {
 
 @pytest.mark.parametrize("path", ["/applicant-leads", "/oauth2/token"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_wish_for_patience_is_granted_within_bounds_and_costs_no_window(
-    tmp_path: Path, injected: Injections, form: str, path: str
-) -> None:
+def test_a_wish_for_patience_is_granted_within_bounds_and_costs_no_window(tmp_path: Path, form: str, path: str) -> None:
     header, least, most = FORMS[form]
     clock, lake = Clock(), Lake(tmp_path / "data")
     if header == "in a minute":
@@ -68,7 +65,6 @@ def test_a_wish_for_patience_is_granted_within_bounds_and_costs_no_window(
 
         assert failures(pull(client, lake, windows)) == []
 
-        injected("busy", form, portal.counters().faults[form])
         assert portal.counters().faults[form] == REFUSALS
         assert_all_landed_once(portal, lake, windows)
         refused = REFUSALS if path == "/applicant-leads" else 0
@@ -78,9 +74,7 @@ def test_a_wish_for_patience_is_granted_within_bounds_and_costs_no_window(
     assert max(clock.sleeps) <= POLICY.max_retry_after_seconds + POLICY.max_delay_seconds
 
 
-def test_a_wish_for_more_patience_than_there_is_ends_the_run_and_leaves_what_is_landed(
-    tmp_path: Path, injected: Injections
-) -> None:
+def test_a_wish_for_more_patience_than_there_is_ends_the_run_and_leaves_what_is_landed(tmp_path: Path) -> None:
     form, clock, lake = "429 with 99999999999", Clock(), Lake(tmp_path / "data")
     with running(Config(branches=20, leads_per_day=20)) as portal:
         windows = windows_of(portal)
@@ -95,7 +89,6 @@ def test_a_wish_for_more_patience_than_there_is_ends_the_run_and_leaves_what_is_
         assert {type(failure) for failure in failures(outcomes)} == {BusyError}
         assert len(failures(outcomes)) == len(windows)
         assert portal.counters().requests["/applicant-leads"] <= 2  # those that were under way together
-        injected("busy", form, portal.counters().faults[form])
         assert clock.seconds <= POLICY.max_delay_seconds
         assert raw_bytes(lake) == before
         portal.set_faults([])
@@ -120,9 +113,7 @@ LIMITED = """
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(25, 1), (25, 10)])
-def test_all_windows_come_through_a_real_rate_limit(
-    tmp_path: Path, injected: Injections, rate: int, burst: int
-) -> None:
+def test_all_windows_come_through_a_real_rate_limit(tmp_path: Path, rate: int, burst: int) -> None:
     lake = Lake(tmp_path / "data")
     with (
         running(Config(branches=20, leads_per_day=2)) as portal,
@@ -144,7 +135,6 @@ def test_all_windows_come_through_a_real_rate_limit(
         assert max(portal.counters().windows.values()) == 1
     lines = [line.split() for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()]
     statuses = Counter(status for status, *_ in lines)
-    injected("busy", "nginx limit_req", statuses["429"])
     assert statuses.keys() == {"200", "429"}
     assert statuses["200"] == 201
     # A limit that isn't known beforehand has to be found; one request in eight is what finding it costs (retry.Pace),

@@ -40,7 +40,6 @@ from leads_pipeline.simulator.server import RunningSimulator, running
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window, days
-from leads_pipeline_tests.chaos.matrix import Injections
 
 pytestmark = pytest.mark.chaos
 
@@ -675,7 +674,7 @@ STEPS = st.builds(
 )
 
 
-def test_a_seeded_history_loses_nothing_and_doubles_nothing(tmp_path: Path, injected: Injections) -> None:
+def test_a_seeded_history_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     seed = os.environ["CHAOS_SEED"]
     steps = seeded_steps(seed, 250)
     with running() as simulator:
@@ -684,17 +683,13 @@ def test_a_seeded_history_loses_nothing_and_doubles_nothing(tmp_path: Path, inje
         except Exception as error:
             error.add_note(f"repeat it with CHAOS_SEED={seed}")
             raise
-    injected("orchestration", "seeded history", len(steps))
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=8, max_size=24))
-def test_no_history_loses_or_doubles_anything(
-    portal: RunningSimulator, injected: Injections, steps: list[Step]
-) -> None:
+def test_no_history_loses_or_doubles_anything(portal: RunningSimulator, steps: list[Step]) -> None:
     with TemporaryDirectory() as folder:
         History(Path(folder) / "data", portal).run(steps)
-    injected("orchestration", "seeded history", len(steps))
 
 
 @pytest.fixture

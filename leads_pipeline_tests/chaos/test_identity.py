@@ -20,7 +20,6 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import RunningSimulator, running
-from leads_pipeline_tests.chaos.matrix import Injections
 from leads_pipeline_tests.chaos.way import (
     ATTEMPTS,
     DAY,
@@ -60,7 +59,7 @@ def asked(portal: RunningSimulator) -> tuple[int, int]:
 # --- the token server ---------------------------------------------------------------------------------------------
 
 
-def test_without_a_token_server_no_lead_is_asked_for_and_later_all_land(lake: Lake, injected: Injections) -> None:
+def test_without_a_token_server_no_lead_is_asked_for_and_later_all_land(lake: Lake) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     nowhere = {"LEADS_AUTH_URL": f"http://127.0.0.1:{port}"}
@@ -73,7 +72,6 @@ def test_without_a_token_server_no_lead_is_asked_for_and_later_all_land(lake: La
         ] * len(windows)
         assert asked(portal) == (0, 0)
         assert auth.requests_made >= ATTEMPTS
-        injected("identity", "token server down", auth.requests_made)
     with running(CONFIG, port=port) as portal:
         assert failures(pull(connect({**portal.environment(), **nowhere}, lake)[0], lake, windows)) == []
         assert_all_landed_once(portal, lake, windows)
@@ -81,37 +79,35 @@ def test_without_a_token_server_no_lead_is_asked_for_and_later_all_land(lake: La
 
 
 @pytest.mark.parametrize(
-    ("fault", "then"),
+    "then",
     [
-        ("token server down", Then(status=503)),
-        ("token server down", Then(status=500, body="<html>")),
-        ("token server down", Then(status=502, retry_after=0)),
-        ("token server slow", Then(latency_ms=3000)),
-        ("token server slow", Then(drip_bytes_per_second=20)),
-        ("token server wrong", Then(shape="html")),
-        ("token server wrong", Then(shape="empty")),
-        ("token server wrong", Then(shape="no_content")),
-        ("token server wrong", Then(shape="redirect")),
-        ("token server wrong", Then(shape="error_object")),
-        ("token server wrong", Then(cut_off="length")),
-        ("token server wrong", Then(cut_off="reset")),
-        ("token server wrong", Then(status=200, body="[]")),
-        ("token server wrong", Then(status=200, body='{"token_type": "Bearer", "expires_in": 3600}')),
-        ("token server wrong", Then(status=200, body='{"access_token": null, "expires_in": 3600}')),
-        ("token server wrong", Then(status=200, body='{"access_token": "a\\r\\nX-Header: b", "expires_in": 3600}')),
-        ("token server wrong", Then(status=200, body='{"access_token": "' + "a" * 9000 + '"}')),
-        ("token server wrong", Then(status=200, body='{"access_token": "a", "token_type": "mac"}')),
-        ("token server wrong", Then(status=200, body='{"access_token": "' + "a" * 70_000)),
-        ("token server wrong", Then(status=404)),
-        ("token server wrong", Then(status=400, body='{"error": "temporarily_unavailable"}')),
+        Then(status=503),
+        Then(status=500, body="<html>"),
+        Then(status=502, retry_after=0),
+        Then(latency_ms=3000),
+        Then(drip_bytes_per_second=20),
+        Then(shape="html"),
+        Then(shape="empty"),
+        Then(shape="no_content"),
+        Then(shape="redirect"),
+        Then(shape="error_object"),
+        Then(cut_off="length"),
+        Then(cut_off="reset"),
+        Then(status=200, body="[]"),
+        Then(status=200, body='{"token_type": "Bearer", "expires_in": 3600}'),
+        Then(status=200, body='{"access_token": null, "expires_in": 3600}'),
+        Then(status=200, body='{"access_token": "a\\r\\nX-Header: b", "expires_in": 3600}'),
+        Then(status=200, body='{"access_token": "' + "a" * 9000 + '"}'),
+        Then(status=200, body='{"access_token": "a", "token_type": "mac"}'),
+        Then(status=200, body='{"access_token": "' + "a" * 70_000),
+        Then(status=404),
+        Then(status=400, body='{"error": "temporarily_unavailable"}'),
     ],
 )
 def test_a_token_server_that_fails_for_a_while_costs_no_window(
     portal: RunningSimulator,
     lake: Lake,
-    injected: Injections,
     monkeypatch: pytest.MonkeyPatch,
-    fault: str,
     then: Then,
 ) -> None:
     monkeypatch.setattr(endpoint, "TOKEN_DEADLINE_SECONDS", 1.0)
@@ -127,26 +123,21 @@ def test_a_token_server_that_fails_for_a_while_costs_no_window(
 
     assert asked(portal) == (2 * ATTEMPTS, len(windows))
     assert_all_landed_once(portal, lake, windows)
-    injected("identity", fault, portal.counters().faults["broken"])
 
 
-def test_a_slow_token_server_is_asked_once_by_all_who_wait(
-    portal: RunningSimulator, lake: Lake, injected: Injections
-) -> None:
+def test_a_slow_token_server_is_asked_once_by_all_who_wait(portal: RunningSimulator, lake: Lake) -> None:
     portal.set_faults([Rule(Then(latency_ms=1500), When(path=TOKENS), "slow")])
     windows = windows_of(portal)
     assert failures(pull(connect(portal.environment(), lake, max_concurrency=10)[0], lake, windows)) == []
     assert asked(portal) == (1, len(windows))
-    injected("identity", "token server slow", portal.counters().faults["slow"])
 
 
-def test_a_refused_secret_ends_the_run_at_once(portal: RunningSimulator, lake: Lake, injected: Injections) -> None:
+def test_a_refused_secret_ends_the_run_at_once(portal: RunningSimulator, lake: Lake) -> None:
     variables = {**portal.environment(), "LEADS_CLIENT_SECRET": "old"}
     errors = failures(pull(connect(variables, lake)[0], lake, windows_of(portal)))
     assert {type(error) for error in errors} == {CredentialsError}
     assert len(errors) == CONFIG.branches
     assert asked(portal) == (1, 0)
-    injected("identity", "token server wrong", portal.counters().statuses[401])
 
 
 class OddLifetime(SmallPortal):
@@ -181,9 +172,7 @@ class OddLifetime(SmallPortal):
         None,
     ],
 )
-def test_a_lifetime_that_makes_no_sense_is_no_reason_to_ask_again_and_again(
-    lake: Lake, injected: Injections, value: str | None
-) -> None:
+def test_a_lifetime_that_makes_no_sense_is_no_reason_to_ask_again_and_again(lake: Lake, value: str | None) -> None:
     with served(OddLifetime(f'"expires_in": {value}' if value is not None else '"expired": 0')) as portal:
         variables = {**portal.environment(), "LEADS_CLIENT_SECRET": "secret"}
         windows = [window(f"branch-{number}") for number in range(40)]
@@ -192,7 +181,6 @@ def test_a_lifetime_that_makes_no_sense_is_no_reason_to_ask_again_and_again(
         assert len(portal.data_requests) == 2 * len(windows)
         # A lifetime of a nanosecond is one that was given: such tokens are renewed, but each serves whoever waits.
         assert len(portal.token_requests) == 1 or value == "1e-9"
-        injected("identity", "token server wrong", len(portal.token_requests))
 
 
 # --- a token in the middle of a run -------------------------------------------------------------------------------
@@ -200,7 +188,7 @@ def test_a_lifetime_that_makes_no_sense_is_no_reason_to_ask_again_and_again(
 
 @pytest.mark.parametrize(("fault", "token"), [("401 in the middle", "expired"), ("403 in the middle", "revoked")])
 def test_a_token_refused_in_the_middle_of_a_run_is_renewed_once(
-    portal: RunningSimulator, lake: Lake, injected: Injections, fault: str, token: Any
+    portal: RunningSimulator, lake: Lake, fault: str, token: Any
 ) -> None:
     refused = [Rule(Then(token=token), When(path="/applicant-leads", nth=nth), fault) for nth in (4, 13, 22)]
     portal.set_faults(refused)
@@ -213,12 +201,11 @@ def test_a_token_refused_in_the_middle_of_a_run_is_renewed_once(
     assert portal.counters().faults[fault] == len(refused)
     assert auth.requests_made == portal.counters().token_requests == 1 + len(refused)
     assert_all_landed_once(portal, lake, windows)
-    injected("identity", fault, portal.counters().faults[fault])
 
 
 @pytest.mark.parametrize(("fault", "status"), [("401 in the middle", 401), ("403 in the middle", 403)])
 def test_a_refusal_that_stays_is_permanent_for_its_window_alone_and_no_token_loop(
-    portal: RunningSimulator, lake: Lake, injected: Injections, fault: str, status: int
+    portal: RunningSimulator, lake: Lake, fault: str, status: int
 ) -> None:
     windows = windows_of(portal, days=3)
     refused = [one for one in windows if one.scope.key == windows[4].scope.key]
@@ -232,10 +219,9 @@ def test_a_refusal_that_stays_is_permanent_for_its_window_alone_and_no_token_loo
     assert len(failures(outcomes)) == len(refused)
     assert auth.requests_made == portal.counters().token_requests == 2
     assert_all_landed_once(portal, lake, [one for one in windows if one not in refused])
-    injected("identity", fault, portal.counters().faults[fault])
 
 
-def test_tokens_that_live_for_a_second_are_renewed_in_the_middle(lake: Lake, injected: Injections) -> None:
+def test_tokens_that_live_for_a_second_are_renewed_in_the_middle(lake: Lake) -> None:
     with running(Config(branches=20, leads_per_day=4, token_lifetime_seconds=1, latency_ms=50)) as portal:
         windows = windows_of(portal, days=5)
         client, _ = connect(portal.environment(), lake, max_concurrency=2)
@@ -246,7 +232,6 @@ def test_tokens_that_live_for_a_second_are_renewed_in_the_middle(lake: Lake, inj
         # One a second, and one more where a token ran out on its way.
         assert 2 <= tokens <= 2 + seconds / 0.9 + portal.counters().statuses[401]
         assert_all_landed_once(portal, lake, windows)
-    injected("identity", "expiry in the middle", tokens - 1)
 
 
 RACE = """
@@ -273,7 +258,7 @@ for process in processes:
 """
 
 
-def test_sixteen_processes_that_race_for_a_token_ask_for_one(lake: Lake, injected: Injections) -> None:
+def test_sixteen_processes_that_race_for_a_token_ask_for_one(lake: Lake) -> None:
     with running(Config(branches=16, leads_per_day=4)) as portal:
         portal.set_faults([Rule(Then(latency_ms=300), When(path=TOKENS), "slow")])
         output, errors = child(RACE, json.dumps(portal.environment()), str(lake.folder)).communicate(timeout=120)
@@ -281,7 +266,6 @@ def test_sixteen_processes_that_race_for_a_token_ask_for_one(lake: Lake, injecte
         assert sorted(output.splitlines()) == ["0 0"] * 15 + ["0 1"]
         assert asked(portal) == (1, 16)
         assert_all_landed_once(portal, lake, windows_of(portal))
-    injected("identity", "16 processes racing", 16)
 
 
 # --- the token store ----------------------------------------------------------------------------------------------
@@ -301,7 +285,7 @@ def test_sixteen_processes_that_race_for_a_token_ask_for_one(lake: Lake, injecte
     ],
 )
 def test_a_corrupt_token_store_costs_one_token_request(
-    portal: RunningSimulator, lake: Lake, injected: Injections, content: bytes | None
+    portal: RunningSimulator, lake: Lake, content: bytes | None
 ) -> None:
     windows = windows_of(portal)
     for tokens in (1, 2, 2):
@@ -314,7 +298,6 @@ def test_a_corrupt_token_store_costs_one_token_request(
                 path.symlink_to("/dev/zero")
             else:
                 path.write_bytes(content)
-            injected("identity", "corrupt token store")
     assert portal.counters().statuses.keys() == {200}
     assert_all_landed_once(portal, lake, windows)
 
@@ -366,16 +349,13 @@ def own_by_root(path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["unreadable token store", "foreign-owned token store"])
-def test_a_token_that_is_not_ours_to_read_is_replaced(
-    portal: RunningSimulator, nobodys_lake: Lake, injected: Injections, fault: str
-) -> None:
+def test_a_token_that_is_not_ours_to_read_is_replaced(portal: RunningSimulator, nobodys_lake: Lake, fault: str) -> None:
     assert pull_as_nobody(portal, nobodys_lake) == ([], 1, 2)
     folder = nobodys_lake.folder / ".state" / "tokens"
     [path] = folder.glob("*.json")
     if fault == "foreign-owned token store":
         own_by_root(path)
     path.chmod(0o644 if fault == "foreign-owned token store" else 0)
-    injected("identity", fault)
     for tokens in (1, 0):
         assert pull_as_nobody(portal, nobodys_lake) == ([], tokens, 2)
     assert set(portal.counters().statuses) == {200}
@@ -383,32 +363,28 @@ def test_a_token_that_is_not_ours_to_read_is_replaced(
 
 
 def test_a_token_store_of_ours_that_cannot_be_entered_is_opened_again(
-    portal: RunningSimulator, nobodys_lake: Lake, injected: Injections
+    portal: RunningSimulator, nobodys_lake: Lake
 ) -> None:
     assert pull_as_nobody(portal, nobodys_lake) == ([], 1, 2)
     folder = nobodys_lake.folder / ".state" / "tokens"
     folder.chmod(0)
-    injected("identity", "unreadable token store")
     assert pull_as_nobody(portal, nobodys_lake) == ([], 0, 2)
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_token_store_that_another_user_owns_is_told_and_nothing_is_asked(
-    portal: RunningSimulator, nobodys_lake: Lake, injected: Injections
+    portal: RunningSimulator, nobodys_lake: Lake
 ) -> None:
     assert pull_as_nobody(portal, nobodys_lake) == ([], 1, 2)
     folder = nobodys_lake.folder / ".state" / "tokens"
     os.chown(folder, 0, 0)
     errors, tokens, _ = pull_as_nobody(portal, nobodys_lake)
-    injected("identity", "foreign-owned token store")
     assert tokens == 0
     assert [kind for kind, _ in errors] == [StorageError.__name__] * 2
     assert all(f"{folder}, can't be used" in text and "Make it this user's own" in text for _, text in errors)
 
 
-def test_a_token_that_another_user_left_for_root_is_not_sent(
-    portal: RunningSimulator, lake: Lake, injected: Injections
-) -> None:
+def test_a_token_that_another_user_left_for_root_is_not_sent(portal: RunningSimulator, lake: Lake) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a file to another user")
     windows = windows_of(portal)
@@ -417,7 +393,6 @@ def test_a_token_that_another_user_left_for_root_is_not_sent(
     own_by_root(path)
     os.chown(path, NOBODY, NOBODY)
     assert failures(pull(connect(portal.environment(), lake)[0], lake, windows)) == []
-    injected("identity", "foreign-owned token store")
     assert (portal.counters().token_requests, set(portal.counters().statuses)) == (2, {200})
 
 
@@ -474,7 +449,7 @@ def result(process: Popen[str]) -> dict[str, Any]:
 
 
 def test_a_clock_that_jumps_in_the_middle_costs_a_token_each_time_and_no_window(
-    lake: Lake, tmp_path: Path, injected: Injections, libfaketime: str
+    lake: Lake, tmp_path: Path, libfaketime: str
 ) -> None:
     clock, beside = tmp_path / "clock", tmp_path / "clock.new"
     clock.write_text("+0")
@@ -488,7 +463,6 @@ def test_a_clock_that_jumps_in_the_middle_costs_a_token_each_time_and_no_window(
                 time.sleep(0.01)
             beside.write_text(offset)
             beside.replace(clock)
-            injected("identity", "clock jump")
         found = result(process)
         assert found["failures"] == []
         # An hour is a token's whole lifetime, so each jump may cost one; that it did shows that the clock was seen.
@@ -500,13 +474,12 @@ def test_a_clock_that_jumps_in_the_middle_costs_a_token_each_time_and_no_window(
 
 @pytest.mark.parametrize("offset", ["+1h", "-1h", "-30d"])
 def test_a_clock_that_is_wrong_takes_one_token_for_all_its_runs(
-    portal: RunningSimulator, lake: Lake, injected: Injections, libfaketime: str, offset: str
+    portal: RunningSimulator, lake: Lake, libfaketime: str, offset: str
 ) -> None:
     windows = windows_of(portal)
     for tokens in (1, 0):
         found = result(clocked(libfaketime, offset, portal, lake, [one.partition_key for one in windows]))
         assert abs(datetime.fromisoformat(found["now"]) - datetime.now(UTC)) > timedelta(minutes=58)
-        injected("identity", "clock skew")
         assert (found["failures"], found["tokens"]) == ([], tokens)
         # A month ago, the day lies in the future, and is not taken for over.
         assert found["closed"] == [offset != "-30d"] * len(windows)
@@ -515,7 +488,7 @@ def test_a_clock_that_is_wrong_takes_one_token_for_all_its_runs(
 
 @pytest.mark.parametrize(("skew", "true_time"), [(1, "23:30"), (-1, "00:30")])
 def test_a_window_pulled_around_midnight_by_a_wrong_clock_is_whole_after_the_daily_pull(
-    lake: Lake, injected: Injections, libfaketime: str, skew: int, true_time: str
+    lake: Lake, libfaketime: str, skew: int, true_time: str
 ) -> None:
     evening = datetime.fromisoformat(f"{DAY}T{true_time}Z") + timedelta(days=int(skew < 0))
     now = [evening]
@@ -527,7 +500,6 @@ def test_a_window_pulled_around_midnight_by_a_wrong_clock_is_whole_after_the_dai
             said = f"@{moment + timedelta(hours=skew):%Y-%m-%d %H:%M:%S}"
             found = result(clocked(libfaketime, said, portal, lake, [one.partition_key]))
             assert found["failures"] == []
-            injected("identity", "clock skew")
             closed += found["closed"]
         # A slow clock never calls a window over that isn't; a fast one may, which the next days' pulls make good.
         assert closed == [skew > 0, True]

@@ -22,7 +22,6 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.objects import open_store
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
-from leads_pipeline_tests.chaos.matrix import Injections
 from leads_pipeline_tests.chaos.test_weeks import Weeks
 from leads_pipeline_tests.sample_answers import DAY
 from leads_pipeline_tests.test_lake import payloads
@@ -71,9 +70,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     open_store.cache_clear()
 
 
-def test_of_four_machines_that_are_killed_none_loses_what_it_said_is_landed(
-    address: str, tmp_path: Path, injected: Injections
-) -> None:
+def test_of_four_machines_that_are_killed_none_loses_what_it_said_is_landed(address: str, tmp_path: Path) -> None:
     chance = random.Random("landing")  # noqa: S311 - no secret
     with ExitStack() as files:
         said = [files.enter_context((tmp_path / f"said-{number}").open("ab")) for number in range(MACHINES)]
@@ -89,7 +86,6 @@ def test_of_four_machines_that_are_killed_none_loses_what_it_said_is_landed(
             number = chance.randrange(MACHINES)
             machines[number].send_signal(signal.SIGKILL)
             machines[number].wait()
-            injected("storage", "machine killed while landing in a store")
             machines[number] = begun(number, life)
         time.sleep(3)
         for machine in machines:

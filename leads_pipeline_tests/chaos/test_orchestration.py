@@ -29,7 +29,6 @@ from leads_pipeline.runs import dagster_home
 from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
-from leads_pipeline_tests.chaos.matrix import Injections
 from leads_pipeline_tests.installation import Installation, installation
 
 pytestmark = pytest.mark.chaos
@@ -126,9 +125,7 @@ def requests(here: Installation) -> Counter[str]:
 # --- daemons ---------------------------------------------------------------------------------------------------------
 
 
-def test_two_daemons_that_are_killed_in_the_middle_lose_nothing_and_start_no_storm(
-    tmp_path: Path, injected: Injections
-) -> None:
+def test_two_daemons_that_are_killed_in_the_middle_lose_nothing_and_start_no_storm(tmp_path: Path) -> None:
     first = 4
     with (
         installation(tmp_path, first=first, variables={"LEADS_MAX_CONCURRENCY": "1", **at_noon()}) as started,
@@ -138,11 +135,9 @@ def test_two_daemons_that_are_killed_in_the_middle_lose_nothing_and_start_no_sto
         here.simulator.set_faults([Rule(Then(latency_ms=250))])
         both = [left.enter_context(daemon(here, tmp_path / f"daemon-{number}.log")) for number in (1, 2)]
         wait_for("some windows are landed", lambda: len(landed(here)) >= 3)
-        injected("orchestration", "two daemons")
         for process in both:
             process.kill()
             process.wait()
-            injected("orchestration", "daemon killed and restarted")
         days_ago = closed(here, first)
         assert len(landed(here)) < 2 * len(here.keys(days_ago)), "nothing was left to do; make the portal slower"
 
@@ -156,7 +151,7 @@ def test_two_daemons_that_are_killed_in_the_middle_lose_nothing_and_start_no_sto
         assert jobs.total() <= 12, jobs
 
 
-def test_a_code_location_that_fails_to_load_comes_back_by_itself(tmp_path: Path, injected: Injections) -> None:
+def test_a_code_location_that_fails_to_load_comes_back_by_itself(tmp_path: Path) -> None:
     first = 2
     with (
         installation(tmp_path, first=first, variables=at_noon()) as started,
@@ -175,7 +170,6 @@ def test_a_code_location_that_fails_to_load_comes_back_by_itself(tmp_path: Path,
 
         with daemon(here, log) as process:
             wait_for("the daemon says why nothing loads", is_told)
-            injected("orchestration", "code location that fails to load")
             time.sleep(10)
             assert process.poll() is None
             assert here.runs() == []
@@ -220,7 +214,7 @@ def recover(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_windows_of_a_killed_run_worker_are_pulled_once_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, injected: Injections
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = 5
     with installation(tmp_path, first=first) as here:
@@ -228,7 +222,6 @@ def test_the_windows_of_a_killed_run_worker_are_pulled_once_more(
             wait_for("some windows are recorded", lambda: bool(recorded(here)))
             process.kill()
             process.wait()
-        injected("orchestration", "run worker killed")
         done = recorded(here)
         [run] = here.runs()
         assert run.status is DagsterRunStatus.STARTED
@@ -245,7 +238,7 @@ def test_the_windows_of_a_killed_run_worker_are_pulled_once_more(
 # --- ticks -----------------------------------------------------------------------------------------------------------
 
 
-def test_ticks_that_come_again_start_no_second_run(tmp_path: Path, injected: Injections) -> None:
+def test_ticks_that_come_again_start_no_second_run(tmp_path: Path) -> None:
     """As after a crash between a launch and its record: the ticks are forgotten, their runs aren't."""
     with installation(tmp_path, first=3) as here, here.daemon() as ticking:
         schedules, kept = Path(here.environment["DAGSTER_HOME"]) / "schedules", tmp_path / "schedules"
@@ -257,7 +250,7 @@ def test_ticks_that_come_again_start_no_second_run(tmp_path: Path, injected: Inj
         waiting = Spool(here.lake).waiting()[0]
         content = waiting.read_bytes()
         hours = set()  # what was pushed is asked for once in each
-        for number in range(3):
+        for _ in range(3):
             shutil.rmtree(schedules)
             shutil.copytree(kept, schedules)
             waiting.write_bytes(content)  # the receiver's file, as if the run hadn't come to its end either
@@ -265,7 +258,6 @@ def test_ticks_that_come_again_start_no_second_run(tmp_path: Path, injected: Inj
             ticking.tick_sensors(here.now)
             hours.add(datetime.now(UTC).hour)
             ticking.tick_schedules(night + timedelta(hours=1, minutes=20))
-            injected("orchestration", "duplicate tick", 1 if number else 0)
         keys = Counter(run.tags.get("dagster/run_key") for run in here.runs())
         del keys[None]  # what follows by automation
         assert keys
@@ -298,7 +290,7 @@ database.execute("rollback")
     ],
 )
 def test_a_database_that_another_process_locks_costs_no_window(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, injected: Injections, database: str, seconds: int, survives: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str, seconds: int, survives: bool
 ) -> None:
     first = 3
     with installation(tmp_path, first=first) as here:
@@ -310,7 +302,6 @@ def test_a_database_that_another_process_locks_costs_no_window(
             )
             assert locker.communicate()[0] == "locked\n"
             assert locker.returncode == 0
-            injected("orchestration", "locked sqlite")
             process.wait(PATIENCE_SECONDS)
         assert process.returncode == 0 or not survives
         with closing(sqlite3.connect(path)) as whole:

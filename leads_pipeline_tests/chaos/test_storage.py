@@ -29,7 +29,6 @@ from leads_pipeline.flatten.columns import staged_tables
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Grid, Warehouse, marts, tables
 from leads_pipeline.window import Scope
-from leads_pipeline_tests.chaos.matrix import Injections
 from leads_pipeline_tests.chaos.system_calls import Fault, needs_seccomp, run
 from leads_pipeline_tests.sample_answers import CLOSED_AT, DAY, LATER, answer, lead
 from leads_pipeline_tests.staging import LONDON, land, stage
@@ -237,12 +236,12 @@ LANDINGS = {
 # The step, the fault, and in how many parts to try it at every call, so that several processes share the longest.
 TRIALS = [
     *(
-        pytest.param("landing", step, fault, 0, 1, id=f"{name}-{fault.value}")
+        pytest.param(step, fault, 0, 1, id=f"{name}-{fault.value}")
         for name, step in LANDINGS.items()
         for fault in Fault
     ),
     *(
-        pytest.param(kind, step, fault, part, parts, id=f"{name} {kind}-{fault.value}-{part}")
+        pytest.param(step, fault, part, parts, id=f"{name} {kind}-{fault.value}-{part}")
         for kind, make, parts_of_eio in (("staging", staging, 2), ("publication", publishing, 6))
         for name, step in (("first", make(is_first=True)), ("next", make(is_first=False)))
         for fault in Fault
@@ -255,9 +254,9 @@ TRIALS = [
 
 
 @needs_seccomp
-@pytest.mark.parametrize(("kind", "step", "fault", "part", "parts"), TRIALS)
+@pytest.mark.parametrize(("step", "fault", "part", "parts"), TRIALS)
 def test_a_fault_at_any_system_call_leaves_the_old_or_the_new_and_the_next_time_succeeds(
-    tmp_path: Path, injected: Injections, kind: str, step: Step, fault: Fault, part: int, parts: int
+    tmp_path: Path, step: Step, fault: Fault, part: int, parts: int
 ) -> None:
     trial = Trial(step, tmp_path)
     no_storage_errors = []
@@ -267,7 +266,6 @@ def test_a_fault_at_any_system_call_leaves_the_old_or_the_new_and_the_next_time_
         trial.check(is_done=outcome.is_done)
         if not outcome.was_injected:
             break
-        injected("storage", f"{fault.value} at a system call of a {kind}")
         # A draft that DuckDB can't write is made anew.
         if fault is Fault.EIO and outcome.calls[at].startswith("fsync ") and not outcome.calls[at].endswith(".draft"):
             assert not outcome.is_done, f"done, with what is not on the disk: {outcome.calls[at]}"
@@ -344,7 +342,7 @@ WHOLE = [landing(land_window, "older leads"), staging(is_first=False), publishin
 
 @pytest.mark.parametrize("step", WHOLE, ids=["landing", "staging", "publication"])
 def test_a_disk_that_is_full_leaves_the_old_and_says_so_until_there_is_room(
-    small_disk: Callable[[str], Path], injected: Injections, step: Step
+    small_disk: Callable[[str], Path], step: Step
 ) -> None:
     disk = small_disk("size=64m")
     trial = Trial(step, disk)
@@ -366,7 +364,6 @@ def test_a_disk_that_is_full_leaves_the_old_and_says_so_until_there_is_room(
             continue
         assert "space" in str(error)
         trial.check(is_done=False)
-        injected("storage", "disk full")
         full += 1
     assert full
     trial.check_base()
@@ -374,7 +371,7 @@ def test_a_disk_that_is_full_leaves_the_old_and_says_so_until_there_is_room(
 
 @pytest.mark.parametrize("step", WHOLE, ids=["landing", "staging", "publication"])
 def test_a_read_only_disk_is_a_storage_error_and_what_it_holds_can_still_be_read(
-    small_disk: Callable[[str], Path], injected: Injections, step: Step
+    small_disk: Callable[[str], Path], step: Step
 ) -> None:
     disk = small_disk("size=64m")
     trial = Trial(step, disk)
@@ -383,14 +380,11 @@ def test_a_read_only_disk_is_a_storage_error_and_what_it_holds_can_still_be_read
     with pytest.raises(StorageError, match=r"read-only|Read-only|Mount it for writing"):
         step.work(trial.copy)
     assert step.content(trial.copy) == trial.old
-    injected("storage", "read-only folder")
     small_disk("remount,rw")
     trial.check(is_done=False)
 
 
-def test_every_change_between_two_steps_of_the_folder_is_noticed_or_mended(
-    tmp_path: Path, injected: Injections
-) -> None:
+def test_every_change_between_two_steps_of_the_folder_is_noticed_or_mended(tmp_path: Path) -> None:
     """Whatever is removed, nothing is said to be there that isn't, and what can be made again is."""
     lake = Lake(tmp_path / "data")
     land_version(lake.folder, 1)
@@ -404,7 +398,6 @@ def test_every_change_between_two_steps_of_the_folder_is_noticed_or_mended(
 
     def removed(name: str) -> None:
         shutil.rmtree(lake.folder / name)
-        injected("storage", "data folder removed between steps")
 
     def found() -> tuple[tuple[Any, ...], ...]:
         publish(lake.folder)
@@ -442,9 +435,7 @@ def land_some(folder: Path, number: int) -> int:
     return landings
 
 
-def test_processes_that_land_one_window_at_once_lose_nothing_and_double_nothing(
-    tmp_path: Path, injected: Injections
-) -> None:
+def test_processes_that_land_one_window_at_once_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with ProcessPoolExecutor(8, mp_context=multiprocessing.get_context("forkserver")) as pool:
         landings = sum(pool.map(land_some, [folder] * 8, range(8)))
@@ -453,7 +444,6 @@ def test_processes_that_land_one_window_at_once_lose_nothing_and_double_nothing(
     # Lead 1000 came in another version each time, and each is there.
     assert sorted(ids) == sorted([lead(number).lead_id for number in range(landings)] + [lead(1000).lead_id] * landings)
     assert landing_clutter(folder) == []
-    injected("storage", "two processes landing one window", landings)
 
 
 def changed_at(content: bytes, at: int) -> bytes:
@@ -473,9 +463,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("where", ["raw", "staged"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_costs_its_neighbours_nothing_and_comes_back(
-    tmp_path: Path, injected: Injections, damage: str, where: str
-) -> None:
+def test_a_damaged_file_costs_its_neighbours_nothing_and_comes_back(tmp_path: Path, damage: str, where: str) -> None:
     branches = range(101, 106)
     folder = tmp_path / "data"
     lake = Lake(folder)
@@ -487,7 +475,6 @@ def test_a_damaged_file_costs_its_neighbours_nothing_and_comes_back(
         content = path.read_bytes()
         path.write_bytes(DAMAGES[damage](content))
         assert path.read_bytes() != content
-        injected("storage", f"{damage} Parquet among good files")
 
     if where == "raw":
         stage_day(folder)
@@ -515,9 +502,7 @@ READER = """
 """
 
 
-def test_processes_that_hold_the_file_open_keep_their_version_and_hold_up_nobody(
-    tmp_path: Path, injected: Injections
-) -> None:
+def test_processes_that_hold_the_file_open_keep_their_version_and_hold_up_nobody(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     readers: list[subprocess.Popen[str]] = []
     try:
@@ -536,7 +521,6 @@ def test_processes_that_hold_the_file_open_keep_their_version_and_hold_up_nobody
             assert one.stdout is not None
             print(file=one.stdin, flush=True)
             assert one.stdout.readline() == f"version {number}\n"
-        injected("storage", "reader holding the DuckDB file", len(readers))
     finally:
         for one in readers:
             one.kill()
@@ -554,9 +538,7 @@ WRITER = """
 
 
 @pytest.mark.parametrize("log", ["of a killed writer", "garbage", "empty"])
-def test_a_log_that_somebody_left_beside_the_file_is_neither_applied_nor_in_the_way(
-    tmp_path: Path, injected: Injections, log: str
-) -> None:
+def test_a_log_that_somebody_left_beside_the_file_is_neither_applied_nor_in_the_way(tmp_path: Path, log: str) -> None:
     folder = tmp_path / "data"
     land_version(folder, 1)
     stage_day(folder)
@@ -570,7 +552,6 @@ def test_a_log_that_somebody_left_beside_the_file_is_neither_applied_nor_in_the_
         assert wal.stat().st_size > 0
     else:
         wal.write_bytes(b"left behind by somebody" if log == "garbage" else b"")
-    injected("storage", "leftover write-ahead log")
 
     land_version(folder, 2)
     stage_day(folder)

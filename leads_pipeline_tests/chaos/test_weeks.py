@@ -41,7 +41,6 @@ from leads_pipeline.window import day_interval, days
 from leads_pipeline_tests.chaos.engine import Engine
 from leads_pipeline_tests.chaos.ledger import KEEPS, PASSING, REFUSALS, Handed, Lead, Portal, Version
 from leads_pipeline_tests.chaos.machine import Killed, Machine
-from leads_pipeline_tests.chaos.matrix import Injections
 
 pytestmark = pytest.mark.chaos
 
@@ -578,9 +577,7 @@ def _seeds() -> list[str]:
 
 
 @pytest.mark.parametrize("seed", _seeds())
-def test_sixty_days_lose_nothing_double_nothing_and_hide_nothing(
-    tmp_path: Path, injected: Injections, seed: str
-) -> None:
+def test_sixty_days_lose_nothing_double_nothing_and_hide_nothing(tmp_path: Path, seed: str) -> None:
     def numbers(name: str) -> frozenset[int] | None:
         text = os.environ.get(name)
         return frozenset(map(int, text.split(","))) if text else None
@@ -592,7 +589,6 @@ def test_sixty_days_lose_nothing_double_nothing_and_hide_nothing(
     except BaseException as error:
         error.add_note(f"repeat it with WEEKS_SEED={seed}; at {weeks.portal.now:%Y-%m-%d %H:%M} UTC of\n{told}")
         raise
-    injected("orchestration", "mishap in sixty days", told.count("\n") + 1)
 
 
 # One, as a day through Dagster's engine costs more than ten through machine.py.
