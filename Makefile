@@ -114,7 +114,7 @@ compile --group build --output-file requirements.lock && \
 compile --group build --extra postgres --constraints requirements.lock --output-file requirements-postgres.lock && \
 compile --group build --extra delta --constraints requirements.lock --output-file requirements-delta.lock && \
 compile --group build --extra s3 --constraints requirements.lock --output-file requirements-s3.lock && \
-compile --group build --extra docker --extra kubernetes --extra s3 --extra delta --constraints requirements.lock --output-file requirements-containers.lock && \
+compile --group build --extra postgres --extra s3 --extra delta --constraints requirements.lock --output-file requirements-containers.lock && \
 compile --group build --group dev --constraints requirements.lock --output-file requirements-dev.lock
 endef
 

@@ -21,7 +21,6 @@ from leads_pipeline.definitions import CONNECTION_JOB, INVENTORY_JOB, PUBLISH_JO
 from leads_pipeline.durable import replace_file
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.event_log import refuse_newer
-from leads_pipeline.launching import COMMAND_LINE, LAUNCHED_BY, STARTING, launcher_section, refuse_another
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
 from leads_pipeline.settings import POSTGRES_VARIABLE
 
@@ -102,10 +101,11 @@ def home_folder(environment: Mapping[str, str], data_dir: Path) -> Path:
 
 
 def dagster_home(environment: Mapping[str, str], data_dir: Path) -> Path:
-    """Dagster's own state, made with a sound dagster.yaml where there is none.
+    """Return the folder of Dagster's own state, with a new dagster.yaml if it has none.
 
-    Raises StorageError where a newer Dagster wrote it, SettingsError where it is to be in Postgres and can't be, or is
-    and nobody says where, or where runs are to be started in a way that something is missing for.
+    A dagster.yaml that exists belongs to the user: it is neither read nor changed here.
+
+    Raises StorageError if a newer Dagster wrote the state, SettingsError if Postgres is wanted and can't be used.
     """
     home = home_folder(environment, data_dir)
     refuse_newer(home)
@@ -114,24 +114,9 @@ def dagster_home(environment: Mapping[str, str], data_dir: Path) -> Path:
     variable = next((name for name in _ADDRESSES if environment.get(name)), None)
     if variable is not None:
         _want_postgres(variable)
-    launcher = launcher_section(environment)
     if not file.exists():
         state = _IN_SQLITE if variable is None else _IN_POSTGRES % (_ADDRESSES[variable], variable)
-        waiting = STARTING if launcher else ""
-        replace_file(file, (_DAGSTER_YAML + waiting + state + launcher + _RETRIES).encode())
-        return home
-    written = file.read_text(encoding="utf-8")
-    refuse_another(launcher, file, written)
-    if variable is not None and f"{{env: {variable}}}" not in written:
-        raise SettingsError(
-            f"{variable} is set, and {file} keeps Dagster's state elsewhere. Move that file away, and the next start "
-            "writes one for Postgres; its history begins there anew, and the leads stay. Or unset the variable."
-        )
-    if variable is None and f"{{env: {POSTGRES_VARIABLE}" in written:
-        raise SettingsError(
-            f"{file} keeps Dagster's state in Postgres, and {POSTGRES_VARIABLE} isn't set. Set it again; or move that "
-            "file away, and the next start begins a history of its own in sqlite. The leads stay."
-        )
+        replace_file(file, (_DAGSTER_YAML + state + _RETRIES).encode())
     return home
 
 
@@ -226,7 +211,7 @@ class Runner:
         result = job.execute_in_process(
             run_id=run_id,
             instance=self.instance,
-            tags={**tags, LAUNCHED_BY: COMMAND_LINE},
+            tags=dict(tags),
             raise_on_error=False,
             # Dagster's console log would drown what the command line has to say; the UI has it all.
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},

@@ -49,9 +49,6 @@ _NO_ZONES = {"localtime", "posixrules", "Factory"}
 # Where Dagster's own state is kept instead of in sqlite; behind it, with _FILE, where the address is.
 POSTGRES_VARIABLE = "LEADS_DAGSTER_POSTGRES_URL"
 
-# What starts runs: docker, kubernetes, or nothing for processes of this machine.
-LAUNCHER_VARIABLE = "LEADS_RUN_LAUNCHER"
-
 # What the names of our variables begin with, and all of them, the secrets' too: they are in `.env.example`, explained.
 OURS = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 VARIABLES = frozenset(
@@ -104,14 +101,18 @@ VARIABLES = frozenset(
         "LEADS_HEARTBEAT_URL_FILE",
         "LEADS_DAGSTER_POSTGRES_URL",
         "LEADS_DAGSTER_POSTGRES_URL_FILE",
-        "LEADS_RUN_LAUNCHER",
         "DAGSTER_HOME",
     }
 )
 
 # Variables of earlier versions, and what to do instead. One that is still set is an error, so that nobody believes that
 # it has an effect.
-GONE: Final[Mapping[str, str]] = {}
+GONE: Final[Mapping[str, str]] = {
+    "LEADS_RUN_LAUNCHER": (
+        "Set run_launcher in your own dagster.yaml: deploy/dagster.docker.yaml and deploy/dagster.kubernetes.yaml are "
+        "examples."
+    ),
+}
 
 
 class AuthMethod(StrEnum):

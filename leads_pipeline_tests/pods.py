@@ -27,7 +27,7 @@ def faults(pod: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         f"mounts {volume}"
         for volume in pod.get("volumes", [])
-        if not volume.keys() & {"persistentVolumeClaim", "emptyDir"}
+        if not volume.keys() & {"persistentVolumeClaim", "emptyDir", "configMap"}
     )
     for container in [*pod.get("initContainers", []), *pod["containers"]]:
         yield from _faults_of(container)

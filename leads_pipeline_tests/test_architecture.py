@@ -20,7 +20,7 @@ LAYERS = (
     ("sensors", "housekeeping", "watch", "health", "verification"),
     ("assets",),
     ("status", "doctor"),
-    ("partitions", "resources", "event_log", "launching"),
+    ("partitions", "resources", "event_log"),
     # Dagster stops here
     ("report",),
     ("backup",),
@@ -65,7 +65,6 @@ ABOVE_THE_DAGSTER_LINE = {
     "partitions",
     "resources",
     "event_log",
-    "launching",
 }
 # Which modules may import a vendor's package. A vendor that isn't named here is free.
 VENDOR_HOMES = {

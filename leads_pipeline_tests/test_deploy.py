@@ -19,11 +19,14 @@ from typing import Any
 
 import pytest
 import yaml
+from dagster._core.instance.ref import InstanceRef
+from dagster_docker import DockerRunLauncher
+from dagster_k8s import K8sRunLauncher
 
 from leads_pipeline import definitions
 from leads_pipeline.cli import main
-from leads_pipeline.launching import IMAGE_VARIABLE, launcher_section
-from leads_pipeline.settings import LAUNCHER_VARIABLE, POSTGRES_VARIABLE, VARIABLES
+from leads_pipeline.runs import dagster_home
+from leads_pipeline.settings import POSTGRES_VARIABLE, VARIABLES
 from leads_pipeline_tests.newcomer import ROOT
 from leads_pipeline_tests.nginx import running_nginx
 from leads_pipeline_tests.pods import faults, strictly_valid
@@ -43,7 +46,10 @@ MANIFESTS: list[dict[str, Any]] = [
 PODS: dict[str, dict[str, Any]] = {
     thing["metadata"]["name"]: thing["spec"]["template"]["spec"] for thing in MANIFESTS if thing["kind"] == "Deployment"
 }
-HELM: dict[str, Any] = yaml.safe_load((DEPLOY / "helm-values.yaml").read_text(encoding="utf-8"))
+EXAMPLES: dict[str, dict[str, Any]] = {
+    name: yaml.safe_load((DEPLOY / f"dagster.{name}.yaml").read_text(encoding="utf-8"))
+    for name in ("docker", "kubernetes")
+}
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -109,14 +115,35 @@ def test_containers_write_to_their_volume_alone_and_have_no_rights() -> None:
     assert all(f"\n!{name}\n" in let_through for names in copied for name in names.split())
 
 
-def run_launcher(name: str) -> dict[str, Any]:
-    """What dagster.yaml says of the launcher."""
-    wanted = {LAUNCHER_VARIABLE: name, POSTGRES_VARIABLE: "postgresql://db/dagster", IMAGE_VARIABLE: "leads-pipeline"}
-    return dict(yaml.safe_load(launcher_section(wanted))["run_launcher"])
+# --- examples of dagster.yaml ----------------------------------------------------------------------------------------
+
+
+def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> InstanceRef:
+    """The example, read and checked by Dagster."""
+    monkeypatch.setenv("DAGSTER_HOME", "/data/.dagster")
+    monkeypatch.setenv(POSTGRES_VARIABLE, "postgresql://db/dagster")
+    return InstanceRef.from_dir(str(DEPLOY), config_filename=f"dagster.{name}.yaml")
+
+
+def test_dagster_makes_its_docker_launcher_from_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(loaded("docker", monkeypatch).run_launcher, DockerRunLauncher)
+
+
+def test_dagster_makes_its_kubernetes_launcher_from_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dagster_k8s.launcher.load_kubernetes_config", lambda **_: None)
+    assert isinstance(loaded("kubernetes", monkeypatch).run_launcher, K8sRunLauncher)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_rest_of_an_example_is_what_the_first_start_writes(name: str, tmp_path: Path) -> None:
+    home = dagster_home({POSTGRES_VARIABLE: "postgresql://db/dagster"}, tmp_path)
+    written = yaml.safe_load((home / "dagster.yaml").read_text(encoding="utf-8"))
+    written["run_monitoring"]["start_timeout_seconds"] = 600
+    assert {key: value for key, value in EXAMPLES[name].items() if key != "run_launcher"} == written
 
 
 def test_containers_of_runs_have_what_the_one_that_starts_them_has_and_no_more() -> None:
-    asked, service = run_launcher("docker")["config"], COMPOSE["services"]["pipeline"]
+    asked, service = EXAMPLES["docker"]["run_launcher"]["config"], COMPOSE["services"]["pipeline"]
     given = asked["container_kwargs"]
     for name in ("read_only", "cap_drop", "security_opt", "init"):
         assert given[name] == service[name]
@@ -125,9 +152,11 @@ def test_containers_of_runs_have_what_the_one_that_starts_them_has_and_no_more()
     assert given["volumes"] == [f"{names[name]}:{path}" for name, path in (v.split(":") for v in service["volumes"])]
     assert asked["networks"] == [COMPOSE["networks"]["default"]["name"]]
     [(_, added)] = COMPOSE_RUNS["services"].items()
-    assert added["environment"].keys() <= VARIABLES | {IMAGE_VARIABLE}
-    assert added["environment"][IMAGE_VARIABLE] == service["image"]
-    assert added["environment"][LAUNCHER_VARIABLE] == "docker"
+    assert added["environment"].keys() == {POSTGRES_VARIABLE}
+    assert {POSTGRES_VARIABLE, *service["environment"]} < set(asked["env_vars"]) <= VARIABLES
+    assert asked["image"] == service["image"]
+    assert added["build"]["args"] == {"LAUNCHER": EXAMPLES["docker"]["run_launcher"]["module"].replace("_", "-")}
+    assert "\nARG LAUNCHER=\n" in CONTAINERFILE
     # The engine's socket, and nothing else that compose.yaml doesn't mount.
     assert [volume.rpartition(":")[2] for volume in added["volumes"]] == ["/var/run/docker.sock"]
     # Without it the image's program would be given Dagster's command as words of its own.
@@ -187,13 +216,8 @@ def test_pods_have_no_rights_and_end_where_they_should() -> None:
     assert len(PODS) == 2
     for pod in PODS.values():
         assert list(faults(pod)) == []
-    assert {container["image"] for pod in PODS.values() for container in pod["containers"]} == {
-        one["value"]
-        for pod in PODS.values()
-        for container in pod["containers"]
-        for one in container["env"]
-        if one["name"] == IMAGE_VARIABLE
-    }
+    images = {one["image"] for pod in PODS.values() for one in [*pod["containers"], *pod.get("initContainers", [])]}
+    assert images == {EXAMPLES["kubernetes"]["run_launcher"]["config"]["job_image"]}
 
 
 @pytest.mark.parametrize(
@@ -232,13 +256,13 @@ def test_manifests_name_variables_that_there_are_and_secrets_by_reference_alone(
                     assert one["valueFrom"].keys() == {"secretKeyRef"}
                     assert one["valueFrom"]["secretKeyRef"]["key"] == one["name"]
                     assert one["name"] in SECRETS
-    assert plain <= VARIABLES | {IMAGE_VARIABLE}
+    assert plain <= VARIABLES
     assert plain & SECRETS == set()
     assert "Secret" not in {thing["kind"] for thing in MANIFESTS}
 
 
 def test_jobs_of_runs_stand_on_what_the_manifests_make() -> None:
-    config = run_launcher("kubernetes")["config"]
+    config = EXAMPLES["kubernetes"]["run_launcher"]["config"]
     made = {(thing["kind"], thing["metadata"]["name"]) for thing in MANIFESTS}
     assert {
         ("Namespace", config["job_namespace"]),
@@ -247,59 +271,15 @@ def test_jobs_of_runs_stand_on_what_the_manifests_make() -> None:
     } <= made
     pod = PODS["leads-pipeline"]
     [container] = pod["containers"]
-    assert (config["volumes"], config["volume_mounts"]) == (pod["volumes"], container["volumeMounts"])
+    assert config["volume_mounts"] == container["volumeMounts"]
+    *shared, instance = pod["volumes"]
+    assert config["volumes"] == shared
+    assert config["instance_config_map"] == instance["configMap"]["name"]
     assert config["run_k8s_config"]["pod_spec_config"]["securityContext"] == pod["securityContext"]
     assert config["security_context"] == container["securityContext"]
     assert [one["secretRef"]["name"] for one in container["envFrom"] if "secretRef" in one] == config["env_secrets"]
     [claim] = [thing for thing in MANIFESTS if thing["kind"] == "PersistentVolumeClaim"]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-
-
-# The keys of the chart's own values, as far as ours use them: Helm ignores in silence what no template asks for.
-OF_EACH_PART = {
-    *("image", "envConfigMaps", "envSecrets", "podSecurityContext", "securityContext", "resources", "volumes"),
-    "volumeMounts",
-}
-CHART = {
-    "global": {"postgresqlSecretName"},
-    "generatePostgresqlPasswordSecret": set(),
-    "generateCeleryConfigSecret": set(),
-    "postgresql": {"enabled", "postgresqlHost", "postgresqlUsername", "postgresqlDatabase"},
-    "dagster-user-deployments": {"enabled", "deployments"},
-    "dagsterWebserver": OF_EACH_PART | {"service", "readinessProbe"},
-    "dagsterDaemon": OF_EACH_PART | {"runCoordinator", "runMonitoring", "runRetries"},
-    "runLauncher": {"type", "config"},
-    "computeLogManager": {"type", "config"},
-    "retention": {"enabled", "schedule", "sensor", "autoMaterialize"},
-    "telemetry": {"enabled"},
-    "additionalInstanceConfig": {"nux", "concurrency"},
-}
-
-
-def test_values_for_dagsters_chart_have_keys_that_it_reads() -> None:
-    found = {name: set(value) if isinstance(value, dict) else set() for name, value in HELM.items()}
-    assert found == CHART
-    [code] = HELM["dagster-user-deployments"]["deployments"]
-    assert code.keys() == OF_EACH_PART | {"name", "dagsterApiGrpcArgs", "port", "includeConfigInLaunchedRuns"}
-
-
-def test_values_for_dagsters_chart_start_the_same_jobs_and_the_same_kind_of_pods() -> None:
-    launcher = deepcopy(HELM["runLauncher"]["config"]["customRunLauncher"])
-    ours = run_launcher("kubernetes")
-    # The chart's Postgres has its password in a variable of its own.
-    assert launcher["config"].pop("postgres_password_secret") == HELM["global"]["postgresqlSecretName"]
-    assert launcher == ours
-    [code] = HELM["dagster-user-deployments"]["deployments"]
-    for part in (code, HELM["dagsterWebserver"], HELM["dagsterDaemon"]):
-        assert part["image"] == code["image"]
-        assert [one["name"] for one in part["envSecrets"]] == ours["config"]["env_secrets"]
-        container = {name: part[name] for name in ("securityContext", "resources")}
-        pod = {"securityContext": part["podSecurityContext"], "volumes": part["volumes"], "containers": [container]}
-        assert list(faults(pod)) == []
-    assert "leads_pipeline.definitions" in code["dagsterApiGrpcArgs"]
-    # The chart would make them from values that stand in a file.
-    assert HELM["generatePostgresqlPasswordSecret"] is False
-    assert "postgresqlPassword" not in HELM["postgresql"]
 
 
 class _Pages(http.server.BaseHTTPRequestHandler):

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from dagster import AssetKey, DagsterRunStatus
 
+from leads_pipeline.cli.session import Session
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.definitions import PULL_JOB, STAGE_JOB
 from leads_pipeline.errors import SettingsError
@@ -96,26 +97,38 @@ def test_dagster_retries_no_run_by_itself(here: Installation) -> None:
     assert "EVENT_LOG_CONSUMER" not in here.instance.get_required_daemon_types()
 
 
-def test_where_dagsters_state_is_kept_is_chosen_at_the_first_start_and_no_later_setting_is_ignored(
-    tmp_path: Path,
-) -> None:
+def test_the_first_start_writes_where_dagsters_state_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("dagster_postgres")
     address, file = {POSTGRES_VARIABLE: "postgresql://u:p@db/dagster"}, {f"{POSTGRES_VARIABLE}_FILE": "/run/address"}
     in_sqlite, in_postgres = tmp_path / "sqlite", tmp_path / "postgres"
     assert "{env: DAGSTER_HOME}" in (dagster_home({}, in_sqlite) / "dagster.yaml").read_text()
-    with pytest.raises(SettingsError, match=r"keeps Dagster's state elsewhere\. Move that file away"):
-        dagster_home(address, in_sqlite)
     written = (dagster_home(file, in_postgres) / "dagster.yaml").read_text()
     assert yaml.safe_load(written)["storage"]["custom"]["config"] == {
         "postgres_url_file": {"env": f"{POSTGRES_VARIABLE}_FILE"}
     }
-    assert dagster_home(file, in_postgres) == in_postgres / ".dagster"
-    with pytest.raises(SettingsError, match=f"in Postgres, and {POSTGRES_VARIABLE} isn't set"):
-        dagster_home({}, in_postgres)
-    with pytest.raises(SettingsError, match="elsewhere"):
-        dagster_home(address, in_postgres)
     with pytest.raises(SettingsError, match="mean the same"):
         dagster_home({**address, **file}, in_postgres)
+
+
+@pytest.mark.parametrize("written", [b"storage: {postgres: {postgres_url: x}}\n", b"no: [yaml", b"\xff", b""])
+def test_a_dagster_yaml_that_exists_is_neither_read_nor_changed(written: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "dagster.yaml"
+    file.write_bytes(written)
+    for variables in ({}, {POSTGRES_VARIABLE: "postgresql://u:p@db/dagster"}):
+        assert dagster_home({"DAGSTER_HOME": str(tmp_path), **variables}, tmp_path / "data") == tmp_path
+    assert file.read_bytes() == written
+
+
+def test_a_dagster_yaml_that_dagster_refuses_is_told_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dagster.yaml").write_text("storage: {postgres: {postgres_url: hidden-secret, no_such_key: 1}}\n")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
+    with pytest.raises(SettingsError, match=r"Dagster refuses .*/dagster\.yaml") as error, Session.opened():
+        pass
+    assert "hidden-secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(

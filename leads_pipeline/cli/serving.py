@@ -1,6 +1,5 @@
 """Dagster for production: web pages, daemon and code location as separate processes that are kept running: `serve`."""
 
-import json
 import logging
 import signal
 import socket
@@ -23,15 +22,11 @@ from leads_pipeline.cli.ui import (
     refuse_taken,
     work_place,
 )
-from leads_pipeline.definitions import variables
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.settings import LAUNCHER_VARIABLE, NO_PORTAL, VARIABLES
+from leads_pipeline.settings import NO_PORTAL
 from leads_pipeline.supervisor import Program, Supervisor
 
 _MODULE = "leads_pipeline.definitions"
-
-# What leads to the portal, beside our own variables.
-_WAYS_OUT = {f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")} | {"SSL_CERT_FILE"}
 
 _DAGSTER = (sys.executable, "-W", "ignore::FutureWarning", "-m")
 
@@ -90,12 +85,6 @@ def _programs(
     of_workspace = ("-w", str(workspace))
     quiet = ("--log-level", "warning")
     code = ["dagster", "api", "grpc", "-m", _MODULE, "--location-name", _MODULE, "--socket", str(address), *quiet]
-    if variables().get(LAUNCHER_VARIABLE) == "docker":
-        # By name: the daemon fills in the values when it starts a run's container, and Dagster stores none. In
-        # Kubernetes, where they would stand in the job, they come from the Secret.
-        is_wanted = (VARIABLES | _WAYS_OUT).__contains__
-        names = sorted(name for name in variables() if is_wanted(name) or name.startswith("AWS_"))
-        code += ["--container-context", json.dumps({"env_vars": names})]
     programs = [Program("code location", (*_DAGSTER, *code), partial(_answers, address), is_shared=True)]
     pages = (*_DAGSTER, "dagster_webserver", *of_workspace, "--dagster-log-level", "warning", "-h", host)
     programs.append(Program(f"webserver at http://{host}:{port}", (*pages, "-p", str(port))))

@@ -7,10 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Self
 
 import click
-from dagster import DagsterInstance
+from dagster import DagsterError, DagsterInstance
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -56,12 +57,13 @@ class Session:
         """`days_at_first` is how far back the partitions of a new data folder go."""
         settings = configured()
         writable(settings.data_dir)
-        variables()["DAGSTER_HOME"] = str(dagster_home(variables(), settings.data_dir))
+        home = dagster_home(variables(), settings.data_dir)
+        variables()["DAGSTER_HOME"] = str(home)
         lake, day = Lake.of(settings), today(settings.zone, datetime.now(UTC))
         fetch_from_store(settings)
         if settings.start_date is None:
             lake.remember_start_date(day - timedelta(days=days_at_first))
-        with DagsterInstance.get() as instance:
+        with _instance(home) as instance:
             runner = Runner(build_definitions(variables()), instance)
             yield cls(settings, lake, runner, first_day(settings), day)
 
@@ -200,6 +202,17 @@ def configured() -> Settings:
             "LEADS_BRANCH_IDS is not set: name the branches to pull, as 101,102, in .env or the environment."
         )
     return settings
+
+
+def _instance(home: Path) -> DagsterInstance:
+    """Open Dagster's own state. Raises SettingsError for a dagster.yaml that Dagster refuses."""
+    try:
+        return DagsterInstance.get()
+    except DagsterError as error:  # its message may quote a password of the file
+        raise SettingsError(
+            f"Dagster refuses {home / 'dagster.yaml'} ({type(error).__name__}). Correct the file and the variables "
+            "that it names. Or move it away: the next start writes a new one, with a new history. The leads stay."
+        ) from None
 
 
 @contextmanager

@@ -22,22 +22,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Final
-from zoneinfo import ZoneInfo
 
 import click
 import pytest
 
 from benchmarks.environments import interpreter
-from leads_pipeline.launching import IMAGE_VARIABLE
-from leads_pipeline.runs import dagster_home
-from leads_pipeline.settings import LAUNCHER_VARIABLE, POSTGRES_VARIABLE
 from leads_pipeline.simulator import Config, RunningSimulator, running
 from leads_pipeline.simulator.leads import KINDS
 from leads_pipeline_tests.buckets import KEYS, made_bucket, running_moto
 from leads_pipeline_tests.ceph import skip_without_ceph
-from leads_pipeline_tests.chaos.kubernetes_api import KubernetesApi, playing
-from leads_pipeline_tests.newcomer import ROOT, copy_checkout, free_port, newcomer, wait_for
-from leads_pipeline_tests.postgres import running_postgres
+from leads_pipeline_tests.newcomer import ROOT, copy_checkout, wait_for
 from leads_pipeline_tests.test_delta_mirror import CLICKHOUSE
 
 _PATIENCE_SECONDS: Final = 15 * 60
@@ -231,40 +225,6 @@ def _landed(engine: _Engine) -> int:
     return len(engine.inside("find", "/data/raw", "-name", "*.parquet").split())
 
 
-def kubernetes(folder: Path) -> None:
-    """`serve` with its launcher for Kubernetes, whose API is played; the first pull is killed."""
-    begun, data = time.monotonic(), folder / "data"
-    options = ("--branches", "3", "--leads-per-day", "10", "--latency-ms", str(_LATENCY_MS))
-    with running_postgres() as postgres, newcomer(folder, *options) as me:
-        mine = {
-            LAUNCHER_VARIABLE: "kubernetes",
-            POSTGRES_VARIABLE: postgres.url,
-            IMAGE_VARIABLE: "registry.example/leads-pipeline:1",
-            "LEADS_DATA_DIR": str(data),
-        }
-        me.exported.update(mine)
-        me.fill_in()
-        today = datetime.now(ZoneInfo(me.credentials["LEADS_TIMEZONE"])).date()
-        closed = {kind: me.asked(kind, today - timedelta(days=28), today - timedelta(days=1)) for kind in KINDS}
-        api = KubernetesApi({**me.credentials, **mine, "HOME": str(folder)})
-        with playing(api, folder) as kubeconfig:
-            file = dagster_home(mine, data) / "dagster.yaml"
-            before, config, after = file.read_text().partition("  config:\n    job_namespace")
-            elsewhere = (
-                f"  config:\n    load_incluster_config: false\n    kubeconfig_file: {kubeconfig}\n    job_namespace"
-            )
-            assert config
-            file.write_text(before + elsewhere + after)
-            with me.running("leads-pipeline", "serve", "--port", str(free_port())):
-                wait_for(lambda: len(list(data.glob("raw/**/*.parquet"))) > 10, _PATIENCE_SECONDS)
-                [first] = api.alive()
-                api.processes[first].kill()
-                _say(begun, "the first pull is killed")
-                wait_for(lambda: all(closed[kind] <= me.published(kind) for kind in KINDS), _PATIENCE_SECONDS)
-        assert api.refused == [], api.refused
-        _say(begun, f"each lead of closed days is published, by {len(api.processes)} jobs that its schemas take")
-
-
 def main() -> None:
     """Try each part, and say what became of it; what fails ends with a traceback."""
     parts = (
@@ -273,7 +233,6 @@ def main() -> None:
         ("Ceph as the store", partial(stores, "ceph")),
         ("containers", containers),
         ("containers with a bucket", containers_with_a_bucket),
-        ("Kubernetes, its API played", kubernetes),
     )
     for name, part in parts:
         with TemporaryDirectory(prefix="leads-pipeline-cluster-") as folder:
