@@ -101,6 +101,15 @@ def connection(
             yield db
 
 
+def write_anew(lake: Lake, file: Path, anew: Path) -> None:
+    """Write a new file with the tables of this one. Deleted rows stay in old blocks; a new file has none."""
+    with connection(lake, "warehouse", file) as db:
+        [(name,)] = db.execute("select current_database()").fetchall()
+        db.execute(f"attach {literal(str(anew))} as anew (storage_version 'v1.0.0')")
+        db.execute(f"copy from database {quoted(name)} to anew")
+        db.execute("detach anew")
+
+
 @contextmanager
 def telling_errors(lake: Lake) -> Iterator[None]:
     """Turn DuckDB's errors into ours, which say what to do and don't quote a lead."""

@@ -340,7 +340,6 @@ OTHER_TESTS = {
     "project",
     "order_of_receipt",
     "pipeline",
-    "privacy_elsewhere",
     "privacy_erase",
     "privacy_object",
     "readme",

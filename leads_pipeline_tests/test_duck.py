@@ -6,11 +6,10 @@ import duckdb
 import pytest
 
 from leads_pipeline.contract import APPLICANT
-from leads_pipeline.duck import connection
+from leads_pipeline.duck import connection, write_anew
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.flatten import statement
 from leads_pipeline.lake import Lake
-from leads_pipeline.warehouse.copies import write_anew
 from leads_pipeline_tests.staging import DAY, land, stage, staged_leads
 
 

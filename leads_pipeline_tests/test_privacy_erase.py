@@ -234,11 +234,13 @@ def test_a_receipt_says_from_when_no_backup_holds_the_person(
     [row] = json.loads(run("privacy", "log", "--json").stdout)["entries"]
     receipt = (lake.suppression.folder / "receipts" / "1.txt").read_text()
     if days is None:
-        assert ("LEADS_BACKUP_DAYS isn't set" in " ".join(receipt.split()), row["no_backup_from"]) == (True, None)
+        assert ("Set LEADS_BACKUP_DAYS" in " ".join(receipt.split()), row["no_backup_from"]) == (True, None)
     else:
         gone = datetime.fromisoformat(f"{row['done']}Z").astimezone(LONDON).date()
         assert row["no_backup_from"] == (gone + timedelta(days=8)).isoformat()
         assert f"No backup holds them from {row['no_backup_from']} on" in receipt
+    for place in ("portal", "Copies of leads.duckdb", "Notebooks", "CRM", "Backups", "Programs"):
+        assert place in receipt.partition("see to them:")[2], f"{place} is out of reach, and the receipt says so"
 
 
 def test_an_erasure_is_open_until_the_person_was_shown_to_be_gone(

@@ -10,10 +10,9 @@ import click
 from dotenv import load_dotenv
 from rich.markup import escape
 
-from leads_pipeline.cli.applying import apply
 from leads_pipeline.cli.backup import backup, restore, verify
 from leads_pipeline.cli.demo import demo, simulate
-from leads_pipeline.cli.erasing import erase, log, look_again
+from leads_pipeline.cli.erasing import apply, erase, log, look_again
 from leads_pipeline.cli.health import metrics, status
 from leads_pipeline.cli.objecting import lift, object_, restrict
 from leads_pipeline.cli.outage import demo_outage

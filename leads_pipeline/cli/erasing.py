@@ -1,4 +1,4 @@
-"""`privacy erase` takes a person out of every file; `verify` looks again, `log` tells of it."""
+"""`privacy erase` takes a person out of every file. `apply` repeats that, `verify` looks again, `log` lists all."""
 
 import json
 import re
@@ -31,6 +31,7 @@ from leads_pipeline.privacy.erase import (
     quarantined_of,
     sweep,
 )
+from leads_pipeline.privacy.objecting import close
 from leads_pipeline.privacy.places import HELD_OPEN
 from leads_pipeline.privacy.requests import due_on, is_on_an_erasure, no_backup_from, open_entries, open_entries_of
 from leads_pipeline.settings import Settings
@@ -51,11 +52,15 @@ NAMES: Final = {
 
 _BACKUPS_OF_NOW: Final = "Backups that are made before that is shown may hold them."
 
-_OUT_OF_REACH: Final = """Out of this tool's reach, for you to see to: the portal, which is a controller of its own;
-copies that analysts made, notebooks, exports, e-mails, a CRM; backups from before this moment, which hold the person
-until they are deleted (one that is restored is swept by `leads-pipeline privacy apply`); a program of another
-user, container or machine that still has an old leads.duckdb open; what the disk keeps of deleted files until it writes
-over them."""
+_OUT_OF_REACH: Final = """The pipeline can't reach these places. Please see to them:
+- The portal: it answers for its own data. Send the person there.
+- Copies of leads.duckdb, Delta tables and exports: delete them, or make them again from the new files.
+- Notebooks, spreadsheets and e-mails: ask everybody who may have some to delete the person's rows.
+- The CRM: erase the person there as well.
+- Backups from before this moment: delete them in time. A restored one is swept by the next night, or at once by
+  `leads-pipeline privacy apply`.
+- Programs of other users, containers or machines that still have the old leads.duckdb open: close them.
+- The disk: it keeps the bytes of deleted files until it writes over them."""
 
 
 def dated(command: Callable[..., None]) -> Callable[..., None]:
@@ -185,6 +190,29 @@ def erase(
             hand_out(session.lake, entry, receipt)
         _show_left(left, troubles)
     sys.exit(0 if is_done else 1)
+
+
+@click.command(short_help="Apply the suppression list again.")
+def apply() -> None:
+    """Apply the suppression list to the data folder again, after an interrupted erasure or a restored backup.
+
+    The list knows only hashes. So this searches raw files, deliveries, staged days and published tables, and it closes
+    objections and restrictions. It closes no erasure: `privacy verify` does, as it searches every file for a person.
+
+    Exit code 1 if something that the list refuses is still there, or a file couldn't be read.
+    """
+    with plain_errors():
+        with Session.opened() as session:
+            swept, troubles = swept_and_published(session)
+            left = [*dict.fromkeys([*left_by_list(session.lake), *close(session.lake, swept), *troubles])]
+            out.print(
+                f"{swept.leads} leads were taken out of {swept.files} raw files and {swept.deliveries} deliveries, "
+                f"{sum(swept.days.values())} days were staged again, and leads.duckdb was published without them."
+            )
+            show_open(session.lake)
+        for what in left:
+            err.print(f"[bold red]left:[/bold red] {escape(what)}", highlight=False, soft_wrap=True)
+    sys.exit(1 if left else 0)
 
 
 @click.command("verify", short_help="Look whether erased people are gone.")
@@ -334,8 +362,8 @@ def _backups(settings: Settings, gone_at: datetime) -> str:
     day = no_backup_from(gone_at, settings.zone, settings.backup_days)
     if day is None:
         return (
-            "Backups from before hold them for as long as you keep them. From when none does isn't known here, as\n"
-            "LEADS_BACKUP_DAYS isn't set: it says for how many days you keep backups. Those made from now on don't."
+            "Older backups hold them for as long as you keep them. We don't know when the last one is deleted. Set\n"
+            "LEADS_BACKUP_DAYS to the number of days for which you keep backups."
         )
     return (
         f"No backup holds them from {day} on: those made until now are kept for LEADS_BACKUP_DAYS, "

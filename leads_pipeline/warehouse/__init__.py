@@ -4,10 +4,9 @@ Belongs here: what is loaded when, which of a lead's versions counts, publicatio
 columns (flatten/), what a mart holds (sql/), when to publish (assets/).
 
 This is the door: whoever uses the warehouse imports from here, and the rooms from each other, downwards: publication,
-copies, reading, loading, winners, pieces, state, frozen, digests, sql_marts and people, grid and answers, schema.
+reading, loading, winners, pieces, state, frozen, digests, sql_marts and people, grid and answers, schema.
 """
 
-from leads_pipeline.warehouse.copies import write_without_withheld
 from leads_pipeline.warehouse.digests import FOLLOWERS, day_column, digests_of
 from leads_pipeline.warehouse.frozen import frozen_marts, write_figures
 from leads_pipeline.warehouse.grid import Grid
@@ -39,5 +38,4 @@ __all__ = [
     "tables",
     "version_of",
     "write_figures",
-    "write_without_withheld",
 ]

@@ -15,14 +15,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, connection, link_or_copy, scratch_folder, sweep_readers
+from leads_pipeline.duck import (
+    SCRATCH_ROOT,
+    WAREHOUSE_FILE,
+    connection,
+    link_or_copy,
+    scratch_folder,
+    sweep_readers,
+    write_anew,
+)
 from leads_pipeline.durable import copy_file, publish_file, syncing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import flatten_days, sweep_stagings
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.counts import StagedDay
 from leads_pipeline.lake import Lake
-from leads_pipeline.warehouse.copies import write_anew
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.loading import load
 from leads_pipeline.warehouse.pieces import Pieces, checksums_of
