@@ -159,3 +159,11 @@ class BugError(PermanentError):
     """The pipeline itself is wrong, as where DuckDB refuses one of its statements: neither the disk nor the data is."""
 
     default_reason = "bug"
+
+
+def how_to_install(extra: str) -> str:
+    """Say how to install an extra of the pipeline: the end of an error about a package that is missing."""
+    return (
+        f"Install it: `.venv/bin/uv pip install -c requirements.lock -e '.[{extra}]'` in a checkout, otherwise "
+        f"`pip install 'leads-pipeline[{extra}]'`."
+    )

@@ -19,7 +19,7 @@ from leads_pipeline.contract import LeadKind
 from leads_pipeline.credentials import only_one
 from leads_pipeline.definitions import CONNECTION_JOB, INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.durable import replace_file
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, how_to_install
 from leads_pipeline.event_log import refuse_newer
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
 from leads_pipeline.settings import POSTGRES_VARIABLE
@@ -125,8 +125,7 @@ def _want_postgres(variable: str) -> None:
         version("dagster-postgres")
     except PackageNotFoundError:
         raise SettingsError(
-            f"{variable} is set, and the package dagster-postgres isn't installed. Install it with "
-            "`pip install --require-hashes -r requirements-postgres.lock`, or the extra: leads-pipeline[postgres]."
+            f"{variable} is set, and the package dagster-postgres isn't installed. {how_to_install('postgres')}"
         ) from None
 
 

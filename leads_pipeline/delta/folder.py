@@ -12,7 +12,7 @@ from typing import Final
 
 from leads_pipeline.duck import scratch_folder
 from leads_pipeline.durable import storing, sync, write_new
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, how_to_install
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import ObjectStore
 from leads_pipeline.warehouse import FOLLOWERS
@@ -128,7 +128,6 @@ def want_deltalake() -> str:
         return f"They are written by deltalake {deltalake.__version__}."
     except Exception as error:  # noqa: BLE001 - whatever a broken installation raises
         raise SettingsError(
-            f"LEADS_TABLES is delta, and the package deltalake can't be used ({type(error).__name__}). Install it with "
-            "`pip install --require-hashes -r requirements-delta.lock`, or the extra: leads-pipeline[delta]; or unset "
-            "LEADS_TABLES, and the next publication removes the Delta tables."
+            f"LEADS_TABLES is delta, and the package deltalake can't be used ({type(error).__name__}). "
+            f"{how_to_install('delta')} Or unset LEADS_TABLES, and the next publication removes the Delta tables."
         ) from None

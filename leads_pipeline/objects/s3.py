@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
-from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.errors import SettingsError, StorageError, how_to_install
 
 # For how long a store that is busy, or not there, is asked again before a verb fails.
 _RETRY_SECONDS: Final = 60
@@ -29,8 +29,7 @@ class S3Store:
             from obstore.store import S3Store as Bucket
         except ImportError:
             raise SettingsError(
-                "LEADS_DATA_DIR names a bucket, which takes the extra s3: `pip install leads-pipeline[s3]`, or "
-                "`pip install --require-hashes -r requirements-s3.lock` in a checkout."
+                f"LEADS_DATA_DIR names a bucket, and the package obstore isn't installed. {how_to_install('s3')}"
             ) from None
         self._obstore = obstore
         self._address = "/".join(part for part in (f"s3://{bucket}", prefix) if part)
