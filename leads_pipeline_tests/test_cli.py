@@ -55,6 +55,25 @@ def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation
     assert rows == [("applicant", 9), ("appraisal", 9)]
 
 
+def test_backfill_pulls_the_last_days_and_today(here: Installation) -> None:
+    result = run("backfill", "--last", "2d", "--kind", "applicant")
+    assert result.exit_code == 0, result.output
+    assert here.asked() == dict.fromkeys(here.keys([0, 1, 2]), 1)
+    result = run("backfill", "--last", "9999d", "--kind", "appraisal")  # as far back as there are partitions
+    assert result.exit_code == 0, result.output
+    assert here.asked(APPRAISAL) == dict.fromkeys(here.keys(range(7)), 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--from", "2026-11-19"], ["--to", "2026-11-19"], ["--last", "2d", "--to", "2026-11-19"], ["--last", "2"]],
+)
+def test_backfill_asks_for_days_that_are_clear(here: Installation, arguments: list[str]) -> None:
+    result = run("backfill", *arguments)
+    assert (result.exit_code, here.asked()) == (2, {})
+    assert "10d" in result.output
+
+
 def inventory_requests(here: Installation) -> int:
     return sum(count for path, count in here.simulator.counters().requests.items() if "/inventory" in path)
 
