@@ -1,4 +1,4 @@
-"""The figures of health.py and of the receiver as Prometheus reads them.
+"""The figures of health.py as Prometheus reads them.
 
 Belongs here: names and forms of the metrics. Doesn't: the figures, or serving them (cli/).
 """
@@ -11,12 +11,11 @@ from datetime import datetime
 from typing import Final, cast
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.health import Health
-from leads_pipeline.receiver import Receiver
 
 # Monitors ask every quarter of a minute or so, each for itself; looking takes seconds for hundreds of branches.
 LOOK_SECONDS: Final = 30.0
@@ -41,27 +40,6 @@ def serve_metrics(
     registry = CollectorRegistry()
     registry.register(cast("Collector", _Figures(_NowAndThen(look, clock))))
     start_http_server(port, host, registry)
-
-
-def serve_deliveries(receiver: Receiver, host: str, port: int) -> None:
-    """Answer likewise with what a receiver has answered since its start."""
-    registry = CollectorRegistry()
-    registry.register(cast("Collector", _Deliveries(receiver)))
-    start_http_server(port, host, registry)
-
-
-class _Deliveries:
-    def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
-
-    def collect(self) -> Iterable[Metric]:
-        """The counts of this moment."""
-        answers = CounterMetricFamily("leads_pipeline_deliveries", "deliveries by their answer", labels=["answer"])
-        for status, count in sorted(self._receiver.answered.copy().items()):
-            answers.add_metric([str(status)], count)
-        yield answers
-        what = "leads of the deliveries that were answered 200"
-        yield CounterMetricFamily("leads_pipeline_pushed_leads", what, value=self._receiver.received)
 
 
 class _NowAndThen:

@@ -315,7 +315,6 @@ def pages(name: str) -> Iterator[int]:
 
 def test_the_proxy_asks_for_a_login_and_leads_each_to_their_pages(tmp_path: Path) -> None:
     text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
-    text += (ROOT / "examples" / "nginx.conf").read_text(encoding="utf-8")
     names = ("pipeline.agency.example", "pipeline-view.agency.example")
     certificate, key = tmp_path / "pipeline.pem", tmp_path / "pipeline.key"
     make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"

@@ -14,7 +14,6 @@ import httpx
 import pytest
 
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS
-from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import Receiver
@@ -56,7 +55,7 @@ class Agency:
 
     def push(self) -> None:
         async def deliver() -> httpx.Response:
-            app = Receiver(Spool(self.lake), StaticSecret(KEY)).app()
+            app = Receiver(Spool(self.lake), KEY)
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as http:
                 return await http.post("/leads", json={"applicant": self._lead()}, headers={"X-API-Key": KEY})
 

@@ -1,11 +1,11 @@
-import hmac
+"""The receiver by real requests: the keys it takes, its answers, its log, and that 200 means stored."""
+
 import http.client
 import json
 import logging
 import os
 import random
 import re
-import shlex
 import signal
 import socket
 import ssl
@@ -14,34 +14,33 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import httpx
 import pytest
 from click.testing import CliRunner
 
 from leads_pipeline import cli, receiver
 from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead
-from leads_pipeline.credentials import FileSecret, SecretSource, StaticSecret
-from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.errors import SettingsError
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
-from leads_pipeline.receiver import PATH, Limits, Receiver, _Writer, read_key
+from leads_pipeline.receiver import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, Receiver
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, today
-from leads_pipeline_tests.newcomer import free_port
+from leads_pipeline_tests.newcomer import ROOT
 from leads_pipeline_tests.nginx import running_nginx
 from leads_pipeline_tests.staging import LONDON
 
 KEY = "0123456789abcdef-key"
 SECRET_TEXT = "canary@example.com"
 DELIVERY = b'{ "applicant": {"id":"lead-1","price":250000.10, "contact":{"email":"canary@example.com"}} }'
-HEADERS = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+JSON = {"Content-Type": "application/json"}
+HEADERS = {"Authorization": f"Bearer {KEY}", **JSON}
 SCOPES = (Scope.parse("branch-101"),)
 
 
@@ -51,17 +50,10 @@ def spool(tmp_path: Path) -> Spool:
 
 
 @contextmanager
-def receiving(
-    spool: Spool,
-    limits: Limits | None = None,
-    key: SecretSource | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[int]:
+def receiving(spool: Spool, key: str = KEY) -> Iterator[int]:
     """A receiver on a socket, in a thread; its port."""
-    limits = limits or Limits()
-    server = receiver.server(Receiver(spool, key or StaticSecret(KEY), limits, clock=clock), limits)
-    server.config.timeout_graceful_shutdown = 2
-    with socket.create_server(("127.0.0.1", 0), backlog=receiver.BACKLOG) as listener:
+    server = receiver.server(Receiver(spool, key))
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         try:
@@ -74,24 +66,28 @@ def receiving(
 def deliver(
     port: int,
     body: Any = DELIVERY,
-    headers: Mapping[str, str] = HEADERS,
+    headers: Mapping[str, str | bytes] = HEADERS,
     *,
     method: str = "POST",
     path: str = PATH,
 ) -> tuple[int, dict[str, str], Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
         connection.request(method, path, body=body, headers=dict(headers))
         answer = connection.getresponse()
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, json.loads(answer.read())
-    finally:
-        connection.close()
 
 
 def kept(spool: Spool) -> list[str]:
     """The payloads in the spool."""
     lines = [line for path in spool.waiting() for line in path.read_bytes().splitlines()[1:]]
     return [json.loads(line)["payload"] for line in lines]
+
+
+def eventually(what: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not (is_so := what()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return is_so
 
 
 # --- what is taken --------------------------------------------------------------------------------------------------
@@ -114,60 +110,84 @@ def test_every_form_of_a_delivery_is_taken(spool: Spool) -> None:
     assert sorted(kept(spool)) == ['"odd"', '{"id":"a"}', '{"id":"b"}', '{"id":"c"}', '{"id":"d","n":NaN}']
 
 
-@pytest.mark.parametrize("header", [{"authorization": f"bearer  {KEY}"}, {"X-API-Key": KEY}])
-def test_the_key_is_taken_as_bearer_token_and_as_api_key(spool: Spool, header: dict[str, str]) -> None:
+@pytest.mark.parametrize("path", ["/leads", "/leads/"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"Authorization": KEY},
+        {"Authorization": f"Bearer {KEY}"},
+        {"authorization": f"bearer  {KEY}"},
+        {"X-API-Key": KEY},
+        {"Authorization": "Basic somebody-elses", "X-API-Key": KEY},
+    ],
+)
+def test_the_key_is_taken_in_each_form_at_both_addresses(spool: Spool, header: dict[str, str], path: str) -> None:
     with receiving(spool) as port:
-        assert deliver(port, headers={"Content-Type": "application/json; charset=utf-8", **header})[0] == 200
+        headers = {"Content-Type": "application/json; charset=utf-8", **header}
+        assert deliver(port, headers=headers, path=path)[0] == 200
+
+
+def test_a_key_may_hold_any_letter_and_a_space(spool: Spool) -> None:
+    key = "Bearer of the schlüssel"
+    with receiving(spool, key) as port:
+        for header, given in (("Authorization", key), ("Authorization", f"Bearer {key}"), ("X-API-Key", key)):
+            assert deliver(port, headers={**JSON, header: given.encode()})[0] == 200
+
+
+def test_a_connection_serves_one_delivery_after_the_other(spool: Spool) -> None:
+    with receiving(spool) as port, closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        for _ in range(3):
+            connection.request("POST", PATH, body=DELIVERY, headers=HEADERS)
+            answer = connection.getresponse()
+            assert answer.status == 200
+            answer.read()
+            assert connection.sock is not None
 
 
 def test_nothing_is_answered_before_it_is_on_the_disk(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    may_write, writes, arrived = threading.Event(), [], []
-    real, real_write = Spool.add, _Writer.write
+    is_asked, may_write = threading.Event(), threading.Event()
+    real = Spool.add
 
-    def add(self: Spool, pushed: list[PushedLead]) -> None:
-        writes.append(len(pushed))
+    def add(self: Spool, pushed: Sequence[PushedLead]) -> None:
+        is_asked.set()
         assert may_write.wait(10)
         real(self, pushed)
 
-    async def write(self: _Writer, pushed: Sequence[PushedLead]) -> None:
-        arrived.append(pushed)
-        await real_write(self, pushed)
-
     monkeypatch.setattr(Spool, "add", add)
-    monkeypatch.setattr(_Writer, "write", write)
     answers: list[int] = []
     with receiving(spool) as port:
-        threads = [threading.Thread(target=lambda: answers.append(deliver(port)[0])) for _ in range(12)]
-        for thread in threads:
-            thread.start()
-        deadline = time.monotonic() + 10
-        while len(arrived) < 12 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        sender = threading.Thread(target=lambda: answers.append(deliver(port)[0]))
+        sender.start()
+        assert is_asked.wait(10)
+        time.sleep(0.2)
         assert answers == []
         may_write.set()
-        for thread in threads:
-            thread.join(10)
-    assert answers == [200] * 12
-    # Those that came while the disk was busy went together.
-    assert sum(writes) == 12
-    assert len(writes) == 2
+        sender.join(10)
+    assert answers == [200]
+    assert len(kept(spool)) == 1
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
 
-WRONG = {
+WRONG: dict[str, tuple[int, dict[str, Any]]] = {
     "another method": (405, {"method": "GET"}),
-    "another path": (404, {"path": "/other"}),
-    "no key": (401, {"headers": {"Content-Type": "application/json"}}),
-    "a wrong key": (401, {"headers": {**HEADERS, "Authorization": "Bearer 0123456789abcdef-kex"}}),
-    "the beginning of the key": (401, {"headers": {**HEADERS, "Authorization": f"Bearer {KEY[:-1]}"}}),
-    "the key as a password": (401, {"headers": {**HEADERS, "Authorization": f"Basic {KEY}"}}),
-    "a key that is no ASCII": (401, {"headers": {**HEADERS, "Authorization": "Bearer \xff\xfe"}}),
+    "another path": (404, {"path": f"/other?key={KEY}"}),
+    "a path below": (404, {"path": f"{PATH}/1"}),
+    "no key": (401, {"headers": JSON}),
+    "an empty key": (401, {"headers": {**JSON, "Authorization": "", "X-API-Key": ""}}),
+    "a wrong key": (401, {"headers": {**JSON, "Authorization": "Bearer 0123456789abcdef-kex"}}),
+    "a wrong key as it is": (401, {"headers": {**JSON, "Authorization": "0123456789abcdef-kex"}}),
+    "a wrong key for programs": (401, {"headers": {**JSON, "X-API-Key": "0123456789abcdef-kex"}}),
+    "the beginning of the key": (401, {"headers": {**JSON, "Authorization": KEY[:-1]}}),
+    "the key as a password": (401, {"headers": {**JSON, "Authorization": f"Basic {KEY}"}}),
+    "a bearer that is no ASCII": (401, {"headers": {**JSON, "Authorization": b"Bearer \xff\xfe"}}),
+    "a key that is no ASCII": (401, {"headers": {**JSON, "Authorization": "schlüssel€".encode()}}),
+    "a key for programs that is no ASCII": (401, {"headers": {**JSON, "X-API-Key": b"\xe9\xff"}}),
     "another media type": (415, {"headers": {**HEADERS, "Content-Type": "text/plain"}}),
     "no media type": (415, {"headers": {"Authorization": f"Bearer {KEY}"}}),
     "a compressed body": (415, {"headers": {**HEADERS, "Content-Encoding": "gzip"}}),
-    "too many bytes": (413, {"body": b" " * 1001}),
-    "too many bytes in chunks": (413, {"body": iter([b" " * 600, b" " * 600])}),
+    "too many bytes": (413, {"body": b" " * (MAX_BODY_BYTES + 1)}),
+    "too many bytes in chunks": (413, {"body": iter([b" " * MAX_BODY_BYTES, b" "])}),
     "no JSON": (400, {"body": b"<html>canary@example.com</html>"}),
     "an empty body": (400, {"body": b""}),
     "half a body": (400, {"body": b'{"applicant": {"id": "canary@example.com"'}),
@@ -179,105 +199,123 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_refused_is_told_why_and_kept_nowhere(
+def test_a_refused_delivery_is_told_why_logged_once_and_kept_nowhere(
     spool: Spool, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     status, request = WRONG[what]
-    caplog.set_level(logging.DEBUG)
-    with receiving(spool, Limits(body_bytes=1000)) as port:
-        answered, headers, said = deliver(port, **request)  # type: ignore[arg-type]
+    with receiving(spool) as port:
+        answered, headers, said = deliver(port, **request)
+        assert deliver(port, b'{"applicants": []}')[0] == 200  # it goes on
     assert answered == status
-    assert said["errors"][0]["message"]
+    [error] = said["errors"]
     assert headers["connection"] == "close"
+    assert "location" not in headers
     assert ("www-authenticate" in headers) == (status == 401)
     assert spool.waiting() == []
-    for secret in (KEY, SECRET_TEXT):
+    assert [record.getMessage() for record in caplog.records] == [
+        f"A delivery from 127.0.0.1 was refused with {status}. {error['message']}"
+    ]
+    for secret in (KEY, SECRET_TEXT, "0123456789", "sch"):
         assert secret not in caplog.text + json.dumps(said)
 
 
-def test_a_body_of_unknown_length_is_refused(spool: Spool) -> None:
-    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n\r\n"
-    with receiving(spool) as port, socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        connection.sendall(head.encode())
-        assert connection.recv(4096).startswith(b"HTTP/1.1 411 ")
-
-
-def test_a_large_body_is_refused_unread(spool: Spool) -> None:
-    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
-    with receiving(spool) as port, socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        connection.sendall(f"{head}Content-Length: 1000000000000\r\n\r\n".encode())
-        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
-
-
-def test_a_body_that_drips_is_given_up(spool: Spool) -> None:
-    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
-    with (
-        receiving(spool, Limits(body_seconds=0.1)) as port,
-        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
-    ):
-        connection.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
-        assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
-
-
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
-UNFINISHED = {
-    "nothing": b"",
-    "half a head": HEAD,
-    "a head without a key": HEAD + b"Content-Length: 100\r\n\r\n",
-    "half a body without a key": HEAD + b"Content-Length: 100\r\n\r\n{",
-    "half a body with a wrong key": HEAD + b"X-API-Key: 0123456789abcdef\r\nContent-Length: 100\r\n\r\n{",
-    "half of a second head": HEAD + b"Content-Length: 1\r\n\r\n{" + HEAD,
-}
 
 
-@pytest.fixture
-def connect() -> Iterator[Callable[[int, bytes], socket.socket]]:
-    """A connection to the port on which this much is sent; it stays open until the test is over."""
-    with ExitStack() as opened:
-
-        def connect(port: int, sent: bytes) -> socket.socket:
-            connection = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
-            connection.sendall(sent)
-            return connection
-
-        yield connect
+def test_a_large_body_is_refused_unread_and_no_key_before_the_body(spool: Spool) -> None:
+    large = HEAD + f"X-API-Key: {KEY}\r\nContent-Length: 1000000000000\r\n\r\n".encode()
+    without_key = HEAD + b"Content-Length: 100\r\n\r\n{"
+    with receiving(spool) as port:
+        for sent, status in ((large, b"413"), (without_key, b"401")):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                connection.sendall(sent)
+                assert connection.recv(4096).startswith(b"HTTP/1.1 " + status)
 
 
-@pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
-def test_unfinished_requests_without_a_key_keep_no_delivery_out(
-    spool: Spool, sent: bytes, connect: Callable[[int, bytes], socket.socket]
-) -> None:
-    with receiving(spool, Limits(waiting=128)) as port:
-        for _ in range(3):
-            for _ in range(100):
-                connect(port, sent)
-            assert deliver(port)[0] == 200
-
-
-def test_a_few_open_files_are_enough_for_deliveries(
-    tmp_path: Path, connect: Callable[[int, bytes], socket.socket]
-) -> None:
-    with command(tmp_path, open_files=128, LEADS_RECEIVE_KEY=KEY) as process:
-        assert process.stdout is not None
-        port = int(process.stdout.readline().rpartition(":")[2].partition("/")[0])
-        for _ in range(300):
-            connect(port, HEAD)
+def test_a_sender_that_hangs_up_leaves_a_line_and_no_lead(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+    with receiving(spool) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as gone:
+            gone.sendall(HEAD + f"X-API-Key: {KEY}\r\nContent-Length: {len(DELIVERY)}\r\n\r\n".encode() + DELIVERY[:-9])
+        assert eventually(lambda: "The sender hung up" in caplog.text)
         assert deliver(port)[0] == 200
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=20)
-    assert "out of system resource" not in errors
+    assert len(kept(spool)) == 1
+    assert SECRET_TEXT not in caplog.text
 
 
-NGINX = (Path(__file__).parent.parent / "examples" / "nginx.conf").read_text(encoding="utf-8")
+def test_more_connections_than_allowed_are_told_to_come_back(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+    with receiving(spool) as port:
+        with ExitStack() as opened:
+            for _ in range(MAX_CONNECTIONS - 1):
+                opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            assert status_of(port) == 503
+        assert "Exceeded concurrency limit" in caplog.text
+        assert eventually(lambda: status_of(port) == 200)
+    assert len(kept(spool)) == 1
 
 
-def test_a_proxy_as_the_example_has_it_holds_slow_senders_off(spool: Spool, tmp_path: Path) -> None:
+def status_of(port: int) -> int:
+    """The answer to a delivery. uvicorn's own answers are no JSON."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as sender:
+        sender.request("POST", PATH, body=DELIVERY, headers=HEADERS)
+        return sender.getresponse().status
+
+
+def test_a_disk_that_cannot_be_used_is_told_as_503(
+    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "data" / "spool"
+    folder.parent.mkdir()
+    folder.touch()  # a file in the folder's place
+    with receiving(spool) as port:
+        status, headers, said = deliver(port)
+        assert (status, headers["retry-after"]) == (503, "5")
+        folder.unlink()
+        assert deliver(port)[0] == 200
+    assert "could not be stored" in caplog.text
+    assert SECRET_TEXT not in caplog.text + json.dumps(said)
+
+
+def test_a_fault_of_the_program_is_500_and_quotes_nothing(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def add(_self: Spool, pushed: Sequence[PushedLead]) -> None:
+        raise RuntimeError(pushed[0].lead.payload)
+
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(Spool, "add", add)
+    with receiving(spool) as port:
+        status, _, said = deliver(port)
+    assert status == 500
+    assert "RuntimeError" in caplog.text
+    assert SECRET_TEXT not in caplog.text + json.dumps(said)
+
+
+def test_a_short_key_is_refused(spool: Spool) -> None:
+    Receiver(spool, "k" * 16)
+    with pytest.raises(SettingsError, match="fewer than 16"):
+        Receiver(spool, "k" * 15)
+
+
+# --- behind nginx ---------------------------------------------------------------------------------------------------
+
+NGINX = (ROOT / "deploy" / "nginx.conf").read_text(encoding="utf-8").partition("# The receiver")[2]
+UNFINISHED = [
+    b"",
+    HEAD,
+    HEAD + b"Content-Length: 100\r\n\r\n",
+    HEAD + b"Content-Length: 100\r\n\r\n{",
+    HEAD + b"X-API-Key: 0123456789abcdef\r\nContent-Length: 100\r\n\r\n{",
+]
+
+
+def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
+    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     certificate, key = tmp_path / "leads.pem", tmp_path / "leads.key"
     make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
     subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
     trusting = ssl.create_default_context(cafile=certificate)
-    # One who waits is too many: whatever reached the receiver unfinished would push the delivery out.
-    with receiving(spool, Limits(waiting=1, head_seconds=60, body_seconds=60, concurrent=1)) as upstream:
+    with receiving(spool) as upstream:
 
         def here(port: int) -> str:
             mine = {
@@ -287,187 +325,32 @@ def test_a_proxy_as_the_example_has_it_holds_slow_senders_off(spool: Spool, tmp_
                 "127.0.0.1:8750": f"127.0.0.1:{upstream}",
             }
             assert all(NGINX.count(theirs) == 1 for theirs in mine)
-            return re.sub("|".join(map(re.escape, mine)), lambda found: mine[found[0]], NGINX)
+            return re.sub("|".join(map(re.escape, mine)), lambda found: mine[found[0]], f"#{NGINX}")
 
         with running_nginx(tmp_path / "nginx", here) as port, ExitStack() as opened:
             plain = [b"", b"\x16\x03\x01"]  # not even a handshake
-            unfinished = [sent for name, sent in UNFINISHED.items() if name != "half of a second head"]
-            for sent in [*plain, *unfinished] * 40:
+            for sent in [*plain, *UNFINISHED] * 40:
                 source = ("127.0.0.2", 0)
                 connection = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=source)
                 opened.enter_context(connection)
                 if sent not in plain:
                     connection = opened.enter_context(trusting.wrap_socket(connection, server_hostname="localhost"))
                 connection.sendall(sent)
-            for _ in range(3):
-                sender = http.client.HTTPSConnection("localhost", port, timeout=10, context=trusting)
-                with closing(sender):
-                    sender.request("POST", PATH, body=DELIVERY, headers=HEADERS)
-                    assert sender.getresponse().status == 200
-    assert len(kept(spool)) == 3
-    answered = [line.split()[:2] for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()]
-    assert [upstream for _, upstream in answered if upstream != "-"] == ["200"] * 3, "no other reached the receiver"
-    assert ["503", "-"] in answered, "one address had more at once than it may"
-
-
-@pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"Content-Length: 1\r\n\r\n{"], ids=["nothing", "half", "no more"])
-def test_a_request_that_does_not_come_is_not_waited_for(
-    spool: Spool, sent: bytes, connect: Callable[[int, bytes], socket.socket]
-) -> None:
-    with receiving(spool, Limits(head_seconds=0.2)) as port:
-        connection = connect(port, sent)
-        while _received(connection):
-            pass
-
-
-def test_a_head_that_drips_is_given_up(spool: Spool, connect: Callable[[int, bytes], socket.socket]) -> None:
-    with receiving(spool, Limits(head_seconds=0.3)) as port:
-        connection, began = connect(port, HEAD), time.monotonic()
-        with suppress(OSError):  # a reset: the receiver has hung up
-            while time.monotonic() - began < 10:
-                connection.sendall(b"X-Drop: 1\r\n")
-                time.sleep(0.02)
-        assert time.monotonic() - began < 10
-
-
-def test_a_delivery_under_way_may_take_longer_than_a_head(
-    spool: Spool, connect: Callable[[int, bytes], socket.socket]
-) -> None:
-    head = HEAD + f"X-API-Key: {KEY}\r\nContent-Length: {len(DELIVERY)}\r\n\r\n".encode()
-    with receiving(spool, Limits(head_seconds=0.2, waiting=1)) as port:
-        connection = connect(port, head)
-        time.sleep(0.5)
-        connect(port, b"")
-        connect(port, b"")
-        connection.sendall(DELIVERY)
-        assert _received(connection).startswith(b"HTTP/1.1 200 ")
-
-
-def test_a_connection_serves_one_delivery_after_the_other(spool: Spool) -> None:
-    with receiving(spool, Limits(head_seconds=30)) as port:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        with closing(connection):
             statuses = []
-            for _ in range(5):
-                connection.request("POST", PATH, body=DELIVERY, headers=HEADERS)
-                answer = connection.getresponse()
-                answer.read()
-                statuses.append((answer.status, connection.sock is not None))
-    assert statuses == [(200, True)] * 5
-
-
-def _received(connection: socket.socket) -> bytes:
-    with suppress(ConnectionResetError):
-        return connection.recv(4096)
-    return b""
-
-
-def test_more_deliveries_at_once_than_allowed_are_told_to_come_back(spool: Spool) -> None:
-    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
-    with receiving(spool, Limits(concurrent=1)) as port:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
-            slow.sendall(f"{head}Content-Length: {len(DELIVERY)}\r\n\r\n".encode())
-            status, headers = 0, dict[str, str]()
-            for _ in range(100):  # until the slow one has arrived
-                status, headers, _ = deliver(port)
-                if status == 503:
-                    break
-            assert (status, headers["retry-after"]) == (503, "5")
-            slow.sendall(DELIVERY)
-            assert slow.recv(4096).startswith(b"HTTP/1.1 200 ")
-        assert deliver(port)[0] == 200
-
-
-def test_a_sender_that_hangs_up_frees_its_place(spool: Spool) -> None:
-    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
-    with receiving(spool, Limits(concurrent=1)) as port:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as gone:
-            gone.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
-        for _ in range(100):
-            if deliver(port)[0] == 200:
-                break
-            time.sleep(0.01)
-        assert deliver(port)[0] == 200
-
-
-def test_more_deliveries_than_the_rate_allows_are_told_when_to_come_back(spool: Spool) -> None:
-    now = [100.0]
-    limits = Limits(per_second=2, burst=3)
-    with receiving(spool, limits, clock=lambda: now[0]) as port:
-        assert [deliver(port)[0] for _ in range(4)] == [200, 200, 200, 429]
-        assert deliver(port)[1]["retry-after"] == "1"
-        now[0] += 1
-        assert [deliver(port)[0] for _ in range(3)] == [200, 200, 429]
-        now[0] += 1000
-        assert [deliver(port)[0] for _ in range(4)] == [200, 200, 200, 429]
-
-
-def test_a_wrong_key_uses_up_nobodys_rate(spool: Spool) -> None:
-    with receiving(spool, Limits(burst=1), clock=lambda: 0.0) as port:
-        assert {deliver(port, headers={**HEADERS, "Authorization": "Bearer wrong"})[0] for _ in range(5)} == {401}
-        assert deliver(port)[0] == 200
-
-
-# --- keys and secrets -----------------------------------------------------------------------------------------------
-
-
-def test_keys_are_compared_in_constant_time_and_at_one_length(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[tuple[int, int]] = []
-    real = hmac.compare_digest
-
-    def compare(one: bytes, other: bytes) -> bool:
-        compared.append((len(one), len(other)))
-        return real(one, other)
-
-    monkeypatch.setattr("leads_pipeline.receiver.hmac.compare_digest", compare)
-    with receiving(spool) as port:
-        statuses = [
-            deliver(port, headers={**HEADERS, "Authorization": f"Bearer {given}"})[0] for given in (KEY, "x", KEY * 9)
-        ]
-    assert statuses == [200, 401, 401]
-    assert compared == [(32, 32)] * 3
-
-
-def test_a_replaced_key_holds_at_once(spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = tmp_path / "key"
-    file.write_text(KEY)
-    with receiving(spool, key=FileSecret(file)) as port:
-        assert deliver(port)[0] == 200
-        file.write_text(f"another-{KEY}")
-        assert deliver(port)[0] == 401
-        file.write_text("short")
-        assert deliver(port)[0] == 503
-        file.unlink()
-        assert deliver(port)[0] == 503
-    assert "can't be read" in caplog.text
-    assert KEY not in caplog.text
-
-
-def test_a_short_key_is_refused() -> None:
-    assert read_key(StaticSecret("k" * 16)) == "k" * 16
-    with pytest.raises(SettingsError, match="fewer than 16"):
-        read_key(StaticSecret("k" * 15))
-
-
-@pytest.mark.parametrize(
-    ("error", "status"), [(StorageError("The disk is full."), 503), (RuntimeError(SECRET_TEXT), 500)]
-)
-def test_what_cannot_be_kept_is_never_answered_200_and_quotes_nothing(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, status: int
-) -> None:
-    def add(_self: Spool, _pushed: list[PushedLead]) -> None:
-        raise error
-
-    caplog.set_level(logging.DEBUG)
-    with receiving(spool) as port:
-        with monkeypatch.context() as patched:
-            patched.setattr(Spool, "add", add)
-            answered, _, said = deliver(port)
-        assert answered == status
-        assert deliver(port)[0] == 200  # and it goes on
-    assert caplog.records
-    for secret in (KEY, SECRET_TEXT):
-        assert secret not in caplog.text + json.dumps(said)
+            for path, headers in ((PATH, HEADERS), (f"{PATH}/", HEADERS), (PATH, JSON), ("/other", HEADERS)):
+                source = ("127.0.0.3", 0)
+                sender = http.client.HTTPSConnection(
+                    "localhost", port, timeout=10, context=trusting, source_address=source
+                )
+                with closing(sender):
+                    sender.request("POST", path, body=DELIVERY, headers=headers)
+                    statuses.append(sender.getresponse().status)
+    assert statuses == [200, 200, 401, 404]
+    assert len(kept(spool)) == 2
+    assert "A delivery from 127.0.0.3 was refused with 401." in caplog.text
+    answered = [line.split()[:2] for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()]
+    assert [upstream for _, upstream in answered if upstream != "-"] == ["200", "200", "401"], "whole requests alone"
+    assert ["503", "-"] in answered, "one address had more connections than it may"
 
 
 # --- killed at random -----------------------------------------------------------------------------------------------
@@ -475,13 +358,11 @@ def test_what_cannot_be_kept_is_never_answered_200_and_quotes_nothing(
 _RECEIVER = """
 import sys
 from pathlib import Path
-from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.lake import Lake
-from leads_pipeline.receiver import Limits, Receiver, serve
+from leads_pipeline.receiver import Receiver, serve
 from leads_pipeline.spool import Spool
 folder, port, key = sys.argv[1:]
-limits = Limits(per_second=100000, burst=100000)
-serve(Receiver(Spool(Lake(Path(folder))), StaticSecret(key), limits), "127.0.0.1", int(port), limits, print)
+serve(Receiver(Spool(Lake(Path(folder))), key), "127.0.0.1", int(port), print)
 """
 
 
@@ -594,62 +475,36 @@ def push_through_kills(folder: Path, count: int, senders: int) -> int:
 
 @pytest.mark.chaos
 def test_what_was_answered_200_is_in_the_warehouse_once_although_the_receiver_was_killed(tmp_path: Path) -> None:
-    assert push_through_kills(tmp_path, 200, senders=4) >= 1
-
-
-@pytest.mark.chaos
-def test_ten_thousand_deliveries_through_many_kills_are_in_the_warehouse_once(tmp_path: Path) -> None:
-    assert push_through_kills(tmp_path, 10_000, senders=8) >= 10
+    assert push_through_kills(tmp_path, 2_000, senders=8) >= 3
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def command(folder: Path, *options: str, open_files: int = 1024, **variables: str) -> "Iterator[subprocess.Popen[str]]":
+def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(f"{KEY}\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LEADS_")}
-    environment |= {"LEADS_DATA_DIR": str(folder / "data"), **variables}
-    receive = f"{shlex.quote(str(Path(sys.executable).with_name('leads-pipeline')))} receive --port 0 "
-    receive += shlex.join(options)
+    environment |= {"LEADS_DATA_DIR": str(tmp_path / "data"), "LEADS_RECEIVE_KEY_FILE": str(tmp_path / "key")}
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "receive", "--port", "0"]
     with subprocess.Popen(
-        ["sh", "-c", f"ulimit -n {open_files}; exec {receive}"],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            yield process
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            match = re.search(r"http://127\.0\.0\.1:(\d+)/leads", said)
+            assert match is not None, said
+            port = int(match.group(1))
+            (tmp_path / "key").write_text("a key of 16 letters and more, put there while it runs")
+            statuses = [deliver(port)[0], deliver(port, b"x")[0], deliver(port, headers=JSON)[0]]
+            process.send_signal(signal.SIGTERM)
+            rest, errors = process.communicate(timeout=20)
         finally:
-            process.kill()  # where the test hasn't ended it
-
-
-def test_the_command_receives_until_it_is_told_to_stop_and_counts_what_it_answers(tmp_path: Path) -> None:
-    metrics = free_port()
-    with command(tmp_path, "--metrics-port", str(metrics), LEADS_RECEIVE_KEY=KEY) as process:
-        assert process.stdout is not None
-        said = process.stdout.readline()
-        match = re.search(r"http://127\.0\.0\.1:(\d+)/leads", said)
-        assert match is not None, said
-        before = httpx.get(f"http://127.0.0.1:{metrics}/metrics").text
-        status = deliver(int(match.group(1)))[0]
-        refused = deliver(int(match.group(1)), body=b"x")[0]
-        assert deliver(int(match.group(1)), headers={})[0] == 401
-        counted = httpx.get(f"http://127.0.0.1:{metrics}/metrics").text
-        process.send_signal(signal.SIGTERM)
-        rest, errors = process.communicate(timeout=20)
-    assert (status, refused) == (200, 400)
-    guide = (Path(__file__).parents[1] / "docs" / "operate.md").read_text(encoding="utf-8")
-    refusals = [line for line in guide.splitlines() if "want something put right first" in line]
-    answers = ["200", *sorted(re.findall(r"\b[45]\d\d\b", "".join(refusals)))]
-    # Prometheus sees an increase between two samples alone.
-    for text, counts in ((before, {}), (counted, dict.fromkeys(("200", "400", "401"), 1))):
-        assert re.findall(r"^leads_pipeline_(\w+_total\S* \S+)$", text, re.MULTILINE) == [
-            *(f'deliveries_total{{answer="{answer}"}} {counts.get(answer, 0)}.0' for answer in answers),
-            f"pushed_leads_total {len(counts) and 1}.0",
-        ]
+            process.kill()
+    assert statuses == [200, 400, 401]
     assert kept(Spool(Lake(tmp_path / "data"))) == [DELIVERY[15:-2].decode()]
+    line = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d+ WARNING A delivery from 127\.0\.0\.1 was refused with (\d+)\. "
+    assert [re.match(line, one).group(1) for one in errors.splitlines()] == ["400", "401"]  # type: ignore[union-attr]
     assert KEY not in said + rest + errors
     assert SECRET_TEXT not in said + rest + errors
 
@@ -657,7 +512,7 @@ def test_the_command_receives_until_it_is_told_to_stop_and_counts_what_it_answer
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({}, "Set either LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE"),
+        ({}, "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE"),
         ({"LEADS_RECEIVE_KEY": "short-key"}, "fewer than 16 characters"),
     ],
 )

@@ -15,7 +15,6 @@ from dagster import build_resources
 from leads_pipeline.alerts import Alert, Level, Occasion
 from leads_pipeline.channels import beat
 from leads_pipeline.cli.session import err, plain_errors, show_finding
-from leads_pipeline.cli.ui import HOST, metrics_port_option, refuse_taken
 from leads_pipeline.credentials import SecretSource, secret_of, write_key_pair
 from leads_pipeline.definitions import alert_service, resources, variables
 from leads_pipeline.doctor import (
@@ -30,7 +29,7 @@ from leads_pipeline.doctor import (
 )
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.lake import Lake
-from leads_pipeline.receiver import Limits, Receiver, read_key, serve
+from leads_pipeline.receiver import Receiver, serve
 from leads_pipeline.resources import AlertService, origin
 from leads_pipeline.runs import home_folder
 from leads_pipeline.settings import Settings
@@ -83,42 +82,27 @@ def _findings() -> Iterator[Finding]:
     show_default=True,
     help="Port to listen on; 0 takes a free one.",
 )
-@metrics_port_option
-def receive(host: str, port: int, metrics_port: int | None) -> None:
-    """Take leads that the portal delivers by itself; the pipeline's next run takes them in.
+def receive(host: str, port: int) -> None:
+    """Take leads that the portal delivers by itself. The pipeline's next run lands them.
 
-    Deliveries carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: a proxy with TLS belongs in front of it.
+    Deliveries carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS in front of it.
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
         key = _secret_of("LEADS_RECEIVE_KEY")
         if key is None:
             raise SettingsError(
-                "Set either LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE: what the portal's deliveries carry. "
-                "`openssl rand -hex 32` makes one."
+                "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's deliveries carry. Make "
+                "one with: openssl rand -hex 32"
             )
-        read_key(key)
         writable(settings.data_dir)
         lake = Lake.of(settings)
+        receiver = Receiver(Spool(lake), key.read())
         lake.refresh(())
         if settings.base_url:
             lake.claim(origin(settings.base_url))
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-        limits = Limits()
-        receiver = Receiver(Spool(lake), key, limits)
-        if metrics_port is not None:
-            # Loaded here, as no other command of these needs it.
-            from leads_pipeline.metrics import serve_deliveries
-
-            refuse_taken(metrics_port, option="--metrics-port")
-            serve_deliveries(receiver, HOST, metrics_port)
-        serve(
-            receiver,
-            host,
-            port,
-            limits,
-            lambda address: click.echo(f"Deliveries are taken at {address} (ctrl-C stops it)."),
-        )
+        serve(receiver, host, port, lambda address: click.echo(f"Deliver to {address} (ctrl-C stops it)."))
 
 
 @click.command(short_help="Try the channels that alerts go to.")

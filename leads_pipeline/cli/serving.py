@@ -17,7 +17,6 @@ from leads_pipeline.cli.session import configured, fetch_from_store, plain_error
 from leads_pipeline.cli.ui import (
     HOST,
     alone,
-    metrics_port_option,
     port_option,
     refuse_taken,
     work_place,
@@ -44,8 +43,7 @@ load_from:
 @port_option
 @click.option("--host", default=HOST, show_default=True, help="Where the pages are served. They have no login.")
 @click.option("--read-only-port", type=click.IntRange(1, 65535), help="Serve the pages here too, for looking only.")
-@metrics_port_option
-def serve(port: int, host: str, read_only_port: int | None, metrics_port: int | None) -> None:
+def serve(port: int, host: str, read_only_port: int | None) -> None:
     """Run Dagster's web pages, its daemon and the code location, and start again what ends, until ctrl-C or SIGTERM.
 
     The pages have no login: whoever reaches them can start and stop everything. Let a proxy with TLS and a login stand
@@ -56,7 +54,7 @@ def serve(port: int, host: str, read_only_port: int | None, metrics_port: int | 
         if settings.base_url is None:
             raise SettingsError(f"{NO_PORTAL} `leads-pipeline dev` has a made-up portal.")
         taken: dict[int, str] = {}
-        for other, option in ((port, "--port"), (read_only_port, "--read-only-port"), (metrics_port, "--metrics-port")):
+        for other, option in ((port, "--port"), (read_only_port, "--read-only-port")):
             if other is None:
                 continue
             if other in taken:
@@ -71,14 +69,12 @@ def serve(port: int, host: str, read_only_port: int | None, metrics_port: int | 
             if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                 signal.signal(number, lambda *_: stop.set())
         with alone(home, f"http://{host}:{port}") as lock, TemporaryDirectory(prefix="leads-pipeline-") as folder:
-            programs = _programs(Path(folder), host, port, read_only_port, metrics_port)
+            programs = _programs(Path(folder), host, port, read_only_port)
             Supervisor(programs, home, [lock]).run(stop)
     sys.exit(0)
 
 
-def _programs(
-    folder: Path, host: str, port: int, read_only_port: int | None, metrics_port: int | None
-) -> Sequence[Program]:
+def _programs(folder: Path, host: str, port: int, read_only_port: int | None) -> Sequence[Program]:
     """What runs, in the order in which one needs the other. A run belongs to the code location, and outlives it."""
     address, workspace = folder / "code", folder / "workspace.yaml"
     workspace.write_text(_WORKSPACE % address)
@@ -91,10 +87,6 @@ def _programs(
     if read_only_port is not None:
         name = f"read-only webserver at http://{host}:{read_only_port}"
         programs.append(Program(name, (*pages, "-p", str(read_only_port), "--read-only")))
-    if metrics_port is not None:
-        ours = (sys.executable, "-c", "from leads_pipeline.cli import main; main()")
-        command = (*ours, "metrics", "--host", host, "--port", str(metrics_port))
-        programs.append(Program(f"metrics at http://{host}:{metrics_port}/metrics", command))
     programs.append(Program("daemon", (*_DAGSTER, "dagster._daemon", "run", *of_workspace, *quiet)))
     return programs
 

@@ -35,11 +35,6 @@ port_option = click.option(
 )
 
 
-metrics_port_option = click.option(
-    "--metrics-port", type=click.IntRange(1, 65535), help="Serve figures for Prometheus here, at /metrics."
-)
-
-
 @click.command(short_help="Start the Dagster UI with its daemon.")
 @port_option
 @click.option(

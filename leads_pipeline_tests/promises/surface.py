@@ -121,8 +121,6 @@ def _defaults() -> Iterator[str]:
 
 
 def _receiver() -> Iterator[str]:
-    for field in dataclasses.fields(receiver.Limits):
-        yield f"{field.name} = {field.default}"
     for name in sorted(vars(receiver)):
         value = getattr(receiver, name)
         if name.isupper() and isinstance(value, int | float | str | tuple):
