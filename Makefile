@@ -18,16 +18,13 @@ INSTALL = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.in
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-outage dev test check lint chaos soak cluster bench venv lock clean
+.PHONY: help demo dev test check lint chaos soak cluster bench venv lock clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: venv ## Run the main job on a simulated portal, from nothing to a first query
 	@$(BIN)/leads-pipeline demo
-
-demo-outage: venv ## The portal fails, windows turn red, the sensors take up what is missing: three minutes
-	@$(BIN)/leads-pipeline demo-outage
 
 dev: venv ## Start the Dagster UI and its daemon on http://127.0.0.1:3000
 	@$(BIN)/leads-pipeline dev

@@ -152,12 +152,12 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> "subprocess.
 
 def test_the_readme_begins_with_what_to_try() -> None:
     tried = [line.split("#")[0].strip() for line in blocks("sh")[0].splitlines()]
-    assert tried == ["make demo", "make demo-outage", "make test"]
+    assert tried == ["make demo", "make test"]
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_every_command_is_one_that_is_tested_here() -> None:
-    targets = {f"make {target}" for target in ("demo", "demo-outage", "test", "dev")}
+    targets = {f"make {target}" for target in ("demo", "test", "dev")}
     known = {*targets, "install -m 600 .env.example .env", "leads-pipeline doctor"}
     rest = [line for line in commands() if line not in known]
     assert [line.split(" -")[0] for line in rest] == [

@@ -1,7 +1,6 @@
 """Every way in that the README names, walked by somebody new: an `.env`, a bare shell, a portal elsewhere."""
 
 import json
-import os
 import re
 import shlex
 import socket
@@ -18,7 +17,7 @@ import pysequoia
 import pytest
 
 from leads_pipeline import pgp
-from leads_pipeline_tests.newcomer import BIN, ROOT, Newcomer, copy_checkout, free_port, newcomer, wait_for
+from leads_pipeline_tests.newcomer import ROOT, Newcomer, copy_checkout, free_port, newcomer, wait_for
 
 KINDS = ("applicant", "appraisal")
 PASSPHRASE = 'a "passphrase" of #4 words'
@@ -206,28 +205,6 @@ def test_the_wheel_works_outside_of_a_checkout_and_names_nothing_of_one(
     [question] = re.findall(r"Ask your own question: `(.*)`$", shown[0].stdout, re.MULTILINE)
     asked = subprocess.run(shlex.split(question), cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "branch" in asked.stdout
-
-
-# --- an outage -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.chaos
-def test_demo_outage_ends_with_everything_that_the_portal_has(tmp_path: Path) -> None:
-    kept = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)}
-    command = [str(BIN / "leads-pipeline"), "demo-outage", "--once", "--port", str(free_port())]
-    told = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=600, check=False)
-    assert told.returncode == 0, told.stdout + told.stderr
-    [(landed, red)] = re.findall(r"(\d+) windows are landed and stay\. (\d+) are red:", told.stdout)
-    assert int(landed) == int(red) >= 3 * 3  # from the morning on with those of yesterday
-    assert f"{int(red) // 3} of branch-102, appraisal leads: server error (503)" in told.stdout
-    assert re.search(r"http://127\.0\.0\.1:\d+/runs/[0-9a-f-]{36}", told.stdout)
-    assert f"All {int(landed) + int(red)} windows are green." in told.stdout
-    for kind in KINDS:
-        [(ledger, published, lost, doubled)] = re.findall(
-            rf"{kind} +│ +(\d+) +│ +(\d+) +│ +(\d+) +│ +(\d+)", told.stdout
-        )
-        assert (int(ledger) > 0, published, lost, doubled) == (True, ledger, "0", "0")
-    assert list(tmp_path.glob("leads-outage-*")) == []
 
 
 # --- the daemon -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from leads_pipeline.cli.demo import demo, simulate
 from leads_pipeline.cli.erasing import apply, erase, log, look_again
 from leads_pipeline.cli.health import metrics, status
 from leads_pipeline.cli.objecting import lift, object_, restrict
-from leads_pipeline.cli.outage import demo_outage
 from leads_pipeline.cli.privacy import privacy
 from leads_pipeline.cli.services import alert, credentials, doctor, receive
 from leads_pipeline.cli.serving import serve
@@ -62,7 +61,6 @@ for command in (
     credentials,
     damaged,
     demo,
-    demo_outage,
     dev,
     doctor,
     metrics,

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -51,7 +51,7 @@ def dev(port: int, log_level: str) -> None:
     with plain_errors(), simulator(DEMO_BRANCHES, unless_set=True):
         settings = Settings.from_variables(variables())
         fetch_from_store(settings)
-        with dagster_ui(settings.data_dir, port, log_level=log_level) as process:
+        with dagster_ui(settings.data_dir, port, log_level) as process:
             out.print(f"Dagster starts, in some 10 seconds. Leads come from {settings.base_url}.", soft_wrap=True)
             if is_listening(process, port):
                 out.print(f"Dagster UI: http://{HOST}:{port}/assets (ctrl-C stops it).", soft_wrap=True)
@@ -87,29 +87,36 @@ def work_place(data_dir: Path) -> Path:
 def dagster_ui(
     data_dir: Path,
     port: int,
-    *,
-    module: str = "leads_pipeline.definitions",
-    log_level: str = "warning",
-    log: Path | None = None,
+    log_level: str,
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Dagster's webserver and daemon on a data folder, as long as the block lasts; ctrl-C ends both.
 
-    What they print goes to `log`, or else here.
     Raises SettingsError where others run on the same Dagster home: two daemons would each launch every run.
     """
     home = work_place(data_dir)
     dagster = [sys.executable, "-W", "ignore::FutureWarning", "-m", "dagster"]  # dg works in checkouts alone
-    command = [*dagster, "dev", "-m", module, "-h", HOST, "-p", str(port), "--log-level", log_level]
+    command = [
+        *dagster,
+        "dev",
+        "-m",
+        "leads_pipeline.definitions",
+        "-h",
+        HOST,
+        "-p",
+        str(port),
+        "--log-level",
+        log_level,
+    ]
     # A shell that starts us in the background has us ignore ctrl-C, and with us Dagster, which knows no other end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-    with alone(home, f"http://{HOST}:{port}") as lock, log.open("wb") if log else nullcontext() as file:
+    with alone(home, f"http://{HOST}:{port}") as lock:
         # A session of its own, so that whatever ends us, from wherever, ends all of it by one ctrl-C: a second one
         # would break off its closing down.
         process = subprocess.Popen(  # noqa: S603 - our own command
-            command, cwd=home, pass_fds=[lock], stdout=file, stderr=file, start_new_session=True
+            command, cwd=home, pass_fds=[lock], start_new_session=True
         )
         try:
             with suppress(KeyboardInterrupt):
