@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from benchmarks import bookkeeping, drifting, erasing, latency, publishing, scale, side_by_side, trials
+from benchmarks import bookkeeping, drifting, erasing, latency, publishing, scale, side_by_side
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "side_by_side": side_by_side.main,
@@ -14,15 +14,13 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "drifting": drifting.main,
     "erasing": erasing.main,
 }
-# These run when they are named, and not with the others.
-TRIALS: dict[str, Callable[[], None]] = {"object_storage": trials.object_storage}
 
 
 def main() -> None:
     """Run those that are named, or all benchmarks; with BENCH_QUICK the first alone, in two minutes."""
     for name in sys.argv[1:] or list(BENCHMARKS)[: 1 if side_by_side.QUICK else None]:
         print(f"\n== {name}\n")
-        (BENCHMARKS | TRIALS)[name]()
+        BENCHMARKS[name]()
 
 
 if __name__ == "__main__":

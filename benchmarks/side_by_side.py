@@ -33,8 +33,6 @@ W2_LEADS = int(os.environ.get("BENCH_W2_WINDOW_LEADS", "100"))
 CONCURRENCY = os.environ.get("LEADS_MAX_CONCURRENCY", "8")
 # Contenders whose name holds one of these words; all without it.
 ONLY = os.environ.get("BENCH_ONLY", "").split()
-# "all" brings in the peers that are left out of `make bench` for its time.
-PEERS = os.environ.get("BENCH_PEERS", "")
 
 SCRIPTS = Path(__file__).parent / "contenders"
 
@@ -47,9 +45,6 @@ def _snake(path: str) -> str:
 
 def _dlt(path: str) -> str:
     return "__".join(map(_snake, path.split(".")))
-
-
-_DLT_TABLES = ("leads", "leads__viewing_times", "leads__listing_details__images")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +82,7 @@ def contenders() -> list[Contender]:
             lambda path: path.replace(".", "_"),
             ("leads", "viewing_times", "images"),
         ),
-        _script("dlt", "dlt_pipeline", _dlt, _DLT_TABLES),
-        *(slow_peers() if PEERS == "all" else ()),
-    ]
-
-
-def slow_peers() -> list[Contender]:
-    """Those that make W2 last longer than all others together."""
-    return [
-        _script("dlt in Dagster", "dlt_in_dagster", _dlt, _DLT_TABLES),
-        _script(
-            "Singer",
-            "singer_pipe",
-            lambda path: path.replace(".", "__").lower(),
-            ("leads", "viewing_times", "listing_images"),
-        ),
-        _script("PyAirbyte", "pyairbyte_manifest", _snake, ("leads", "viewing_times", "listing_images")),
+        _script("dlt", "dlt_pipeline", _dlt, ("leads", "leads__viewing_times", "leads__listing_details__images")),
     ]
 
 
