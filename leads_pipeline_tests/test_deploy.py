@@ -93,7 +93,7 @@ def test_units_run_by_an_account_without_rights_and_are_well_formed(tmp_path: Pa
 
 def test_containers_write_to_their_volume_alone_and_have_no_rights() -> None:
     assert re.findall(r"^USER (.*)$", CONTAINERFILE, re.MULTILINE) == ["10001:10001"]
-    assert CONTAINERFILE.count("constraints requirements.lock") == 2
+    assert CONTAINERFILE.count("constraints requirements.lock") == 3
     for service in COMPOSE["services"].values():
         assert service["read_only"] is True
         assert service["restart"] == "always"  # the one that podman-restart.service starts after a reboot
