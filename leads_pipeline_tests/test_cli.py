@@ -213,7 +213,7 @@ def test_what_a_killed_backfill_landed_is_told_and_staged_by_the_next_one(here: 
     assert f"Landed and not staged yet: {here.day(4)}" in told.output
     result = run("backfill", "--from", here.day(2), "--to", here.day(2))
     assert result.exit_code == 0, result.output
-    assert f"Landed earlier and not staged yet: {here.day(4)}" in result.output
+    assert f"an earlier command left: {here.day(4)}" in result.output
     _, rows = Warehouse(here.lake).query("select distinct window_day from landed_windows order by 1")
     assert rows == [(here.day(4),), (here.day(2),)]
     assert "not staged" not in run("coverage", "--days", 1).output
@@ -249,7 +249,7 @@ def test_what_a_killed_command_took_in_is_told_and_staged_by_the_next_one(here: 
         assert f"Landed and not staged yet: {here.day(4)}" in told.output
         result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101")
         assert result.exit_code == 0, result.output
-        assert f"Landed earlier and not staged yet: {here.day(4)}" in result.output
+        assert f"an earlier command left: {here.day(4)}" in result.output
         _, rows = Warehouse(here.lake).query("select _extra->>'x' from applicant_leads where lead_id = 'pushed'")
         assert rows == [(status,)]
         assert "not staged" not in run("coverage", "--days", 1).output

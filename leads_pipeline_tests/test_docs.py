@@ -90,8 +90,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
         }
         today = datetime.now(LONDON).date()
         command = next(line for line in commands() if line.startswith("leads-pipeline backfill"))
-        days = iter((today - timedelta(days=DAYS_BACK), today))
-        command = re.sub(r"\d{4}-\d{2}-\d{2}", lambda _: next(days).isoformat(), command)
+        command = re.sub(r"--last \d+d", f"--last {DAYS_BACK}d", command)
         done = run(command, folder, environment)
         assert done.returncode == 0, done.stderr
         yield Installation(folder, environment, today)
@@ -150,15 +149,18 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> "subprocess.
     )
 
 
+CLONE = "git clone ADDRESS-OF-THIS-REPOSITORY leads_pipeline && cd leads_pipeline"
+
+
 def test_the_readme_begins_with_what_to_try() -> None:
     tried = [line.split("#")[0].strip() for line in blocks("sh")[0].splitlines()]
-    assert tried == ["make demo", "make test"]
+    assert tried == [CLONE, "make demo", "make test"]
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_every_command_is_one_that_is_tested_here() -> None:
     targets = {f"make {target}" for target in ("demo", "test", "dev")}
-    known = {*targets, "install -m 600 .env.example .env", "leads-pipeline doctor"}
+    known = {*targets, CLONE, "install -m 600 .env.example .env", "source .venv/bin/activate", "leads-pipeline doctor"}
     rest = [line for line in commands() if line not in known]
     assert [line.split(" -")[0] for line in rest] == [
         "duckdb",
@@ -247,7 +249,7 @@ def test_the_demo_changes_nothing_the_second_time(tmp_path: Path) -> None:
     assert run("leads-pipeline demo", tmp_path, bare(tmp_path)).returncode == 0
     before = contents(tmp_path / "data" / "leads.duckdb")
     again = run("leads-pipeline demo", tmp_path, bare(tmp_path))
-    assert "12 of 21 windows are landed and closed; 9 are pulled for each kind." in again.stdout
+    assert "Pulling 9 of 21 windows of each kind." in again.stdout
     assert "0 of them new." in " ".join(again.stdout.split())
     assert contents(tmp_path / "data" / "leads.duckdb") == before
 

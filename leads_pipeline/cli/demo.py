@@ -31,12 +31,14 @@ def demo() -> None:
     with plain_errors(), simulator(DEMO_BRANCHES), Session.opened(DEMO_DAYS) as session:
         first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
         out.print(
-            f"[bold]leads_pipeline demo[/bold]: a made-up portal runs at {session.settings.base_url}. "
-            f"{len(session.settings.scopes)} branches, {DEMO_DAYS} days ({first} to {last}), both kinds of leads.\n"
+            f"[bold]leads_pipeline demo[/bold]: the simulated portal runs at {session.settings.base_url}.\n"
+            f"The demo pulls {DEMO_DAYS} days ({first} to {last}) of {len(session.settings.scopes)} branches.\n",
+            highlight=False,
+            soft_wrap=True,
         )
         due = session.due(days(first, last))
         total = DEMO_DAYS * len(session.settings.scopes)
-        out.print(f"{total - len(due)} of {total} windows are landed and closed; {len(due)} are pulled for each kind.")
+        out.print(f"Pulling {len(due)} of {total} windows of each kind. A window is one day of one branch.")
         report = session.pull(due, LEAD_KINDS)
         troubles = session.pull_inventory() + session.refresh({window.day for window in due})
         # After the pulls: Dagster forgets what a check said before its asset was made anew.
@@ -112,22 +114,21 @@ def _show_demo(session: Session, first: date) -> None:
         "where day >= $first group by all order by kind, state",
         {"first": first},
     )
-    out.print(table(names, rows, f"Windows since {first}"))
-    out.print("\nA first analyst's query:\n")
+    out.print(table(names, rows, f"Windows since {first} (today is open)"))
+    out.print("\nA first query:\n")
     out.print(Syntax(FIRST_QUERY, "sql", theme="ansi_dark", background_color="default"))
     out.print(table(*warehouse.query(FIRST_QUERY)))
-    out.print("A lead of midnight lies in two windows, as both ends of a window belong to it. Here it counts once.")
+    out.print("The portal answers a lead of midnight in two windows. This table counts it once.")
     folder = _short(session.settings.data_dir)
     out.print(
         "\n[bold]What to do next[/bold]\n"
         f'1. Ask your own question: `{_short(Path(sys.executable))} -c "import duckdb; '
         f"duckdb.connect('{folder}/leads.duckdb', read_only=True).sql('from mart_coverage').show()\"`\n"
-        f"2. See it all in the Dagster UI: `{_short(Path(sys.executable).with_name('leads-pipeline'))} dev`, then "
+        f"2. Open the Dagster UI: `{_short(Path(sys.executable).with_name('leads-pipeline'))} dev`, then "
         "http://127.0.0.1:3000/assets\n"
-        "   The asset `drift` has a warning on its own page: the made-up portal has begun to send what the contract\n"
-        "   doesn't know. It says what, and which line takes it in.\n"
-        "3. Use your own credentials: the README says which six variables to write into .env, here. Set\n"
-        "   LEADS_DATA_DIR to another folder, since made-up and real leads don't mix.",
+        "   The asset `drift` shows a warning, as it should: the simulated portal sends fields that are new.\n"
+        "3. Use your own credentials: the README names the six variables for `.env`. Also set LEADS_DATA_DIR to a\n"
+        "   new folder, because simulated and real leads never mix.",
         highlight=False,
         soft_wrap=True,
     )

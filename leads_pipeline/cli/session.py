@@ -150,7 +150,7 @@ class Session:
             trouble = self.runner.pull_inventory(self.today)
         if trouble:
             return [trouble]
-        out.print(f"The inventory of {self.today} is landed.")
+        out.print(f"Landed the inventory of {self.today}.")
         return []
 
     def unstaged(self) -> set[date]:
@@ -172,7 +172,7 @@ class Session:
         """
         troubles = []
         if left := (self.unstaged() if unstaged is None else unstaged.result()) - touched:
-            out.print(f"Landed earlier and not staged yet: {', '.join(map(str, sorted(left)))}. Staged now as well.")
+            out.print(f"Flattening also days that an earlier command left: {', '.join(map(str, sorted(left)))}.")
             touched = touched | left
         with err.status("Flattening"):
             for first, last in consecutive(touched):
@@ -230,8 +230,8 @@ def plain_errors() -> Iterator[None]:
 
 def show_report(report: PullReport, troubles: Sequence[str], branches: Branches) -> None:
     """Print what landed, and what failed: windows by reason, then what went wrong after the pull."""
-    landed = ", ".join(f"{count} of {kind.replace('_', ' ')}" for kind, count in sorted(report.landed.items()))
-    out.print(f"Landed windows: {landed or 'none'}; {report.leads} leads in them, {report.new} of them new.")
+    landed = " and ".join(f"{count} of {kind.replace('_', ' ')}" for kind, count in sorted(report.landed.items()))
+    out.print(f"Landed windows: {landed or 'none'}. They hold {report.leads} leads, {report.new} of them new.")
     by_reason: dict[str, list[tuple[str, str, str]]] = {}
     for (kind, key), (reason, message) in sorted(report.failed.items()):
         by_reason.setdefault(reason, []).append((kind, key, message))
