@@ -36,7 +36,7 @@ def _roots(data_dir: Path, privacy_dir: Path | None) -> Roots:
     }
 
 
-@click.command(short_help="Copy what can't be had again to another folder or disk.")
+@click.command(short_help="Back up everything that can't be downloaded again.")
 @_TARGET
 @click.option("--keep", type=click.IntRange(1), default=KEPT_BACKUPS, show_default=True, help="How many backups stay.")
 @click.option("--with-secrets", is_flag=True, help="Copy secrets and the files that hold them as well.")
@@ -81,7 +81,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB"
 
 
-@click.command(short_help="Bring a backup back into an empty folder.")
+@click.command(short_help="Restore a backup into an empty folder.")
 @_TARGET
 @click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), help="Instead of LEADS_DATA_DIR.")
 @click.option("--backup", "name", help="Its name; else the newest.")
@@ -134,7 +134,7 @@ def _chosen(store: Store, name: str | None) -> Backup:
     return store.read(name or names[-1])
 
 
-@click.command(short_help="Read every file and count from raw to marts.")
+@click.command(short_help="Check every file, and compare counts from raw files to marts.")
 @click.option(
     "--backup",
     "target",

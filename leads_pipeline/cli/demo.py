@@ -25,7 +25,7 @@ DEMO_DAYS = 7
 DEMO_BRANCHES = 3
 
 
-@click.command(short_help="Run the main job on the portal's simulator.")
+@click.command(short_help="Run the main job on the simulated portal.")
 def demo() -> None:
     """Run the main job on the portal's simulator: the last 7 days of 3 branches, raw to a first query."""
     with plain_errors(), simulator(DEMO_BRANCHES), Session.opened(DEMO_DAYS) as session:
@@ -49,7 +49,7 @@ def demo() -> None:
 
 
 @click.command(
-    short_help="Start the portal's simulator alone.",
+    short_help="Start the simulated portal alone.",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

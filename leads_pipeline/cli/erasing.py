@@ -90,7 +90,7 @@ def received_on(case: str, received: datetime | None) -> date:
     return day
 
 
-@click.command(short_help="Take a person out of every file, for good.")
+@click.command(short_help="Erase a person from every file, for good.")
 @identifiers
 @request
 @click.option("--yes", is_flag=True, help="Don't ask again.")
@@ -192,7 +192,7 @@ def erase(
     sys.exit(0 if is_done else 1)
 
 
-@click.command(short_help="Apply the suppression list again.")
+@click.command(short_help="Apply the list of erased people again.")
 def apply() -> None:
     """Apply the suppression list to the data folder again, after an interrupted erasure or a restored backup.
 
@@ -215,7 +215,7 @@ def apply() -> None:
     sys.exit(1 if left else 0)
 
 
-@click.command("verify", short_help="Look whether erased people are gone.")
+@click.command("verify", short_help="Check that erased people are gone.")
 @identifiers
 def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # noqa: ARG001 - whoever is listed may share
     """Look whether a person who was erased is gone: by what is given, in every file; else by the list alone.
@@ -254,7 +254,7 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
     sys.exit(0 if is_gone else 1)
 
 
-@click.command(short_help="Tell what was asked and done, and what is due.")
+@click.command(short_help="Show requests, what was done, and what is due.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def log(as_json: bool) -> None:
     """Tell what was asked and done, and by when an answer is due: a month after the request was received.

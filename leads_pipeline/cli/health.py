@@ -25,7 +25,7 @@ from leads_pipeline.resources import DataFolder
 from leads_pipeline.runs import home_folder
 
 
-@click.command(short_help="Say in a few lines how it is doing; with --json, for a probe.")
+@click.command(short_help="Show the pipeline's health; --json for monitoring.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def status(as_json: bool) -> None:
     """Say how it is doing: what landed and was published when, what isn't landed, until when it can be had.
@@ -47,7 +47,7 @@ def status(as_json: bool) -> None:
     sys.exit(0 if health.is_well else 1)
 
 
-@click.command(short_help="The figures of `status` for Prometheus.")
+@click.command(short_help="Serve health figures for Prometheus.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Serve them at this port's /metrics, until ctrl-C.")
 @click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
 def metrics(port: int | None, host: str) -> None:

@@ -44,7 +44,7 @@ def object_(refuse: bool, **asked: Any) -> None:
     _ask(Action.OBJECT, [Action.OBJECT, *([Action.REFUSE] if refuse else [])], **asked)
 
 
-@click.command(short_help="Keep a person's leads in raw files alone.")
+@click.command(short_help="Set a person's leads aside, in raw files only.")
 @identifiers
 @request
 def restrict(**asked: Any) -> None:

@@ -50,8 +50,8 @@ _HELP = {
 
 privacy = click.Group(
     "privacy",
-    short_help="Find and export a person's data.",
-    help="Find what there is of a person in every file, and export it for them. docs/privacy.md has the steps.",
+    short_help="Find, export, erase or restrict a person's data.",
+    help="Find, export, erase or restrict a person's data. docs/privacy.md has the steps.",
 )
 
 
@@ -71,7 +71,7 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
     return reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
-@privacy.command(short_help="Say where a person's data lie.")
+@privacy.command(short_help="Show where a person's data is.")
 @identifiers
 @click.option("--show", is_flag=True, help="Don't mask names, addresses and numbers; on a terminal only.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
@@ -97,7 +97,7 @@ def find(show: bool, as_json: bool, **given: Any) -> None:
     sys.exit(0 if found.is_whole else 1)
 
 
-@privacy.command(short_help="Write what a person asks to be given.")
+@privacy.command(short_help="Write a person's data for their access request.")
 @identifiers
 @click.option(
     "--to",
@@ -139,7 +139,7 @@ def export(folder: Path, more: Sequence[str], **given: Any) -> None:
     sys.exit(0 if chosen and found.is_whole else 1)
 
 
-@privacy.command(short_help="Write a copy without names, for wide use.")
+@privacy.command(short_help="Write a copy without names, to share.")
 @click.argument("file", type=click.Path(path_type=Path))
 def share(file: Path) -> None:
     """Write FILE, a new DuckDB file: a pseudonymised copy of the published leads, for wide use.

@@ -73,7 +73,7 @@ def _findings() -> Iterator[Finding]:
     yield examine_home(home)
 
 
-@click.command(short_help="Take leads that the portal pushes.")
+@click.command(short_help="Receive leads that the portal pushes.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -105,7 +105,7 @@ def receive(host: str, port: int) -> None:
         serve(receiver, host, port, lambda address: click.echo(f"Deliver to {address} (ctrl-C stops it)."))
 
 
-@click.command(short_help="Try the channels that alerts go to.")
+@click.command(short_help="Send a test message to the alert channels.")
 @click.option("--test", "is_test", is_flag=True, required=True, help="Send a message on each channel that is set up.")
 def alert(is_test: bool) -> None:  # noqa: ARG001 - what else it may do one day has to be asked for by name too
     """Send a message on each channel that is set up, and call the heartbeat, to see whether they work.
