@@ -25,7 +25,8 @@ from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
 from leads_pipeline.settings import POSTGRES_VARIABLE
 
 _DAGSTER_YAML = """\
-# Made by leads-pipeline at the first start, and left alone since: change it as you like.
+# leads-pipeline wrote this file at the first start. It is yours now: change it as you like.
+# Examples with a container for each run are in deploy/: dagster.docker.yaml and dagster.kubernetes.yaml.
 # https://docs.dagster.io/deployment/oss/dagster-yaml
 
 telemetry:
@@ -35,8 +36,8 @@ nux:
   # The dialog that asks a new user for an e-mail address.
   enabled: false
 
-# Ticks of sensors and schedules pile up fastest: 10,000 a day, of which nearly all found nothing to do. Runs and their
-# events have none here: the sensor forget_old_runs deletes what no state is read from.
+# Sensors and schedules tick 10,000 times a day, and most ticks find nothing to do. Those are deleted after a day. The
+# sensor forget_old_runs deletes old runs and their events.
 retention:
   schedule:
     purge_after_days: {skipped: 7, success: 90, failure: 90}
@@ -49,25 +50,25 @@ concurrency:
   runs:
     max_concurrent_runs: 4
   pools:
-    # Pulls share the pool leads_portal, one at a time: two runs don't know of each other's slowing down.
+    # One pull at a time, in the pool leads_portal: two pulls don't know when the portal asks the other to slow down.
     default_limit: 1
     granularity: run
 
 python_logs:
-  # Dagster's own events are in the UI; on the console a line for each window would drown everything else.
+  # The UI has Dagster's own events. On the console they would hide everything else.
   python_log_level: INFO
 
 run_monitoring:
   enabled: true
   free_slots_after_run_end_seconds: 60
-  # After a power cut, or a killed command line, nobody else notices that a run is over: its windows would count as
-  # under way for ever. A pull that is really that slow keeps what it landed, and the sensor takes up the rest.
+  # After a power cut a run would count as under way for ever. A pull that is really that slow keeps what it landed, and
+  # the sensor pulls the rest.
   max_runtime_seconds: 21600
 """
 
 _IN_SQLITE = """
-# Dagster's own sqlite storage, with fewer connections and transactions: 15,000 windows are recorded in one minute
-# instead of six. Delete the section to go back: the files are the same.
+# Dagster's own sqlite storage with fewer connections: it records 15,000 windows in one minute instead of six. Delete
+# this section to go back to Dagster's own class, which reads the same files.
 event_log_storage:
   module: leads_pipeline.event_log
   class: BatchingSqliteEventLogStorage
@@ -76,7 +77,7 @@ event_log_storage:
 """
 
 _IN_POSTGRES = """
-# Dagster's own Postgres storage, with fewer connections and transactions.
+# Dagster's own Postgres storage with fewer connections.
 storage:
   custom:
     module: leads_pipeline.event_log.postgres
@@ -87,7 +88,7 @@ storage:
 
 _RETRIES = """
 run_retries:
-  # The client and the retry sensor decide, by one verdict. A third mechanism would retry what is refused for ever.
+  # The client and the retry sensor retry. Dagster would also retry windows that the portal refuses.
   enabled: false
 """
 
