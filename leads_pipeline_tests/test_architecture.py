@@ -338,7 +338,6 @@ OTHER_TESTS = {
     "installed",
     "marts",
     "project",
-    "order_of_receipt",
     "pipeline",
     "privacy_erase",
     "privacy_object",

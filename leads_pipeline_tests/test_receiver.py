@@ -110,6 +110,19 @@ def test_every_form_of_a_delivery_is_taken(spool: Spool) -> None:
     assert sorted(kept(spool)) == ['"odd"', '{"id":"a"}', '{"id":"b"}', '{"id":"c"}', '{"id":"d","n":NaN}']
 
 
+def test_deliveries_count_in_the_order_in_which_they_arrive_though_the_clock_is_set_back(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time_ns
+    with receiving(spool) as port:
+        for days in range(3):
+            monkeypatch.setattr(time, "time_ns", lambda: now() - days * 86_400 * 10**9)  # noqa: B023 - used at once
+            assert deliver(port, b'{"applicant": {"id": "%d"}}' % days)[0] == 200
+    lines = [json.loads(line) for path in spool.waiting() for line in path.read_bytes().splitlines()[1:]]
+    numbers = {json.loads(line["payload"])["id"]: line["sequence"] for line in lines}
+    assert numbers["0"] < numbers["1"] < numbers["2"]
+
+
 @pytest.mark.parametrize("path", ["/leads", "/leads/"])
 @pytest.mark.parametrize(
     "header",
