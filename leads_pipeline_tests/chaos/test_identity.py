@@ -1,10 +1,7 @@
-"""Tokens in trouble: their server, lifetime and store, and clocks that are wrong, each with a whole run behind it."""
+"""Whole runs with a token server that fails, and with a clock that is wrong. Other faults of tokens: test_auth.py."""
 
 import json
-import os
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,7 +12,7 @@ from typing import Any
 import pytest
 
 from leads_pipeline.auth import endpoint
-from leads_pipeline.errors import CredentialsError, RefusedError, ServerError, StorageError, UnreachableError
+from leads_pipeline.errors import ServerError, UnreachableError
 from leads_pipeline.lake import Lake
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
@@ -32,7 +29,6 @@ from leads_pipeline_tests.chaos.way import (
     window,
     windows_of,
 )
-from leads_pipeline_tests.small_portal import SmallPortal, no_leads, served
 
 pytestmark = pytest.mark.chaos
 
@@ -79,30 +75,7 @@ def test_without_a_token_server_no_lead_is_asked_for_and_later_all_land(lake: La
 
 
 @pytest.mark.parametrize(
-    "then",
-    [
-        Then(status=503),
-        Then(status=500, body="<html>"),
-        Then(status=502, retry_after=0),
-        Then(latency_ms=3000),
-        Then(drip_bytes_per_second=20),
-        Then(shape="html"),
-        Then(shape="empty"),
-        Then(shape="no_content"),
-        Then(shape="redirect"),
-        Then(shape="error_object"),
-        Then(cut_off="length"),
-        Then(cut_off="reset"),
-        Then(status=200, body="[]"),
-        Then(status=200, body='{"token_type": "Bearer", "expires_in": 3600}'),
-        Then(status=200, body='{"access_token": null, "expires_in": 3600}'),
-        Then(status=200, body='{"access_token": "a\\r\\nX-Header: b", "expires_in": 3600}'),
-        Then(status=200, body='{"access_token": "' + "a" * 9000 + '"}'),
-        Then(status=200, body='{"access_token": "a", "token_type": "mac"}'),
-        Then(status=200, body='{"access_token": "' + "a" * 70_000),
-        Then(status=404),
-        Then(status=400, body='{"error": "temporarily_unavailable"}'),
-    ],
+    "then", [Then(status=503), Then(latency_ms=3000), Then(shape="html"), Then(cut_off="reset"), Then(status=404)]
 )
 def test_a_token_server_that_fails_for_a_while_costs_no_window(
     portal: RunningSimulator,
@@ -123,277 +96,6 @@ def test_a_token_server_that_fails_for_a_while_costs_no_window(
 
     assert asked(portal) == (2 * ATTEMPTS, len(windows))
     assert_all_landed_once(portal, lake, windows)
-
-
-def test_a_slow_token_server_is_asked_once_by_all_who_wait(portal: RunningSimulator, lake: Lake) -> None:
-    portal.set_faults([Rule(Then(latency_ms=1500), When(path=TOKENS), "slow")])
-    windows = windows_of(portal)
-    assert failures(pull(connect(portal.environment(), lake, max_concurrency=10)[0], lake, windows)) == []
-    assert asked(portal) == (1, len(windows))
-
-
-def test_a_refused_secret_ends_the_run_at_once(portal: RunningSimulator, lake: Lake) -> None:
-    variables = {**portal.environment(), "LEADS_CLIENT_SECRET": "old"}
-    errors = failures(pull(connect(variables, lake)[0], lake, windows_of(portal)))
-    assert {type(error) for error in errors} == {CredentialsError}
-    assert len(errors) == CONFIG.branches
-    assert asked(portal) == (1, 0)
-
-
-class OddLifetime(SmallPortal):
-    """Issues good tokens with a lifetime that makes no sense."""
-
-    def __init__(self, lifetime: str) -> None:
-        super().__init__("secret", no_leads)
-        self.lifetime = lifetime
-
-    def get_token(self, secret: str) -> tuple[int, bytes]:
-        status, body = super().get_token(secret)
-        return status, body.replace(b'"expires_in": 3600', self.lifetime.encode())
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "0",
-        "-1",
-        "null",
-        "true",
-        "[]",
-        "{}",
-        '"soon"',
-        '"3600"',
-        '""',
-        "NaN",
-        "1e999",
-        "-1e999",
-        "1e-9",
-        "9" * 5000,
-        None,
-    ],
-)
-def test_a_lifetime_that_makes_no_sense_is_no_reason_to_ask_again_and_again(lake: Lake, value: str | None) -> None:
-    with served(OddLifetime(f'"expires_in": {value}' if value is not None else '"expired": 0')) as portal:
-        variables = {**portal.environment(), "LEADS_CLIENT_SECRET": "secret"}
-        windows = [window(f"branch-{number}") for number in range(40)]
-        for _ in range(2):
-            assert failures(pull(connect(variables, lake)[0], lake, windows)) == []
-        assert len(portal.data_requests) == 2 * len(windows)
-        # A lifetime of a nanosecond is one that was given: such tokens are renewed, but each serves whoever waits.
-        assert len(portal.token_requests) == 1 or value == "1e-9"
-
-
-# --- a token in the middle of a run -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("fault", "token"), [("401 in the middle", "expired"), ("403 in the middle", "revoked")])
-def test_a_token_refused_in_the_middle_of_a_run_is_renewed_once(
-    portal: RunningSimulator, lake: Lake, fault: str, token: Any
-) -> None:
-    refused = [Rule(Then(token=token), When(path="/applicant-leads", nth=nth), fault) for nth in (4, 13, 22)]
-    portal.set_faults(refused)
-    windows = windows_of(portal, days=3)
-    # One at a time: side by side, one request could be refused twice, which is final.
-    client, auth = connect(portal.environment(), lake, max_concurrency=1)
-
-    assert failures(pull(client, lake, windows)) == []
-
-    assert portal.counters().faults[fault] == len(refused)
-    assert auth.requests_made == portal.counters().token_requests == 1 + len(refused)
-    assert_all_landed_once(portal, lake, windows)
-
-
-@pytest.mark.parametrize(("fault", "status"), [("401 in the middle", 401), ("403 in the middle", 403)])
-def test_a_refusal_that_stays_is_permanent_for_its_window_alone_and_no_token_loop(
-    portal: RunningSimulator, lake: Lake, fault: str, status: int
-) -> None:
-    windows = windows_of(portal, days=3)
-    refused = [one for one in windows if one.scope.key == windows[4].scope.key]
-    portal.set_faults([Rule(Then(status=status), When(scope=refused[0].scope.key), fault)])
-    # One at a time: side by side, one could be refused with the new token before it is known that it didn't help.
-    client, auth = connect(portal.environment(), lake, max_concurrency=1)
-
-    outcomes = pull(client, lake, windows)
-
-    assert {one for one, outcome in outcomes.items() if isinstance(outcome, RefusedError)} == set(refused)
-    assert len(failures(outcomes)) == len(refused)
-    assert auth.requests_made == portal.counters().token_requests == 2
-    assert_all_landed_once(portal, lake, [one for one in windows if one not in refused])
-
-
-def test_tokens_that_live_for_a_second_are_renewed_in_the_middle(lake: Lake) -> None:
-    with running(Config(branches=20, leads_per_day=4, token_lifetime_seconds=1, latency_ms=50)) as portal:
-        windows = windows_of(portal, days=5)
-        client, _ = connect(portal.environment(), lake, max_concurrency=2)
-        began = time.monotonic()
-        assert failures(pull(client, lake, windows)) == []
-        seconds = time.monotonic() - began
-        tokens = portal.counters().token_requests
-        # One a second, and one more where a token ran out on its way.
-        assert 2 <= tokens <= 2 + seconds / 0.9 + portal.counters().statuses[401]
-        assert_all_landed_once(portal, lake, windows)
-
-
-RACE = """
-import json, multiprocessing, sys
-from pathlib import Path
-from leads_pipeline.lake import Lake
-from leads_pipeline_tests.chaos.way import connect, failures, pull, window
-
-context = multiprocessing.get_context("fork")
-barrier = context.Barrier(16)
-
-def run(number):
-    lake = Lake(Path(sys.argv[2]))
-    client, auth = connect(json.loads(sys.argv[1]), lake, max_concurrency=1)
-    barrier.wait()
-    missed = failures(pull(client, lake, [window(f"branch-{101 + number}")]))
-    print(f"{len(missed)} {auth.requests_made}\\n", end="", flush=True)
-
-processes = [context.Process(target=run, args=(number,)) for number in range(16)]
-for process in processes:
-    process.start()
-for process in processes:
-    process.join()
-"""
-
-
-def test_sixteen_processes_that_race_for_a_token_ask_for_one(lake: Lake) -> None:
-    with running(Config(branches=16, leads_per_day=4)) as portal:
-        portal.set_faults([Rule(Then(latency_ms=300), When(path=TOKENS), "slow")])
-        output, errors = child(RACE, json.dumps(portal.environment()), str(lake.folder)).communicate(timeout=120)
-        assert errors == ""
-        assert sorted(output.splitlines()) == ["0 0"] * 15 + ["0 1"]
-        assert asked(portal) == (1, 16)
-        assert_all_landed_once(portal, lake, windows_of(portal))
-
-
-# --- the token store ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\0" * 4096,
-        b'{"access_token": "half',
-        b"[" * 100_000,
-        b'{"access_token": "planted", "fetched_at": 1e400, "lifetime_seconds": 3600}',
-        b'{"access_token": "planted", "fetched_at": 9e15, "lifetime_seconds": 3600}',
-        b'{"access_token": "planted\\r\\nX: y", "fetched_at": 1.0, "lifetime_seconds": 3600}',
-        None,
-    ],
-)
-def test_a_corrupt_token_store_costs_one_token_request(
-    portal: RunningSimulator, lake: Lake, content: bytes | None
-) -> None:
-    windows = windows_of(portal)
-    for tokens in (1, 2, 2):
-        assert failures(pull(connect(portal.environment(), lake)[0], lake, windows)) == []
-        assert portal.counters().token_requests == tokens
-        if tokens == 1:
-            [path] = (lake.folder / ".state" / "tokens").glob("*.json")
-            if content is None:
-                path.unlink()
-                path.symlink_to("/dev/zero")
-            else:
-                path.write_bytes(content)
-    assert portal.counters().statuses.keys() == {200}
-    assert_all_landed_once(portal, lake, windows)
-
-
-NOBODY = 65534
-AS_NOBODY = f"""
-import json, os, sys, tempfile
-from pathlib import Path
-from leads_pipeline.lake import Lake
-from leads_pipeline_tests.chaos.way import connect, failures, pull, window
-
-def run(folder):
-    client, auth = connect(json.loads(sys.argv[1]), Lake(Path(folder)))
-    errors = failures(pull(client, Lake(Path(folder)), [window("branch-101"), window("branch-102")]))
-    return [[type(error).__name__, str(error)] for error in errors], auth.requests_made, client.stats.requests
-
-with tempfile.TemporaryDirectory() as folder:
-    # As root, for what Python imports late: nobody may not go where it lies. Twice, as a file that is there is read.
-    run(folder), run(folder)
-os.setgroups([])
-os.setgid({NOBODY})
-os.setuid({NOBODY})
-print(json.dumps(run(sys.argv[2])))
-"""
-
-
-@pytest.fixture
-def nobodys_lake() -> Iterator[Lake]:
-    if os.geteuid() != 0:
-        pytest.skip("only root can run a process as another user")
-    folder = Path(tempfile.mkdtemp(prefix="leads-pipeline-"))
-    os.chown(folder, NOBODY, NOBODY)
-    folder.chmod(0o755)
-    yield Lake(folder / "data")
-    shutil.rmtree(folder)
-
-
-def pull_as_nobody(portal: RunningSimulator, lake: Lake) -> tuple[list[list[str]], int, int]:
-    """Errors, token requests and data requests of a pull of two windows by another user."""
-    output, errors = child(AS_NOBODY, json.dumps(portal.environment()), str(lake.folder)).communicate(timeout=120)
-    assert errors == ""
-    failed, tokens, requests = json.loads(output)
-    return failed, tokens, requests
-
-
-def own_by_root(path: Path) -> None:
-    path.write_text(json.dumps({"access_token": "planted", "fetched_at": time.time(), "lifetime_seconds": 3600.0}))
-    os.chown(path, 0, 0)
-
-
-@pytest.mark.parametrize("fault", ["unreadable token store", "foreign-owned token store"])
-def test_a_token_that_is_not_ours_to_read_is_replaced(portal: RunningSimulator, nobodys_lake: Lake, fault: str) -> None:
-    assert pull_as_nobody(portal, nobodys_lake) == ([], 1, 2)
-    folder = nobodys_lake.folder / ".state" / "tokens"
-    [path] = folder.glob("*.json")
-    if fault == "foreign-owned token store":
-        own_by_root(path)
-    path.chmod(0o644 if fault == "foreign-owned token store" else 0)
-    for tokens in (1, 0):
-        assert pull_as_nobody(portal, nobodys_lake) == ([], tokens, 2)
-    assert set(portal.counters().statuses) == {200}
-    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (NOBODY, 0o600)
-
-
-def test_a_token_store_of_ours_that_cannot_be_entered_is_opened_again(
-    portal: RunningSimulator, nobodys_lake: Lake
-) -> None:
-    assert pull_as_nobody(portal, nobodys_lake) == ([], 1, 2)
-    folder = nobodys_lake.folder / ".state" / "tokens"
-    folder.chmod(0)
-    assert pull_as_nobody(portal, nobodys_lake) == ([], 0, 2)
-    assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_token_store_that_another_user_owns_is_told_and_nothing_is_asked(
-    portal: RunningSimulator, nobodys_lake: Lake
-) -> None:
-    assert pull_as_nobody(portal, nobodys_lake) == ([], 1, 2)
-    folder = nobodys_lake.folder / ".state" / "tokens"
-    os.chown(folder, 0, 0)
-    errors, tokens, _ = pull_as_nobody(portal, nobodys_lake)
-    assert tokens == 0
-    assert [kind for kind, _ in errors] == [StorageError.__name__] * 2
-    assert all(f"{folder}, can't be used" in text and "Make it this user's own" in text for _, text in errors)
-
-
-def test_a_token_that_another_user_left_for_root_is_not_sent(portal: RunningSimulator, lake: Lake) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file to another user")
-    windows = windows_of(portal)
-    assert failures(pull(connect(portal.environment(), lake)[0], lake, windows)) == []
-    [path] = (lake.folder / ".state" / "tokens").glob("*.json")
-    own_by_root(path)
-    os.chown(path, NOBODY, NOBODY)
-    assert failures(pull(connect(portal.environment(), lake)[0], lake, windows)) == []
-    assert (portal.counters().token_requests, set(portal.counters().statuses)) == (2, {200})
 
 
 # --- clocks -------------------------------------------------------------------------------------------------------
