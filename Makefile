@@ -18,7 +18,7 @@ INSTALL = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.in
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dev test check lint chaos soak cluster bench venv lock clean
+.PHONY: help demo dev test check lint chaos bench venv lock clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -41,12 +41,6 @@ lint: $(VENV)/dev ## Check format, lint rules and types
 
 chaos: $(VENV)/dev ## Run the slow and destructive tests: killed processes, full disks, races
 	@$(PYTEST) -m chaos $(if $(MINUTES),--minutes=$(MINUTES))
-
-soak: $(VENV)/dev ## An hour of `serve` with a portal that fails, and real sinks for what it tells: SOAK=FOLDER, a new one
-	@$(BIN)/python -m leads_pipeline_tests.chaos.soak $(if $(HALF),--half $(HALF)) $(or $(SOAK),$(error SOAK=FOLDER is missing, where it works))
-
-cluster: $(VENV)/dev ## Stores that machines land in, runs in containers, some of them killed: what this machine has the programs for
-	@$(BIN)/python -m leads_pipeline_tests.chaos.cluster
 
 bench: $(VENV)/dev ## Run the benchmarks, side by side
 	@$(BIN)/python -m benchmarks

@@ -1,6 +1,6 @@
 """Empty buckets for tests, and a server that has some: moto's emulation of S3, which starts in a second.
 
-Belongs here: making them. Doesn't: the real gateway (ceph.py), and what is to hold of a bucket (test_objects.py).
+Belongs here: making them. Doesn't: what is to hold of a bucket (test_objects.py).
 """
 
 import os
@@ -36,10 +36,10 @@ def made_bucket(server: str) -> str:
 
 
 @contextmanager
-def running_moto(host: str = "127.0.0.1") -> Iterator[str]:
-    """The address of a server on that interface, which lets anybody in; it is killed at the end."""
+def running_moto() -> Iterator[str]:
+    """The address of a server, which lets anybody in; it is killed at the end."""
     port = free_port()
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", host, "-p", str(port)]
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     # Else it would take the first word of any other name of this machine for a bucket.
     environment = {**os.environ, "S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true"}
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

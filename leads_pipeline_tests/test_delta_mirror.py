@@ -1,20 +1,17 @@
 """Delta tables in an object store hold what leads.duckdb holds, whichever machine is ended over them or overtaken.
 
-Read by engines that leads-pipeline doesn't write with: pyarrow and DataFusion, by deltalake's log, Polars, and
-ClickHouse where `make cluster` has made its environment.
+Read by engines that leads-pipeline doesn't write with: pyarrow and DataFusion, by deltalake's log, and Polars.
 """
 
 import json
 import os
 import re
 import shutil
-import struct
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -23,7 +20,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from benchmarks.environments import interpreter, is_made
 from leads_pipeline.contract import APPLICANT
 from leads_pipeline.delta import mirror
 from leads_pipeline.delta.folder import delta_folder, make_shared_folder, remove_tables
@@ -39,11 +35,11 @@ from leads_pipeline_tests.staging import LONDON, NEXT_DAY, land, stage
 from leads_pipeline_tests.test_delta import SOME, as_rows, land_more, published, some, with_some_tables
 from leads_pipeline_tests.test_delta import by_polars as by_polars_here
 from leads_pipeline_tests.test_lake_refreshing import Breaking, Interrupted
-from leads_pipeline_tests.test_objects import ceph, moto, new_bucket
+from leads_pipeline_tests.test_objects import moto, new_bucket
 from leads_pipeline_tests.test_privacy_erase import GRID, HERS, NOW, everything_in, fill
 from leads_pipeline_tests.test_suppression import push
 
-__all__ = ["ceph", "moto"]  # fixtures
+__all__ = ["moto"]  # a fixture
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +57,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return open_store(f"{new_bucket(request.getfixturevalue(request.param), monkeypatch)}/of=us", plain_http=True)
 
 
-in_a_bucket_as_well = pytest.mark.parametrize(
-    "store", ["folder", "moto", pytest.param("ceph", marks=pytest.mark.chaos)], indirect=True
-)
+in_a_bucket_as_well = pytest.mark.parametrize("store", ["folder", "moto"], indirect=True)
 
 
 @pytest.fixture
@@ -100,42 +94,6 @@ def by_datafusion(place: str, version: int | None, options: dict[str, str]) -> R
 
 
 ENGINES: tuple[Engine, ...] = (by_pyarrow, by_polars, by_datafusion)
-CLICKHOUSE = Path(__file__).with_name("clickhouse_reader.py")
-
-
-@contextmanager
-def clickhouse() -> Iterator[Engine]:
-    """Skips where its environment, of nearly a GB, isn't there."""
-    if not is_made(CLICKHOUSE):
-        pytest.skip("ClickHouse has no environment here, which make cluster makes")
-    reader = subprocess.Popen([interpreter(CLICKHOUSE), CLICKHOUSE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    questions, answers = reader.stdin, reader.stdout
-    assert questions
-    assert answers
-
-    def by_clickhouse(place: str, version: int | None, options: dict[str, str]) -> Rows:
-        asked = {"function": "deltaLakeLocal", "place": [place], "version": version}
-        if options:
-            address = f"{options['AWS_ENDPOINT_URL']}/{place.removeprefix('s3://')}"
-            keys = options["AWS_ACCESS_KEY_ID"], options["AWS_SECRET_ACCESS_KEY"]
-            asked |= {"function": "deltaLake", "place": [address, *keys]}
-        questions.write(json.dumps(asked).encode() + b"\n")
-        questions.flush()
-        (size,) = struct.unpack("<Q", answers.read(8))
-        if not size:
-            raise LookupError(place)
-        found = pa.ipc.open_stream(answers.read(size)).read_all()
-        moments = [
-            field.with_type(pa.timestamp("us", "UTC")) for field in found.schema if pa.types.is_timestamp(field.type)
-        ]
-        for field in moments:
-            at = found.schema.get_field_index(field.name)
-            found = found.set_column(at, field, found.column(at).cast(field.type))
-        return as_rows(found.column_names, found.to_pylist())
-
-    with reader:
-        yield by_clickhouse
-        questions.close()
 
 
 def versions_in(store: ObjectStore) -> dict[str, int]:
@@ -459,19 +417,6 @@ def test_readers_of_three_engines_see_one_moment_while_two_machines_publish(
     machine: Callable[[str], Lake], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     see_one_moment(ENGINES, machine, store, monkeypatch)
-
-
-@pytest.mark.chaos
-@in_a_bucket_as_well
-def test_clickhouse_reads_what_the_others_read_and_sees_one_moment_beside_them(
-    machine: Callable[[str], Lake], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with clickhouse() as by_clickhouse:
-        lake = machine("first")
-        publish_tables(lake)
-        assert read_by(by_clickhouse, store) == published(lake)
-        remove_tables(lake)
-        see_one_moment((*ENGINES, by_clickhouse), machine, store, monkeypatch)
 
 
 def see_one_moment(

@@ -10,13 +10,14 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from dagster._core.instance.ref import InstanceRef
@@ -29,7 +30,6 @@ from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import POSTGRES_VARIABLE, VARIABLES
 from leads_pipeline_tests.newcomer import ROOT
 from leads_pipeline_tests.nginx import running_nginx
-from leads_pipeline_tests.pods import faults, strictly_valid
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("systemd/*.service"))
@@ -50,6 +50,51 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     name: yaml.safe_load((DEPLOY / f"dagster.{name}.yaml").read_text(encoding="utf-8"))
     for name in ("docker", "kubernetes")
 }
+
+# The newest version of the schemas, and the oldest version that still gets fixes.
+SCHEMAS = (kubernetes_validate.latest_version(), "1.31.0")
+
+
+def strictly_valid(thing: Mapping[str, Any]) -> None:
+    """Raise ValidationError where Kubernetes' own schema knows a field less or wants another value."""
+    for version in SCHEMAS:
+        kubernetes_validate.validate(dict(thing), version, strict=True)
+
+
+def faults(pod: Mapping[str, Any]) -> Iterator[str]:
+    """What a pod's spec may do that none of ours needs, or lacks that each has."""
+    around = pod.get("securityContext", {})
+    if around.get("runAsNonRoot") is not True or not around.get("runAsUser"):
+        yield "may run as root"
+    if around.get("seccompProfile") != {"type": "RuntimeDefault"}:
+        yield "has no seccomp profile"
+    if any(pod.get(name) for name in ("hostNetwork", "hostPID", "hostIPC")):
+        yield "is in the host's namespaces"
+    yield from (
+        f"mounts {volume}"
+        for volume in pod.get("volumes", [])
+        if not volume.keys() & {"persistentVolumeClaim", "emptyDir", "configMap"}
+    )
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
+        yield from _faults_of(container)
+
+
+# What each container has, and nothing beside it: a field that is there may take back what the pod says.
+_CONTEXT = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def _faults_of(container: Mapping[str, Any]) -> Iterator[str]:
+    if container.get("securityContext") != _CONTEXT:
+        yield "has other rights"
+    resources = container.get("resources", {})
+    if any(resources.get(kind, {}).keys() != {"cpu", "memory"} for kind in ("limits", "requests")):
+        yield "has no limits"
+    if container.get("ports") and not {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys():
+        yield "serves, and nobody asks whether it does"
 
 
 def commands() -> Iterator[tuple[str, ...]]:

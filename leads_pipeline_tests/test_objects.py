@@ -1,4 +1,4 @@
-"""One contract for every store: a folder, and buckets of moto and of Ceph where there is one."""
+"""One contract for every store: a folder, and a bucket of moto."""
 
 import os
 import sys
@@ -14,20 +14,12 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.objects import ObjectStore, open_store, prove
 from leads_pipeline.objects.folder import FolderStore
 from leads_pipeline_tests.buckets import KEYS, made_bucket, running_moto
-from leads_pipeline_tests.ceph import running_ceph
 
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[str]:
     """The address of a server that speaks S3."""
     with running_moto() as address:
-        yield address
-
-
-@pytest.fixture(scope="session")
-def ceph() -> Iterator[str]:
-    """The address of a Ceph Object Gateway, where one is installed."""
-    with running_ceph(KEYS["AWS_ACCESS_KEY_ID"], KEYS["AWS_SECRET_ACCESS_KEY"]) as address:
         yield address
 
 
@@ -39,17 +31,12 @@ def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"s3://{made_bucket(server)}"
 
 
-@pytest.fixture(params=["moto", pytest.param("ceph", marks=pytest.mark.chaos)])
-def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    return new_bucket(request.getfixturevalue(request.param), monkeypatch)
+@pytest.fixture
+def bucket(moto: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    return new_bucket(moto, monkeypatch)
 
 
-@pytest.fixture(
-    params=[
-        *("folder", "moto", "moto/leads/of=us"),
-        *(pytest.param(place, marks=pytest.mark.chaos) for place in ("ceph", "ceph/leads/of=us")),
-    ]
-)
+@pytest.fixture(params=["folder", "moto", "moto/leads/of=us"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     if request.param == "folder":
         return open_store(f"{tmp_path.as_uri()}/a%20store")

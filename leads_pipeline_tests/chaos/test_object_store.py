@@ -25,11 +25,11 @@ from leads_pipeline.window import Scope
 from leads_pipeline_tests.chaos.test_weeks import Weeks
 from leads_pipeline_tests.sample_answers import DAY
 from leads_pipeline_tests.test_lake import payloads
-from leads_pipeline_tests.test_objects import ceph, moto, new_bucket
+from leads_pipeline_tests.test_objects import moto, new_bucket
 
 pytestmark = pytest.mark.chaos
 
-__all__ = ["ceph", "moto"]  # fixtures
+__all__ = ["moto"]  # a fixture
 
 MACHINES, KILLS = 4, 20
 
@@ -61,7 +61,7 @@ while True:
 """
 
 
-@pytest.fixture(params=["folder", "moto", "ceph"])
+@pytest.fixture(params=["folder", "moto"])
 def address(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "folder":
         yield (tmp_path / "store").as_uri()

@@ -1,6 +1,6 @@
-"""Two machines with one bucket and one Postgres: each is killed once, a person is erased, and nothing is lost or doubled.
+"""Two machines with one bucket and one Postgres: each is killed once, a person is erased, nothing is lost or doubled.
 
-Belongs here: commands, files, DuckDB and Delta tables as users see them. Doesn't: what a store promises (test_objects.py).
+Belongs here: commands, files, DuckDB and Delta tables as users see them. Doesn't: what a store promises.
 """
 
 import os
