@@ -31,7 +31,6 @@ from dagster import (
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from leads_pipeline.assets import build_assets
-from leads_pipeline.assets.connection import connection_checks
 from leads_pipeline.assets.privacy import PRIVACY_SWEEP
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.housekeeping import evaluation_sensor, history_sensor
@@ -57,7 +56,6 @@ INVENTORY_JOB = "pull_inventory"
 PUSH_JOB = "take_in_pushes"
 STAGE_JOB = "stage_leads"
 PUBLISH_JOB = "publish_warehouse"
-CONNECTION_JOB = "check_connections"
 PRIVACY_JOB = "sweep_for_privacy"
 
 # What Dagster calls a run that materializes assets of no job: from the UI's lineage, or by automation.
@@ -165,7 +163,6 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
     jobs = {job.name: job for job in _jobs()}
     return Definitions(
         assets=build_assets(settings, partitions),
-        asset_checks=connection_checks(settings),
         resources={
             "data": data,
             "leads": leads,
@@ -270,20 +267,14 @@ def _jobs() -> list[UnresolvedAssetJobDefinition]:
     return [
         define_asset_job(
             PULL_JOB,
-            AssetSelection.assets(*leads).without_checks(),
+            AssetSelection.assets(*leads),
             description="Pull both kinds of leads: days x scopes.",
             tags=tags,
         ),
         define_asset_job(
             INVENTORY_JOB,
-            AssetSelection.assets("raw_inventory").without_checks(),
+            AssetSelection.assets("raw_inventory"),
             description="Pull today's inventory.",
-            tags=tags,
-        ),
-        define_asset_job(
-            CONNECTION_JOB,
-            AssetSelection.checks_for_assets(*leads, "raw_inventory"),
-            description="Ask the services what the doctor asks: the `connection` checks of the raw assets.",
             tags=tags,
         ),
         define_asset_job(

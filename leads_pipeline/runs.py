@@ -17,7 +17,7 @@ from dagster._core.utils import make_new_run_id
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.credentials import only_one
-from leads_pipeline.definitions import CONNECTION_JOB, INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
+from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.durable import replace_file
 from leads_pipeline.errors import SettingsError, how_to_install
 from leads_pipeline.event_log import refuse_newer
@@ -190,10 +190,6 @@ class Runner:
         """Publish what changed. Returns what went wrong, None when nothing did."""
         return self._run(PUBLISH_JOB, {})
 
-    def check_connections(self) -> str | None:
-        """Ask the services what the doctor asks. Returns what went wrong with asking, None when nothing did."""
-        return self._run(CONNECTION_JOB, {})
-
     def _run(
         self,
         job_name: str,
@@ -203,8 +199,7 @@ class Runner:
     ) -> str | None:
         job = self.definitions.resolve_job_def(job_name)
         if assets:
-            # Without the second selection Dagster plans the connection checks, which no pull runs.
-            job = job.get_subset(asset_selection=set(assets), asset_check_selection=set())
+            job = job.get_subset(asset_selection=set(assets))
         run_id = make_new_run_id()
         if listener is not None:
             self.instance.add_event_listener(run_id, listener)

@@ -209,7 +209,6 @@ def _pull(why: str, due: Mapping[LeadKind, Sequence[str]], now: datetime) -> Run
         # Should the daemon die between launching and saving the cursor, the same minute's request isn't launched twice.
         run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
         asset_selection=[raw_key(kind) for kind in due],
-        asset_check_keys=[],  # else Dagster plans the connection checks, which no pull runs
         run_config={
             "ops": {
                 raw_key(kind).to_python_identifier(): {"config": {"partition_keys": list(keys)}}
@@ -353,7 +352,6 @@ def catch_up_sensor(
             # Duplicate ticks and a second daemon ask for the same stretch once an hour at the most.
             run_key=f"catch up {area} {'+'.join(kind.name for kind in kinds)} {now:%Y-%m-%dT%HZ}",
             asset_selection=[raw_key(kind) for kind in kinds],
-            asset_check_keys=[],
             tags={**area.tags, _CATCH_UP_TAG: "true"},
         )
 

@@ -9,40 +9,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import httpx
 import pysequoia
 import pytest
 from click.testing import CliRunner, Result
-from dagster import (
-    AssetCheckEvaluation,
-    AssetCheckSeverity,
-    AssetSelection,
-    DagsterEventType,
-    DagsterInstance,
-    Definitions,
-    define_asset_job,
-)
 
 from leads_pipeline import pgp
 from leads_pipeline.cli import main
 from leads_pipeline.client import server_time
-from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.credentials import write_key_pair
-from leads_pipeline.definitions import PULL_JOB, build_definitions
 from leads_pipeline.doctor import examine_env_file, services
 from leads_pipeline.doctor.findings import Warned
 from leads_pipeline.doctor.folder import _store
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects.folder import FolderStore
-from leads_pipeline.partitions import rectangles
-from leads_pipeline.runs import PullReport, dagster_home
+from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import OURS
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
-from leads_pipeline.window import Window
-from leads_pipeline_tests.installation import installation
 from leads_pipeline_tests.people import listed
 from leads_pipeline_tests.small_portal import SmallPortal, served
 
@@ -422,64 +407,6 @@ def test_a_secret_from_a_pgp_message_gets_a_token(
     assert "canary" not in call(variables, **changes).output
     del changes["LEADS_PGP_PRIVATE_KEY_FILE"]
     assert "LEADS_PGP_PRIVATE_KEY_FILE is not set" in found(variables, **changes).messages["secret"]
-
-
-# --- in the UI --------------------------------------------------------------------------------------------------------
-
-
-def evaluate(variables: dict[str, str], **changes: str) -> dict[str, AssetCheckEvaluation]:
-    """Asset → what its connection check found, run as the UI's button does."""
-    environment = {**variables, **changes}
-    with patch.dict("os.environ", environment), DagsterInstance.ephemeral() as instance:
-        definitions = build_definitions(environment)
-        checks = AssetSelection.checks(
-            *(check for checks in definitions.asset_checks or () for check in checks.check_keys)
-        )
-        job = define_asset_job("look", checks)
-        run = (
-            Definitions.merge(definitions, Definitions(jobs=[job]))
-            .resolve_job_def("look")
-            .execute_in_process(instance=instance)
-        )
-        assert run.success
-        return {found.asset_key.to_user_string(): found for found in run.get_asset_check_evaluations()}
-
-
-def test_the_ui_has_a_connection_check_for_each_raw_asset(variables: dict[str, str]) -> None:
-    found = evaluate(variables)
-    assert found.keys() == {"raw_applicant_leads", "raw_appraisal_leads", "raw_inventory"}
-    for check in found.values():
-        assert check.passed
-        assert check.check_name == "connection"
-        assert not check.blocking
-    assert "applicant leads: " in str(found["raw_applicant_leads"].description)
-    assert "appraisal leads: " in str(found["raw_appraisal_leads"].description)
-
-
-def test_a_connection_check_fails_where_the_doctor_sees_red_or_yellow(variables: dict[str, str]) -> None:
-    found = evaluate(variables, LEADS_CLIENT_SECRET="canary-wrong", INVENTORY_ADDRESSES="")
-    red, yellow = found["raw_applicant_leads"], found["raw_inventory"]
-    assert (red.passed, red.severity) == (False, AssetCheckSeverity.ERROR)
-    assert (yellow.passed, yellow.severity) == (False, AssetCheckSeverity.WARN)
-    assert "- red token: " in str(red.description)
-    assert "canary" not in str(red.description)
-
-
-@pytest.mark.parametrize("launcher", ["a sensor", "the command line"])
-def test_a_pull_plans_no_connection_check(tmp_path: Path, launcher: str) -> None:
-    with installation(tmp_path, first=2) as here:
-        # For its first hours a day that is over is the nightly pull's: the day before is missing at any hour.
-        wanted = [Window.of(here.day(2), scope, here.settings.zone) for scope in here.settings.scopes]
-        if launcher == "a sensor":
-            with here.daemon() as daemon:
-                daemon.tick_sensors(here.now + timedelta(hours=12))
-        else:
-            for area in rectangles(wanted, here.settings.scopes):
-                here.runner.pull(LEAD_KINDS, area, PullReport(), lambda: None)
-        assert all(here.keys([2]) <= here.status(kind).landed for kind in LEAD_KINDS)
-        kinds = (DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED, DagsterEventType.ASSET_CHECK_EVALUATION)
-        pulls = [run for run in here.runs() if run.job_name == PULL_JOB]
-        assert [here.instance.all_logs(run.run_id, of_type=kind) for run in pulls for kind in kinds] == [[], []]
 
 
 def test_alerts_that_go_nowhere_or_are_set_up_by_half_are_told(variables: dict[str, str]) -> None:

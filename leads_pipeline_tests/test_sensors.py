@@ -19,21 +19,17 @@ import pytest
 from dagster import (
     AssetCheckKey,
     AssetKey,
-    AssetSelection,
     DagsterEvent,
     DagsterEventType,
     DagsterRunStatus,
-    Definitions,
     EventLogEntry,
     RunRequest,
     RunsFilter,
-    define_asset_job,
 )
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.utils import make_new_run_id
 
 from leads_pipeline import retry
-from leads_pipeline.assets import connection
 from leads_pipeline.client import LeadsClient, Timing, leads
 from leads_pipeline.contract import (
     APPLICANT,
@@ -45,7 +41,6 @@ from leads_pipeline.contract import (
     read_delivery,
 )
 from leads_pipeline.definitions import PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
-from leads_pipeline.doctor import Finding, Light
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, rectangles
 from leads_pipeline.retry import FIRST_RETRY_SECONDS, RETRY_JITTER, FailedWindow
@@ -818,24 +813,6 @@ def test_a_run_is_alive_in_each_of_its_steps_and_between_them_however_long_they_
         assert len(steps) == len(ends) == 2
         assert all(alive for _, alive in seen[steps[0] : ends[-1] + 1]), job
         assert not here.lake.is_running(run_id)
-
-
-def test_checks_of_a_connection_are_a_living_run(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    alive = []
-
-    def slow(*_: object) -> Iterator[Finding]:
-        [run] = here.runs()
-        alive.append(here.lake.is_running(run.run_id))
-        yield Finding("token", Light.GREEN, "It came.")
-
-    monkeypatch.setattr(connection, "examine_leads", slow)
-    definitions = Definitions(
-        asset_checks=connection.connection_checks(here.settings),
-        resources=here.definitions.resources,
-        jobs=[define_asset_job("look", AssetSelection.checks_for_assets(raw_key(APPLICANT)))],
-    )
-    assert definitions.resolve_job_def("look").execute_in_process(instance=here.instance).success
-    assert alive == [True]
 
 
 def _hold(lake: Lake, run_id: str) -> None:

@@ -1,7 +1,7 @@
 """What a person with fresh credentials asks first: does it work, and if not, what is to be done?
 
 Belongs here: looking at settings, secret, clocks, tokens, services and data folder, one finding each. Doesn't: showing
-the findings (cli/, assets/), or changing anything but the token store.
+the findings (cli/), or changing anything but the token store.
 """
 
 from leads_pipeline.doctor.findings import MOST_NAMED, Finding, Light, some_of
@@ -11,8 +11,6 @@ from leads_pipeline.doctor.services import (
     examine_alerts,
     examine_env_file,
     examine_home,
-    examine_inventory,
-    examine_leads,
     examine_names,
 )
 
@@ -25,8 +23,6 @@ __all__ = [
     "examine_backup",
     "examine_env_file",
     "examine_home",
-    "examine_inventory",
-    "examine_leads",
     "examine_names",
     "examine_space",
     "same_portal",

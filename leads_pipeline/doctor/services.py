@@ -3,7 +3,7 @@
 Belongs here: looking at them, one finding each. Doesn't: the data folder (folder.py), what a finding is (findings.py).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import partial
@@ -81,7 +81,7 @@ def examine_env_file(path: Path) -> Iterator[Finding]:
         yield look_at(path.name, look)
 
 
-def examine_leads(settings: Settings, leads: LeadsService, kinds: Sequence[LeadKind] = LEAD_KINDS) -> Iterator[Finding]:
+def examine_leads(settings: Settings, leads: LeadsService) -> Iterator[Finding]:
     """The leads service: secret, clock, token, and for each kind of leads one small request per scope."""
     secret = look_at("secret", lambda: _secret(leads))
     yield secret
@@ -96,7 +96,7 @@ def examine_leads(settings: Settings, leads: LeadsService, kinds: Sequence[LeadK
     if token.light is not Light.GREEN or not base_url:
         return
     client = LeadsClient(base_url, auths[0], max_concurrency=settings.max_concurrency, policy=ONE_ATTEMPT)
-    for kind in kinds if settings.scopes else ():
+    for kind in LEAD_KINDS if settings.scopes else ():
         yield look_at(f"{kind.name} leads", partial(_ask, client, kind, settings))
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, Final
 
-from dagster import AssetCheckKey, AssetKey, BetaWarning, RunRequest, build_sensor_context
+from dagster import AssetKey, BetaWarning, RunRequest, build_sensor_context
 from dagster._core.definitions.automation_condition_sensor_definition import (
     AutomationConditionSensorDefinition,
     _evaluate,
 )
 
-from leads_pipeline.definitions import PUBLISH_JOB, PULL_JOB, STAGE_JOB
+from leads_pipeline.definitions import PUBLISH_JOB, STAGE_JOB
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, consecutive
 from leads_pipeline_tests.chaos.machine import Machine
 
@@ -45,9 +45,7 @@ class Engine(Machine):
         """Have Dagster execute the job, in this process."""
         job = self._definitions.resolve_job_def(job_name)
         if selection:
-            # Pulls run no checks; as the sensors ask for them, and the command line.
-            checks: set[AssetCheckKey] | None = set() if job_name == PULL_JOB else None
-            job = job.get_subset(asset_selection=set(selection), asset_check_selection=checks)
+            job = job.get_subset(asset_selection=set(selection))
         run_id = str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
         self.portal.run = run_id
         self.runs += 1
