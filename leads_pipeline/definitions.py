@@ -353,10 +353,8 @@ def _schedules(settings: Settings, partitions: Partitions) -> list[ScheduleDefin
         description="Today's inventory.",
     )
     def pull_inventory_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        if settings.inventory_base_url is None:
-            return SkipReason("INVENTORY_BASE_URL is not set: there is no inventory to pull.")
-        if not settings.has_inventory:
-            return SkipReason("Neither INVENTORY_ADDRESSES nor INVENTORY_FROM_LEADS_DAYS says what to search for.")
+        if settings.no_inventory:
+            return SkipReason(settings.no_inventory)
         day = today(settings.zone, context.scheduled_execution_time).isoformat()
         return RunRequest(run_key=f"inventory-{day}", partition_key=day)
 

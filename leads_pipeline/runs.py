@@ -15,6 +15,7 @@ from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, D
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.utils import make_new_run_id
 
+from leads_pipeline.assets.raw import NOT_PULLED
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.credentials import only_one
 from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
@@ -167,8 +168,15 @@ class Runner:
             report.broken.append(broken)
 
     def pull_inventory(self, day: date) -> str | None:
-        """Pull today's inventory. Returns what went wrong, None when nothing did."""
-        return self._run(INVENTORY_JOB, {"dagster/partition": day.isoformat()})
+        """Pull today's inventory. Returns why none was pulled, None if it landed."""
+        reasons: list[str] = []
+
+        def watch(entry: EventLogEntry) -> None:
+            if reason := _materialized(entry).get(NOT_PULLED):
+                reasons.append(str(reason.value))
+
+        broken = self._run(INVENTORY_JOB, {"dagster/partition": day.isoformat()}, listener=watch)
+        return broken or next(iter(reasons), None)
 
     def take_in(self, today: date) -> tuple[set[date], str | None]:
         """Take in what was pushed. Returns the days that it belongs to, and what went wrong, None when nothing did."""
@@ -176,7 +184,7 @@ class Runner:
 
         def watch(entry: EventLogEntry) -> None:
             event = entry.dagster_event
-            if event and event.event_type is DagsterEventType.ASSET_MATERIALIZATION and event.partition:
+            if event and event.partition and _number(_materialized(entry), "deliveries"):
                 touched.add(date.fromisoformat(event.partition))
 
         broken = self._run(PUSH_JOB, {"dagster/partition": today.isoformat()}, listener=watch)
@@ -218,6 +226,14 @@ class Runner:
         return _why(result.all_events) or f"Run {run_id} of {job_name} failed; the Dagster UI shows why."
 
 
+def _materialized(entry: EventLogEntry) -> Mapping[str, MetadataValue[Any]]:
+    """The metadata of a materialization; of any other event, nothing."""
+    event = entry.dagster_event
+    if event is None or event.event_type is not DagsterEventType.ASSET_MATERIALIZATION:
+        return {}
+    return event.step_materialization_data.materialization.metadata
+
+
 def _note(entry: EventLogEntry, report: PullReport) -> bool:
     """Add one of a run's events to the report; True where it ends a window."""
     event = entry.dagster_event
@@ -225,7 +241,7 @@ def _note(entry: EventLogEntry, report: PullReport) -> bool:
         return False
     kind = event.asset_key.path[-1].removeprefix("raw_")
     if event.event_type is DagsterEventType.ASSET_MATERIALIZATION:
-        metadata = event.step_materialization_data.materialization.metadata
+        metadata = _materialized(entry)
         report.landed[kind] = report.landed.get(kind, 0) + 1
         report.leads += _number(metadata, "dagster/partition_row_count")
         report.new += _number(metadata, "new")

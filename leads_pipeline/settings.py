@@ -154,9 +154,13 @@ class Settings:
     inventory_from_leads_days: int
 
     @property
-    def has_inventory(self) -> bool:
-        """Whether there is an inventory to pull, and something to search it for."""
-        return self.inventory_base_url is not None and bool(self.inventory_addresses or self.inventory_from_leads_days)
+    def no_inventory(self) -> str | None:
+        """Why there is no inventory to pull; None if there is one."""
+        if self.inventory_base_url is None:
+            return "INVENTORY_BASE_URL is not set: there is no inventory to pull."
+        if not self.inventory_addresses and not self.inventory_from_leads_days:
+            return "Neither INVENTORY_ADDRESSES nor INVENTORY_FROM_LEADS_DAYS says what to search for."
+        return None
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> Self:

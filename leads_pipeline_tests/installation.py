@@ -261,13 +261,17 @@ class Daemon:
 
     def _backfill(self, backfill: PartitionBackfill, *, to_its_end: bool = True) -> None:
         self.instance.add_backfill(backfill)
+        self.finish_backfill(backfill.backfill_id, to_its_end=to_its_end)
+
+    def finish_backfill(self, name: str, *, to_its_end: bool = True) -> None:
+        """Run a backfill that was added to its end, or until its runs are queued."""
         for _ in range(10):
             self._check(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
             self.launch_queued()
-            now = self.instance.get_backfill(backfill.backfill_id)
+            now = self.instance.get_backfill(name)
             if now is not None and now.status not in (BulkActionStatus.REQUESTED, BulkActionStatus.FAILING):
                 return
-            if not to_its_end and self.instance.get_runs(RunsFilter.for_backfill(backfill.backfill_id)):
+            if not to_its_end and self.instance.get_runs(RunsFilter.for_backfill(name)):
                 return
         raise AssertionError("The backfill doesn't end.")
 

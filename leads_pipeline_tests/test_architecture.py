@@ -329,6 +329,7 @@ def is_empty(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 # Tests that belong to no single module.
 OTHER_TESTS = {
+    "buttons",
     "arrays",
     "deploy",
     "architecture",

@@ -17,7 +17,6 @@ from dagster import (
     AssetsDefinition,
     BackfillPolicy,
     Failure,
-    MaterializeResult,
     MetadataValue,
     TableColumn,
     TableSchema,
@@ -27,7 +26,7 @@ from dagster import (
 from leads_pipeline.branches import Branches, readable_branches
 from leads_pipeline.contract import Answer, LeadKind
 from leads_pipeline.duck import statement
-from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.lake import RAW_COLUMNS, RAW_INVENTORY_COLUMNS, Lake, Landing, RawColumn
 from leads_pipeline.landing import land_all
 from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
@@ -39,6 +38,9 @@ from leads_pipeline.window import Window, today
 
 # One pull run at a time: the portal answers 429 when busy, and two runs don't know of each other's slowing down.
 PORTAL_POOL = "leads_portal"
+
+# Metadata of a day of which no inventory was pulled: why.
+NOT_PULLED = "not_pulled"
 
 # How many of a run's failed windows its failure message names; the rest are in the observations.
 NAMED_FAILURES = 5
@@ -176,9 +178,11 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
         description=(
             "The agency's inventory at the addresses of INVENTORY_ADDRESSES, and at the postcodes that leads of the "
             "last INVENTORY_FROM_LEADS_DAYS days ask about, one Parquet file per day in raw/inventory/. The API knows "
-            "the present only: a day that is over can't be fetched any more."
+            "the present only: a day that is over keeps the file that it has, and `not_pulled` says so."
         ),
         partitions_def=partitions.days,
+        backfill_policy=BackfillPolicy.single_run(),
+        output_required=False,
         group_name="raw",
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
@@ -186,30 +190,34 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
     )
     def raw_inventory(
         context: AssetExecutionContext, inventory: InventoryService, data: DataFolder
-    ) -> MaterializeResult[None]:
-        now = datetime.now(UTC)
-        day = date.fromisoformat(context.partition_key)
-        tried = f"No inventory could be pulled for {day}"
-        if day != today(settings.zone, now):
-            raise Failure(
-                f"{tried}: the API knows the present only, and that day isn't today in {settings.zone.key}. "
-                "Materialize today's partition.",
-                allow_retries=False,
-            )
-        try:
-            data.lake.refresh([day])
-            addresses = _addresses(settings, data.lake, day)
-            if not addresses:
-                raise SettingsError("INVENTORY_ADDRESSES names no place to search, and no lead asks about one.")
-            client = inventory.connect()
-            with _turn(context, data.lake):
-                sequence = data.lake.next_sequence()
-                answers = {address: client.search(address) for address in addresses}
-            rows = data.lake.land_inventory(day, answers, now, context.run.run_id, sequence)
-        except LeadsPipelineError as error:
-            raise failure(tried, error) from None
-        return MaterializeResult(
-            metadata={"dagster/partition_row_count": rows, "addresses": len(answers), "requests": client.stats.requests}
-        )
+    ) -> Iterator[AssetMaterialization]:
+        for key in requested_keys(context, partitions.days):
+            day = date.fromisoformat(key)
+            reason = settings.no_inventory
+            if day != today(settings.zone, datetime.now(UTC)):
+                reason = f"The API knows the present only, and {day} isn't today in {settings.zone.key}."
+            # Not a failure: it would hold back all tables below, and no later run could mend it.
+            metadata = {NOT_PULLED: reason} if reason else _pull_inventory(context, inventory, data.lake, settings, day)
+            yield AssetMaterialization(context.asset_key, partition=key, metadata=metadata)
 
     return raw_inventory
+
+
+def _pull_inventory(
+    context: AssetExecutionContext, inventory: InventoryService, lake: Lake, settings: Settings, day: date
+) -> dict[str, str | int]:
+    """Land today's inventory. Returns the metadata of its materialization."""
+    now = datetime.now(UTC)
+    try:
+        lake.refresh([day])
+        addresses = _addresses(settings, lake, day)
+        if not addresses:
+            return {NOT_PULLED: "INVENTORY_ADDRESSES names no place to search, and no lead asks about one."}
+        client = inventory.connect()
+        with _turn(context, lake):
+            sequence = lake.next_sequence()
+            answers = {address: client.search(address) for address in addresses}
+        rows = lake.land_inventory(day, answers, now, context.run.run_id, sequence)
+    except LeadsPipelineError as error:
+        raise failure(f"No inventory could be pulled for {day}", error) from None
+    return {"dagster/partition_row_count": rows, "addresses": len(answers), "requests": client.stats.requests}

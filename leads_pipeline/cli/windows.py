@@ -87,7 +87,9 @@ def backfill(
         with session.looking_for_unstaged() as unstaged:
             report = session.pull(windows if kinds else [], kinds)
             pushed, troubles = session.take_in()
-            if INVENTORY in kind_names or (not kind_names and last == session.today and session.settings.has_inventory):
+            if INVENTORY in kind_names or (
+                not kind_names and last == session.today and not session.settings.no_inventory
+            ):
                 troubles += session.pull_inventory()
         troubles += session.refresh({window.day for window in windows if kinds} | pushed, unstaged)
         show_report(report, troubles, session.branches())
