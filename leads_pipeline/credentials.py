@@ -1,13 +1,13 @@
-"""Where a client secret comes from, read anew at each use, so that a replaced one works without a restart.
+"""Where a secret comes from: a variable, a file, or a PGP message. Each file is read once a process.
 
-Belongs here: sources of secrets, and clear words for what is wrong with one. Doesn't: what a secret is used for
-(auth/), or which variables name it (resources.py, cli/).
+Belongs here: sources of secrets, and clear words if one can't be read. Doesn't: the use of a secret (auth/), or which
+variables name it (resources.py, cli/).
 """
 
-import os
 import stat
 import unicodedata
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -22,21 +22,21 @@ MAX_PGP_BYTES = 1024 * 1024
 
 
 class SecretSource(Protocol):
-    """Anything that can hand out the secret of the moment. Its `repr` must not show it."""
+    """A secret. Its `repr` must not show it."""
 
     def read(self) -> str:
-        """The secret as it is now; called before each request, so keep it quick. Raises CredentialsError."""
+        """Return the secret. Raises CredentialsError."""
         ...
 
 
 class StaticSecret:
-    """A secret that whoever made this object already holds, such as one from an environment variable."""
+    """A secret that is known already, for example from an environment variable."""
 
     def __init__(self, value: str) -> None:
         self._value = value
 
     def read(self) -> str:
-        """The value; raises CredentialsError if it can't be a secret."""
+        """Return the value. Raises CredentialsError if it can't be a secret."""
         return _checked(self._value, "The client secret")
 
     def __repr__(self) -> str:
@@ -50,61 +50,55 @@ class FileSecret:
         self.path = path
 
     def read(self) -> str:
-        """The file's content; raises CredentialsError if it is missing, unreadable or can't be a secret."""
-        named = f"The secret file {self.path}"
-        return _text(_content(self.path, MAX_SECRET_BYTES, named), named)
+        """Return the file's content. Raises CredentialsError if it is missing, unreadable or can't be a secret."""
+        return _file_secret(self.path)
 
     def __repr__(self) -> str:
         return f"FileSecret({str(self.path)!r})"
 
 
 class PgpSecret:
-    """The secret in a PGP message, as the portal delivers it, opened with a private key and its passphrase.
-
-    Opening takes 0.4 seconds, so what was opened is kept until one of the files is another.
-    """
+    """The secret in a PGP message, as the portal delivers it, opened with a private key and its passphrase."""
 
     def __init__(self, message: Path, private_key: Path, passphrase: SecretSource | None) -> None:
         self.message = message
         self.private_key = private_key
         self._passphrase = passphrase
-        self._opened: tuple[object, str] | None = None
 
     def read(self) -> str:
-        """The message's content; raises CredentialsError if a file is missing, or the message doesn't open."""
-        passphrase = self._read_passphrase()
-        state = (passphrase, _state(self.message), _state(self.private_key))
-        if self._opened is None or self._opened[0] != state:
-            self._opened = (state, self._open(passphrase))
-        return self._opened[1]
-
-    def _read_passphrase(self) -> str | None:
-        if self._passphrase is None:
-            return None
+        """Return the message's content. Raises CredentialsError if a file is missing, or the message doesn't open."""
         try:
-            return self._passphrase.read()
+            passphrase = self._passphrase.read() if self._passphrase else None
         except CredentialsError as error:
             raise CredentialsError(f"The passphrase of {self.private_key} can't be had. {error}") from None
-
-    def _open(self, passphrase: str | None) -> str:
-        message = _content(self.message, MAX_PGP_BYTES, f"The PGP message {self.message}")
-        private_key = _content(self.private_key, MAX_PGP_BYTES, f"The private key {self.private_key}")
-        try:
-            content = pgp.decrypt(message, private_key, passphrase)
-        except CredentialsError as error:
-            why = str(error)
-        else:
-            return _text(content, f"What the PGP message {self.message} holds")
-        raise CredentialsError(f"The secret in {self.message} can't be had with the key {self.private_key}. {why}")
+        return _pgp_secret(self.message, self.private_key, passphrase)
 
     def __repr__(self) -> str:
         return f"PgpSecret({str(self.message)!r}, {str(self.private_key)!r}, …)"
 
 
-def secret_of(ways: Mapping[str, str | None]) -> SecretSource | None:
-    """The secret that the first variable holds, or the file that the second one names; None where neither is set.
+# An error isn't remembered: once the file is put right, the next use reads it.
+@cache
+def _file_secret(path: Path) -> str:
+    named = f"The secret file {path}"
+    return _text(_content(path, MAX_SECRET_BYTES, named), named)
 
-    Raises SettingsError where both are.
+
+@cache
+def _pgp_secret(message: Path, private_key: Path, passphrase: str | None) -> str:
+    content = _content(message, MAX_PGP_BYTES, f"The PGP message {message}")
+    key = _content(private_key, MAX_PGP_BYTES, f"The private key {private_key}")
+    try:
+        return _text(pgp.decrypt(content, key, passphrase), f"The content of the PGP message {message}")
+    except CredentialsError as error:
+        why = str(error)
+    raise CredentialsError(f"The secret in {message} can't be had with the key {private_key}. {why}")
+
+
+def secret_of(ways: Mapping[str, str | None]) -> SecretSource | None:
+    """Return the secret that the first variable holds, or the file that the second one names. None if neither is set.
+
+    Raises SettingsError if both are set.
     """
     only_one(ways)
     value, file = ways.values()
@@ -114,46 +108,18 @@ def secret_of(ways: Mapping[str, str | None]) -> SecretSource | None:
 
 
 def only_one(ways: Mapping[str, str | None]) -> None:
-    """Raises SettingsError where more than one of the variables, which mean the same, is set."""
+    """Raise SettingsError if more than one of the variables is set: they mean the same."""
     given = [variable for variable, value in ways.items() if value]
     if len(given) > 1:
         raise SettingsError(f"{' and '.join(given)} are set, and mean the same. Keep one.")
 
 
-def write_key_pair(user_id: str, passphrase: str, private_key: Path) -> str:
-    """Make a key pair, write the private key, locked, for this user alone to read, and return the public half.
-
-    Takes 5 to 60 seconds. Raises CredentialsError if the file exists or can't be written.
-    """
-    made, public = None, ""
+def content_of(file: str | None) -> str | None:
+    """Return what the file holds at this moment, as hexadecimal digits. None if it can't be read."""
     try:
-        # Opened first: to fail after a minute would be a pity, and nothing is overwritten.
-        with open(private_key, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            try:
-                made, public = pgp.new_key_pair(user_id, passphrase)
-                file.write(made)
-            finally:
-                if made is None:
-                    private_key.unlink()
-    except FileExistsError:
-        raise CredentialsError(
-            f"{private_key} exists and stays as it is: what was encrypted for it could never be read again. Name "
-            "another file."
-        ) from None
-    except OSError as error:
-        raise CredentialsError(
-            f"{private_key} can't be written ({error.strerror}). Name a file in a folder of yours."
-        ) from None
-    return public
-
-
-def _state(path: Path) -> tuple[int, ...] | None:
-    """What changes when a file is replaced or written to; None if it isn't there."""
-    try:
-        status = path.stat()
-    except OSError:
+        return _content(path_of(file), MAX_PGP_BYTES, file).hex() if file else None
+    except CredentialsError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _content(path: Path, max_bytes: int, named: str) -> bytes:

@@ -1,259 +1,131 @@
-"""Opening OpenPGP messages with a private key, and making key pairs to receive them.
+"""Opens PGP messages with gpg, in a keyring that is made for one message and deleted afterwards.
 
-Belongs here: bytes in, bytes out, and clear words for why a message doesn't open. Doesn't: files, caching
-(credentials.py), or what the message holds. The only user of pysequoia, whose errors carry backtraces, and of gpg,
-which is given what pysequoia can't open.
+Belongs here: bytes in, bytes out, and what to do if a message doesn't open. Doesn't: files (credentials.py).
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
-
-import pysequoia
-from pysequoia.packet import Packet, PacketPile, Tag
+from typing import Final, TypeAlias
 
 from leads_pipeline.errors import CredentialsError
 
-# What the portal asks for. Others, as in tests, are faster to make: this one takes 5 to 60 seconds.
-RSA_4096 = pysequoia.CipherSuite.RSA4k
+# A secret has at most 128 characters.
+MAX_CONTENT_BYTES: Final = 65_536
+# gpg needs less than a second.
+GPG_SECONDS: Final = 30.0
 
-_SUBKEYS = (Tag.SecretSubkey, Tag.PublicSubkey)
-_SAVE_AGAIN = "Save it again, whole, from BEGIN PGP MESSAGE to END PGP MESSAGE."
-_ASK_CONTACT = "ask the portal's technical contact for a new message"
+# Error codes of libgpg-error, in the lower 16 bits.
+_BAD_PASSPHRASE: Final = 11
+_NO_PASSPHRASE: Final = 177
 
-# What a message may hold: a secret has 128 characters. And how long gpg may take: it takes less than a second.
-MAX_CONTENT_BYTES = 65_536
-GPG_SECONDS = 30.0
+_Ended: TypeAlias = "subprocess.CompletedProcess[bytes]"
 
-T = TypeVar("T")
+_ANONYMOUS: Final = "0" * 16  # the id in a message that names no key (RFC 9580, section 5.1.1)
+_SAVE_AGAIN: Final = (
+    "Save it again, from BEGIN PGP MESSAGE to END PGP MESSAGE, or ask the portal's technical contact for a new one."
+)
 
 
 def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes:
-    """What the message holds; all three as their files hold them, armoured or binary. Takes about 0.4 seconds.
-
-    The private key is one that gpg exports, or one that `new_key_pair` made. Raises CredentialsError.
-    """
-    addressees = set(_addressees(message))
-    key = _unsealed(private_key, passphrase)
-    # pysequoia tries the newest encryption subkey alone; an older one may be meant.
-    packets = list(_for_addressees(_key_packets(key), addressees))
-    recipients = {packet.key_id for packet in packets if packet.key_id}
-    if not addressees & recipients and _ANONYMOUS not in addressees:
-        raise CredentialsError(
-            f"The message is for another key: it names {', '.join(sorted(addressees))}, which this private key doesn't "
-            f"hold. Name the private key that belongs to the public key you sent, or {_ASK_CONTACT} for this key."
-        )
-    decryptor = _decryptor(packets, passphrase)
-    content = None
-    if decryptor is not None:
-        with suppress(_Refusal):
-            content = _ask(lambda: pysequoia.decrypt(bytes=message, decryptor=decryptor).bytes)
-    if content is None:
-        # GnuPG's own mode; a subkey's message where the key itself can decrypt too and is the only one tried; or a key
-        # that GnuPG 2.4 has locked, whose numbers it writes in a form of its own.
-        content = _decrypt_with_gpg(message, key, passphrase)
-    if content is None:
-        raise CredentialsError(_still_locked() if decryptor is None else _altered(message))
-    return content
-
-
-def new_key_pair(user_id: str, passphrase: str, suite: pysequoia.CipherSuite = RSA_4096) -> tuple[bytes, str]:
-    """A private key, sealed with the passphrase, and the public half to send, both armoured. Never expires.
-
-    The private key is sealed as a PGP message as a whole, since pysequoia can't lock a key by itself. `gpg --decrypt`
-    opens it as well.
-    """
-    key = pysequoia.Tsk.generate(user_id, cipher_suite=suite)
-    return pysequoia.encrypt(passwords=[passphrase], bytes=str(key).encode()), str(key.extract_certificate())
-
-
-# The key id in a message that doesn't say for whom it is (RFC 9580, section 5.1.1; gpg --hidden-recipient).
-_ANONYMOUS = "0" * 16
-
-
-def _addressees(message: bytes) -> Iterator[str]:
-    """The ids of the keys that the message is encrypted for. Raises CredentialsError if it is no such message."""
-    packets = _packets(message)
-    if not packets:
-        is_begun = b"-----BEGIN PGP MESSAGE-----" in message
-        what = "is not whole, or is damaged" if is_begun else "is no PGP message"
-        raise CredentialsError(f"The message {what}. {_SAVE_AGAIN}")
-    if all(packet.tag != Tag.PKESK for packet in packets):
-        raise CredentialsError(
-            "The message is not encrypted for a public key. Save the one that came for the public key you sent."
-        )
-    for packet in packets:
-        if packet.tag == Tag.PKESK:
-            yield _key_id(packet.body)
-
-
-def _key_id(session_key: bytes) -> str:
-    """Whom an encrypted session key packet is for: version 3 holds the key's id, version 6 its fingerprint.
-
-    The id is the end of a fingerprint of version 4, and the beginning of one of version 6 (RFC 9580, section 5.5.4).
-    """
-    if session_key.startswith(b"\x03"):
-        return session_key[1:9].hex()
-    end = 2 + int.from_bytes(session_key[1:2])
-    version, fingerprint = session_key[2:3], session_key[3:end]
-    if not fingerprint:
-        return _ANONYMOUS
-    return (fingerprint[-8:] if version == b"\x04" else fingerprint[:8]).hex()
-
-
-def _unsealed(private_key: bytes, passphrase: str | None) -> bytes:
-    """The key itself, where it is one that `new_key_pair` made."""
-    packets = _packets(private_key)
-    if not packets or packets[0].tag != Tag.SKESK:
-        return private_key
-    if passphrase is None:
-        raise CredentialsError(_LOCKED)
-    try:
-        return _ask(lambda: pysequoia.decrypt(bytes=private_key, passwords=[passphrase]).bytes) or b""
-    except _Refusal:
-        pass
-    raise CredentialsError(_STILL_LOCKED)
-
-
-def _key_packets(key: bytes) -> list[Packet]:
-    packets = _packets(key)
-    tags = [packet.tag for packet in packets]
-    count = tags.count(Tag.SecretKey)
-    if count == 1:
-        return packets
-    what = "several keys" if count else "a public key" if Tag.PublicKey in tags else "no private key, or not whole"
-    raise CredentialsError(
-        f"The private key file holds {what}. Export the one private key with `gpg --armor --export-secret-keys KEYID`."
-    )
-
-
-def _for_addressees(packets: Iterable[Packet], addressees: set[str]) -> Iterator[Packet]:
-    """The key without subkeys that the message isn't for, each with the signatures that follow it."""
-    is_meant = True
-    for packet in packets:
-        if packet.tag in _SUBKEYS:
-            is_meant = packet.key_id in addressees or _ANONYMOUS in addressees
-        if is_meant:
-            yield packet
-
-
-def _altered(message: bytes) -> str:
-    """Why a message that is for this key doesn't open."""
-    is_gpgs_own = any(packet.tag == Tag.AED for packet in _packets(message))
-    if shutil.which("gpg") is not None:
-        what = "was altered or damaged on its way: gpg can't open it either"
-    elif is_gpgs_own:
-        what = "is in a mode that is GnuPG's own (OCB), which gpg opens, and gpg isn't installed here"
-    else:
-        what = "was altered or damaged on its way, or takes gpg to open, which isn't installed here"
-    return f"The message {what}. {_SAVE_AGAIN} Else install GnuPG, or {_ASK_CONTACT}, encrypted with `gpg --rfc4880`."
-
-
-def _decrypt_with_gpg(message: bytes, key: bytes, passphrase: str | None) -> bytes | None:
-    """What gpg makes of the message, None where it isn't installed or can't open it."""
+    """Return the content of the message. Message and key may be armoured or binary. Raises CredentialsError."""
     gpg = shutil.which("gpg")
     if gpg is None:
-        return None
-    # In memory where there is such a place, for this user alone (0700), and gone afterwards.
-    memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a folder of our own in it
-    where = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="leads-pgp-", dir=where, ignore_cleanup_errors=True) as home:
-        command = [gpg, "--homedir", home, "--batch", "--quiet", "--no-tty", "--trust-model", "always"]
+        raise CredentialsError(
+            "gpg isn't installed. Install it: apt install gnupg. Or decrypt the message elsewhere, and name the file "
+            "with the secret in LEADS_CLIENT_SECRET_FILE."
+        )
+    ended = None
+    with suppress(OSError, subprocess.SubprocessError):  # the error may hold the content
+        ended = _ask_gpg(gpg, message, private_key, passphrase)
+    if ended is None:
+        raise CredentialsError(
+            f"gpg can't be started, has no room for temporary files, or doesn't end within {GPG_SECONDS:.0f} seconds."
+        )
+    imported, opened = ended
+    _check_key(private_key, imported.stderr)
+    # Both are needed: gpg 2.2 says DECRYPTION_OKAY of a damaged OCB message, and exits with 0 if nothing was encrypted.
+    if opened.returncode != 0 or b"\n[GNUPG:] DECRYPTION_OKAY" not in opened.stderr:
+        raise CredentialsError(_why(opened.stderr.decode(errors="replace")))
+    return opened.stdout
+
+
+def _ask_gpg(gpg: str, message: bytes, private_key: bytes, passphrase: str | None) -> tuple[_Ended, _Ended]:
+    """Import the key, then decrypt the message. Raises OSError or SubprocessError."""
+    # In memory if possible. A longer path would not fit into the name of the agent's socket.
+    place = next((folder for folder in ("/dev/shm", "/tmp") if os.access(folder, os.W_OK)), None)  # noqa: S108
+    with tempfile.TemporaryDirectory(prefix="leads-pgp-", dir=place, ignore_cleanup_errors=True) as home:
+        # Without the first line, the agent measures for seconds how fast the machine is.
+        Path(home, "gpg-agent.conf").write_text("s2k-count 65536\ndisable-scdaemon\n", encoding="ascii")
+        command = [gpg, "--homedir", home, "--batch", "--no-tty", "--trust-model", "always", "--status-fd", "2"]
+        read_end, write_end = os.pipe()  # other users can read a command line, but no pipe
         try:
-            _run([*command, "--import"], key)
-            with _piped(passphrase or "") as pipe:
-                words = ["--pinentry-mode", "loopback", "--passphrase-fd", str(pipe)]
-                limit = ["--max-output", str(MAX_CONTENT_BYTES)]
-                return _run([*command, *words, *limit, "--decrypt"], message, pipe)
-        except (OSError, subprocess.SubprocessError):
-            return None
+            with os.fdopen(write_end, "wb") as pipe:
+                pipe.write((passphrase or "").encode())
+            imported = _run([*command, "--import"], private_key)
+            words = ["--pinentry-mode", "loopback", "--passphrase-fd", str(read_end)]
+            # A signature isn't looked at: the portal's key isn't known here.
+            limits = ["--max-output", str(MAX_CONTENT_BYTES), "--skip-verify"]
+            return imported, _run([*command, *words, *limits, "--decrypt"], message, read_end)
         finally:
-            with suppress(OSError, subprocess.SubprocessError):  # gpg's agent, which goes by itself too, but later
+            os.close(read_end)
+            with suppress(OSError, subprocess.SubprocessError):  # the agent ends by itself too, but later
                 _run([str(Path(gpg).with_name("gpgconf")), "--homedir", home, "--kill", "all"], b"")
 
 
-def _run(command: Sequence[str], given: bytes, *pipes: int) -> bytes:
-    """What gpg prints. Raises SubprocessError where it fails or takes too long; what it says isn't shown to anybody."""
-    return subprocess.run(  # noqa: S603 - gpg and its tools, without anything of the message in the command
-        command,
-        input=given,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        pass_fds=pipes,
-        env={"PATH": os.defpath, "LC_ALL": "C"},  # and none of our secrets
-        timeout=GPG_SECONDS,
-        check=True,
-    ).stdout
+def _check_key(private_key: bytes, status: bytes) -> None:
+    found = re.search(rb"^\[GNUPG:\] IMPORT_RES((?: \d+)+)", status, re.MULTILINE)
+    counts = [int(count) for count in found[1].split()] if found else [0] * 11
+    if b"-----BEGIN PGP MESSAGE-----" in private_key:
+        raise CredentialsError(
+            "An earlier version sealed the private key. Unseal it once: gpg --output NEW --decrypt OLD. Then set "
+            "LEADS_PGP_PRIVATE_KEY_FILE to NEW."
+        )
+    if counts[10] == 0:  # private keys imported
+        is_public = counts[0] > counts[9]  # keys and private keys read
+        what = "holds a public key" if is_public else "holds no private key, is not whole, or gpg-agent is missing here"
+        raise CredentialsError(
+            f"The private key file {what}. Export the private key: gpg --armor --export-secret-keys KEYID"
+        )
 
 
-@contextmanager
-def _piped(text: str) -> Iterator[int]:
-    """The end to read from of a pipe that holds the text: other users see a command line, and nobody sees a pipe."""
-    read_end, write_end = os.pipe()
-    try:
-        with os.fdopen(write_end, "wb") as pipe:
-            pipe.write(text.encode())
-        yield read_end
-    finally:
-        os.close(read_end)
+def _why(status: str) -> str:
+    """Say why the message doesn't open, by gpg's status lines."""
+    named = re.findall(r"^\[GNUPG:\] ENC_TO (\w+)", status, re.MULTILINE)
+    codes = {
+        int(code) & 0xFFFF for code in re.findall(r"^\[GNUPG:\] ERROR pkdecrypt_failed (\d+)", status, re.MULTILINE)
+    }
+    if _BAD_PASSPHRASE in codes:
+        return (
+            "The passphrase doesn't open the private key. Correct LEADS_PGP_PASSPHRASE or its _FILE. A lost passphrase "
+            "can't be recovered: make a new key, and send its public half to the portal's technical contact."
+        )
+    if _NO_PASSPHRASE in codes:
+        return "The private key is locked, and no passphrase is set. Set LEADS_PGP_PASSPHRASE or its _FILE."
+    if not named and "[GNUPG:] NODATA" in status:
+        return f"The message is no PGP message, or is not whole. {_SAVE_AGAIN}"
+    if not named:
+        return (
+            "The message is not encrypted for a public key, or by a program that gpg doesn't understand. Save the one "
+            "that came for the public key you sent."
+        )
+    if "[GNUPG:] DECRYPTION_KEY" in status or "[GNUPG:] NO_SECKEY" not in status:
+        return f"The message was altered or cut on its way. {_SAVE_AGAIN}"
+    if named == [_ANONYMOUS]:
+        return "The message names no key, and this private key with this passphrase doesn't open it. Check both."
+    return (
+        f"The message is for another key: it names {', '.join(named)}. Name the private key that belongs to the public "
+        "key you sent, or ask the portal's technical contact for a message for this key."
+    )
 
 
-_LOCKED = "The private key is locked, and no passphrase is set. Set LEADS_PGP_PASSPHRASE or its _FILE."
-_STILL_LOCKED = (
-    "The passphrase doesn't open the private key. Correct LEADS_PGP_PASSPHRASE or its _FILE. A lost passphrase can't "
-    "be recovered: make a new key, and send its public half to the portal's technical contact."
-)
-_NOT_VALID = (
-    "The private key can't decrypt today: it has expired or is revoked, or it is for signing only. Extend one that has "
-    "expired with `gpg --quick-set-expire FINGERPRINT never` and again with '*' at the end, and export it again."
-)
-
-
-def _still_locked() -> str:
-    if shutil.which("gpg") is not None:
-        return _STILL_LOCKED
-    return f"{_STILL_LOCKED} If it is the right one: a key that GnuPG 2.4 made takes gpg, which isn't installed here."
-
-
-def _decryptor(packets: list[Packet], passphrase: str | None) -> pysequoia.PyDecryptor | None:
-    """What opens messages with that key; None where the passphrase doesn't open it for pysequoia."""
-    try:
-        key = _ask(lambda: pysequoia.Tsk.from_packets(packets))
-        return _ask(key.decryptor)
-    except _Refusal as refusal:
-        is_locked = "encrypted" in str(refusal)
-    if not is_locked:
-        raise CredentialsError(_NOT_VALID)
-    if passphrase is None:
-        raise CredentialsError(_LOCKED)
-    try:
-        return _ask(lambda: key.decryptor(passphrase))
-    except _Refusal:
-        return None
-
-
-class _Refusal(Exception):  # noqa: N818 - never leaves this module
-    """The first line of pysequoia's message."""
-
-
-def _packets(content: bytes) -> list[Packet]:
-    """What the content is made of; nothing where it is no OpenPGP, or cut short."""
-    try:
-        return _ask(lambda: [packet for packet in PacketPile.from_bytes(content) if packet.tag])  # raises if unknown
-    except _Refusal:
-        return []
-
-
-def _ask(act: Callable[[], T]) -> T:
-    try:
-        return act()
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
-        message = str(error).partition("\n")[0]
-    raise _Refusal(message)  # outside of the except block: the cause carries a backtrace
+def _run(command: Sequence[str], given: bytes, *pipes: int) -> _Ended:
+    environment = {"PATH": os.defpath, "LC_ALL": "C"}  # none of our secrets
+    return subprocess.run(  # noqa: S603 - gpg and its tools, with nothing of the message in the command
+        command, input=given, capture_output=True, pass_fds=pipes, env=environment, timeout=GPG_SECONDS, check=False
+    )

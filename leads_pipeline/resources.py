@@ -23,7 +23,7 @@ from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenS
 from leads_pipeline.channels import Channel, Email, SlackWebhook, Webhook
 from leads_pipeline.client import InventoryClient, LeadsClient
 from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
-from leads_pipeline.credentials import PgpSecret, SecretSource, only_one, secret_of
+from leads_pipeline.credentials import PgpSecret, SecretSource, content_of, only_one, secret_of
 from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import store_of
@@ -151,14 +151,18 @@ class LeadsService(ConfigurableResource[None]):
         return client, auth
 
     def fingerprint(self) -> str | None:
-        """Changes with the addresses, the client, its secret's content and the limit on answers; tells none of them.
+        """Return a hash of the addresses, the client, its secret and the limit on answers. It tells none of them.
 
-        A secret that can't be had is a state of its own. None where the data folder doesn't give the key.
+        None if the data folder doesn't give the key.
         """
-        try:
-            secret = ["read", self.secret().read()]
-        except LeadsPipelineError as error:
-            secret = ["not read", str(error)]
+        # Read anew each time: a run reads a corrected secret in its own process, and the sensor's process lives on.
+        files = (
+            self.client_secret_file,
+            self.client_secret_pgp_file,
+            self.pgp_private_key_file,
+            self.pgp_passphrase_file,
+        )
+        secret = [self.client_secret, self.pgp_passphrase, *map(content_of, files)]
         asked_with = [
             self.base_url,
             self.auth_url,

@@ -76,7 +76,6 @@ VENDOR_HOMES = {
     "deltalake": {"delta"},
     # Likewise, where the data folder is a bucket.
     "obstore": {"objects"},
-    "pysequoia": {"pgp"},
     "phonenumbers": {"person"},
     "idna": {"person"},
     "dagster": ABOVE_THE_DAGSTER_LINE,
@@ -123,7 +122,6 @@ def test_every_module_is_looked_at() -> None:
         ("flatten.py", '"""D."""\nx = __import__("pandas")\n', "flatten hides an import"),
         ("cli.py", '"""D."""\nfrom importlib import import_module\n', "cli hides an import"),
         ("client.py", '"""D."""\nimport uvicorn\n', "client imports uvicorn"),
-        ("credentials.py", '"""D."""\nimport pysequoia\n', "credentials imports pysequoia"),
         ("settings.py", '"""D."""\nimport os\nx = os.environ["A"]\n', "settings reads the environment"),
         ("cli.py", '"""D."""\nfrom os import getenv as g\n', "cli reads the environment"),
         ("cli.py", '"""D."""\nimport os as o\nx = o.getenv("A")\n', "cli reads the environment"),

@@ -28,7 +28,7 @@ from leads_pipeline.auth.endpoint import DEFAULT_LIFETIME_SECONDS, MAX_ANSWER_BY
 from leads_pipeline.auth.flow import RENEWAL_PAUSE_SECONDS
 from leads_pipeline.auth.tokens import MAX_LIFETIME_SECONDS, MAX_TOKEN_CHARACTERS, Token
 from leads_pipeline.client.service import DEADLINE_SECONDS
-from leads_pipeline.credentials import FileSecret, StaticSecret
+from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import (
     BusyError,
     CredentialsError,
@@ -390,46 +390,17 @@ def test_the_first_refusal_s_body_is_not_read(store: TokenStore, portal: Portal)
     assert [body.is_closed for body in bodies] == [True]
 
 
-# A replaced or revoked secret
+# A revoked secret
 
 
-def test_a_replaced_secret_takes_effect_at_the_next_request(store: TokenStore, portal: Portal, tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    path.write_text("old\n")
-    auth = make_auth(store, portal.token, credentials=replace(BODY, secret=FileSecret(path)))
-    get(auth, portal)
-    path.write_text("new\n")
-    get(auth, portal)
-    sent = [parse_qs(request.content.decode())["client_secret"] for request in portal.token_requests]
-    assert (sent, portal.sent_tokens) == ([["old"], ["new"]], ["1", "2"])
-
-
-def test_a_secret_that_is_gone_matters_only_once_a_token_is_needed(
-    store: TokenStore, portal: Portal, tmp_path: Path, clock: Clock
-) -> None:
-    path = tmp_path / "secret"
-    path.write_text(SECRET)
-    auth = make_auth(store, portal.token, clock, replace(BODY, secret=FileSecret(path)))
-    get(auth, portal)
-    path.write_text("")
-    assert get(auth, portal).status_code == 200
-    clock.now += 3600
-    with pytest.raises(CredentialsError, match="is empty"):
-        get(auth, portal)
-
-
-def test_after_a_refusal_the_endpoint_is_not_asked_again_with_that_secret(store: TokenStore, tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    path.write_text("revoked")
+def test_after_a_refusal_the_endpoint_is_not_asked_again(store: TokenStore) -> None:
     portal = Portal()
 
     def answer(request: httpx.Request) -> httpx.Response:
-        if b"revoked" in request.content:
-            portal.token_requests.append(request)
-            return httpx.Response(401, json={"error": "invalid_client", "error_description": "private"})
-        return portal.token(request)
+        portal.token_requests.append(request)
+        return httpx.Response(401, json={"error": "invalid_client", "error_description": "private"})
 
-    auth = make_auth(store, answer, credentials=replace(BODY, secret=FileSecret(path)))
+    auth = make_auth(store, answer)
     messages = set()
     for _ in range(3):
         with pytest.raises(CredentialsError) as caught:
@@ -439,10 +410,7 @@ def test_after_a_refusal_the_endpoint_is_not_asked_again_with_that_secret(store:
     assert "(401, invalid_client)" in message
     assert "technical contact" in message
     assert "private" not in message
-    assert auth.requests_made == 1
-    path.write_text("issued anew")
-    assert get(auth, portal).status_code == 200
-    assert auth.requests_made == 2
+    assert auth.requests_made == len(portal.token_requests) == 1
 
 
 # What a token endpoint can answer

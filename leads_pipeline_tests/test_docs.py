@@ -166,7 +166,6 @@ def test_every_command_is_one_that_is_tested_here() -> None:
         "duckdb",
         "leads-pipeline backfill",
         "leads-pipeline coverage",
-        "leads-pipeline credentials new-key",  # takes 4096 bits' worth of time: test_credentials.py
     ]
 
 

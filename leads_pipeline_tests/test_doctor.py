@@ -11,14 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
-import pysequoia
 import pytest
 from click.testing import CliRunner, Result
 
-from leads_pipeline import pgp
 from leads_pipeline.cli import main
 from leads_pipeline.client import server_time
-from leads_pipeline.credentials import write_key_pair
 from leads_pipeline.doctor import examine_env_file, services
 from leads_pipeline.doctor.findings import Warned
 from leads_pipeline.doctor.folder import _store
@@ -28,6 +25,7 @@ from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import OURS
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline_tests.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.people import listed
 from leads_pipeline_tests.small_portal import SmallPortal, served
 
@@ -383,14 +381,13 @@ def test_a_warehouse_that_does_not_open_is_found(variables: dict[str, str], tmp_
 # --- the PGP message --------------------------------------------------------------------------------------------------
 
 
-def test_a_secret_from_a_pgp_message_gets_a_token(
-    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = pgp.new_key_pair
-    monkeypatch.setattr(pgp, "new_key_pair", lambda user, phrase: made(user, phrase, pysequoia.CipherSuite.Cv25519))
+@needs_gpg
+def test_a_secret_from_a_pgp_message_gets_a_token(variables: dict[str, str], tmp_path: Path) -> None:
     key, message = tmp_path / "key.asc", tmp_path / "message.asc"
-    public = pysequoia.Cert.from_bytes(write_key_pair("agency", "canary-passphrase", key).encode())
-    message.write_bytes(pysequoia.encrypt(recipients=[public], bytes=variables["LEADS_CLIENT_SECRET"].encode()))
+    with running_gpg() as gpg:
+        key.write_bytes(gpg.make_key("agency", passphrase="canary-passphrase"))
+        message.write_bytes(gpg.encrypt(variables["LEADS_CLIENT_SECRET"].encode(), "agency"))
+    key.chmod(0o600)
     changes: dict[str, str | None] = {
         "LEADS_CLIENT_SECRET": None,
         "LEADS_CLIENT_SECRET_PGP_FILE": str(message),

@@ -90,7 +90,7 @@ def test_the_fingerprint_changes_with_the_settings_and_with_the_content_of_the_s
         found.append(from_file.fingerprint())
     file.unlink()
     assert from_file.fingerprint() == found[0]
-    file.write_text("two\n")
+    file.write_text("two")
     assert from_file.fingerprint() == found[2]
     changes: tuple[dict[str, str | int], ...] = (
         {},
@@ -103,6 +103,16 @@ def test_the_fingerprint_changes_with_the_settings_and_with_the_content_of_the_s
     assert None not in found
     assert len(set(found)) == len(found)
     assert leads(tmp_path / "elsewhere").fingerprint() != leads(tmp_path).fingerprint(), "keyed: it can't be guessed"
+
+
+def test_the_fingerprint_changes_with_each_file_of_a_pgp_message_and_opens_none(tmp_path: Path) -> None:
+    files = {"client_secret_pgp_file": "message", "pgp_private_key_file": "key", "pgp_passphrase_file": "passphrase"}
+    service = leads(tmp_path, client_secret=None, **{field: str(tmp_path / name) for field, name in files.items()})
+    found = [service.fingerprint()]
+    for name in files.values():
+        (tmp_path / name).write_text("no PGP")
+        found.append(service.fingerprint())
+    assert len(set(found)) == 4
 
 
 def test_a_folder_that_cannot_hold_the_key_gives_no_fingerprint(tmp_path: Path) -> None:

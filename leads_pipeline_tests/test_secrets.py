@@ -1,4 +1,4 @@
-"""What becomes of secrets and of personal data: replaced, revoked, and nowhere but where they belong."""
+"""Secrets and personal data: a revoked secret, and no trace of either where it doesn't belong."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
-import pysequoia
 import pytest
 
 from leads_pipeline.client import LeadsClient
@@ -25,47 +24,17 @@ from leads_pipeline.errors import CredentialsError, LeadsPipelineError
 from leads_pipeline.resources import DataFolder, LeadsService
 from leads_pipeline.spool import Spool
 from leads_pipeline.window import Scope, ScopeKind, Window
+from leads_pipeline_tests.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.installation import installation
 from leads_pipeline_tests.small_portal import CLIENT_ID, SmallPortal, served
 
-OLD, NEW = "the-old-secret", "the-new-one"
-
-# Puts a secret where the pipeline reads it.
-Deliver = Callable[[str], None]
+OLD = "the-old-secret"
 
 
 @pytest.fixture
 def portal() -> Iterator[SmallPortal]:
     with served(SmallPortal(OLD)) as portal:
         yield portal
-
-
-@pytest.fixture(params=["file", "renamed file", "PGP message"])
-def delivered(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Deliver, dict[str, str]]:
-    """How a secret is delivered, and the configuration that finds it."""
-    path = tmp_path / "secret"
-    if request.param == "file":
-
-        def write(secret: str) -> None:
-            path.write_text(secret)
-
-        return write, {"client_secret_file": str(path)}
-    if request.param == "renamed file":  # as container platforms replace a mounted secret
-
-        def replace_file(secret: str) -> None:
-            beside = tmp_path / "beside"
-            beside.write_text(secret)
-            beside.replace(path)
-
-        return replace_file, {"client_secret_file": str(path)}
-    key = pysequoia.Tsk.generate("agency")
-    (tmp_path / "key.asc").write_text(str(key))
-    recipient = key.extract_certificate()
-
-    def encrypt(secret: str) -> None:
-        path.write_bytes(pysequoia.encrypt(recipients=[recipient], bytes=secret.encode()))
-
-    return encrypt, {"client_secret_pgp_file": str(path), "pgp_private_key_file": str(tmp_path / "key.asc")}
 
 
 def service(portal: SmallPortal, folder: Path, **secret: Any) -> LeadsService:
@@ -87,35 +56,6 @@ def windows(number: int) -> list[Window]:
 
 def outcomes(client: LeadsClient, number: int = 1) -> list[Answer | LeadsPipelineError]:
     return [outcome for _, outcome in client.fetch_windows(APPLICANT, windows(number))]
-
-
-def test_a_replaced_secret_takes_effect_at_the_next_request(
-    portal: SmallPortal, tmp_path: Path, delivered: tuple[Deliver, dict[str, str]]
-) -> None:
-    deliver, configuration = delivered
-    deliver(OLD)
-    client, _ = service(portal, tmp_path, **configuration).connect()
-    assert all(isinstance(outcome, Answer) for outcome in outcomes(client, 3))
-    portal.secret = NEW
-    deliver(NEW)
-    assert all(isinstance(outcome, Answer) for outcome in outcomes(client, 3))
-    # No request was tried with the old token, although it had an hour to live.
-    assert portal.data_requests == ["token-1"] * 3 + ["token-2"] * 3
-    assert portal.token_requests == [OLD, NEW]
-
-
-def test_another_process_takes_the_replaced_secrets_token_from_the_store(
-    portal: SmallPortal, tmp_path: Path, delivered: tuple[Deliver, dict[str, str]]
-) -> None:
-    deliver, configuration = delivered
-    for secret in (OLD, NEW):
-        portal.secret = secret
-        deliver(secret)
-        for _ in range(2):  # each with no memory of the other, as a run's process
-            client, _ = service(portal, tmp_path, **configuration).connect()
-            assert isinstance(outcomes(client)[0], Answer)
-    assert portal.token_requests == [OLD, NEW]
-    assert portal.data_requests == ["token-1"] * 2 + ["token-2"] * 2
 
 
 def test_a_revoked_pair_is_one_clear_error_and_one_token_request_for_200_windows(
@@ -145,18 +85,21 @@ def test_a_pair_that_was_never_good_asks_for_a_token_once_and_for_no_lead(portal
     assert portal.data_requests == []
 
 
-def test_the_pair_that_replaces_a_revoked_one_works_without_a_restart(portal: SmallPortal, tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    path.write_text(OLD)
-    client, _ = service(portal, tmp_path, client_secret_file=str(path)).connect()
-    assert isinstance(outcomes(client)[0], Answer)
-    portal.revoke()
-    assert all(isinstance(error, CredentialsError) for error in outcomes(client, 5))
-    portal.secret = NEW
-    assert all(isinstance(error, CredentialsError) for error in outcomes(client, 5))
-    path.write_text(NEW)
-    assert all(isinstance(outcome, Answer) for outcome in outcomes(client, 5))
-    assert portal.token_requests == [OLD, OLD, NEW]
+def test_the_next_run_takes_the_secret_that_replaces_a_revoked_one(portal: SmallPortal, tmp_path: Path) -> None:
+    here = {**portal.environment(), "LEADS_BRANCH_IDS": "101", "LEADS_CLIENT_SECRET": ""}
+    here |= {"LEADS_CLIENT_SECRET_FILE": str(tmp_path / "secret"), "LEADS_DATA_DIR": str(tmp_path / "data")}
+    yesterday = str((datetime.now(UTC) - timedelta(days=1)).date())
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--from", yesterday]
+    codes = []
+    for theirs, ours in ((OLD, OLD), ("the-new-one", OLD), ("the-new-one", "the-new-one")):
+        if theirs != portal.secret:
+            portal.revoke()
+            portal.secret = theirs
+        (tmp_path / "secret").write_text(ours)
+        environment = {"PATH": os.defpath, "HOME": str(tmp_path), **here}
+        ended = subprocess.run([*command, "--to", yesterday], env=environment, cwd=tmp_path, capture_output=True)
+        codes.append(ended.returncode)
+    assert codes == [0, 1, 0]
 
 
 # --- nothing leaks ----------------------------------------------------------------------------------------------------
@@ -238,12 +181,13 @@ def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
     assert [holding(tmp_path, canary) for canary in (EMAIL, SECRET, PHONE, TOKEN)] == [{"0"}, {"1"}, {PHONE}, set()]
 
 
+@needs_gpg
 def test_no_artefact_holds_a_secret_or_personal_data_where_it_does_not_belong(tmp_path: Path) -> None:
     answers = CanaryAnswers()
-    key, message = pysequoia.Tsk.generate("agency"), tmp_path / "message.asc"
-    message.write_bytes(pysequoia.encrypt(recipients=[key.extract_certificate()], bytes=SECRET.encode()))
-    sealed = pysequoia.encrypt(passwords=[PASSPHRASE], bytes=str(key).encode())
-    (tmp_path / "key.asc").write_bytes(sealed)
+    message = tmp_path / "message.asc"
+    with running_gpg() as gpg:
+        (tmp_path / "key.asc").write_bytes(gpg.make_key("agency", passphrase=PASSPHRASE))
+        message.write_bytes(gpg.encrypt(SECRET.encode(), "agency"))
     for name in ("home", "tmp", "work", "output"):
         (tmp_path / name).mkdir()
     yesterday = str((datetime.now(UTC) - timedelta(days=1)).date())

@@ -29,7 +29,7 @@ from dagster import (
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.utils import make_new_run_id
 
-from leads_pipeline import retry
+from leads_pipeline import credentials, retry
 from leads_pipeline.client import LeadsClient, Timing, leads
 from leads_pipeline.contract import (
     APPLICANT,
@@ -213,6 +213,7 @@ def test_a_wrong_secret_is_tried_once_a_run_and_the_right_one_at_once(tmp_path: 
         assert "Applicant leads: 6 were refused" in waiting.skip_message
 
         secret.write_text(right)
+        credentials._file_secret.cache_clear()  # noqa: SLF001 - the next run is a process of its own
         tick = retry_tick(here, here.now + timedelta(hours=2, minutes=5), waiting.cursor)
         assert keys_in(the_request(tick)) == sorted(wanted)
         assert here.run_requested(the_request(tick)).success

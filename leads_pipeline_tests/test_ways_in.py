@@ -13,10 +13,9 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import httpx
-import pysequoia
 import pytest
 
-from leads_pipeline import pgp
+from leads_pipeline_tests.gpg import running_gpg
 from leads_pipeline_tests.newcomer import ROOT, Newcomer, copy_checkout, free_port, newcomer, wait_for
 
 KINDS = ("applicant", "appraisal")
@@ -69,13 +68,12 @@ def in_a_file(me: Newcomer) -> dict[str, str]:
 
 
 def in_a_message(me: Newcomer) -> dict[str, str]:
-    private, public = pgp.new_key_pair("me <me@agency.example>", PASSPHRASE, pysequoia.CipherSuite.Cv25519)
     secret = me.credentials["LEADS_CLIENT_SECRET"].encode()
     (me.folder / "keys").mkdir()
-    (me.folder / "keys" / "key.asc").write_bytes(private)
-    (me.folder / "keys" / "key.asc").chmod(0o600)
-    message = pysequoia.encrypt(recipients=[pysequoia.Cert.from_bytes(public.encode())], bytes=secret)
-    (me.folder / "message.asc").write_bytes(message)
+    with running_gpg() as gpg:
+        (me.folder / "keys" / "key.asc").write_bytes(gpg.make_key("me", passphrase=PASSPHRASE))
+        (me.folder / "keys" / "key.asc").chmod(0o600)
+        (me.folder / "message.asc").write_bytes(gpg.encrypt(secret, "me"))
     return {
         "LEADS_CLIENT_SECRET": "",
         "LEADS_CLIENT_SECRET_PGP_FILE": "./message.asc",

@@ -33,8 +33,8 @@ class ClientCredentialsAuth(httpx.Auth):
     Works with AsyncClient, from any number of threads and tasks: whoever needs a token while one is on
     its way waits for that one. A request refused with 401 or 403 is sent once more with another token; what comes
     back then is the caller's to judge. Errors of the token request are raised to whoever sends: CredentialsError,
-    StorageError, BusyError, ServerError, UnreachableError. After the endpoint has refused a secret it isn't asked
-    again with that secret by this object. `transport` is for the token requests alone.
+    StorageError, BusyError, ServerError, UnreachableError. After the endpoint has refused the secret, this object
+    doesn't ask it again. `transport` is for the token requests alone.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class ClientCredentialsAuth(httpx.Auth):
         self._clock = clock
         self._endpoint = TokenEndpoint(credentials, clock, transport)
         self._guard = Lock()
-        self._taken: tuple[str, Token | None] = ("", None)  # with the store key, so that a new secret takes a new token
-        self._flight: tuple[tuple[str, Token | None], Future[Token]] | None = None
-        self._refusal: tuple[str, CredentialsError] | None = None
+        self._taken: Token | None = None
+        self._flight: tuple[Token | None, Future[Token]] | None = None  # with the token that was refused
+        self._refusal: CredentialsError | None = None
         self._unhelpful: Token | None = None
 
     def token(self) -> Token:
@@ -86,47 +86,38 @@ class ClientCredentialsAuth(httpx.Auth):
     def _token(self, refused: Token | None = None) -> Future[Token]:
         """A token other than the refused one: at once where this object holds it, else when it has been got."""
         with self._guard:
-            key_of_token, token = self._taken
-            if token and not self._is_good(token, refused):
-                token = None
-            try:
-                secret = self._credentials.secret.read()
-            except CredentialsError:
-                if token is None:
-                    raise
-                return _done(token)  # the secret may be half replaced at this moment; the token is still good
-            key = self._credentials.store_key(secret)
-            if token and key == key_of_token:
-                return _done(token)
-            if self._refusal and self._refusal[0] == key:
-                error = self._refusal[1]
-                raise CredentialsError(str(error), reason=error.reason)
-            if self._flight and self._flight[0] == (key, refused) and not self._flight[1].done():
+            if self._taken and self._is_good(self._taken, refused):
+                return _done(self._taken)
+            if self._refusal:
+                raise CredentialsError(str(self._refusal), reason=self._refusal.reason)
+            if self._flight and self._flight[0] == refused and not self._flight[1].done():
                 return self._flight[1]
+            secret = self._credentials.secret.read()
             future: Future[Token] = Future()
             future.set_running_or_notify_cancel()  # from here on a waiter that is cancelled can't cancel it for others
-            self._flight = ((key, refused), future)
+            self._flight = (refused, future)
         # A thread of its own, once per token: nobody's event loop, worker pool or exit waits for a slow endpoint.
-        Thread(target=self._fly, args=(future, secret, key, refused), name="access-token", daemon=True).start()
+        Thread(target=self._fly, args=(future, secret, refused), name="access-token", daemon=True).start()
         return future
 
     def _is_good(self, token: Token, refused: Token | None) -> bool:
         return token.is_usable(self._clock()) and (refused is None or token.access_token != refused.access_token)
 
-    def _fly(self, future: Future[Token], secret: str, key: str, refused: Token | None) -> None:
+    def _fly(self, future: Future[Token], secret: str, refused: Token | None) -> None:
         try:
-            token = self._obtain(secret, key, refused)
+            token = self._obtain(secret, refused)
         except BaseException as error:  # noqa: BLE001 - it is raised in whoever waits
             with self._guard:
                 if isinstance(error, CredentialsError):
-                    self._refusal = (key, error)
+                    self._refusal = error
                 future.set_exception(error)
         else:
             with self._guard:
-                self._taken = (key, token)
+                self._taken = token
                 future.set_result(token)
 
-    def _obtain(self, secret: str, key: str, refused: Token | None) -> Token:
+    def _obtain(self, secret: str, refused: Token | None) -> Token:
+        key = self._credentials.store_key(secret)
         stored = self._store.read(key)
         if stored is None or not self._is_good(stored, refused):
             with self._store.locked(key):

@@ -16,7 +16,7 @@ from leads_pipeline.cli.erasing import apply, erase, log, look_again
 from leads_pipeline.cli.health import metrics, status
 from leads_pipeline.cli.objecting import lift, object_, restrict
 from leads_pipeline.cli.privacy import privacy
-from leads_pipeline.cli.services import alert, credentials, doctor, receive
+from leads_pipeline.cli.services import alert, doctor, receive
 from leads_pipeline.cli.serving import serve
 from leads_pipeline.cli.session import err, plain_errors
 from leads_pipeline.cli.ui import dev
@@ -58,7 +58,6 @@ for command in (
     backfill,
     backup,
     coverage,
-    credentials,
     damaged,
     demo,
     dev,

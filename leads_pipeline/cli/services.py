@@ -1,4 +1,4 @@
-"""What pulls depend on: `doctor` and `alert` try it, `receive` takes pushed leads, `credentials` makes keys."""
+"""What pulls depend on: `doctor` and `alert` try it, `receive` takes pushed leads."""
 
 import json
 import logging
@@ -14,8 +14,8 @@ from dagster import build_resources
 
 from leads_pipeline.alerts import Alert, Level, Occasion
 from leads_pipeline.channels import beat
-from leads_pipeline.cli.session import err, plain_errors, show_finding
-from leads_pipeline.credentials import SecretSource, secret_of, write_key_pair
+from leads_pipeline.cli.session import plain_errors, show_finding
+from leads_pipeline.credentials import secret_of
 from leads_pipeline.definitions import alert_service, resources, variables
 from leads_pipeline.doctor import (
     Finding,
@@ -89,7 +89,8 @@ def receive(host: str, port: int) -> None:
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        key = _secret_of("LEADS_RECEIVE_KEY")
+        name = "LEADS_RECEIVE_KEY"
+        key = secret_of({one: variables().get(one) for one in (name, f"{name}_FILE")})
         if key is None:
             raise SettingsError(
                 "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's deliveries carry. Make "
@@ -134,49 +135,3 @@ def alert(is_test: bool) -> None:  # noqa: ARG001 - what else it may do one day 
                 is_well = False
                 click.echo(f"{click.style('failed', 'red')} {name}: {error}")
     sys.exit(0 if is_well else 1)
-
-
-def _secret_of(variable: str) -> SecretSource | None:
-    return secret_of({name: variables().get(name) for name in (variable, f"{variable}_FILE")})
-
-
-credentials = click.Group(
-    "credentials",
-    short_help="Make the key that the client secret is sent with.",
-    help="Make what the portal needs to send you a client secret.",
-)
-
-
-@credentials.command("new-key")
-@click.option("--user-id", default="leads-pipeline", show_default=True, help='Whose key it is, as "Agency <it@…>".')
-@click.option(
-    "--private-key",
-    type=click.Path(dir_okay=False, path_type=Path),
-    envvar="LEADS_PGP_PRIVATE_KEY_FILE",
-    default="leads-private-key.asc",
-    show_default=True,
-    help="Where the private key goes. An existing file is never overwritten.",
-)
-def new_key(user_id: str, private_key: Path) -> None:
-    """Make an RSA key pair with 4096 bits: the private key into a file, the public one printed, to be sent.
-
-    The passphrase is LEADS_PGP_PASSPHRASE, or what LEADS_PGP_PASSPHRASE_FILE holds, or asked for.
-    """
-    with plain_errors():
-        given = _secret_of("LEADS_PGP_PASSPHRASE")
-        passphrase = (
-            given.read()
-            if given
-            else click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
-        )
-        with err.status("Making a key of 4096 bits; this can take a minute"):
-            public = write_key_pair(user_id, passphrase, private_key)
-    click.echo(public, nl=False)
-    click.echo(
-        f"\nThe private key is in {private_key}, locked with the passphrase. Keep both: neither can be recovered.\n"
-        "1. Send the public key above to the portal's technical contact.\n"
-        "2. Save the message that comes back, from BEGIN PGP MESSAGE to END PGP MESSAGE, in a file.\n"
-        f"3. Set LEADS_CLIENT_SECRET_PGP_FILE to it, LEADS_PGP_PRIVATE_KEY_FILE={private_key}, and the passphrase.\n"
-        "4. `leads-pipeline doctor` says whether it works.",
-        err=True,
-    )
