@@ -1,8 +1,7 @@
 """The wire: paths and parameter names, what a valid answer is, and the declared fields of each lead kind.
 
 Belongs here: everything that the portal decides, as data and pure functions. Doesn't: sending requests (client/),
-slicing a body into its elements (slicing.py), how a declared type is cast (flatten/). One room because it is one
-document, the portal's: two thirds are its fields, a line each, and a new one is one more line.
+slicing a body into its elements (slicing.py), how a declared type is cast (flatten/).
 """
 
 import codecs

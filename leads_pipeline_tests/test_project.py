@@ -16,7 +16,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from leads_pipeline.settings import GONE, VARIABLES, Settings
-from leads_pipeline_tests.test_architecture import imports
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -52,11 +51,18 @@ def test_every_requirement_is_met_by_the_locked_version() -> None:
     assert unmet == [], "run `make lock`"
 
 
+def imported_by(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+
+
 def test_every_package_that_the_pipeline_imports_is_declared() -> None:
     imported = {
         name.partition(".")[0]
         for path in (ROOT / "leads_pipeline").rglob("*.py")
-        for name in imports(ast.parse(path.read_text()), path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in imported_by(node)
     }
     packages = packages_distributions()
     extras = requirements(*EXTRAS)
