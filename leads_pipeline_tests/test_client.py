@@ -42,7 +42,7 @@ from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.settings import AuthMethod
 from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.fake_timing import NOW, FakeTiming
-from leads_pipeline_tests.raw_server import HEAD, RawServer, gzipped, raw, respond
+from leads_pipeline_tests.raw_server import RawServer, gzipped, raw, respond
 
 BASE_URL = "http://portal.example"
 TOKEN = "t0ken-t0ken"
@@ -909,28 +909,8 @@ def test_a_gzip_body_of_several_members_is_read_whole(raw_server: RawServer) -> 
 @pytest.mark.parametrize(
     ("script", "kind", "reason"),
     [
-        pytest.param(respond(MANY[:900], length=len(MANY)), UnreachableError, "connection broken", id="length"),
-        pytest.param(raw(HEAD + b"\r\n" + MANY[:900]), InvalidAnswerError, "broken JSON", id="no length"),
-        pytest.param(
-            raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n800\r\n" + MANY[:2048] + b"\r\n"),
-            UnreachableError,
-            "connection broken",
-            id="chunks cut off",
-        ),
-        pytest.param(
-            raw(HEAD + b"Content-Length: 99\r\n\r\n{", reset=True), UnreachableError, "connection broken", id="reset"
-        ),
         pytest.param(raw(b""), UnreachableError, "connection broken", id="no answer"),
         pytest.param(raw(b"SMTP?\r\n\r\n"), UnreachableError, "connection broken", id="not HTTP"),
-        pytest.param(
-            respond(gzipped(MANY)[:-9], "Content-Encoding: gzip"), InvalidAnswerError, "broken gzip", id="gzip cut off"
-        ),
-        pytest.param(
-            respond(gzipped(BODY)[:-8], "Content-Encoding: gzip"),
-            InvalidAnswerError,
-            "broken gzip",
-            id="gzip without its checksum",
-        ),
         pytest.param(
             respond(gzipped(BODY)[:-8] + b"\0" * 8, "Content-Encoding: gzip"),
             InvalidAnswerError,
@@ -941,7 +921,6 @@ def test_a_gzip_body_of_several_members_is_read_whole(raw_server: RawServer) -> 
         pytest.param(
             respond(BODY, "Content-Encoding: br"), InvalidAnswerError, "unknown encoding", id="encoding not asked for"
         ),
-        pytest.param(respond(b"", "Content-Encoding: gzip"), InvalidAnswerError, "empty body", id="empty gzip"),
     ],
 )
 def test_a_broken_body_is_an_error_of_its_kind(
@@ -953,38 +932,13 @@ def test_a_broken_body_is_an_error_of_its_kind(
     assert (type(error), error.reason) == (kind, reason)
 
 
-def test_a_body_that_broke_off_is_asked_for_again(raw_server: RawServer) -> None:
-    scripts = iter([respond(MANY[:900], length=len(MANY)), respond(MANY)])
-    raw_server.script = lambda connection: next(scripts)(connection)
-    answer = fetch_one(socket_client(raw_server, policy=RetryPolicy(), timing=FakeTiming().as_timing()))
-    assert isinstance(answer, Answer)
-    assert answer.attempts == 2
-
-
-def test_a_body_larger_than_allowed_is_cut_short(raw_server: RawServer) -> None:
-    sent: list[int] = []
-
-    def script(connection: socket.socket) -> None:
-        sent.append(0)
-        connection.sendall(HEAD + b"\r\n")
-        for _ in range(1000):
-            connection.sendall(b" " * 100_000)
-            sent[-1] += 100_000
-
-    raw_server.script = script
-    error = fetch_one(socket_client(raw_server, max_body_bytes=1_000_000))
-    assert isinstance(error, TooLargeError)
-    assert "Raise LEADS_MAX_BODY_MB" in str(error)
-    assert max(sent) < 50_000_000
-
-
 def test_a_body_of_exactly_the_allowed_size_is_taken(raw_server: RawServer) -> None:
     raw_server.script = respond(MANY)
     assert isinstance(fetch_one(socket_client(raw_server, max_body_bytes=len(MANY))), Answer)
     assert isinstance(fetch_one(socket_client(raw_server, max_body_bytes=len(MANY) - 1)), TooLargeError)
 
 
-@pytest.mark.parametrize("status", [200, 400, 401])
+@pytest.mark.parametrize("status", [400, 401])
 def test_a_gzip_bomb_takes_no_memory(raw_server: RawServer, status: int) -> None:
     class ReadsErrors(Bearer):
         requires_response_body = True  # as an auth flow does: httpx then reads the body by itself
@@ -1008,24 +962,6 @@ def test_a_gzip_body_that_decodes_to_nothing_is_bounded_as_received(raw_server: 
     raw_server.script = respond(gzipped(b"") * 20_000, "Content-Encoding: gzip")
     error = fetch_one(socket_client(raw_server, max_body_bytes=100_000))
     assert isinstance(error, TooLargeError)
-
-
-def test_a_body_that_comes_drop_by_drop_meets_the_deadline(raw_server: RawServer) -> None:
-    over = threading.Event()
-
-    def script(connection: socket.socket) -> None:
-        connection.sendall(HEAD + b"Content-Length: 1000000\r\n\r\n")
-        while not over.wait(0.01):
-            connection.sendall(b" ")
-
-    raw_server.script = script
-    began = time.monotonic()
-    error = fetch_one(socket_client(raw_server, deadline_seconds=0.15))
-    over.set()
-    assert isinstance(error, UnreachableError)
-    assert error.reason == "deadline passed"
-    assert "within 0.15 seconds" in str(error)
-    assert time.monotonic() - began < 2
 
 
 def test_the_status_decides_even_where_an_error_body_is_broken(raw_server: RawServer) -> None:

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import random
-import signal
 import stat
 import subprocess
 import sys
@@ -825,20 +824,6 @@ def finish(process: subprocess.Popen[str]) -> str:
     return out
 
 
-@pytest.mark.chaos
-def test_processes_that_land_the_same_window_at_once_lose_nothing(lake: Lake) -> None:
-    code = """
-        for n in range(15):
-            lake.land(answer([lead(int(sys.argv[2]) * 100 + n)]), "run")
-    """
-    for process in [start(code, lake, str(number)) for number in range(3)]:
-        finish(process)
-
-    path = next(window.path for window in lake.landed_windows(APPLICANT, DAY))
-    assert set(payloads(path)) == {f"lead-{p * 100 + n:02}" for p in range(3) for n in range(15)}
-    assert everything_below(lake.folder / "raw") == [path]
-
-
 def test_threads_that_land_the_same_window_at_once_lose_nothing(lake: Lake) -> None:
     with ThreadPoolExecutor(8) as pool:
         landings = list(pool.map(lambda n: lake.land(answer([lead(n)]), "run"), range(40)))
@@ -858,39 +843,6 @@ def test_threads_that_land_pushed_leads_of_one_day_at_once_lose_nothing(lake: La
     assert len(payloads(path)) == 40
 
 
-def kill_while_landing(lake: Lake, rounds: int) -> None:
-    """Kill a process that lands at random moments; what it reported as landed must be there, and the file whole."""
-    code = """
-        for n in range(int(sys.argv[2]), 10**6):
-            landing = lake.land(answer([lead(n)]), "run")
-            print(n, flush=True)
-    """
-    rng = random.Random(11)  # noqa: S311 - a seeded choice
-    path = lake.land(answer([]), "run").path
-    reported: set[str] = set()
-    for round_ in range(rounds):
-        process = start(code, lake, str(1000 * (round_ + 1)))
-        assert process.stdout is not None
-        lines = [process.stdout.readline()]
-        time.sleep(rng.uniform(0, 0.05))
-        process.kill()
-        lines += process.communicate(timeout=60)[0].splitlines()
-        # A line that the kill cut short says nothing.
-        reported |= {f"lead-{line.strip()}" for line in lines if len(line.strip()) == 4 + (round_ >= 9)}
-        assert process.returncode == -signal.SIGKILL
-        assert [window.path for window in lake.landed_windows(APPLICANT, DAY)] == [path]
-        assert reported <= set(payloads(path))
-    assert len(reported) >= rounds
-    assert lake.quarantined() == []
-    lake.land(answer([]), "the next one sweeps")
-    assert everything_below(lake.folder / "raw") == [path]
-
-
-@pytest.mark.chaos
-def test_a_killed_landing_loses_nothing_it_reported_and_leaves_nothing_behind(lake: Lake) -> None:
-    kill_while_landing(lake, rounds=3)
-
-
 def test_a_leftover_of_a_killed_writer_is_swept_even_when_nothing_changes(lake: Lake) -> None:
     path = lake.land(answer(TWENTY), "run-1").path
     leftover = path.with_name(".leads.parquet.abc.tmp")
@@ -898,49 +850,6 @@ def test_a_leftover_of_a_killed_writer_is_swept_even_when_nothing_changes(lake: 
 
     assert not lake.land(answer(TWENTY), "run-2").is_changed
     assert not leftover.exists()
-
-
-def test_a_killed_replacement_of_staged_files_is_either_finished_or_undone(lake: Lake) -> None:
-    """Killed at each of its renames and at each of its syncs, the set that is seen next is all old or all new."""
-    code = """
-        def die_at(call, countdown):
-            real = getattr(os, call)
-            def dying(*arguments, **named):
-                nonlocal countdown
-                countdown -= 1
-                if countdown < 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(*arguments, **named)
-            setattr(os, call, dying)
-
-        for call in ("replace", "fsync"):
-            for countdown in range(100):
-                own = Lake(lake.folder / f"{call}-{countdown}")
-                for text in ("old", "new"):
-                    if text == "new" and (child := os.fork()):
-                        break
-                    with own.replacing_staged(("a", "b"), DAY) as paths:
-                        for path in paths.values():
-                            path.write_text(text)
-                        if text == "new":
-                            die_at(call, countdown)
-                else:
-                    os._exit(0)
-                if os.waitpid(child, 0)[1] != signal.SIGKILL:
-                    break
-                print(own.folder)
-    """
-    killed = [Lake(Path(line)) for line in finish(start(code, lake)).splitlines()]
-
-    seen = []
-    for one in killed:
-        seen.append([staged_text(file.path) for table in ("a", "b") for file in one.staged_files(table)])
-        with one.replacing_staged(("a", "b"), DAY) as paths:
-            for path in paths.values():
-                path.write_text("newest")
-        assert [staged_text(path) for path in everything_below(one.folder / "staged")] == ["newest", "newest"]
-    assert len(killed) >= 3 + 5  # the renames and the syncs that there are at least
-    assert {tuple(texts) for texts in seen} == {("old", "old"), ("new", "new")}
 
 
 # --- full and forbidden -------------------------------------------------------------------------------------------

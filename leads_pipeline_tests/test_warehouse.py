@@ -3,13 +3,10 @@ import os
 import random
 import re
 import shutil
-import signal
 import stat
 import subprocess
 import sys
 import textwrap
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -1190,20 +1187,6 @@ def test_what_killed_publications_left_is_swept_even_when_nothing_changes(lake: 
     assert not spill.parent.exists()
 
 
-def test_a_leftover_log_of_a_killed_reader_doesnt_keep_the_file_from_being_opened(lake: Lake) -> None:
-    publish(lake)
-    wal = lake.folder / "leads.duckdb.wal"
-    wal.write_bytes(b"left behind by somebody")
-    assert not publish(lake).is_changed  # the log isn't in the pipeline's own way
-    land_and_stage(lake, APPLICANT, [{"id": "a"}])
-
-    publication = publish(lake)
-
-    assert not publication.is_rebuilt
-    assert not wal.exists()
-    assert query(lake, "select count(*) from applicant_leads") == [(1,)]
-
-
 def test_a_reader_keeps_the_version_that_it_opened(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [{"id": "a"}])
     publish(lake)
@@ -1440,69 +1423,6 @@ def test_reads_of_other_processes_during_publications_see_no_half_state(lake: La
 @pytest.mark.chaos
 def test_200_reads_of_other_processes_during_50_publications_see_no_half_state(lake: Lake) -> None:
     check_reads(lake, publications=50, readers=4, reads=50)
-
-
-def kill_while_publishing(lake: Lake, after_seconds: float) -> bool:
-    """Kill a publishing process after that time; whether it was still at it."""
-    process = subprocess.Popen(PUBLISHING(lake), cwd=ROOT, stderr=subprocess.PIPE)
-    timer = threading.Timer(after_seconds, process.kill)
-    timer.start()
-    process.communicate()
-    timer.cancel()
-    return process.returncode == -signal.SIGKILL
-
-
-def check_kills(lake: Lake, kills: int) -> int:
-    """Kill that many publications at moments spread over their whole length; every time the file is whole."""
-    land_and_stage(lake, APPLICANT, [{"id": f"{n}", "message": "0", "viewingTimes": [{}, {}]} for n in range(200)])
-    publish(lake)
-    began = time.monotonic()
-    subprocess.run(PUBLISHING(lake), cwd=ROOT, check=True)
-    length = time.monotonic() - began
-    killed = 0
-    for number in range(kills):
-        leads = [{"id": f"{n}", "message": str(number + 1), "viewingTimes": [{}] * 2} for n in range(200)]
-        land_and_stage(lake, APPLICANT, leads, fetched_at=FETCHED_AT + timedelta(minutes=number + 1))
-        killed += kill_while_publishing(lake, length * (0.35 + 0.65 * number / kills))
-        ((versions, leads_there, children),) = query(
-            lake,
-            "select count(distinct message), count(*), (select count(*) from applicant_viewing_times) "
-            "from applicant_leads",
-        )
-        assert (versions, leads_there, children) == (1, 200, 400)
-    publication = publish(lake)
-    assert not publication.is_rebuilt
-    assert query(lake, "select distinct message from applicant_leads") == [(str(kills),)]
-    assert leftovers(lake) == []
-    return killed
-
-
-@pytest.mark.chaos
-def test_a_publication_killed_at_any_moment_leaves_a_whole_file_and_is_made_up_for(lake: Lake) -> None:
-    assert check_kills(lake, 3) > 0
-
-
-@pytest.mark.parametrize("limit_bytes", [100_000, 1_500_000])
-@pytest.mark.chaos
-def test_a_disk_that_takes_no_more_leaves_the_old_file_and_says_so(lake: Lake, limit_bytes: int) -> None:
-    """The limit on file sizes stands for the full disk: real system calls fail, first in the copy, then in DuckDB."""
-    publish(lake)
-    before = Warehouse(lake).path.read_bytes()
-    assert 100_000 < len(before) < 10_000_000
-    rng = random.Random(3)  # noqa: S311 - text that doesn't shrink
-    leads = [{"id": f"{n}", "message": f"{rng.getrandbits(8000):x}"} for n in range(4000)]
-    land_and_stage(lake, APPLICANT, leads)
-    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit_bytes}, {limit_bytes}))\n"
-    python, option, script = PUBLISHING(lake)
-
-    done = subprocess.run([python, option, limit + script], cwd=ROOT, capture_output=True, text=True, check=False)
-
-    assert done.returncode == 1
-    assert "StorageError: " in done.stderr.splitlines()[-1]
-    assert "File too large" in done.stderr.splitlines()[-1]
-    assert Warehouse(lake).path.read_bytes() == before
-    assert publish(lake).rows["applicant_leads"] == 4000
-    assert leftovers(lake) == []
 
 
 @pytest.mark.chaos
