@@ -1,0 +1,105 @@
+"""The same answers of the portal give the same tables as in dd03c9a: a fixed month with drift and hostile leads.
+
+A difference that is meant goes into DELIBERATE. How the recordings were made says record_month.py.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leads_pipeline_tests.promises.month import (
+    EXCLUDED,
+    Tables,
+    backfill,
+    libfaketime,
+    prepare,
+    recorded_month,
+    recorded_tables,
+    replayed,
+    tables,
+)
+from leads_pipeline_tests.promises.portal import portal
+
+# What differs from dd03c9a on purpose, with the reason: "mart_x" for a whole table, "mart_x.column" for a column.
+DELIBERATE: dict[str, str] = {}
+
+# How many rows of a table are shown.
+SHOWN = 5
+
+
+def test_a_month_gives_the_same_tables_as_dd03c9a(tmp_path: Path) -> None:
+    if libfaketime() is None:
+        pytest.skip("libfaketime is not installed: apt install faketime")
+    data = tmp_path / "data"
+    start, files, pulls = recorded_month()
+    prepare(data, files)
+    for pull in pulls:
+        with portal(replayed(pull)) as address:
+            exit_code, said = backfill(data, address, pull.clock, pull.arguments, start)
+        assert exit_code == pull.exit_code, said
+
+    if lines := list(differences(recorded_tables(), tables(data / "leads.duckdb"))):
+        pytest.fail("\n".join(["The tables differ from those of dd03c9a.", *lines]), pytrace=False)
+
+
+def test_what_differs_on_purpose_is_in_the_recording() -> None:
+    recorded = recorded_tables()
+    known = {*recorded, *(f"{table}.{column}" for table, (columns, _) in recorded.items() for column in columns)}
+    assert DELIBERATE.keys() <= known
+    assert not EXCLUDED.keys() & {column for columns, _ in recorded.values() for column in columns}
+
+
+def differences(recorded: Tables, now: Tables) -> Iterator[str]:
+    """Each difference in words, table by table."""
+    for table in sorted(recorded.keys() | now.keys()):
+        if table in DELIBERATE:
+            continue
+        if table not in now or table not in recorded:
+            yield f"{table}: {'is gone' if table in recorded else 'is new'}"
+            continue
+        (columns, rows), (columns_now, rows_now) = recorded[table], now[table]
+        skipped = {column for column in columns if f"{table}.{column}" in DELIBERATE}
+        yield from (f"{table}.{column}: is gone" for column in columns if column not in {*columns_now, *skipped})
+        yield from (f"{table}.{column}: is new" for column in columns_now if column not in columns)
+        shared = [column for column in columns if column in columns_now and column not in skipped]
+        yield from _different_rows(table, shared, _only(rows, columns, shared), _only(rows_now, columns_now, shared))
+
+
+Row = tuple[str, ...]
+
+
+def _only(rows: list[list[Any]], columns: list[str], shared: list[str]) -> Counter[Row]:
+    places = [columns.index(column) for column in shared]
+    return Counter(tuple(repr(row[place]) for place in places) for row in rows)
+
+
+def _different_rows(table: str, columns: list[str], before: Counter[Row], now: Counter[Row]) -> Iterator[str]:
+    lost, new = list((before - now).elements()), list((now - before).elements())
+    if lost or new:
+        yield f"{table}: {len(lost)} of {before.total()} recorded rows differ or are gone, {len(new)} rows are new"
+    for row in lost[:SHOWN]:
+        # The row that it has become, as far as one can tell.
+        likest = max(new, key=lambda one: _alike(row, one), default=None)
+        if likest is None or _alike(row, likest) * 2 < len(columns):
+            yield f"    gone: {_shown(columns, row)}"
+            continue
+        new.remove(likest)
+        yield f"    {_shown(columns[:2], row)}"
+        for column, cell, cell_now in zip(columns, row, likest, strict=True):
+            if cell != cell_now:
+                yield f"        {column}: {cell[:300]} -> {cell_now[:300]}"
+    for row in new[: SHOWN if not lost else 0]:
+        yield f"    new: {_shown(columns, row)}"
+
+
+def _alike(one: Row, other: Row) -> int:
+    return sum(cell == cell_other for cell, cell_other in zip(one, other, strict=True))
+
+
+def _shown(columns: list[str], row: Row) -> str:
+    return ", ".join(
+        f"{column} {cell[:60]}" for column, cell in zip(columns, row, strict=False) if cell not in ("None", "[]")
+    )
