@@ -1,0 +1,87 @@
+"""A data folder of dd03c9a opens by itself and loses nothing. How it was made says record_folder.py."""
+
+import json
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+import duckdb
+import pytest
+
+from leads_pipeline_tests.promises.folder import DAYS, FOLDER, answers_of_the_month, run
+from leads_pipeline_tests.promises.month import libfaketime
+from leads_pipeline_tests.promises.portal import portal
+
+# A day later: the portal still has the window that failed.
+CLOCK = "2026-11-19 07:00:00"
+NEW_DAY = "2026-11-18"
+
+OF_THE_FAILED = f"select lead_id from applicant_leads where window_day = '{DAYS[1]}' and scope = 'branch-102'"  # noqa: S608
+
+
+@dataclass(frozen=True)
+class Old:
+    """The unpacked folder, and what it held: leads by kind, who was erased, who objected, which pushes wait."""
+
+    data: Path
+    leads: dict[str, list[str]]
+    erased: list[str]
+    objecting: str
+    waiting: list[str]
+
+    def rows(self, query: str) -> list[Any]:
+        """What an analyst finds, the first column alone."""
+        with duckdb.connect(str(self.data / "leads.duckdb"), read_only=True) as db:
+            return [row[0] for row in db.sql(query).fetchall()]
+
+    def due(self, address: str) -> list[str]:
+        """The windows that `coverage` says are to be pulled."""
+        _, said = run(self.data, address, CLOCK, "coverage", "--json")
+        return [f"{one['kind']} {one['partition']}" for one in json.loads(said[said.index("{") :])["not_landed"]]
+
+    def assert_nothing_is_lost(self) -> None:
+        """Each lead is there once, but for those of the erased person. Nobody is to call the person who objected."""
+        for kind, ids in self.leads.items():
+            found = self.rows(f"select lead_id from {kind}_leads")  # noqa: S608 - our own name
+            assert len(set(found)) == len(found)
+            assert set(ids) - set(found) == set()
+            assert not set(self.erased) & set(found)
+        people = self.rows("select person::varchar from applicant_leads")
+        hidden = self.rows("select person::varchar from mart_hidden_valuations")
+        assert self.objecting in people
+        assert hidden
+        assert self.objecting not in hidden
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Old:
+    if libfaketime() is None:
+        pytest.skip("libfaketime is not installed: apt install faketime")
+    with tarfile.open(FOLDER) as archive:
+        # The argument of that name isn't in Debian 12's Python, 3.11.2.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(tmp_path)  # noqa: S202 - a file of this repository
+    return Old(tmp_path / "data", **json.loads((tmp_path / "truth.json").read_text()))
+
+
+def test_a_folder_of_dd03c9a_opens_by_itself_and_loses_nothing(old: Old) -> None:
+    failed = f"applicant {DAYS[1]}|branch-102"
+    with portal(answers_of_the_month()) as address:
+        # The window that failed is due, and so are those of the days since. Nothing else is.
+        due = old.due(address)
+        assert failed in due
+        assert {one.split("|")[0].split(" ")[1] for one in due if one != failed} == {NEW_DAY}
+
+        # A pull of a new day publishes the leads of the old folder, and takes in the pushes that wait.
+        assert run(old.data, address, CLOCK, "backfill", "--from", NEW_DAY, "--to", NEW_DAY) == (0, ANY)
+        old.assert_nothing_is_lost()
+        assert set(old.waiting) <= set(old.rows("select lead_id from applicant_leads"))
+        assert old.rows(OF_THE_FAILED) == []
+
+        # A pull of the old days brings the window that had failed, and nobody back who was erased.
+        assert run(old.data, address, CLOCK, "backfill", "--from", DAYS[0], "--to", DAYS[-1]) == (0, ANY)
+        old.assert_nothing_is_lost()
+        assert old.rows(OF_THE_FAILED)
+        assert old.due(address) == []
