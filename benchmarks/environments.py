@@ -22,26 +22,16 @@ def packages(script: Path) -> list[str]:
     return found
 
 
-def folder_of(script: Path) -> Path:
-    """Where the script's environment lies, or will."""
-    return FOLDER / f"{script.stem}-{hashlib.sha256(' '.join(packages(script)).encode()).hexdigest()[:8]}"
-
-
-def is_made(script: Path) -> bool:
-    """Whether the environment is there, whole."""
-    return (folder_of(script) / ".complete").exists()
-
-
 def interpreter(script: Path) -> Path:
-    """The Python to run the script with."""
-    folder = folder_of(script)
-    python = folder / "bin" / "python"
-    if not is_made(script):
+    """The Python to run the script with, in an environment that is made on the first use."""
+    folder = FOLDER / f"{script.stem}-{hashlib.sha256(' '.join(packages(script)).encode()).hexdigest()[:8]}"
+    python, complete = folder / "bin" / "python", folder / ".complete"
+    if not complete.exists():
         print(f"Making {folder.name} for {script.name} (once) ...", file=sys.stderr)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         uv = shutil.which("uv")
         pip = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
         subprocess.run([*pip, "--quiet", *packages(script)], check=True)
-        (folder / ".complete").touch()
+        complete.touch()
     return python
