@@ -31,7 +31,7 @@ VACUUM_TASKS_MAX: Final = 1
 # Beyond a few threads, publishing gains nothing and takes from the runs beside it.
 THREADS_MAX: Final = 4
 
-# One statement a file: drift and marts at its top, the queries of report, figures and checks in their folders. The
+# One statement a file: drift and marts at its top, the queries of report and checks in their folders. The
 # files of macros/ have one a macro.
 SQL_FOLDER: Final = Path(__file__).parent / "sql"
 

@@ -78,7 +78,6 @@ VARIABLES = frozenset(
         "LEADS_WORK_DIR",
         "LEADS_PRIVACY_DIR",
         "LEADS_KEEP_PERSONAL_DAYS",
-        "LEADS_KEEP_DAYS",
         "LEADS_BACKUP_DAYS",
         "LEADS_TABLES",
         "INVENTORY_BASE_URL",
@@ -112,6 +111,9 @@ GONE: Final[Mapping[str, str]] = {
         "Set run_launcher in your own dagster.yaml: deploy/dagster.docker.yaml and deploy/dagster.kubernetes.yaml are "
         "examples."
     ),
+    "LEADS_KEEP_DAYS": (
+        "Set LEADS_KEEP_PERSONAL_DAYS instead: it makes old leads anonymous, and keeps their rows and their counts."
+    ),
 }
 
 
@@ -144,7 +146,6 @@ class Settings:
     plain_http: bool
     privacy_dir: Path | None
     keep_personal_days: int | None
-    keep_days: int | None
     backup_days: int | None
     has_delta: bool
     inventory_base_url: str | None
@@ -192,8 +193,7 @@ class Settings:
             store=_store(values),
             plain_http=plain_http or _is_plain(values),
             privacy_dir=path_of(values["LEADS_PRIVACY_DIR"]) if "LEADS_PRIVACY_DIR" in values else None,
-            keep_personal_days=_keep_days(values, "LEADS_KEEP_PERSONAL_DAYS"),
-            keep_days=_keep_days(values, "LEADS_KEEP_DAYS"),
+            keep_personal_days=_keep_personal_days(values),
             backup_days=(
                 _whole_number(values, "LEADS_BACKUP_DAYS", 0, 0, MOST_BACKUP_DAYS)
                 if "LEADS_BACKUP_DAYS" in values
@@ -351,8 +351,9 @@ def _start_date(values: Mapping[str, str]) -> date | None:
     return day
 
 
-def _keep_days(values: Mapping[str, str], name: str) -> int | None:
-    """For how many days something is kept; None where it isn't set, which is for ever."""
+def _keep_personal_days(values: Mapping[str, str]) -> int | None:
+    """For how many days personal fields are kept; None if it isn't set: they are kept for ever."""
+    name = "LEADS_KEEP_PERSONAL_DAYS"
     try:
         return _whole_number(values, name, LEAST_KEEP_DAYS, LEAST_KEEP_DAYS, MOST_KEEP_DAYS) if name in values else None
     except SettingsError as error:

@@ -10,9 +10,9 @@ import re
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -80,8 +80,7 @@ class Placement:
     """Which day and scope a pushed lead belongs to.
 
     The day is its createdAt's in `zone`, so that a repeat meets its first delivery; the day it was received where
-    createdAt is unknown, in the future, before `first_day`, which has no partition, or of a day whose leads are removed
-    for good. The scope is the configured one
+    createdAt is unknown, in the future, or before `first_day`, which has no partition. The scope is the configured one
     that the lead names, else PUSH_SCOPE.
     """
 
@@ -89,16 +88,12 @@ class Placement:
     zone: ZoneInfo
     first_day: date
 
-    # Days whose leads are removed: one of theirs that comes all the same belongs to the day it was received.
-    removed: Set[date] = frozenset()
-
     def of(self, pushed: PushedLead) -> tuple[date, str]:
         """Day and scope key of a lead."""
         texts = read_texts(pushed.lead.payload, _PLACING_FIELDS)
         received = today(self.zone, pushed.received_at)
         created = self._day(texts.get(_CREATED_AT, ""))
-        is_day = created and self.first_day <= created <= received and created not in self.removed
-        day = created if created and is_day else max(received, self.first_day)
+        day = created if created and self.first_day <= created <= received else max(received, self.first_day)
         names = (scope.key for scope in self.scopes if _names(texts, scope))
         return day, next(names, PUSH_SCOPE)
 
@@ -201,7 +196,6 @@ class Spool:
         """
         with self._lake.lock("spool"), storing(self._folder):
             self._sweep()
-            placement = replace(placement, removed=self._lake.removed_days())
             for files in _chunks(self.waiting()):
                 yield self._land(files, placement, run_id)
                 for path in files:

@@ -304,13 +304,9 @@ class WindowCoverage:
 def coverage(
     instance: DagsterInstance, settings: Settings, partitions: Partitions, lake: Lake, first: date, now: datetime
 ) -> Iterator[WindowCoverage]:
-    """Every window from that day to today, from the files themselves and Dagster's status, published or not.
-
-    But for those whose leads LEADS_KEEP_DAYS has removed: there is nothing left to be done about them.
-    """
+    """Every window from that day to today, from the files themselves and Dagster's status, published or not."""
     all_failed = failed_windows(instance, settings, partitions)
-    removed = lake.removed_days()
-    shown = [day for day in days(max(first, partitions.first_day), today(settings.zone, now)) if day not in removed]
+    shown = list(days(max(first, partitions.first_day), today(settings.zone, now)))
     # The raw files first, because reading them sets damaged ones aside.
     landed_on = {
         (kind, day): {landed.scope: landed for landed in lake.landed_windows(kind, day)}

@@ -49,7 +49,6 @@ from leads_pipeline.flatten.columns import staged_tables
 from leads_pipeline.flatten.counts import StagedDay
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
-from leads_pipeline.report.figures import mart_figures
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.spool import Spool
@@ -400,16 +399,6 @@ def test_published_tables_say_how_many_rows_they_hold(here: Installation) -> Non
             ("mart_coverage", "windows_are_landed_in_time"): True,
         }.items()
     )
-
-
-@pytest.mark.chaos
-def test_marts_say_figures_that_the_ui_plots(here: Installation) -> None:
-    assert published(here).success
-    figures = mart_figures(Warehouse(here.lake))
-    assert figures["mart_leads_daily"]["applicant_leads"] > 0
-    for mart, numbers in figures.items():
-        [said] = materializations(here, mart).values()
-        assert numbers.items() <= said.items()
 
 
 @pytest.mark.chaos

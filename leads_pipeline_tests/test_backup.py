@@ -11,12 +11,16 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.backup import BackedUp, Restored, Roots, Store, back_up, copying, parts, restore, settings_files
 from leads_pipeline.contract import APPLICANT, PushedLead, ReceivedLead
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake
+from leads_pipeline.lake.sealed import seal
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.command_line import run
@@ -117,6 +121,26 @@ def test_what_was_backed_up_comes_back_byte_for_byte(lake: Lake, tmp_path: Path)
     again = Lake(lake.folder)
     assert again.person_key() == lake.person_key()
     assert again.claimed_by() == "https://portal.example"
+
+
+def test_figures_that_an_earlier_version_kept_are_backed_up_and_come_back(lake: Lake, tmp_path: Path) -> None:
+    figures = lake.folder / "frozen" / "2026-10-01.parquet"
+    figures.parent.mkdir()
+    figures.write_bytes(seal(sink_of(pa.table({"mart": ["mart_leads_daily"], "leads": [7]}))))
+    before = contents(lake.folder, "frozen")
+    backed_up(lake, tmp_path / "target")
+    restored(tmp_path / "target", tmp_path / "restored")
+    assert contents(tmp_path / "restored", "frozen") == before
+    sql = "select mart, leads from read_parquet($files)"
+    assert duckdb.execute(sql, {"files": str(tmp_path / "restored" / "frozen" / "*.parquet")}).fetchall() == [
+        ("mart_leads_daily", 7)
+    ]
+
+
+def sink_of(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
 
 
 def test_only_this_user_can_read_a_backup_and_what_was_restored(lake: Lake, tmp_path: Path) -> None:

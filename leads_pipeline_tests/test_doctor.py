@@ -49,7 +49,6 @@ def variables(simulator: RunningSimulator, tmp_path: Path) -> dict[str, str]:
         **simulator.environment(),
         "LEADS_DATA_DIR": str(folder),
         "LEADS_KEEP_PERSONAL_DAYS": "365",
-        "LEADS_KEEP_DAYS": "730",
     }
 
 

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -376,37 +376,6 @@ def test_a_damaged_object_is_set_aside_and_made_anew_from_a_folder_that_has_it(
 
     assert raw_keys(store) == [key]
     assert the_file(two).read_bytes() == the_file(one).read_bytes()
-
-
-def test_a_removed_day_leaves_the_store_and_comes_back_from_no_machine(
-    machine: Callable[[str], Lake], store: FolderStore
-) -> None:
-    one, two = machine("one"), machine("two")
-    one.land(answer(TWENTY), "run-1")
-    two.refresh()
-    other = Window.of(DAY + timedelta(days=1), Scope.parse("branch-101"), UTC_ZONE)
-    one.land(answer([lead(77)], window=other, fetched_at=CLOSED_AT + timedelta(days=1)), "run-1")
-    one.land_inventory(DAY, {"Leeds": [InventoryItem("a", "{}", 1)]}, CLOSED_AT, "run", 1)
-    one.freeze([DAY], frozen_figures(DAY))
-    one.delete_objects("raw", "applicant_leads", DAY)
-    two.refresh()
-    two.refresh()
-
-    assert two.removed_days() == {DAY}
-    assert [key for key in raw_keys(store) if "leads/day=2026-11-19" in key] == []
-    assert len(raw_keys(store)) == 2
-    assert len(two.inventory_files()) == 1
-
-
-def frozen_figures(day: date) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, pa.schema({"x": pa.int32()})) as writer:
-        writer.write_table(pa.table({"x": pa.array([1], pa.int32())}))
-        writer.add_key_value_metadata({"days": day.isoformat()})
-    return sink.getvalue().to_pybytes()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, InventoryI
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.flatten.trees import HIDDEN
 from leads_pipeline.lake import Lake
-from leads_pipeline.report.figures import mart_figures
 from leads_pipeline.simulator.book import LeadBook
 from leads_pipeline.simulator.leads import LeadFactory
 from leads_pipeline.simulator.organisation import Organisation
@@ -402,72 +401,6 @@ def test_enquiry_mix(published: Published) -> None:
     ]
     assert published.mart("mart_enquiry_mix") == sorted(truth)
     assert HIDDEN in {row[3] for row in truth}
-
-
-def test_the_figures_of_each_mart_are_the_leads_own(published: Published) -> None:
-    found = mart_figures(Warehouse(published.lake))
-
-    assert found.keys() == {mart.name for mart in marts()}
-    last = [lead for lead in published.leads if lead.day == DAYS[-1]]
-    assert found["mart_leads_daily"] == {
-        "leads_of_last_full_day": len(last),
-        "applicant_leads": len(published.applicants),
-        "appraisal_leads": len(published.appraisals),
-    }
-    assert found["mart_people_daily"] == {
-        "people_of_last_full_day": people(last),
-        "people_of_last_7_full_days": people(lead for lead in published.leads if lead.day >= DAYS[-7]),
-    }
-    by_person = [leads for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,)) if identity]
-    assert found["mart_people"] == {
-        "people": people(published.leads),
-        "returning_people": sum(len(leads) > 1 for leads in by_person),
-        "people_of_several_branches": sum(len({lead.scope for lead in leads}) > 1 for leads in by_person),
-    }
-    hours = Counter(lead.created_at.astimezone(LONDON).hour for lead in published.leads if lead.created_at)
-    assert found["mart_hourly"]["leads_of_busiest_hour"] == max(hours.values())
-    assert hours[int(found["mart_hourly"]["busiest_hour"])] == max(hours.values())
-    assert found["mart_coverage"]["windows_landed"] + found["mart_coverage"]["windows_empty"] == 60
-    assert (found["mart_coverage"]["windows_open"], found["mart_coverage"]["windows_missing"]) == (6, 12)
-    buyers = sum("FIRST_TIME_BUYER" in lead.text("consumerSituation") for lead in published.applicants)
-    assert found["mart_enquiry_mix"]["first_time_buyers_percent"] == round(100 * buyers / len(published.applicants), 1)
-    owners = sum(
-        "_PROPERTY_TO_" in lead.text("consumerSituation").replace("NO_PROPERTY", "") for lead in published.applicants
-    )
-    assert found["mart_enquiry_mix"]["owners_percent"] == round(100 * owners / len(published.applicants), 1)
-    hidden = published.rows("select count(*) from mart_hidden_valuations")[0][0]
-    assert found["mart_hidden_valuations"] == {"people": hidden, "hidden_valuations": hidden}
-    listings = Counter((lead.scope, lead.text("listingDetails.id")) for lead in published.applicants)
-    listings = Counter({listing: leads for listing, leads in listings.items() if listing[1].strip()})
-    assert found["mart_listing_demand"] == {
-        "listings": len(listings),
-        "leads_of_most_wanted_listing": max(listings.values()),
-    }
-    assert found["mart_listing_daily"] == {
-        "viewings_of_last_7_full_days": sum(
-            bool(lead.get("organiseViewing"))
-            for lead in published.applicants
-            if lead.day >= DAYS[-7] and lead.text("listingDetails.id").strip()
-        )
-    }
-    offered = on_offer(published.leads)
-    assert found["mart_listing_stock"] == {"available": len(offered), "available_without_a_lead": 1}
-    given = [lead for lead in published.leads if lead.created_at and answered(lead)]
-    assert found["answers"] == {"answers": 2 * len(given), "answers_that_do_not_count": 4}
-    assert found["mart_answers"]["leads_answered"] == len(given)
-    assert found["branches"] == {"scopes": 4, "scopes_with_a_name": 3}
-    assert found["mart_appraisals"]["leads_of_last_full_day"] == sum(lead.kind == "appraisal" for lead in last)
-
-
-def test_an_empty_warehouse_has_figures_all_the_same(tmp_path: Path) -> None:
-    store = Warehouse(Lake(tmp_path / "data"))
-    store.publish(Grid((Scope.parse("branch-101"),), DAYS[0], LONDON), NOW)
-
-    found = mart_figures(store)
-
-    assert found.keys() == {mart.name for mart in marts()}
-    assert found["mart_leads_daily"]["leads_of_last_full_day"] == found["drift"]["contract_changes"] == 0
-    assert found["mart_hourly"] == {}
 
 
 def test_no_mart_holds_a_value_that_identifies_a_person(published: Published) -> None:

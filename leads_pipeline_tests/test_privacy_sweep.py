@@ -18,7 +18,6 @@ from leads_pipeline.privacy.erase import Swept, left_by_list, note_done, sweep
 from leads_pipeline.privacy.nightly import Night, keep_clean
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline_tests.people import EMAIL, lead, listed
 from leads_pipeline_tests.staging import DAY, NEXT_DAY, land, stage, staged_leads
 from leads_pipeline_tests.test_suppression import push, take_in
@@ -220,25 +219,6 @@ def test_retention_runs_where_it_is_set_and_reads_what_is_new(lake: Lake, read: 
     take_in(lake)
     again = night(lake, later, **keep)
     assert (again.counts["days_cut"], read["is_cut"]) == (1, 1)
-
-
-@pytest.mark.chaos
-def test_whole_leads_go_where_that_is_set_once_they_are_published(lake: Lake) -> None:
-    later, keep = NOW + timedelta(days=40), {"LEADS_KEEP_PERSONAL_DAYS": "35", "LEADS_KEEP_DAYS": "35"}
-    first = night(lake, later, **keep)
-    assert (first.counts["days_removed"], first.counts["days_to_remove_once_published"]) == (0, 2)
-    Warehouse(lake).publish(Grid(scopes=(), first_day=DAY, zone=ZoneInfo("UTC")), later)
-    again = night(lake, later, **keep)
-    assert (again.counts["days_removed"], again.counts["days_cut"], again.troubles) == (2, 0, [])
-    assert [*lake.raw_lead_files()] == []
-
-    # What a kill has left of them goes although nobody asks for that any more.
-    assert "days_removed" not in night(lake, later).counts
-    left = lake.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-101" / "leads.parquet"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"what was left")
-    assert night(lake, later).counts["days_removed"] == 1
-    assert not left.exists()
 
 
 def test_it_runs_each_night_and_a_publication_follows(tmp_path: Path) -> None:

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from dagster import materialize
 
-from leads_pipeline.assets.report import report_asset
 from leads_pipeline.branches import Branches
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.lake import Lake
 from leads_pipeline.report.charts import round_above
 from leads_pipeline.report.page import write_report
-from leads_pipeline.resources import DataFolder
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.portal_leads import Lead, people
@@ -165,14 +162,6 @@ def test_a_week_that_ended_long_ago_is_called_so(lake: Lake) -> None:
     assert "Nothing newer than 19 November 2026 has landed" in page
     assert "No leads in these days." in page
     Warehouse(lake).publish(grid("branch-101"), NOW)
-
-
-def test_the_asset_says_the_same_figures(lake: Lake) -> None:
-    done = materialize([report_asset()], resources={"data": DataFolder(path=str(lake.folder))})
-
-    (event,) = done.asset_materializations_for_node("leads_report")
-    figures = write_report(Warehouse(lake), lake).figures
-    assert {name: value.value for name, value in event.metadata.items() if name in figures} == figures
 
 
 # --- two weeks of leads, written into the marts ---------------------------------------------------------------------

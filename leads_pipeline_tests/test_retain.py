@@ -191,7 +191,7 @@ def test_who_has_set_no_retention_is_told_so(lake: Lake, monkeypatch: pytest.Mon
     monkeypatch.setenv("LEADS_DATA_DIR", str(lake.folder))
     monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
     told = run("privacy", "retain")
-    assert (told.exit_code, "everything is kept" in told.stderr) == (2, True), told.output
+    assert (told.exit_code, "nothing is deleted" in told.stderr) == (2, True), told.output
 
 
 def test_a_landing_beside_it_loses_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

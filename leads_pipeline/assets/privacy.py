@@ -23,9 +23,8 @@ def privacy_sweep_asset(settings: Settings) -> AssetsDefinition:
         name=PRIVACY_SWEEP,
         description=(
             "Applies the suppression list to the data folder again, so that killed erasures are finished and nobody "
-            "comes back with a restored backup; runs the retention that is set (LEADS_KEEP_PERSONAL_DAYS, "
-            "LEADS_KEEP_DAYS); sweeps what killed processes left. Its metadata counts what it did. A publication "
-            "follows."
+            "comes back with a restored backup; cuts personal fields out of old leads if LEADS_KEEP_PERSONAL_DAYS is "
+            "set; sweeps what killed processes left. Its metadata counts what it did. A publication follows."
         ),
         group_name="privacy",
         kinds={"python", "parquet"},

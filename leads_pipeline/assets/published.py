@@ -42,7 +42,6 @@ from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
-from leads_pipeline.report.figures import mart_figures
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.status import failed_windows
@@ -124,15 +123,8 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         for staged in publication.staged_again:
             yield from materializations(lead_kind(staged.kind), staged)
         with store.reading() as db:
-            figures: Mapping[str, Mapping[str, int | float]] = {}
-            try:
-                figures = mart_figures(db)
-            except LeadsPipelineError as error:
-                context.log.warning("The figures of the marts, which the UI plots, are left out this time: %s", error)
             for name, rows in publication.rows.items():
-                yield MaterializeResult(
-                    asset_key=name, metadata={**_metadata(publication, rows), **figures.get(name, {})}
-                )
+                yield MaterializeResult(asset_key=name, metadata=_metadata(publication, rows))
             for table in lead_tables:
                 yield attempted(table, "lead_ids_are_unique", partial(uniqueness_check, db, table))
             for kind in LEAD_KINDS:

@@ -1,6 +1,6 @@
 """The report asset: the page made anew after each publication.
 
-Belongs here: when it is written, and the figures that the UI plots. Doesn't: what is on it (report/page.py).
+Belongs here: when it is written. Doesn't: what is on it (report/page.py).
 """
 
 from dagster import AssetsDefinition, AssetSelection, AutomationCondition, MaterializeResult, MetadataValue, asset
@@ -13,7 +13,7 @@ from leads_pipeline.warehouse import Warehouse, marts
 
 
 def report_asset() -> AssetsDefinition:
-    """`leads_report`: reports/leads.html, and its headline figures as metadata, which the UI plots over the runs."""
+    """`leads_report`: reports/leads.html."""
 
     @asset(
         deps=[mart.name for mart in marts()],
@@ -37,7 +37,6 @@ def report_asset() -> AssetsDefinition:
             raise failure("The report could not be written", error) from None
         return MaterializeResult(
             metadata={
-                **report.figures,
                 "last_day": report.last_day.isoformat() if report.last_day else "none yet",
                 "file_bytes": report.size_bytes,
                 "path": MetadataValue.path(report.path),

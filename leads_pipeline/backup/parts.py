@@ -79,7 +79,7 @@ PARTS: Final = (
     Part(DATA, _staged, is_intact),
     Part(DATA, _matching("spool/*.pushed"), is_whole_delivery),
     Part(DATA, _matching("raw/**/*.parquet"), is_intact),
-    # After the leads whose figures they have: whoever is removed meanwhile is in these, if in nothing before.
+    # An earlier version wrote these. They count leads that it has deleted.
     Part(DATA, _matching("frozen/*.parquet"), is_intact),
     Part(DATA, _matching("quarantine/**/*")),
     Part(DATA, _matching("answers.csv", "answers.parquet")),

@@ -22,7 +22,6 @@ from leads_pipeline.person.matching import MEANINGS, Group, Sought
 from leads_pipeline.privacy.export import Contact, retention_of, versions_of, write_export
 from leads_pipeline.privacy.objecting import entries_in_force
 from leads_pipeline.privacy.retain import CutDay, cut_addresses, cut_days, due_before
-from leads_pipeline.privacy.retire import Retired, retire_days
 from leads_pipeline.privacy.search import Found, FoundLead, search
 from leads_pipeline.privacy.share import write_share
 from leads_pipeline.runs import home_folder
@@ -156,33 +155,26 @@ def share(file: Path) -> None:
     out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")
 
 
-@privacy.command(short_help="Remove old leads, and personal fields of others.")
+@privacy.command(short_help="Delete personal fields of old leads.")
 @click.option("--dry-run", is_flag=True, help="Only count what is due.")
 def retain(dry_run: bool) -> None:
-    """Remove leads older than LEADS_KEEP_DAYS; cut personal fields out of those older than LEADS_KEEP_PERSONAL_DAYS.
+    """Delete the personal fields of leads older than LEADS_KEEP_PERSONAL_DAYS.
 
-    For good, in raw, staged and published files; figures stay. docs/privacy.md says what stays of a lead. The asset
-    privacy_sweep does it each night.
+    They are deleted in raw, staged and published files. The leads stay and are counted. docs/privacy.md says which
+    fields stay. The asset privacy_sweep does the same each night.
 
     Exit code 1 if a day couldn't be done, or leads.duckdb not be written anew.
     """
     with plain_errors(), Session.opened() as session:
-        settings = session.settings
-        if settings.keep_personal_days is None and settings.keep_days is None:
+        keep_days = session.settings.keep_personal_days
+        if keep_days is None:
             raise QuestionError(
-                "Neither LEADS_KEEP_PERSONAL_DAYS nor LEADS_KEEP_DAYS is set: everything is kept. docs/privacy.md has "
-                "them."
+                "LEADS_KEEP_PERSONAL_DAYS is not set, so nothing is deleted. docs/privacy.md says what it does."
             )
-        retired = _retire(session, dry_run)
-        left = len(_cut(session, dry_run)) + len(retired.damaged)
+        left = _cut(session, keep_days, dry_run=dry_run)
         # Delta tables may not have followed a publication that went well.
         is_to_publish = session.lake.rebuild_wanted() or delta_folder(session.lake).exists()
         troubles = session.refresh(set()) if is_to_publish and not dry_run else []
-        if retired.waiting and not (dry_run or troubles):
-            troubles = session.refresh({*retired.waiting})
-            retired = _retire(session, dry_run)
-            troubles += session.refresh(set()) if retired.days else []
-            left += len(retired.waiting)
         if not (dry_run or troubles) and session.lake.rebuild_wanted():
             troubles = [
                 "leads.duckdb isn't written anew yet, as a day can't be staged, as files_are_whole says. See to it, "
@@ -193,27 +185,11 @@ def retain(dry_run: bool) -> None:
     sys.exit(1 if troubles or left else 0)
 
 
-def _retire(session: Session, dry_run: bool) -> Retired:
-    """Remove whole leads, where that is set, and tell of it."""
-    settings = session.settings
-    if settings.keep_days is None:
-        return Retired()
-    before = due_before(datetime.now(UTC), settings.zone, settings.keep_days)
-    retired = retire_days(session.lake, before, settings.zone, is_dry=dry_run)
-    verb = "would be removed" if dry_run else "are removed, and their figures kept"
-    out.print(f"Of windows before {before}, all leads of {len(retired.days)} days {verb}.")
-    for day, why in sorted((retired.damaged | retired.waiting).items()):
-        err.print(f"[bold red]left:[/bold red] {day}: {escape(why)}.", highlight=False, soft_wrap=True)
-    return retired
-
-
-def _cut(session: Session, dry_run: bool) -> list[CutDay]:
-    """Cut personal fields out, where that is set, and tell of it; the days that couldn't be done."""
-    settings = session.settings
-    if settings.keep_personal_days is None:
-        return []
-    before = due_before(datetime.now(UTC), settings.zone, settings.keep_personal_days)
-    days = list(cut_days(session.lake, before, settings.zone, is_dry=dry_run))
+def _cut(session: Session, keep_days: int, *, dry_run: bool) -> list[CutDay]:
+    """Delete personal fields, and print what was done. Return the days that failed."""
+    zone = session.settings.zone
+    before = due_before(datetime.now(UTC), zone, keep_days)
+    days = list(cut_days(session.lake, before, zone, is_dry=dry_run))
     done = [one for one in days if one.error is None]
     for one in done:
         out.print(f"{one.day} {one.kind.name}: {one.leads} leads", highlight=False)

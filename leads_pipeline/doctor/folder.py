@@ -141,16 +141,12 @@ def _suppression(data: DataFolder) -> str:
 
 
 def _retention(settings: Settings) -> str:
-    days_by_what = {
-        "LEADS_KEEP_PERSONAL_DAYS is not set: names, addresses and messages": settings.keep_personal_days,
-        "LEADS_KEEP_DAYS is not set: leads, by a hash of their person,": settings.keep_days,
-    }
-    if forever := [what for what, days in days_by_what.items() if days is None]:
+    if settings.keep_personal_days is None:
         raise Warned(
-            f"{'; '.join(f'{what} are kept for ever' for what in forever)}, for which UK GDPR asks a reason. Decide "
-            "for how long; docs/privacy.md says what goes then."
+            "LEADS_KEEP_PERSONAL_DAYS is not set. Names, addresses and messages are kept for ever, for which UK GDPR "
+            "asks a reason. Set it to the days that you need them; docs/privacy.md says what is deleted then."
         )
-    return f"Each night personal fields go after {settings.keep_personal_days} days, leads after {settings.keep_days}."
+    return f"Personal fields are deleted after {settings.keep_personal_days} days, each night."
 
 
 def same_portal(settings: Settings, lake: Lake) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from leads_pipeline.durable import make_folder, reading, storing, sync
-from leads_pipeline.lake.frozen import FrozenFigures
 from leads_pipeline.lake.sealed import UnreadableError
+from leads_pipeline.lake.state import FolderState
 
 RAW: Final = "raw"
 INVENTORY: Final = "inventory"
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 logger = logging.getLogger(__name__)
 
 
-class Quarantine(FrozenFigures):
+class Quarantine(FolderState):
     """The folder of what was set aside."""
 
     def quarantined(self) -> list[Path]:

@@ -264,9 +264,8 @@ class RawLeads(Refusing):
         return (self._raw_folder(kind, day, scope) / _LEADS_FILE).exists()
 
     def landed_days(self, kind: LeadKind) -> list[date]:
-        """Days with at least one raw file, pulled or pushed, sorted, without removed days."""
-        removed = self.removed_days()
-        days = [day for day in days_in(self._folder / RAW / kind.table) if day not in removed]
+        """Days with at least one raw file, pulled or pushed, sorted."""
+        days = days_in(self._folder / RAW / kind.table)
         return [day for day in days if found_in(self._day_folder(kind, day), "scope=*/*.parquet")]
 
     def _raw_path(self, kind: LeadKind, window: Window) -> Path:

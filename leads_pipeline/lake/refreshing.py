@@ -41,8 +41,8 @@ class Refreshing(RawRewriting, Inventory):
     def refresh(self, days: Collection[date] | None = None) -> None:
         """Have here what the store has of these days, or of all, and there what only this folder has.
 
-        With it come the suppression list, what is remembered, and which days are removed. Nothing is done without a
-        store. Raises StorageError, and SettingsError where the folder isn't the store's.
+        With it come the suppression list and what is remembered. Nothing is done without a store. Raises StorageError,
+        and SettingsError where the folder isn't the store's.
         """
         store = self.store
         if store is None:
@@ -50,19 +50,14 @@ class Refreshing(RawRewriting, Inventory):
         self._prove(store)
         self.share_memory()
         self.suppression.refresh()
-        self.refresh_frozen()
-        removed = self.removed_days()
         with ThreadPoolExecutor(SIDE_BY_SIDE, "refreshing") as pool:
             objects: defaultdict[Path, set[str]] = defaultdict(set)
             for keys in pool.map(store.list, self._prefixes(days)):
                 for key in keys:
                     if (named := self._named(key)) is not None:
                         objects[named[0]].add(named[1])
-            for path in [path for path in objects if _is_of(path, removed)]:
-                store.delete([self._key_of(path, name) for name in objects.pop(path)])
             for path in self._here(days):
-                if not _is_of(path, removed):
-                    objects.setdefault(path, set())
+                objects.setdefault(path, set())
             differing = [path for path, names in objects.items() if {self._object_name(path)} != names]
             for _ in pool.map(lambda path: self._make_same(store, path, objects[path]), differing):
                 """What one raises is raised here."""
@@ -75,11 +70,6 @@ class Refreshing(RawRewriting, Inventory):
                 return
         prove(store)
         replace_file(path, f"{store.address}\n".encode())
-
-    def delete_objects(self, part: str, table: str, day: date) -> None:
-        """Have the store without what it has of a day's table in that part of the folder."""
-        if self.store is not None:
-            self.store.delete(self.store.list(f"{part}/{table}/day={day}/"))
 
     def _prefixes(self, days: Collection[date] | None) -> Iterator[str]:
         for table in _TABLES:
@@ -233,9 +223,3 @@ def _window_facts(files: Sequence[tuple[LandedWindow, Mapping[str, str]]]) -> di
         **{name: last_change[name] for name in ("run_id", "request", "attempts")},
         "body_sha256": "",  # no one answer held all of it
     }
-
-
-def _is_of(path: Path, removed: Collection[date]) -> bool:
-    """Whether it holds leads of a removed day. Inventories stay."""
-    day = path.parent.parent.name.removeprefix("day=")
-    return INVENTORY not in path.parts[-3:] and date.fromisoformat(day) in removed

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, publish_file, reading, storing, sync
-from leads_pipeline.lake.frozen import FrozenFigures
 from leads_pipeline.lake.sealed import is_intact, seal
-from leads_pipeline.lake.state import LOCK_TIMEOUT_SECONDS, days_in, found_in
+from leads_pipeline.lake.state import LOCK_TIMEOUT_SECONDS, FolderState, days_in, found_in
 
 _STAGED: Final = "staged"
 
@@ -33,7 +32,7 @@ class StagedFile:
     fingerprint: str
 
 
-class StagedFiles(FrozenFigures):
+class StagedFiles(FolderState):
     """The folder staged/."""
 
     def staged_path(self, table: str, day: date) -> Path:
@@ -78,17 +77,13 @@ class StagedFiles(FrozenFigures):
         self.take_format(_STAGED, STAGED_VERSION)
 
     def staged_files(self, table: str) -> list[StagedFile]:
-        """The published files of a table, by day, without removed days.
-
-        Finishes what a killed process had begun to publish.
-        """
+        """The published files of a table, by day. Finishes what a killed process had begun to publish."""
         for ready in found_in(self._folder / _STAGED, ".ready-*"):
             day = date.fromisoformat(ready.name.removeprefix(".ready-"))
             with self.lock(_staged_lock(day)):
                 self._finish_staged(day)
         files = []
-        removed = self.removed_days()
-        for day in (day for day in days_in(self._folder / _STAGED / table) if day not in removed):
+        for day in days_in(self._folder / _STAGED / table):
             path = self.staged_path(table, day)
             with reading(path), suppress(FileNotFoundError):
                 stat = path.stat()

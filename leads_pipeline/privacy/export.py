@@ -174,12 +174,7 @@ def retention_of(settings: Settings) -> list[str]:
             f"{settings.keep_personal_days} days after the day on which the agent received it, names, addresses, "
             "numbers, messages and whatever else is personal are cut out of the agent's copy."
         )
-    if settings.keep_days is not None:
-        sentences.append(
-            f"{settings.keep_days} days after that day the agent's copy is deleted. What stays are figures by day, in "
-            "which no person is."
-        )
-    if len(sentences) == 1:
+    else:
         sentences.append(
             "The agent's copy has no end of its own: it is kept until the agent deletes it, or cuts out what is "
             "personal."

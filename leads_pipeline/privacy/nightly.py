@@ -16,7 +16,6 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.erase import sweep
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import SCRATCH, cut_days, due_before
-from leads_pipeline.privacy.retire import finish_retiring, retire_days
 from leads_pipeline.settings import Settings
 
 
@@ -40,8 +39,6 @@ def keep_clean(lake: Lake, settings: Settings, now: datetime) -> Night:
     night = Night()
     steps: dict[str, Callable[[], None]] = {
         "The suppression list couldn't be applied": lambda: _apply_list(lake, settings, night),
-        # Before what is cut isn't published any more as it is staged.
-        "Old leads couldn't be removed": lambda: _retire(lake, settings, now, night),
         "Personal fields couldn't be cut out": lambda: _cut(lake, settings, now, night),
         "What killed processes left couldn't be removed": lambda: _sweep_scratch(lake),
     }
@@ -77,17 +74,6 @@ def _cut(lake: Lake, settings: Settings, now: datetime, night: Night) -> None:
     night.troubles += [
         f"The {day.kind.name} leads of {day.day} keep their personal fields: {day.error}" for day in days if day.error
     ]
-
-
-def _retire(lake: Lake, settings: Settings, now: datetime, night: Night) -> None:
-    if settings.keep_days is None:
-        # What was begun while it was set.
-        if finished := finish_retiring(lake):
-            night.counts["days_removed"] = finished
-        return
-    retired = retire_days(lake, due_before(now, settings.zone, settings.keep_days), settings.zone)
-    night.counts |= {"days_removed": len(retired.days), "days_to_remove_once_published": len(retired.waiting)}
-    night.troubles += [f"The leads of {day} stay: {why}." for day, why in sorted(retired.damaged.items())]
 
 
 def _sweep_scratch(lake: Lake) -> None:

@@ -1,1 +1,1 @@
-"""What people look at without a tool: the page of figures, and the figures that the UI plots."""
+"""The page of figures that people open in a browser."""

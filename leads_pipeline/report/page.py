@@ -16,9 +16,10 @@ from leads_pipeline.duck import statement
 from leads_pipeline.durable import replace_file
 from leads_pipeline.lake import Lake
 from leads_pipeline.report.charts import WEEKDAYS, Daily, Hourly
-from leads_pipeline.report.figures import FIGURE_DAYS, figures_of, of_days
 from leads_pipeline.warehouse import Reader
 
+# The days that charts and figures show, but for those of a week.
+FIGURE_DAYS: Final = 30
 # So many rows of a table are seen at once, whatever the number of branches; the rest is folded away.
 _ROWS_SHOWN: Final = 10
 # Today is under way, and yesterday lands in the night.
@@ -38,8 +39,8 @@ class Report:
 
 def write_report(db: Reader, lake: Lake) -> Report:
     """Write reports/leads.html from the published file, whole or not at all. Raises StorageError."""
-    _, [(today, last_day)] = of_days(db, "report/days")
-    everywhere, *branches = _rows(db, "report/branches")
+    _, [(today, last_day)] = _of_days(db, "days")
+    everywhere, *branches = _rows(db, "branches")
     figures = _figures(db, everywhere)
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
@@ -57,13 +58,13 @@ def write_report(db: Reader, lake: Lake) -> Report:
         figures=figures,
         everywhere=everywhere,
         branches=branches,
-        sources=_rows(db, "report/sources"),
-        daily=Daily.of(of_days(db, "report/daily")[1]),
-        hourly=Hourly.of(of_days(db, "report/hourly")[1]),
+        sources=_rows(db, "sources"),
+        daily=Daily.of(_of_days(db, "daily")[1]),
+        hourly=Hourly.of(_of_days(db, "hourly")[1]),
         weekdays=WEEKDAYS,
-        mix=[(situation, leads) for situation, *leads in of_days(db, "report/mix")[1]],
+        mix=[(situation, leads) for situation, *leads in _of_days(db, "mix")[1]],
         bands=_bands(db),
-        listings=of_days(db, "report/listings")[1],
+        listings=_of_days(db, "listings")[1],
         coverage=db.query(statement("report/coverage")),
         drift=db.query(statement("report/drift"), {"shown": _CHANGES_SHOWN})[1],
     )
@@ -74,21 +75,24 @@ def write_report(db: Reader, lake: Lake) -> Report:
 
 
 def _figures(db: Reader, week: Mapping[str, int]) -> dict[str, int]:
-    coverage = figures_of(db, "mart_coverage")
+    [to_do] = _rows(db, "figures")
     return {
         "applicant_leads": week["leads"] - week["appraisals"],
         "appraisal_leads": week["appraisals"],
         "people": week["people"],
         "viewings": week["viewings"],
-        "hidden_valuations": int(figures_of(db, "mart_hidden_valuations")["hidden_valuations"]),
-        "windows_not_landed": sum(int(coverage[f"windows_{state}"]) for state in ("damaged", "failed", "missing")),
-        "contract_changes": int(figures_of(db, "drift")["contract_changes"]),
+        **to_do,
     }
 
 
 def _rows(db: Reader, name: str) -> list[dict[str, Any]]:
-    columns, rows = of_days(db, name)
+    columns, rows = _of_days(db, name)
     return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _of_days(db: Reader, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return column names and rows of a statement that goes on from report/with_days. Raises StorageError."""
+    return db.query(statement("report/with_days") + statement(f"report/{name}"), {"days": FIGURE_DAYS})
 
 
 def _bands(db: Reader) -> dict[str, list[tuple[str, list[int]]]]:

@@ -1,4 +1,4 @@
--- One row per kind, day and scope of the configured grid, and per window landed outside it: what is there, what isn't? Windows whose leads LEADS_KEEP_DAYS has removed stay as they were
+-- One row per kind, day and scope of the configured grid, and per window landed outside it: what is there, what isn't?
 -- kind: applicant or appraisal
 -- day: Day of the window in the pipeline's time zone
 -- scope: Scope of the window, e.g. branch-101

@@ -1,4 +1,4 @@
--- One row per local day, scope, market and situation: who asks, first-time buyers, investors, people with a home? Days whose leads LEADS_KEEP_DAYS has removed keep their figures
+-- One row per local day, scope, market and situation: who asks, first-time buyers, investors, people with a home?
 -- *lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none

@@ -1,4 +1,4 @@
--- One row per local day, hour, scope, kind and market: when do people ask? Days whose leads LEADS_KEEP_DAYS has removed keep their figures
+-- One row per local day, hour, scope, kind and market: when do people ask?
 -- *lead_day: Local day on which the leads were submitted
 -- weekday: Day of the week of that day, 1 is Monday and 7 Sunday
 -- hour: Local hour, 0 to 23

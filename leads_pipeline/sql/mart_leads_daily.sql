@@ -1,4 +1,4 @@
--- One row per local day, scope, kind, market, source and portal_source: how many leads came, from how many people? Days whose leads LEADS_KEEP_DAYS has removed keep their figures
+-- One row per local day, scope, kind, market, source and portal_source: how many leads came, from how many people?
 -- *lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none

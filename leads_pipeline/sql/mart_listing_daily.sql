@@ -1,4 +1,4 @@
--- One row per local day, scope and listing that people asked about: which listings were asked for in a week or a month? Days whose leads LEADS_KEEP_DAYS has removed keep their figures
+-- One row per local day, scope and listing that people asked about: which listings were asked for in a week or a month?
 -- *lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none

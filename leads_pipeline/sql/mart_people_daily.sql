@@ -1,4 +1,4 @@
--- One row per person, situation, and what mart_leads_daily has a row per: from how many different people did any of the leads come? Leads that LEADS_KEEP_DAYS has removed are gone from it
+-- One row per person, situation, and what mart_leads_daily has a row per: from how many different people did any of the leads come?
 -- *lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none

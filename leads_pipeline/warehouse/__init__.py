@@ -4,11 +4,10 @@ Belongs here: what is loaded when, which of a lead's versions counts, publicatio
 columns (flatten/), what a mart holds (sql/), when to publish (assets/).
 
 This is the door: whoever uses the warehouse imports from here, and the rooms from each other, downwards: publication,
-reading, loading, winners, pieces, state, frozen, digests, sql_marts and people, grid and answers, schema.
+reading, loading, winners, pieces, state, digests, sql_marts and people, grid and answers, schema.
 """
 
 from leads_pipeline.warehouse.digests import FOLLOWERS, day_column, digests_of
-from leads_pipeline.warehouse.frozen import frozen_marts, write_figures
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import set_person_key
 from leads_pipeline.warehouse.publication import Publication, Warehouse
@@ -30,12 +29,10 @@ __all__ = [
     "comment",
     "day_column",
     "digests_of",
-    "frozen_marts",
     "holding_version",
     "marts",
     "read_statement",
     "set_person_key",
     "tables",
     "version_of",
-    "write_figures",
 ]

@@ -30,7 +30,6 @@ from leads_pipeline.warehouse.digests import (
     is_followed,
     note_days,
 )
-from leads_pipeline.warehouse.frozen import load_frozen, statement_of
 from leads_pipeline.warehouse.grid import Grid, set_grid
 from leads_pipeline.warehouse.people import PERSON_OF_LEAD, set_person_key
 from leads_pipeline.warehouse.schema import comment, comment_tables, create_tables, fill
@@ -44,7 +43,7 @@ from leads_pipeline.warehouse.sql_marts import (
     marts,
     since_first_days,
 )
-from leads_pipeline.warehouse.state import FROZEN_FILES, INVENTORY, State, WarehouseFile, remember, row_counts
+from leads_pipeline.warehouse.state import INVENTORY, State, WarehouseFile, remember, row_counts
 from leads_pipeline.warehouse.winners import HeldFiles, confirm, find_winners
 
 # What is loaded in one statement, at least a day. DuckDB holds the ids of all that the statement loads, and can't spill
@@ -89,12 +88,6 @@ def load(
         wanted = replace(wanted, suppressed=suppressed.state)
     if any(table == INVENTORY for table, _ in changed):
         _load_inventory(db, lake)
-    # Staged files of a removed day may go after its figures came, and with them what the figures say of its windows.
-    if {day for _, day in changed} & lake.removed_days() or any(table == FROZEN_FILES for table, _ in changed):
-        load_frozen(db, lake)
-        note_days(
-            db, ["landed_windows"], "select distinct window_day from pipeline.frozen where window_day is not null"
-        )
     set_grid(db, grid, now)
     set_answers(db, lake, grid.zone)
     followed = is_followed(lake)
@@ -172,15 +165,14 @@ def _make_marts(
     for mart in marts():
         is_anew = is_whole or mart.follows is None
         if is_anew:
-            db.execute(f"create or replace table {quoted(mart.name)} as {statement_of(mart)}")
+            db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
             note_days(db, [mart.name], "select null")
         if is_anew or is_reworded:
             more = dict.fromkeys(grid.branches.columns, "From LEADS_BRANCHES_FILE") if mart.name == "branches" else {}
             comment(db, quoted(mart.name), mart.description, {**mart.columns, **more})
         if not is_anew and mart.follows:
-            touched = replace(mart, statement=statement_of(mart, is_touched=True))
             day = day_column(mart.name) if is_followed else None
-            touched_days = bring_up_to_date(db, touched, mart.follows, day, since.get(mart.follows, ""))
+            touched_days = bring_up_to_date(db, mart, mart.follows, day, since.get(mart.follows, ""))
             note_days(db, [mart.name], "select unnest($days::date[])", {"days": [*touched_days]})
 
 

@@ -7,7 +7,7 @@ Belongs here: when to load, build anew or leave the file; locks and what a kille
 import logging
 import shutil
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -33,15 +33,12 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.loading import load
 from leads_pipeline.warehouse.pieces import Pieces, checksums_of
-from leads_pipeline.warehouse.reading import Version, holding_version, reading
+from leads_pipeline.warehouse.reading import Version, reading
 from leads_pipeline.warehouse.state import (
     EMPTY,
-    FROZEN_FILES,
     SCHEMA_VERSION,
     State,
     WarehouseFile,
-    comments_fingerprint,
-    fingerprint_of,
     read_state,
     row_counts,
     tables_of,
@@ -127,12 +124,6 @@ class Warehouse:
     ) -> Publication:
         whole = wanted_state(self._lake, grid, now)
         file = self._published_file(whole)
-        if file and (lost := [day for name, day in file.state.files.keys() - whole.files if name == FROZEN_FILES]):
-            raise StorageError(
-                f"{self._lake.folder / 'frozen'} lacks the figures {', '.join(map(str, sorted(lost)))}, which nothing "
-                "else can be made from: put it back from a backup. Until then the published file stays as it is, and "
-                "has them."
-            )
         wanted, not_staged = self._mended(whole, file.state if file else EMPTY, grid, now, staged_again)
         if wanted != whole:
             file = self._published_file(wanted)  # which counts the rows of what is wanted alone
@@ -153,31 +144,6 @@ class Warehouse:
             staged_again=staged_again,
             not_staged=not_staged,
         )
-
-    def made_from(self, days: Collection[date]) -> frozenset[date]:
-        """Those of the days that the published file holds as they are staged; none where it isn't whole or up to date.
-
-        The warehouse's lock is held. Raises StorageError where it can't be read.
-        """
-        if not self.path.exists() or self._pieces.look_at(self.path, is_whole=True) is None:
-            return frozenset()
-        with (
-            holding_version(self._lake, self.path) as link,
-            connection(self._lake, f"{link.name}/query", link.path, read_only=True) as db,
-        ):
-            state = read_state(db)
-        frozen = {(FROZEN_FILES, day): fingerprint_of(path) for day, path in self._lake.frozen_files().items()}
-        is_current = (
-            frozen == {key: fingerprint for key, fingerprint in state.files.items() if key[0] == FROZEN_FILES}
-            and state.comments == comments_fingerprint()  # else it may lack a table that figures are counted with
-            and state.suppressed == self._lake.suppression.read().state
-        )
-        current = set(days) if is_current else set()
-        for kind in LEAD_KINDS:
-            for table in staged_columns(kind):
-                files = {file.day: file.fingerprint for file in self._lake.staged_files(table)}
-                current -= {day for day in days if state.files.get((table, day)) != files.get(day)}
-        return frozenset(current)
 
     def reading(self) -> AbstractContextManager[Version]:
         """Read one version of the file, however many queries that takes and whatever is published meanwhile."""
@@ -233,10 +199,9 @@ class Warehouse:
         loaded = before.files if before.schema == wanted.schema else {}
         failed: dict[tuple[str, date], str] = {}
         is_mended = False
-        removed = self._lake.removed_days()
         for kind in LEAD_KINDS:
             own = staged_columns(kind)
-            broken = {day for table, day in before.files.keys() - wanted.files.keys() if table in own} - removed
+            broken = {day for table, day in before.files.keys() - wanted.files.keys() if table in own}
             broken |= {
                 day
                 for (table, day), fingerprint in wanted.files.items()

@@ -13,7 +13,7 @@ import duckdb
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.drift import PEOPLE_MIN
 from leads_pipeline.duck import Column, literal, quoted
-from leads_pipeline.flatten.columns import INVENTORY_COLUMNS, WINDOW_COLUMNS, staged_columns, windows_table
+from leads_pipeline.flatten.columns import INVENTORY_COLUMNS, staged_columns, windows_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,43 +58,7 @@ def tables() -> tuple[Table, ...]:
     )
 
 
-_AS_THERE: Final = "As in the mart, or in landed_windows"
-
-FROZEN: Final = Table(
-    "frozen",
-    "Figures of days whose leads LEADS_KEEP_DAYS has removed, as the marts by day counted them then",
-    (
-        Column("mart", "varchar", "Table that the row belongs to; removed_days where it names such a day"),
-        *(
-            Column(name, type_, _AS_THERE)
-            for name, type_ in {
-                "lead_day": "date",
-                "weekday": "integer",
-                "hour": "integer",
-                "kind": "varchar",
-                "market": "varchar",
-                "source": "varchar",
-                "portal_source": "varchar",
-                "situation": "varchar",
-                "listing_id": "varchar",
-                "urgency": "varchar",
-                "confidence": "varchar",
-                "is_just_curious": "boolean",
-                "leads": "bigint",
-                "people": "bigint",
-                "viewings": "bigint",
-                "estimates": "bigint",
-                "total_estimate": "bigint",
-                "lowest_estimate": "bigint",
-                "highest_estimate": "bigint",
-            }.items()
-        ),
-        *(Column(column.name, column.type, _AS_THERE) for column in WINDOW_COLUMNS),
-    ),
-)
-
 BOOKKEEPING: Final = (
-    FROZEN,
     Table(
         "facts",
         "What this file was made from, for the pipeline itself",

@@ -18,7 +18,6 @@ from leads_pipeline.duck import quoted
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.answers import answers_fingerprint
-from leads_pipeline.warehouse.frozen import statement_of
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.people import PERSON_MACROS
 from leads_pipeline.warehouse.schema import BOOKKEEPING, fill, tables
@@ -29,7 +28,6 @@ from leads_pipeline.window import today
 SCHEMA_VERSION: Final = 4
 
 INVENTORY: Final = "inventory"
-FROZEN_FILES: Final = "frozen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class State:
 
     `suppressed`, `whom` and `objected` are the suppression list's: what it withholds, of whom, and who has objected.
 
-    `files` is by table and day, the inventory's files under the table `inventory`, frozen figures under `frozen`.
+    `files` is by table and day, the inventory's files under the table `inventory`.
     """
 
     schema: str
@@ -78,8 +76,6 @@ def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
     suppressed = lake.suppression.read()
     for path in lake.inventory_files():
         files[INVENTORY, date.fromisoformat(path.parent.name.removeprefix("day="))] = fingerprint_of(path)
-    for day, path in lake.frozen_files().items():
-        files[FROZEN_FILES, day] = fingerprint_of(path)
     return State(
         schema=_fingerprint(
             SCHEMA_VERSION,
@@ -88,9 +84,7 @@ def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
             ENUMERATIONS,
             lake.person_key(),
         ),
-        marts=_fingerprint(
-            [(mart.name, statement_of(mart), mart.follows) for mart in marts()], MART_MACROS, grid.branches
-        ),
+        marts=_fingerprint([(mart.name, mart.statement, mart.follows) for mart in marts()], MART_MACROS, grid.branches),
         comments=comments_fingerprint(),
         grid=_fingerprint(grid, today(grid.zone, now), answers_fingerprint(lake)),
         suppressed=suppressed.state,

@@ -42,8 +42,8 @@ class HeldFiles:
         self._held: set[date] = set()
 
     def hold(self, days: Iterable[date]) -> None:
-        """Hold the files of these days; those of one day belong together. What is left of removed days isn't held."""
-        for day in set(days) - self._held - self._lake.removed_days():
+        """Hold the files of these days; those of one day belong together."""
+        for day in set(days) - self._held:
             with self._lake.holding_staged(day):
                 for table in staged_columns(self._kind):
                     path = self._lake.staged_path(table, day)

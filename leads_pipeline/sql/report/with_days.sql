@@ -1,4 +1,4 @@
--- What a dated figure is of: up to the newest closed day, as a day under way would make every curve fall at its end.
+-- The days that the report's other statements count: up to the newest closed day. The day under way is not complete.
 with days as (
     select
         max(day) filter (state in ('landed', 'empty', 'partial')) as full_day,
