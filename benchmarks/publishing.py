@@ -22,7 +22,6 @@ import duckdb
 
 from benchmarks.measuring import resident_bytes
 from leads_pipeline.contract import APPLICANT, Answer, read_leads
-from leads_pipeline.delta.folder import delta_folder
 from leads_pipeline.delta.publishing import publish_tables
 from leads_pipeline.durable import copy_file
 from leads_pipeline.flatten.batches import flatten_day
@@ -169,8 +168,6 @@ def make_history(folder: Path, bucket: str | None, leads: int) -> float:
     warehouse = Warehouse(lake)
     warehouse.publish(GRID, NOW)
     grow(warehouse.path, leads)
-    if IS_DELTA:
-        delta_folder(lake).mkdir()
     whole = warehouse.publish(GRID, NOW)
     if IS_DELTA:
         publish_tables(lake)

@@ -1,47 +1,36 @@
-"""What whoever follows leads.duckdb goes by, compared with what is in it."""
+"""Which days of the tables of leads a publication notes as touched, compared with the rows that differ."""
+
+from datetime import date
+from pathlib import Path
 
 import duckdb
 
+from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Warehouse
 
-# Written by hand: what is replaced by days. All else is read as a whole.
-DAYS = {
-    "applicant_leads": "window_day",
-    "applicant_viewing_times": "day",
-    "applicant_listing_images": "day",
-    "appraisal_leads": "window_day",
-    "landed_windows": "window_day",
-    "mart_answers": "lead_day",
-    "mart_appraisals": "lead_day",
-    "mart_coverage": "day",
-    "mart_enquiry_mix": "lead_day",
-    "mart_hidden_valuations": "lead_day",
-    "mart_hourly": "lead_day",
-    "mart_lead_properties": "lead_day",
-    "mart_leads_daily": "lead_day",
-    "mart_listing_daily": "lead_day",
-    "mart_listing_demand": "last_lead_day",
-    "mart_people": "last_lead_day",
-    "mart_people_daily": "lead_day",
-}
+TABLES = {table: "window_day" if table == kind.table else "day" for kind in LEAD_KINDS for table in kind.tables}
+
+# What the published files were when they were last looked at: their publication, and a hash of each day's rows.
+_before: dict[Path, tuple[object, dict[tuple[str, date], object]]] = {}
 
 
-def follow(lake: Lake) -> None:
-    """Have the next publication leave digests."""
-    (lake.folder / "delta").mkdir(parents=True, exist_ok=True)
-
-
-def assert_digests_are_right(lake: Lake) -> None:
-    """Each day of each table has a digest of the rows that are there now, and nothing else has."""
-    with duckdb.connect(Warehouse(lake).path, read_only=True) as db:
-        noted = db.execute("from pipeline.digests order by all").fetchall()
-        tables = {name for (name,) in db.execute("select table_name from duckdb_tables()").fetchall()}
-        there = []
-        for table, day in ((table, day) for table, day in DAYS.items() if table in tables):
+def assert_touched_days_are_noted(lake: Lake) -> None:
+    """Each day that differs from when this was last called is noted, unless the file was rewritten."""
+    path = Warehouse(lake).path
+    with duckdb.connect(path, read_only=True) as db:
+        numbers = dict(db.execute("select id, number from pipeline.publications").fetchall())
+        noted = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
+        days: dict[tuple[str, date], object] = {}
+        for table, day in TABLES.items():
             columns = ", ".join(f'"{name}"' for name, *_ in db.execute(f"describe {table}").fetchall())
-            there += db.execute(
-                f"select '{table}', {day}, count(*), bit_xor(hash({columns})), sum(hash({columns})) from {table} "  # noqa: S608
-                f"group by {day}"
-            ).fetchall()
-    assert noted == sorted(there)
+            rows = (
+                f"select {day}, [count(*), bit_xor(hash({columns})), sum(hash({columns}))] from {table} group by {day}"  # noqa: S608
+            )
+            days |= {(table, one): digest for one, digest in db.execute(rows).fetchall()}
+    newest = max(numbers, key=lambda one: numbers[one])
+    was, before = _before.get(path, (None, {}))
+    _before[path] = newest, days
+    if was in numbers:
+        differing = {one for one in days.keys() | before.keys() if days.get(one) != before.get(one)}
+        assert {(table, day) for table, day in differing if noted.get(day, 0) <= numbers[was]} == set()

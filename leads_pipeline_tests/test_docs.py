@@ -322,7 +322,7 @@ def test_every_python_snippet_prints_what_python_works_out(
     snippet: str, installation: Installation, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = dict(installation.environment)
-    if "boto3" in snippet:
+    if "my-bucket" in snippet:
         bucket = new_bucket(request.getfixturevalue("moto"), monkeypatch)
         for path in filter(Path.is_file, (installation.folder / "data" / "delta").rglob("*")):
             key = path.relative_to(installation.folder / "data").as_posix()

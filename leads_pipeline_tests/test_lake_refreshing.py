@@ -40,15 +40,15 @@ class Breaking:
     def address(self) -> str:
         return self.store.address
 
+    @property
+    def options(self) -> dict[str, str]:
+        return self.store.options
+
     def create(self, key: str, content: bytes) -> bool:
         self._count()
         is_new = self.store.create(key, content)
         self._count()
         return is_new
-
-    def replace(self, key: str, content: bytes) -> None:
-        self._count()
-        self.store.replace(key, content)
 
     def get(self, key: str) -> bytes | None:
         return self.store.get(key)

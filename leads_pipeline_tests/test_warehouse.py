@@ -36,7 +36,6 @@ from leads_pipeline.warehouse import (
     Mart,
     Publication,
     Warehouse,
-    digests,
     loading,
     marts,
     pieces,
@@ -48,7 +47,7 @@ from leads_pipeline.warehouse import (
 from leads_pipeline.warehouse import answers as answers_room
 from leads_pipeline.warehouse import publication as publication_room
 from leads_pipeline.window import Scope, Window
-from leads_pipeline_tests.following import assert_digests_are_right, follow
+from leads_pipeline_tests.following import assert_touched_days_are_noted
 from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +65,7 @@ YORK = Branches({"branch-101": "York"}, ("region",), {"branch-101": ("North",)})
 
 
 def in_all_rooms(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
-    for room in (digests, loading, publication_room, schema, sql_marts, state):
+    for room in (loading, publication_room, schema, sql_marts, state):
         if name in vars(room):
             monkeypatch.setattr(room, name, value)
 
@@ -77,9 +76,8 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def publish(lake: Lake, grid: Grid = GRID, now: datetime = NOW) -> Publication:
-    follow(lake)
     publication = Warehouse(lake).publish(grid, now)
-    assert_digests_are_right(lake)
+    assert_touched_days_are_noted(lake)
     return publication
 
 
@@ -318,7 +316,6 @@ def test_a_day_pulled_again_unchanged_changes_when_it_was_seen_and_nothing_else(
     path.chmod(0o600)
     with duckdb.connect(path) as db:
         db.execute("update mart_people set leads = 99")  # stays, where the mart isn't made anew
-        db.execute("delete from pipeline.digests where table_name = 'mart_people'")  # they are of what it was
     (lake.folder / ".state" / "warehouse-pieces").unlink()  # or the file counts as damaged
 
     looked_at = FETCHED_AT + timedelta(hours=1)
@@ -1713,9 +1710,9 @@ def test_marts_brought_up_to_date_are_the_marts_made_anew(
     followed = set()
     bring_up_to_date = sql_marts.bring_up_to_date
 
-    def noting(db: duckdb.DuckDBPyConnection, mart: Mart, by: str, day: str | None, since: str) -> set[date]:
+    def noting(db: duckdb.DuckDBPyConnection, mart: Mart, by: str, since: str) -> None:
         followed.add(mart.name)
-        return bring_up_to_date(db, mart, by, day, since)
+        bring_up_to_date(db, mart, by, since)
 
     monkeypatch.setattr(loading, "bring_up_to_date", noting)
     rng = random.Random(seed)  # noqa: S311 - the same each time

@@ -26,8 +26,8 @@ def delta_tables_asset() -> AssetsDefinition:
             AssetSelection.assets(marts()[-1].name)
         ),
         description=(
-            "The tables and marts of leads.duckdb as Delta tables, for other engines: data/delta/. A day that differs "
-            "is replaced; data/delta/versions/ says which versions belong together."
+            "The tables and marts of leads.duckdb as Delta tables, for other engines: data/delta/, or in the bucket. "
+            "Of tables of leads, days that changed are replaced; marts are replaced whole."
         ),
     )
     def delta_tables(data: DataFolder) -> MaterializeResult[None]:
@@ -42,9 +42,8 @@ def delta_tables_asset() -> AssetsDefinition:
         return MaterializeResult(
             metadata={
                 "tables": len(done.versions),
-                "tables_changed": len(done.changed),
-                "files_written": sum(done.parts_written.values()),
-                "rows_written": done.rows_written,
+                "tables_changed": len(done.rows_written),
+                "rows_written": sum(done.rows_written.values()),
                 "duration_seconds": round(done.seconds, 3),
                 **({"store": data.lake.store.address} if data.lake.store else {}),
                 "path": MetadataValue.path(delta_folder(data.lake)),

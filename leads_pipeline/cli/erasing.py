@@ -26,6 +26,7 @@ from leads_pipeline.privacy.erase import (
     add_redaction,
     add_to_list,
     left_by_list,
+    left_in_tables,
     left_of,
     note_done,
     quarantined_of,
@@ -173,6 +174,7 @@ def erase(
                         file.unlink(missing_ok=True)
                     found = looked_for(session.settings, sought, shared=True)
             left = left_of(session.lake, found)
+            troubles += _left_in_the_bucket(session.lake)
             # What stands only in a file that was replaced and is still open is named as that file.
             of_others = [
                 lead
@@ -243,6 +245,7 @@ def look_again(listed: TextIO | None, shared: bool, **given: Any) -> None:  # no
             if not is_on_an_erasure(lake.suppression.read(), sought):
                 out.print("No erasure on the list is of who was given.")
                 troubles = [f"{theirs} leads bear what was given: nobody has erased them."] if theirs else []
+            troubles += _left_in_the_bucket(lake)
             _show_left(left, troubles)
             if left.kept:
                 out.print(f"Kept: {left.kept} leads of theirs or about them. `leads-pipeline privacy find` lists them.")
@@ -334,6 +337,10 @@ def saying_what_is_left(entry: Entry) -> Iterator[None]:
             soft_wrap=True,
         )
         raise
+
+
+def _left_in_the_bucket(lake: Lake) -> list[str]:
+    return [f"{what} is left in the bucket." for what in left_in_tables(lake)] if lake.store else []
 
 
 def _close(lake: Lake, entry: Entry, settings: Settings) -> None:

@@ -1,6 +1,6 @@
 """An object store: where the data folder's truth lies when no machine's disk is to hold it.
 
-Belongs here: six verbs over a bucket or a folder that machines share, and what their errors mean. Doesn't: which files
+Belongs here: five verbs over a bucket or a folder that machines share, and what their errors mean. Doesn't: which files
 are kept there and how they merge (lake/).
 
 What can't be had again is created and deleted, and never replaced: of all conditional writes, If-None-Match: * alone is
@@ -17,7 +17,7 @@ from leads_pipeline.objects.proof import prove
 from leads_pipeline.objects.s3 import S3Store
 from leads_pipeline.objects.store import ObjectStore
 
-__all__ = ["SIDE_BY_SIDE", "ObjectStore", "open_store", "prove", "store_of"]
+__all__ = ["SIDE_BY_SIDE", "FolderStore", "ObjectStore", "open_store", "prove", "store_of"]
 
 # A store answers within tens of milliseconds, and many at once.
 SIDE_BY_SIDE: Final = 16

@@ -1,6 +1,6 @@
 """A folder that several machines mount, as an object store.
 
-Belongs here: the six verbs over files. Doesn't: anything that needs a lock, which file servers are bad at.
+Belongs here: the five verbs over files. Doesn't: anything that needs a lock, which file servers are bad at.
 """
 
 import os
@@ -27,6 +27,11 @@ class FolderStore:
         """As LEADS_DATA_DIR has it."""
         return self._folder.as_uri()
 
+    @property
+    def options(self) -> dict[str, str]:
+        """Nothing."""
+        return {}
+
     def create(self, key: str, content: bytes) -> bool:
         """Whole or not at all, by a hard link, which is taken once: of two, one is told that it came too late."""
         path = self._folder / key
@@ -39,13 +44,6 @@ class FolderStore:
                 # Whoever was first may not have come to it.
                 sync(path.parent)
         return True
-
-    def replace(self, key: str, content: bytes) -> None:
-        """By a rename."""
-        path = self._folder / key
-        with storing(path), _draft(path, content) as draft:
-            draft.replace(path)
-            sync(path.parent)
 
     def get(self, key: str) -> bytes | None:
         """The file's content."""

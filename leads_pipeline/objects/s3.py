@@ -1,6 +1,6 @@
 """A bucket that speaks S3, by obstore: AWS, Ceph, and whatever else keeps to it.
 
-Belongs here: the six verbs over a bucket, and its errors in words. Doesn't: credentials, which obstore takes from the
+Belongs here: the five verbs over a bucket, and its errors in words. Doesn't: credentials, which obstore takes from the
 usual AWS_ variables, or from the machine's own role.
 """
 
@@ -34,6 +34,7 @@ class S3Store:
         self._obstore = obstore
         self._address = "/".join(part for part in (f"s3://{bucket}", prefix) if part)
         self._prefix = f"{prefix}/" if prefix else ""
+        self._plain_http = plain_http
         try:
             self._bucket = Bucket(
                 bucket,
@@ -51,6 +52,11 @@ class S3Store:
         """As LEADS_DATA_DIR has it."""
         return self._address
 
+    @property
+    def options(self) -> dict[str, str]:
+        """A commit is created only if nobody else has created it. Other object stores than S3 need that said."""
+        return {"aws_conditional_put": "etag", "allow_http": str(self._plain_http).lower()}
+
     def create(self, key: str, content: bytes) -> bool:
         """By If-None-Match: *, in one request, whatever its size: parts would know no condition."""
         for _ in range(_CONFLICTS):
@@ -64,11 +70,6 @@ class S3Store:
                 else:
                     return True
         raise StorageError(f"{self._address}/{key} is being written by somebody else all the time. Run again.")
-
-    def replace(self, key: str, content: bytes) -> None:
-        """In one request, without a condition."""
-        with self._told(key):
-            self._obstore.put(self._bucket, self._prefix + key, content, use_multipart=False)
 
     def get(self, key: str) -> bytes | None:
         """In one request."""

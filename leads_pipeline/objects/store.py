@@ -1,6 +1,6 @@
 """What an object store can do for us.
 
-Belongs here: the six verbs. Doesn't: any store.
+Belongs here: the five verbs. Doesn't: any store.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,12 @@ class ObjectStore(Protocol):
     def address(self) -> str:
         """As LEADS_DATA_DIR has it."""
 
+    @property
+    def options(self) -> dict[str, str]:
+        """What deltalake needs besides the address and the AWS_ variables."""
+
     def create(self, key: str, content: bytes) -> bool:
         """Keep the content under the key, for good when this returns. False where the key is taken: nothing changed."""
-
-    def replace(self, key: str, content: bytes) -> None:
-        """Keep the content under the key, whatever that holds: for what nobody misses, a hint say."""
 
     def get(self, key: str) -> bytes | None:
         """What the key holds; None where there is nothing, or no longer."""

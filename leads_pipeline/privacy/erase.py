@@ -401,8 +401,13 @@ def _staged_or_published_by_list(lake: Lake) -> list[str]:
                 for kind in LEAD_KINDS
                 if withheld_leads(db, lake, kind, f"published.{quoted(kind.table)}", "window_day")
             ]
+    return left + left_in_tables(lake)
+
+
+def left_in_tables(lake: Lake) -> list[str]:
+    """Which Delta tables hold what the list withholds, or can't be read. A search by name doesn't see a bucket's."""
     with lake.lock(DELTA):
-        return left + [what for kind in LEAD_KINDS for table in kind.tables for what in _of_delta(lake, kind, table)]
+        return [what for kind in LEAD_KINDS for table in kind.tables for what in _of_delta(lake, kind, table)]
 
 
 def _of_delta(lake: Lake, kind: LeadKind, table: str) -> Iterator[str]:
@@ -415,7 +420,8 @@ def _of_delta(lake: Lake, kind: LeadKind, table: str) -> Iterator[str]:
             if not paths:
                 return
             db.execute("set variable files = $files", {"files": list(map(glob_literal, paths))})
-            files = "read_parquet(getvariable('files'), hive_partitioning = false, union_by_name = true)"
+            # The day of a lead is in the file's path.
+            files = "read_parquet(getvariable('files'), hive_partitioning = true, union_by_name = true)"
             # Somebody else's rows may lack either.
             source = f"(select * replace (coalesce(lead_id, '') as lead_id) from {files})"  # noqa: S608 - our own
             day = "coalesce(window_day, current_date)"

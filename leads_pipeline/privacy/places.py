@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.delta.folder import LOG
+from leads_pipeline.delta.folder import DELTA, LOG
 from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
@@ -160,8 +160,10 @@ def _parquet(file: File, sought: Sought) -> Iterator[Row | Trace]:
     if rows:
         parts = (part.partition(".")[0] for part in reversed(Path(file.path).parts))
         name = next((part for part in parts if part in _KINDS), "")
+        # Delta tables have the day in the path alone.
+        days = dict(part.split("=", 1) for part in Path(file.path).parts if part.startswith(("window_day=", "day=")))
         for columns in rows:
-            yield from _row_of(name or file.place, columns, sought)
+            yield from _row_of(name or file.place, (days if file.place == DELTA else {}) | columns, sought)
 
 
 def _checkpoint(opened: pq.ParquetFile, sought: Sought) -> Iterator[Trace]:

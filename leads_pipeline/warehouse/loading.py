@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import duckdb
 
@@ -23,13 +23,6 @@ from leads_pipeline.flatten.trees import HIDDEN, trees_of
 from leads_pipeline.flatten.withholding import known_leads, objected_leads, redact, withheld_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.answers import set_answers
-from leads_pipeline.warehouse.digests import (
-    begin_noting,
-    bring_digests_up_to_date,
-    day_column,
-    is_followed,
-    note_days,
-)
 from leads_pipeline.warehouse.grid import Grid, set_grid
 from leads_pipeline.warehouse.people import PERSON_OF_LEAD, set_person_key
 from leads_pipeline.warehouse.schema import comment, comment_tables, create_tables, fill
@@ -55,6 +48,9 @@ PART_LEADS: Final = 1_000_000
 MANY_BYTES: Final = 100 << 20
 MEMORY_LIMIT_OF_MANY: Final = "1GB"
 
+# A Delta table that was written for an older publication is written anew. One every ten minutes makes two months.
+PUBLICATIONS_KEPT: Final = 10_000
+
 
 def load(
     db: duckdb.DuckDBPyConnection, lake: Lake, state: State, wanted: State, grid: Grid, now: datetime
@@ -72,7 +68,7 @@ def load(
     db.execute(MART_MACROS)
     db.execute(f"create temp table touched ({', '.join(f'{name} {type_}' for name, type_ in FOLLOWED.items())})")
     db.execute("create temp table gone (kind varchar, lead_id varchar)")
-    begin_noting(db)
+    db.execute("create temp table touched_days (day date)")
     changed = {key for key in state.files.keys() | wanted.files.keys() if state.files.get(key) != wanted.files.get(key)}
     if _staged_bytes(lake, changed) > MANY_BYTES:
         db.execute(f"set memory_limit = {literal(MEMORY_LIMIT_OF_MANY)}")
@@ -90,9 +86,8 @@ def load(
         _load_inventory(db, lake)
     set_grid(db, grid, now)
     set_answers(db, lake, grid.zone)
-    followed = is_followed(lake)
-    _make_marts(db, grid, is_whole=is_whole, is_reworded=is_reworded, is_followed=followed)
-    bring_digests_up_to_date(db, is_followed=followed)
+    _make_marts(db, grid, is_whole=is_whole, is_reworded=is_reworded)
+    _note_publication(db)
     remember(db, wanted)
     db.commit()
     db.execute("checkpoint")
@@ -129,8 +124,6 @@ def _load_kinds(
             new = "lead_id in (select lead_id from winners)" if state.suppressed == wanted.suppressed else "true"
             redacted = redact(db, lake, kind, new)
             db.execute("insert into gone select $kind, null from range($rows)", {"kind": kind.name, "rows": redacted})
-            if redacted:
-                note_days(db, kind.tables, "select null")
             is_whole = is_whole or redacted > 0
         if state.objected != wanted.objected:
             note_objections(db, lake, kind, "true")
@@ -148,7 +141,6 @@ def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, *, is_o
     ):
         return False
     db.execute("insert into gone select $kind, lead_id from withheld_ids", {"kind": kind.name})
-    note_days(db, kind.tables, "select null")
     for table in kind.tables:
         db.execute(f"delete from {quoted(table)} where lead_id in (from withheld_ids)")  # noqa: S608 - our own names
     db.execute(
@@ -157,23 +149,38 @@ def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, *, is_o
     return True
 
 
-def _make_marts(
-    db: duckdb.DuckDBPyConnection, grid: Grid, *, is_whole: bool, is_reworded: bool, is_followed: bool
-) -> None:
+def _note_publication(db: duckdb.DuckDBPyConnection) -> None:
+    """Note which days of the tables of leads this publication touched: the Delta tables are written by these days.
+
+    Days of which somebody was taken out aren't noted, because the file is rewritten then: see `forget_publications`.
+    """
+    db.execute(
+        "insert into pipeline.publications select $id, coalesce(max(number), 0) + 1 from pipeline.publications",
+        {"id": uuid4()},
+    )
+    number = "(select max(number) from pipeline.publications)"
+    db.execute(f"delete from pipeline.publications where number <= {number} - {PUBLICATIONS_KEPT}")  # noqa: S608
+    db.execute("delete from pipeline.touched_days where day in (from temp.touched_days)")
+    db.execute(f"insert into pipeline.touched_days select distinct day, {number} from temp.touched_days")  # noqa: S608
+
+
+def forget_publications(db: duckdb.DuckDBPyConnection) -> None:
+    """Have the file know its newest publication only, so that each Delta table is written anew."""
+    db.execute("delete from pipeline.publications where number < (select max(number) from pipeline.publications)")
+
+
+def _make_marts(db: duckdb.DuckDBPyConnection, grid: Grid, *, is_whole: bool, is_reworded: bool) -> None:
     drop_former_marts(db)
     since = {} if is_whole else since_first_days(db)
     for mart in marts():
         is_anew = is_whole or mart.follows is None
         if is_anew:
             db.execute(f"create or replace table {quoted(mart.name)} as {mart.statement}")
-            note_days(db, [mart.name], "select null")
         if is_anew or is_reworded:
             more = dict.fromkeys(grid.branches.columns, "From LEADS_BRANCHES_FILE") if mart.name == "branches" else {}
             comment(db, quoted(mart.name), mart.description, {**mart.columns, **more})
         if not is_anew and mart.follows:
-            day = day_column(mart.name) if is_followed else None
-            touched_days = bring_up_to_date(db, mart, mart.follows, day, since.get(mart.follows, ""))
-            note_days(db, [mart.name], "select unnest($days::date[])", {"days": [*touched_days]})
+            bring_up_to_date(db, mart, mart.follows, since.get(mart.follows, ""))
 
 
 def _load_leads(
@@ -210,7 +217,7 @@ def _load_leads(
             {"kind": kind.name},
         )
         days = "select window_day from removed union select day from winners union select day from confirmed"
-        note_days(db, kind.tables, days)
+        db.execute(f"insert into temp.touched_days {days}")
         parts = _parts(db)
         for table in kind.tables:
             is_child = table != kind.table
@@ -254,7 +261,6 @@ def _load_leads(
             "semi join changed_days on staged.day = changed_days.day",
             {"kind": kind.name},
         )
-        note_days(db, ["landed_windows"], "from changed_days")
         # Marts show a new member once it may be shown.
         return record_drift(db, lake, kind, files) or is_whole
 

@@ -31,7 +31,7 @@ from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.counts import StagedDay
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.grid import Grid
-from leads_pipeline.warehouse.loading import load
+from leads_pipeline.warehouse.loading import forget_publications, load
 from leads_pipeline.warehouse.pieces import Pieces, checksums_of
 from leads_pipeline.warehouse.reading import Version, reading
 from leads_pipeline.warehouse.state import (
@@ -293,6 +293,8 @@ class Warehouse:
         anew = draft.with_name(f".{WAREHOUSE_FILE}.anew")
         anew.unlink(missing_ok=True)
         try:
+            with connection(self._lake, "warehouse", draft) as db:
+                forget_publications(db)
             write_anew(self._lake, draft, anew)
         except StorageError as error:
             # All is read for once, and damage may be where nothing else reads. The disk's own fault will say so.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import duckdb
+import pyarrow as pa
 
 from leads_pipeline.duck import (
     WAREHOUSE_FILE,
@@ -51,6 +52,16 @@ class Version:
         with telling_errors(self._lake):
             result = self._db.execute(statement, dict(parameters or {}))
             return [column[0] for column in result.description], result.fetchall()
+
+    def batches(self, statement: str, rows: int) -> pa.RecordBatchReader:
+        """The rows of a query as Arrow, so many at once; other queries may go on meanwhile. Raises as `query` does."""
+        if self._db is None:
+            self._db = self._opened()
+        with telling_errors(self._lake):
+            cursor = self._db.cursor()
+            cursor.execute("set TimeZone = 'UTC'")  # else moments bear the machine's zone
+            reader: pa.RecordBatchReader = cursor.sql(statement).to_arrow_reader(rows)
+            return reader
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         with ExitStack() as opening:

@@ -98,15 +98,14 @@ BOOKKEEPING: Final = (
         ),
     ),
     Table(
-        "digests",
-        "What the days of each table hold, so that who follows this file sees what differs: for the pipeline itself",
-        (
-            Column("table_name", "varchar", "Table of the rows"),
-            Column("day", "date", "Day of the rows, as the table is replaced by days"),
-            Column("rows", "bigint", "Their number"),
-            Column("hash_xor", "ubigint", "Of the hashes of the rows"),
-            Column("hash_sum", "hugeint", "Of the hashes of the rows"),
-        ),
+        "publications",
+        "The publications of this file, so that the Delta tables name the one they were written for",
+        (Column("id", "uuid", "By chance"), Column("number", "bigint", "Counts up")),
+    ),
+    Table(
+        "touched_days",
+        "Days of the tables of leads, and which publication last touched them, for the Delta tables",
+        (Column("day", "date", "Day of the rows"), Column("publication", "bigint", "Its number")),
     ),
     Table(
         "objected",
@@ -123,6 +122,7 @@ BOOKKEEPING: Final = (
 def create_tables(db: duckdb.DuckDBPyConnection) -> None:
     """Make every table but the marts, empty, where it isn't there: an earlier version's file lacks what came since."""
     db.execute("create schema if not exists pipeline")
+    db.execute("drop table if exists pipeline.digests")  # of an earlier version
     for name, table in _named_tables():
         db.execute(
             f"create table if not exists {name} ({', '.join(f'{quoted(c.name)} {c.type}' for c in table.columns)})"

@@ -5,7 +5,6 @@ Belongs here: what a mart follows, the macros that marts use. Doesn't: what a ma
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -90,18 +89,15 @@ def _is_touched(followed: str, column: str) -> str:
     return " and ".join(conditions)
 
 
-def bring_up_to_date(
-    db: duckdb.DuckDBPyConnection, mart: Mart, followed: str, day: str | None, since: str
-) -> set[date]:
-    """Make the mart's rows of touched values anew; return the days of which rows went or came, by that column.
+def bring_up_to_date(db: duckdb.DuckDBPyConnection, mart: Mart, followed: str, since: str) -> None:
+    """Make the mart's rows of touched values anew.
 
     By its own statement, which a temporary view in place of each table of leads lets see only the leads of such values.
     `since` is the condition that `since_first_days` has for what the mart follows, if any.
     """
     (file,) = db.execute("select current_database()").fetchall()[0]
-    returning = f"returning {quoted(day)}" if day else ""
     is_touched = _is_touched(followed, followed)
-    gone = db.execute(f"delete from {quoted(mart.name)} where {is_touched} {returning}").fetchall()  # noqa: S608
+    db.execute(f"delete from {quoted(mart.name)} where {is_touched}")  # noqa: S608 - our own names
     shadowed = [(kind.table, dict(followed_columns(kind)).get(followed)) for kind in LEAD_KINDS]
     for table, column in shadowed:
         if column is not None:
@@ -109,11 +105,10 @@ def bring_up_to_date(
                 f"create temp view {quoted(table)} as select * from {quoted(file)}.main.{quoted(table)} "  # noqa: S608
                 f"where {_is_touched(followed, column)}{since}"
             )
-    new = db.execute(f"insert into {quoted(mart.name)} by name {mart.statement} {returning}").fetchall()
+    db.execute(f"insert into {quoted(mart.name)} by name {mart.statement}")
     for table, column in shadowed:
         if column is not None:
             db.execute(f"drop view temp.main.{quoted(table)}")
-    return {row[0] for row in [*gone, *new]} if day else set()
 
 
 # Which mart says since when there are leads of a value. Others may leave a value out for what else there is of it, as
