@@ -614,7 +614,9 @@ def test_a_vanished_or_broken_file_is_built_anew(lake: Lake, harm: Callable[[Pat
 def tables_in(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     with duckdb.connect(path, read_only=True) as db:
         db.execute("set TimeZone = 'UTC'")
-        names = db.execute("select schema_name || '.' || table_name from duckdb_tables()").fetchall()
+        # Each file numbers its own publications.
+        own = "table_name not in ('publications', 'touched_days')"
+        names = db.execute(f"select schema_name || '.' || table_name from duckdb_tables() where {own}").fetchall()  # noqa: S608
         return {name: db.execute(f"from {name} order by all").fetchall() for (name,) in names}
 
 
