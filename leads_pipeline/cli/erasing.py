@@ -340,7 +340,10 @@ def saying_what_is_left(entry: Entry) -> Iterator[None]:
 
 
 def _left_in_the_bucket(lake: Lake) -> list[str]:
-    return [f"{what} is left in the bucket." for what in left_in_tables(lake)] if lake.store else []
+    """The bucket's Delta tables that hold somebody who is erased, and what to do about each."""
+    advice = "Run `leads-pipeline privacy apply` on the machine that has LEADS_TABLES=delta."
+    left = left_in_tables(lake) if lake.store else []
+    return [f"{what} in the bucket holds an erased person. {advice}" for what in left]
 
 
 def _close(lake: Lake, entry: Entry, settings: Settings) -> None:

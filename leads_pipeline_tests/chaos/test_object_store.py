@@ -117,8 +117,9 @@ MONTH_DAYS = 30
 # These befall a folder, of which a store has another copy, or end a run after so many events, which come side by side.
 OF_A_FOLDER = {"rot raw", "rot staged", "lose warehouse", "copy", "restore", "kill"}
 
-# When and by what run it was looked at, and which file on which disk it was: no two machines have that in common.
-NOT_COMPARED = ("run_id", "looked_at", "fetched_at", "sequence", "fingerprint")
+# When and by what run it was looked at, by what publication it was written, and which file on which disk it was: no two
+# machines have that in common.
+NOT_COMPARED = ("run_id", "looked_at", "fetched_at", "sequence", "fingerprint", "id")
 
 
 def test_a_month_with_the_truth_in_a_store_ends_as_with_the_truth_in_a_folder(

@@ -134,9 +134,13 @@ def test_two_machines_lose_and_double_nothing_over_kills_and_an_erasure(tmp_path
 
         email, hers = some_person(two)
         erased = two.run("leads-pipeline", "privacy", "erase", "--email", email, "--yes")
-        assert erased.returncode == 0, erased.stdout + erased.stderr
+        # The Delta tables are the other machine's.
+        assert erased.returncode == 1, erased.stdout + erased.stderr
+        assert "on the machine that has LEADS_TABLES=delta" in " ".join(erased.stderr.split())
         followed = one.run("leads-pipeline", "privacy", "apply")
         assert followed.returncode == 0, followed.stdout + followed.stderr
+        verified = two.run("leads-pipeline", "privacy", "verify")
+        assert verified.returncode == 0, verified.stdout + verified.stderr
         for machine in (one, two):  # the portal still serves her leads
             done = machine.run(*backfill(first, last))
             assert done.returncode == 0, done.stderr
