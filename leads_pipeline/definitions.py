@@ -175,7 +175,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
             retry_sensor(settings, partitions, PULL_JOB),
             catch_up_sensor(settings, partitions, PULL_JOB),
             look_sensor(settings, partitions, PULL_JOB),
-            failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB]),
+            failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB], partitions.days),
             push_sensor(settings, PUSH_JOB),
             dead_run_sensor({job.name for job in _jobs()} | {ASSET_JOB}),
             evaluation_sensor(),

@@ -17,11 +17,11 @@ from dagster import DagsterInstance
 
 from leads_pipeline.assets.windows import FAIL_DAYS_BEFORE
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.damage import damage_message, damages
 from leads_pipeline.doctor import Light, examine_backup, examine_space
 from leads_pipeline.duck import WAREHOUSE_FILE
 from leads_pipeline.durable import not_read
 from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.windows import damaged_files
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import DataFolder
@@ -123,7 +123,7 @@ def examine_health(
         spool_files=len(spool),
         spool_bytes=sum(stat.st_size for stat in spool),
         spool_oldest_at=min((datetime.fromtimestamp(stat.st_mtime, UTC) for stat in spool), default=None),
-        damaged=len(damages(lake)),  # after the look at the files, so that what is damaged there is known
+        damaged=len(damaged_files(lake)),  # after the look at the files, so that what is damaged there is known
         quarantined_files=len(lake.quarantined()),
         sizes={
             WAREHOUSE_FILE: _size(Warehouse(lake).path),
@@ -163,7 +163,7 @@ def _troubles(health: Health, *, is_served: bool) -> Iterator[str]:
             "backfill` takes them in; the runs of take_in_pushes say what went wrong."
         )
     if health.damaged:
-        yield damage_message(health.damaged)
+        yield f"{health.damaged} files are damaged or missing. `leads-pipeline doctor` names them and says what to do."
 
 
 def _last_backup(lake: Lake) -> datetime | None:

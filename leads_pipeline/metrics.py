@@ -104,7 +104,7 @@ def _gauges(health: Health) -> Iterator[Metric]:
     yield _labelled("failed_windows", "failed windows by why they fail", "reason", reasons)
     yield _gauge("spool_files", "files of deliveries that wait to be taken in", health.spool_files)
     yield _gauge("spool_bytes", "their size", health.spool_bytes)
-    yield _gauge("damaged", "windows or files that are damaged or gone", health.damaged)
+    yield _gauge("damaged", "files that are damaged or missing", health.damaged)
     yield _gauge("quarantined_files", "files in quarantine/, replaced since or not", health.quarantined_files)
     yield _labelled("size_bytes", "how large what grows is", "what", health.sizes.items())
     yield _gauge("free_bytes", "what is free on the disk of the data folder", health.free_bytes)

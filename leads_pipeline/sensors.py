@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Self
 
 from dagster import (
+    AssetKey,
     DagsterRunStatus,
     DefaultSensorStatus,
     RunRequest,
@@ -22,12 +23,14 @@ from dagster import (
     SensorEvaluationContext,
     SensorResult,
     SkipReason,
+    TimeWindowPartitionsDefinition,
     sensor,
 )
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.flatten.windows import unstaged_days
+from leads_pipeline.flatten.columns import windows_table
+from leads_pipeline.flatten.windows import days_without_staged, unstaged_days
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions, rectangles
 from leads_pipeline.retry import LOOKS_AFTER_DAYS, FailedWindow, RetryPlan, plan_retries
 from leads_pipeline.settings import NO_PORTAL, Settings
@@ -37,6 +40,7 @@ from leads_pipeline.status import (
     LIVE,
     missing_windows,
     raw_key,
+    staged_days,
     verdicts,
     window_status,
     windows_to_look_at,
@@ -222,10 +226,17 @@ def _pull(why: str, due: Mapping[LeadKind, Sequence[str]], now: datetime) -> Run
 FAILURE_INTERVAL_SECONDS = 60
 
 
-def failure_sensor(stage: UnresolvedAssetJobDefinition, publish: UnresolvedAssetJobDefinition) -> SensorDefinition:
-    """Has what pulls were refused published, for the check to ring, and what they landed of failed windows staged.
+def failure_sensor(
+    stage: UnresolvedAssetJobDefinition,
+    publish: UnresolvedAssetJobDefinition,
+    days_of: TimeWindowPartitionsDefinition,
+    *,
+    clock: Callable[[], datetime] = _utc_now,
+) -> SensorDefinition:
+    """Publish what pulls were refused, so that the check fails, and stage what they landed of failed windows.
 
-    Both follow by themselves where a window lands, which none does where all are refused.
+    Both follow by themselves if a window lands. None lands if all are refused. Days whose staged files were damaged are
+    staged anew, too.
     """
 
     @sensor(
@@ -233,7 +244,10 @@ def failure_sensor(stage: UnresolvedAssetJobDefinition, publish: UnresolvedAsset
         jobs=[stage, publish],
         minimum_interval_seconds=FAILURE_INTERVAL_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
-        description="Publishes soon after windows were refused, so that their check rings; stages what came of others.",
+        description=(
+            "Publishes soon after windows were refused, so that their check fails. Stages the leads that other windows "
+            "brought, and days whose staged files were damaged."
+        ),
         required_resource_keys={"data"},
     )
     def tell_of_failures(context: SensorEvaluationContext) -> SensorResult:
@@ -250,6 +264,10 @@ def failure_sensor(stage: UnresolvedAssetJobDefinition, publish: UnresolvedAsset
                 unstaged += failed_on & set(unstaged_days(context.resources.data.lake, kind, min(failed_on)))
         cursor = json.dumps(places)
         run_key = f"failures up to {max(places.values(), default=0)}"
+        if not unstaged:
+            unstaged = [day for kind in LEAD_KINDS for day in _no_longer_staged(context, kind, days_of)]
+            if unstaged:
+                run_key = f"no longer staged: {min(unstaged)} to {max(unstaged)}, {clock():%Y-%m-%dT%HZ}"
         if unstaged:  # the publication follows
             tags = {RANGE_START_TAG: min(unstaged).isoformat(), RANGE_END_TAG: max(unstaged).isoformat()}
             return SensorResult(run_requests=[RunRequest(run_key, job_name=stage.name, tags=tags)], cursor=cursor)
@@ -258,6 +276,14 @@ def failure_sensor(stage: UnresolvedAssetJobDefinition, publish: UnresolvedAsset
         return SensorResult(skip_reason="No window was refused since the last time.", cursor=cursor)
 
     return tell_of_failures
+
+
+def _no_longer_staged(
+    context: SensorEvaluationContext, kind: LeadKind, days_of: TimeWindowPartitionsDefinition
+) -> Set[date]:
+    """Days that Dagster counts as staged and whose staged files are gone, as a publication found them damaged."""
+    days = set(days_without_staged(context.resources.data.lake, kind))
+    return days and days & staged_days(context.instance, AssetKey(f"stg_{windows_table(kind)}"), days_of)
 
 
 def _read_places(cursor: str | None) -> dict[str, int]:

@@ -28,7 +28,6 @@ from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_C
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.damage import damages
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.partitions import Partitions
@@ -257,6 +256,15 @@ def failed_days(instance: DagsterInstance, asset: AssetKey, days_of: TimeWindowP
     )
 
 
+def staged_days(instance: DagsterInstance, asset: AssetKey, days_of: TimeWindowPartitionsDefinition) -> frozenset[date]:
+    """The days that the last run for them made, of an asset that is partitioned by day."""
+    cache = get_and_update_asset_status_cache_value(instance, asset, days_of)
+    if cache is None:
+        return frozenset()
+    made = cache.deserialize_materialized_partition_subsets(days_of).get_partition_keys()
+    return frozenset(map(date.fromisoformat, made)) - failed_days(instance, asset, days_of)
+
+
 def last_publication(instance: DagsterInstance) -> datetime | None:
     """When leads.duckdb was last brought up to date, None before the first time. Dagster's own moment, UTC."""
     event = instance.get_latest_materialization_event(AssetKey("applicant_leads"))
@@ -279,7 +287,6 @@ class WindowState(StrEnum):
     EMPTY = "empty"
     PARTIAL = "partial"
     UNDER_WAY = "under way"
-    DAMAGED = "damaged"
     OPEN = "open"
     FAILED = "failed"
     MISSING = "missing"
@@ -289,8 +296,7 @@ class WindowState(StrEnum):
 class WindowCoverage:
     """What there is of a window now.
 
-    `rows` and `looked_at` are None where no file is; `failed` is there where it is still failed. Of a damaged one,
-    `rows` is what it held when it was last whole.
+    `rows` and `looked_at` are None where no file is; `failed` is there where it is still failed.
     """
 
     kind: LeadKind
@@ -307,29 +313,19 @@ def coverage(
     """Every window from that day to today, from the files themselves and Dagster's status, published or not."""
     all_failed = failed_windows(instance, settings, partitions)
     shown = list(days(max(first, partitions.first_day), today(settings.zone, now)))
-    # The raw files first, because reading them sets damaged ones aside.
-    landed_on = {
-        (kind, day): {landed.scope: landed for landed in lake.landed_windows(kind, day)}
-        for kind in LEAD_KINDS
-        for day in shown
-    }
-    damaged = {damage.window: damage for damage in damages(lake)}
     for kind in LEAD_KINDS:
         under_way = window_status(instance, kind, partitions.windows).under_way
         failed_of_kind = {window: failed for (its_kind, window), failed in all_failed.items() if its_kind == kind}
         for day in shown:
+            landed_of = {landed.scope: landed for landed in lake.landed_windows(kind, day)}
             for scope in settings.scopes:
                 window = Window.of(day, scope, settings.zone)
-                landed, failed = landed_on[kind, day].get(scope.key), failed_of_kind.get(window)
-                damage = damaged.get((kind, day, scope.key)) if landed is None else None
-                is_under_way = window.partition_key in under_way
+                landed, failed = landed_of.get(scope.key), failed_of_kind.get(window)
                 yield WindowCoverage(
                     kind,
                     window,
-                    WindowState.DAMAGED
-                    if damage and not is_under_way
-                    else _state(window, landed, failed, now, is_under_way=is_under_way),
-                    landed.leads if landed else damage.leads if damage else None,
+                    _state(window, landed, failed, now, is_under_way=window.partition_key in under_way),
+                    landed.leads if landed else None,
                     landed.looked_at if landed else None,
                     failed,
                 )

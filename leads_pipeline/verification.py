@@ -1,7 +1,7 @@
 """Whether all that a data folder holds is whole, and adds up from raw to the marts.
 
 Belongs here: going through all of it once, after a restore or at any time. Doesn't: what whole is, and what adds up,
-which the layers know (lake/, damage.py, flatten/, assets/), and say of what a run has just made.
+which the layers know (lake/, flatten/, assets/), and say of what a run has just made.
 """
 
 from collections.abc import Iterator
@@ -9,12 +9,11 @@ from datetime import date
 
 from leads_pipeline.assets.published import completeness_check, uniqueness_check
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.damage import damage_message, damages
 from leads_pipeline.doctor import Finding, Light
 from leads_pipeline.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.columns import staged_tables
-from leads_pipeline.flatten.windows import staged_ids, unstaged_days
+from leads_pipeline.flatten.windows import damage_message, damaged_files, staged_ids, unstaged_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.spool import Spool, is_whole_delivery
 from leads_pipeline.warehouse import Reader, Warehouse
@@ -31,11 +30,11 @@ def verify(lake: Lake) -> Iterator[Finding]:
     pushed = sum(len(lake.pushed_files(kind, day)) for kind in LEAD_KINDS for day in lake.landed_days(kind))
     inventory = len(lake.inventory_files())
     # What is damaged was set aside by now.
-    damaged = damages(lake)
+    damaged = damaged_files(lake)
     yield _finding(
         "raw files",
         f"{sum(windows.values())} windows, {pushed} files of pushed leads, {inventory} of the inventory, each whole.",
-        [damage_message(len(damaged))] if damaged else [],
+        [damage_message(damaged)] if damaged else [],
     )
     waiting = Spool(lake).waiting()
     broken = [path.name for path in waiting if not is_whole_delivery(path.read_bytes())]
@@ -44,9 +43,8 @@ def verify(lake: Lake) -> Iterator[Finding]:
         f"{len(waiting)} deliveries wait, each whole.",
         [f"{len(broken)} of {len(waiting)} deliveries are damaged; the next run sets them aside."] if broken else [],
     )
-    damaged_days = {(damage.window[0].name, damage.window[1]) for damage in damaged if damage.window}
     for kind in LEAD_KINDS:
-        yield from _staged(lake, kind, {day for name, day in damaged_days if name == kind.name})
+        yield from _staged(lake, kind)
     with Warehouse(lake).reading() as db:
         try:
             for kind in LEAD_KINDS:
@@ -55,13 +53,15 @@ def verify(lake: Lake) -> Iterator[Finding]:
             yield Finding(WAREHOUSE_FILE, Light.RED, str(error))
 
 
-def _staged(lake: Lake, kind: LeadKind, damaged_days: set[date]) -> Iterator[Finding]:
+def _staged(lake: Lake, kind: LeadKind) -> Iterator[Finding]:
     files = [(table, file) for table in staged_tables(kind) for file in lake.staged_files(table)]
     broken = [f"{table} of {file.day}" for table, file in files if lake.whole_staged(table, file.day) is None]
     yield _finding(
         f"staged files of {kind.name} leads",
         f"{len(files)}, each whole.",
-        [f"Damaged: {', '.join(broken)}. The next publication makes them anew from raw."] if broken else [],
+        [f"Damaged: {', '.join(broken)}. Their days are staged anew from raw after the next publication."]
+        if broken
+        else [],
     )
     troubles, leads = [], 0
     if unstaged := unstaged_days(lake, kind, date.min):
@@ -77,7 +77,7 @@ def _staged(lake: Lake, kind: LeadKind, damaged_days: set[date]) -> Iterator[Fin
             )
         if missing := sum(not suppressed.withheld.is_known(kind.name, lead_id) for lead_id in raw - staged):
             troubles.append(f"Of {day}, {missing} of {len(raw)} leads in raw aren't staged. {_REFRESH}")
-        if day not in damaged_days and (more := len(staged - raw)):
+        if more := len(staged - raw):
             troubles.append(f"Of {day}, {more} leads are staged that raw doesn't have.")
     yield _finding(f"raw to staged, {kind.name} leads", f"{leads} leads of raw are staged, day by day.", troubles)
 

@@ -314,8 +314,8 @@ def test_a_flipped_bit_in_the_backup_keeps_everything_from_being_put_in_place(la
     assert list((tmp_path / "restored").iterdir()) == []
     done = restored(tmp_path / "target", tmp_path / "restored", leave_out_damaged=True)
     assert len(done.damaged) == 1
-    assert Lake(tmp_path / "restored").is_landed(APPLICANT, DAY, "branch-101")
-    assert not Lake(tmp_path / "restored").is_landed(APPLICANT, NEXT_DAY, "branch-101")
+    assert Lake(tmp_path / "restored").window_path(APPLICANT, DAY, "branch-101").exists()
+    assert not Lake(tmp_path / "restored").window_path(APPLICANT, NEXT_DAY, "branch-101").exists()
 
 
 def test_a_backup_whose_list_is_damaged_is_refused_and_the_next_copies_everything(lake: Lake, tmp_path: Path) -> None:

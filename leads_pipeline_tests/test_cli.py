@@ -371,7 +371,7 @@ def test_coverage_tells_in_hours_what_the_portal_deletes_soon(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "coverage", "damaged", "dev", "receive", "backfill --from 2026-11-01 --to 2026-11-01"]
+    "command", ["demo", "coverage", "dev", "receive", "backfill --from 2026-11-01 --to 2026-11-01"]
 )
 def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str

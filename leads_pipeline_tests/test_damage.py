@@ -1,4 +1,4 @@
-"""What is damaged or gone: found, shown wherever somebody looks, healed or given up; until then no lead leaves."""
+"""Damaged and missing files: they are found, named wherever somebody looks, and cost no lead until they are whole."""
 
 import os
 import shutil
@@ -7,23 +7,28 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, AssetRecordsFilter
 
 from leads_pipeline.assets.published import wholeness_check
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
-from leads_pipeline.damage import Damage, damages, give_up
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.definitions import PUBLISH_JOB, STAGE_JOB
-from leads_pipeline.flatten.batches import flatten_day
-from leads_pipeline.flatten.columns import staged_tables, windows_table
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.columns import staged_tables
+from leads_pipeline.flatten.lost import LostRawError
+from leads_pipeline.flatten.windows import damaged_files, days_without_staged, unstaged_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
-from leads_pipeline.sensors import catch_up_sensor
+from leads_pipeline.privacy.erase import left_by_list, sweep
+from leads_pipeline.privacy.retain import cut_days
+from leads_pipeline.sensors import catch_up_sensor, failure_sensor
+from leads_pipeline.suppression import Action
 from leads_pipeline.warehouse import Grid, Publication, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.command_line import run
 from leads_pipeline_tests.installation import Installation, installation
-from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage, staged_leads
+from leads_pipeline_tests.people import EMAIL, listed
+from leads_pipeline_tests.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage, staged_leads, staged_rows
 
+BEFORE = "2026-11-19T10:00:00Z"
 GRID = Grid((Scope.parse("branch-101"), Scope.parse("branch-102")), DAY, LONDON)
 
 
@@ -62,46 +67,43 @@ ALL = ["101-1", "101-2", "102-1", "102-2"]
 
 @pytest.mark.parametrize("is_gone", [False, True])
 @pytest.mark.chaos
-def test_readers_keep_what_a_damaged_raw_file_held_until_it_is_given_up(lake: Lake, is_gone: bool) -> None:
+def test_readers_keep_what_a_damaged_or_missing_raw_file_held(lake: Lake, is_gone: bool) -> None:
     path = raw_of(lake, "101")
     path.unlink() if is_gone else path.write_bytes(b"rotten")
-    stage(lake, APPLICANT)
-    publish(lake)
+    with pytest.raises(LostRawError):
+        stage(lake, APPLICANT)
+    publication = publish(lake)
     assert published_ids(lake) == ALL
-    assert states(lake) == {"branch-101": ("damaged", 2), "branch-102": ("landed", 2)}
-    [damage] = damages(lake)
-    assert damage == Damage(
-        "applicant/2026-11-19/branch-101", (APPLICANT, DAY, "branch-101"), tuple(lake.quarantined()), 2
+    [damaged] = damaged_files(lake)
+    assert damaged.startswith(
+        f"{'raw' if is_gone else 'quarantine/raw'}/applicant_leads/day={DAY}/scope=branch-101/leads"
     )
-    assert len(damage.files) == (0 if is_gone else 1)
-    give_up(lake, damage, LONDON)
-    publish(lake)
-    assert published_ids(lake) == sorted(staged_leads(lake, APPLICANT)) == ["102-1", "102-2"]
-    assert states(lake)["branch-101"] == ("missing", None)
-    assert damages(lake) == []
-    assert lake.quarantined() == []
+    check = wholeness_check(lake, publication)
+    assert not check.passed
+    assert damaged in (check.description or "")
 
 
 @pytest.mark.chaos
 def test_a_window_that_is_landed_again_is_whole(lake: Lake) -> None:
     raw_of(lake, "101").write_bytes(b"rotten")
+    with pytest.raises(LostRawError):
+        stage(lake, APPLICANT)
+    land(lake, APPLICANT, [{"id": "101-1"}, {"id": "101-2"}])
+    assert damaged_files(lake) == []
     stage(lake, APPLICANT)
-    land(lake, APPLICANT, [{"id": "101-1"}])
-    assert damages(lake) == []
-    stage(lake, APPLICANT)
-    publish(lake)
-    assert published_ids(lake) == ALL  # the portal no longer had the second one
-    assert states(lake)["branch-101"] == ("landed", 1)
+    assert wholeness_check(lake, publish(lake)).passed
+    assert published_ids(lake) == ALL
 
 
-def test_what_is_no_windows_is_damaged_until_it_is_given_up(lake: Lake) -> None:
-    aside = lake.folder / "quarantine" / "spool" / "20261119T120000.000000Z-ab.pushed"
+@pytest.mark.parametrize("name", ["spool/20261119T120000.000000Z-ab.pushed", "raw/{day}/pushed.parquet.{moment}"])
+def test_what_is_no_windows_is_damaged_until_it_is_deleted_by_hand(lake: Lake, name: str) -> None:
+    below = name.format(day=f"applicant_leads/day={DAY}/scope=branch-101", moment="20261119T120000.000000Z")
+    aside = lake.folder / "quarantine" / below
     aside.parent.mkdir(parents=True)
     aside.write_bytes(b"rotten")
-    [damage] = damages(lake)
-    assert damage == Damage("spool/20261119T120000.000000Z-ab.pushed", None, (aside,), None)
-    give_up(lake, damage, LONDON)
-    assert damages(lake) == []
+    assert damaged_files(lake) == [f"quarantine/{below}"]
+    aside.unlink()
+    assert damaged_files(lake) == []
     assert published_ids(lake) == ALL
 
 
@@ -112,7 +114,37 @@ def test_one_person_can_be_deleted_as_the_readme_says(lake: Lake) -> None:
     stage(lake, APPLICANT)
     publish(lake)
     assert published_ids(lake) == ["102-1", "102-2"]
-    assert damages(lake) == []
+    assert damaged_files(lake) == []
+
+
+@pytest.mark.parametrize("action", [Action.ERASE, Action.RESTRICT])
+def test_whoever_is_erased_leaves_a_day_that_stays_as_it_was_staged(lake: Lake, action: Action) -> None:
+    later = FETCHED_AT + timedelta(hours=1)
+    theirs = {"id": "theirs", "contact": {"email": EMAIL}, "createdAt": BEFORE, "viewingTimes": [{"earliest": BEFORE}]}
+    land(lake, APPLICANT, [{"id": "101-1"}, {"id": "101-2"}, theirs], fetched_at=later)
+    stage(lake, APPLICANT)
+    publish(lake)
+    assert "theirs" in published_ids(lake)
+    raw_of(lake, "101").unlink()
+    listed(lake.suppression, action)
+    swept = sweep(lake, LONDON)
+    assert (swept.failed, swept.days) == ({}, {"applicant": 1})
+    assert sorted(staged_leads(lake, APPLICANT)) == ALL
+    assert staged_rows(lake, "applicant_viewing_times") == []
+    with pytest.raises(LostRawError):
+        stage(lake, APPLICANT)
+    publish(lake)
+    assert published_ids(lake) == ALL
+    assert left_by_list(lake) == []
+
+
+def test_retention_reaches_a_day_that_stays_as_it_was_staged(lake: Lake) -> None:
+    land(lake, APPLICANT, [{"id": "new", "contact": {"email": EMAIL}, "message": "planted"}], scope="branch-102")
+    stage(lake, APPLICANT)
+    raw_of(lake, "101").unlink()
+    assert [(day.error, day.leads) for day in cut_days(lake, NEXT_DAY, LONDON)] == [(None, 5)]
+    assert [row["message"] for row in staged_rows(lake, "applicant_leads")] == [None] * 5
+    assert b"planted" not in raw_of(lake, "102").read_bytes()
 
 
 # --- staged files ----------------------------------------------------------------------------------------------------
@@ -128,17 +160,52 @@ def test_one_person_can_be_deleted_as_the_readme_says(lake: Lake) -> None:
     ],
 )
 @pytest.mark.chaos
-def test_a_broken_staged_file_is_staged_again_and_stops_no_other_day(lake: Lake, table: str, is_gone: bool) -> None:
-    raw_of(lake, "101").unlink()  # so that its leads are nowhere but in what is staged and published
+def test_a_day_whose_staged_file_is_broken_stays_as_published_and_stops_no_other_day(
+    lake: Lake, table: str, is_gone: bool
+) -> None:
+    whole = {table: lake.staged_path(table, DAY).read_bytes() for table in staged_tables(APPLICANT)}
     land(lake, APPLICANT, [{"id": "next"}], day=NEXT_DAY)
     stage(lake, APPLICANT, NEXT_DAY)
+    assert unstaged_days(lake, APPLICANT, DAY) == []
     path = lake.staged_path(table, DAY)
-    whole = path.read_bytes()
-    path.unlink() if is_gone else path.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:] + b"x")
-    assert publish(lake).not_staged == {}
+    path.unlink() if is_gone else path.write_bytes(whole[table][:40] + bytes([whole[table][40] ^ 1]) + b"x")
+    publication = publish(lake)
+    assert publication.kept == [("applicant", DAY)]
     assert published_ids(lake) == [*ALL, "next"]
-    assert lake.whole_staged(table, DAY) == path
-    assert states(lake)["branch-101"] == ("damaged", 2)
+    assert not wholeness_check(lake, publication).passed
+    assert not publish(lake).is_changed
+    assert unstaged_days(lake, APPLICANT, DAY) == days_without_staged(lake, APPLICANT) == [DAY]
+    stage(lake, APPLICANT)
+    assert {table: lake.staged_path(table, DAY).read_bytes() for table in staged_tables(APPLICANT)} == whole
+    assert wholeness_check(lake, publish(lake)).passed
+    assert published_ids(lake) == [*ALL, "next"]
+
+
+@pytest.mark.parametrize("is_unreadable", [False, True])
+def test_nothing_is_built_anew_while_a_day_is_in_the_published_file_alone(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_unreadable: bool
+) -> None:
+    raw = raw_of(lake, "101").read_bytes()
+    raw_of(lake, "101").unlink()
+    lake.staged_path("applicant_leads", DAY).write_bytes(b"rotten")
+    (lake.folder / "leads.duckdb").chmod(0o600)
+    before = (lake.folder / "leads.duckdb").read_bytes()
+    if is_unreadable:  # by its checksums; DuckDB can still open it
+        (lake.folder / ".state" / "warehouse-pieces").write_text("0\n00000000")
+    else:
+        monkeypatch.setattr("leads_pipeline.warehouse.state.SCHEMA_VERSION", 99)
+    for _ in range(2):
+        with pytest.raises(
+            StorageError, match=f"has to be built anew, and would lose days .* applicant leads of {DAY}"
+        ):
+            publish(lake)
+        with pytest.raises(LostRawError):
+            stage(lake, APPLICANT)
+    assert (lake.folder / "leads.duckdb").read_bytes() == before
+    raw_of(lake, "101").write_bytes(raw)
+    stage(lake, APPLICANT)
+    assert publish(lake).is_rebuilt
+    assert published_ids(lake) == ALL
 
 
 @pytest.mark.chaos
@@ -153,29 +220,17 @@ def test_a_staged_file_that_rots_after_it_was_loaded_is_staged_again_once_it_is_
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     # The other day gives the lead up, so that this day's version counts.
     shutil.rmtree(lake.folder / "raw" / "applicant_leads" / f"day={NEXT_DAY}")
-    flatten_day(lake, APPLICANT, NEXT_DAY, LONDON, {"branch-101"})
-    assert publish(lake).not_staged == {}
+    for table in staged_tables(APPLICANT):
+        (lake.folder / "staged" / table / f"day={NEXT_DAY}" / f"{table}.parquet").unlink()
+    (lake.folder / "leads.duckdb").rename(lake.folder / "aside")
+    stage(lake, APPLICANT, NEXT_DAY)
+    (lake.folder / "aside").rename(lake.folder / "leads.duckdb")
+    assert publish(lake).kept == [("applicant", DAY)]
+    assert unstaged_days(lake, APPLICANT, DAY) == [DAY]
+    stage(lake, APPLICANT)
+    assert publish(lake).kept == []
     assert published_ids(lake) == ALL
     assert Warehouse(lake).query("select message from applicant_leads where lead_id = '101-1'")[1] == [(None,)]
-    assert lake.whole_staged("applicant_leads", DAY) == path
-
-
-@pytest.mark.chaos
-def test_a_day_that_cannot_be_staged_stays_as_it_is_published(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    land(lake, APPLICANT, [{"id": "next"}], day=NEXT_DAY)
-    stage(lake, APPLICANT, NEXT_DAY)
-    lake.staged_path("applicant_leads", DAY).write_bytes(b"rotten")
-    with monkeypatch.context() as patched:
-        patched.setattr("leads_pipeline.flatten.counts._unexplained", lambda _: f"select date '{DAY}', 1")
-        publication = publish(lake)
-    assert list(publication.not_staged) == [("applicant", DAY)]
-    assert published_ids(lake) == [*ALL, "next"]
-    check = wholeness_check(lake, publication)
-    assert not check.passed
-    assert check.description is not None
-    assert f"- applicant {DAY} can't be staged: The applicant leads of {DAY} don't add up" in check.description
-    assert publish(lake).not_staged == {}
-    assert published_ids(lake) == [*ALL, "next"]
 
 
 # --- as a user meets it ----------------------------------------------------------------------------------------------
@@ -190,65 +245,66 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
 
 
 @pytest.mark.chaos
-def test_damage_shows_everywhere_and_heals_or_is_given_up(here: Installation) -> None:
+def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_again(here: Installation) -> None:
     days = {RANGE_START_TAG: str(here.day(3)), RANGE_END_TAG: str(here.day(2))}
 
-    def staged_and_published() -> bool:
-        """Whether the check on whole files passes then."""
-        here.execute(STAGE_JOB, tags=days)
+    def staged_and_published() -> tuple[bool, bool]:
+        """Whether all days were staged, and whether the check on whole files passes then."""
+        staged = here.execute(STAGE_JOB, tags=days).success
         result = here.execute(PUBLISH_JOB, tags={})
         evaluated = {one.check_name: one.passed for one in result.get_asset_check_evaluations()}
-        return evaluated["files_are_whole"]
+        return staged, evaluated["files_are_whole"]
 
     here.pull(here.keys([2, 3]), LEAD_KINDS)
-    assert staged_and_published()
+    assert staged_and_published() == (True, True)
     _, [(leads,)] = Warehouse(here.lake).query("select count(*) from applicant_leads")
-    assert run("damaged").exit_code == 0
     for path in [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))][:2]:
         path.write_bytes(b"rotten")
-    assert not staged_and_published()
+    assert staged_and_published() == (False, False)
     assert Warehouse(here.lake).query("select count(*) from applicant_leads")[1] == [(leads,)]
 
     told = run("coverage", "--days", 3)
     assert told.exit_code == 1
-    assert "2 applicant damaged." in told.output
     assert all(here.key(2, branch) in told.output for branch in (101, 102))
-    assert "whole files: 2 windows or files are damaged or gone." in run("doctor").output
-    listed = run("damaged")
-    assert listed.exit_code == 1
-    assert f"applicant/{here.day(2)}/branch-101" in listed.output
-
-    key = f"applicant/{here.day(2)}/branch-102"
-    assert run("damaged", "--give-up", "applicant/never").exit_code == 2
-    assert run("damaged", "--give-up", key, "--yes").exit_code == 1  # the other one is left
-    assert [damage.key for damage in damages(here.lake)] == [f"applicant/{here.day(2)}/branch-101"]
-    _, scopes = Warehouse(here.lake).query(
-        "select distinct scope from applicant_leads where window_day = $day", {"day": here.day(2)}
-    )
-    assert "branch-102" not in {scope for (scope,) in scopes}
+    doctor = run("doctor").output
+    assert "whole files: 2 files are damaged or missing: quarantine/raw/applicant_leads/" in doctor
+    assert f"day={here.day(2)}/scope=branch-101/leads.parquet" in doctor
+    assert run("damaged").exit_code == 2
 
     tick = here.tick(catch_up_sensor(here.settings, here.partitions, "pull_leads", clock=lambda: here.now))
     assert tick.run_requests is not None
     assert tick.run_requests[0].tags[RANGE_START_TAG] == here.key(2, 101)
     here.pull({here.key(2, 101), here.key(2, 102)})
-    assert staged_and_published()
+    assert staged_and_published() == (True, True)
     assert Warehouse(here.lake).query("select count(*) from applicant_leads")[1] == [(leads,)]
-    assert run("damaged").exit_code == 0
-    assert run("coverage", "--days", 3).exit_code == 1  # yesterday was never pulled
-    assert AssetKey("landed_windows") in here.definitions.resolve_all_asset_keys()
-    assert [window.path for window in here.lake.landed_windows(APPRAISAL, here.day(2))]
+    assert "No damaged files." in run("doctor").output
 
 
 @pytest.mark.chaos
-def test_a_day_that_a_publication_stages_again_is_recorded_as_staged(here: Installation) -> None:
+@pytest.mark.parametrize("by", ["daemon", "command"])
+def test_a_day_whose_staged_file_is_damaged_is_staged_anew_by_itself(here: Installation, by: str) -> None:
     day = str(here.day(2))
     here.pull(here.keys([2]), LEAD_KINDS)
     here.execute(STAGE_JOB, tags={RANGE_START_TAG: day, RANGE_END_TAG: day})
-    here.lake.staged_path(windows_table(APPLICANT), here.day(2)).write_bytes(b"rotten")
-    run_id = here.execute(PUBLISH_JOB, tags={}).run_id
-    wanted = AssetRecordsFilter(AssetKey(f"stg_{APPLICANT.table}"), asset_partitions=[day])
-    [newest] = here.instance.fetch_materializations(wanted, limit=1).records
-    assert newest.run_id == run_id
-    assert newest.asset_materialization is not None
+    path = here.lake.staged_path("applicant_leads", here.day(2))
+    whole = path.read_bytes()
+    jobs = {job.name: job for job in here.definitions.jobs or ()}
+    tell = failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB], here.partitions.days)  # type: ignore[arg-type]  # they are of that kind
+    assert not here.tick(tell).run_requests
+    path.write_bytes(b"rotten")
+    here.execute(PUBLISH_JOB, tags={})
+    if by == "daemon":
+        tick = here.tick(tell)
+        assert tick.run_requests is not None
+        [request] = tick.run_requests
+        assert (request.job_name, request.tags[RANGE_START_TAG], request.tags[RANGE_END_TAG]) == (STAGE_JOB, day, day)
+        assert here.run_requested(request, STAGE_JOB).success
+        assert not here.tick(tell).run_requests
+        here.execute(PUBLISH_JOB, tags={})
+    else:
+        told = run("backfill", "--from", day, "--to", day, "--scope", "branch-101")
+        assert told.exit_code == 0, told.output
+    assert path.read_bytes() == whole or by == "command"
+    assert here.lake.whole_staged("applicant_leads", here.day(2)) == path
     _, [(rows,)] = Warehouse(here.lake).query("select count(*) from applicant_leads")
-    assert newest.asset_materialization.metadata["dagster/partition_row_count"].value == rows
+    assert rows == len(staged_leads(here.lake, APPLICANT, here.day(2))) > 0

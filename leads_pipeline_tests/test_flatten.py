@@ -25,8 +25,9 @@ from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Field, Fie
 from leads_pipeline.duck import sweep_readers
 from leads_pipeline.flatten import batches, raw, repair, statement, windows
 from leads_pipeline.flatten.batches import flatten_day, flatten_days
-from leads_pipeline.flatten.columns import staged_columns, staged_tables, windows_table
+from leads_pipeline.flatten.columns import staged_columns, staged_tables
 from leads_pipeline.flatten.counts import StagedDay, UnbalancedError
+from leads_pipeline.flatten.lost import LostRawError
 from leads_pipeline.flatten.plain import Plain, plain_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.sealed import seal
@@ -650,13 +651,10 @@ def test_a_day_in_parts_has_the_same_bytes_and_counts_as_at_once(
                 for name in "abc"
             ),
             {"id": "in each window", "message": str(number)},
-            {"id": "lost, and then older", "message": "older"},
+            {"id": "as often as it came", "message": "same"},
         ]
         land(lake, APPLICANT, [*leads, '{"id":"mended","message":"\n"}'], scope=f"branch-{number}")
-    land(lake, APPLICANT, [{"id": "lost"}, {"id": "lost, and then older"}], fetched_at=FETCHED_AT + timedelta(hours=1))
     stage(lake, APPLICANT)
-    [path] = [window.path for window in lake.landed_windows(APPLICANT, DAY) if window.scope == "branch-101"]
-    path.unlink()
     at_once = Lake(tmp_path / "at once")
     shutil.copytree(lake.folder, at_once.folder)
     expected = stage(at_once, APPLICANT)
@@ -671,7 +669,7 @@ def test_a_day_in_parts_has_the_same_bytes_and_counts_as_at_once(
 
     assert stage(lake, APPLICANT) == expected
 
-    assert (expected.retained, len(parts)) == (2, 4)
+    assert len(parts) == 4
     for table in staged_tables(APPLICANT):
         assert lake.staged_path(table, DAY).read_bytes() == at_once.staged_path(table, DAY).read_bytes()
 
@@ -930,12 +928,12 @@ def test_a_key_field_that_flattening_loses_is_counted(
         (
             "_LEADS",
             lambda sound: f"{sound} where lead_id <> 'b'",
-            "1 are repeats, 0 leads are retained, 0 withheld, 2 were to be staged, with 2 diff",
+            "1 are repeats, 0 leads are withheld, 2 were to be staged, with 2 diff",
         ),
         (
             "_DROPPED",
             lambda sound: sound.replace("> 1", "> 9"),
-            "0 are repeats, 0 leads are retained, 0 withheld, 4 were to be staged, with 3 diff",
+            "0 are repeats, 0 leads are withheld, 4 were to be staged, with 3 diff",
         ),
     ],
     ids=["a lead is lost", "a lead is there twice"],
@@ -973,7 +971,6 @@ def test_a_staged_day_accounts_for_every_row(lake: Lake) -> None:
         day=DAY,
         raw_rows=3,
         duplicates=1,
-        retained=0,
         withheld=0,
         lead_ids=2,
         unexplained=0,
@@ -987,34 +984,54 @@ def test_a_staged_day_accounts_for_every_row(lake: Lake) -> None:
 
 
 @pytest.mark.chaos
-def test_a_lead_whose_raw_file_is_damaged_or_gone_stays_with_its_children_and_its_window(lake: Lake) -> None:
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_day_with_a_damaged_or_missing_raw_file_stays_as_it_was_staged_until_it_is_whole(
+    lake: Lake, is_gone: bool
+) -> None:
     land(lake, APPLICANT, [{"id": "a"}, {"id": "b"} | viewed()], scope="branch-101")
     land(lake, APPLICANT, [{"id": "c"} | viewed()], scope="branch-102")
-    land(lake, APPLICANT, [{"id": "d"}], scope="branch-103")
-    before = stage(lake, APPLICANT)
-    held = {table: staged_rows(lake, table) for table in staged_tables(APPLICANT)}
-    damaged, gone, whole = [window.path for window in lake.landed_windows(APPLICANT, DAY)]
-    damaged.write_bytes(b"rotten")
-    gone.unlink()
-    for _ in range(2):  # what was retained is retained again
-        staged = stage(lake, APPLICANT)
-        assert (staged.raw_rows, staged.retained, staged.duplicates) == (1, 3, 0)
-        assert staged.rows == before.rows
-        for table in APPLICANT.tables:
-            assert staged_rows(lake, table) == held[table]
-        windows = staged_rows(lake, windows_table(APPLICANT))
-        assert [(row["scope"], row["is_damaged"], row["rows"]) for row in windows] == [
-            ("branch-101", True, 2),
-            ("branch-102", True, 1),
-            ("branch-103", False, 1),
-        ]
+    stage(lake, APPLICANT)
+    held = {table: lake.staged_path(table, DAY).read_bytes() for table in staged_tables(APPLICANT)}
+    path = lake.window_path(APPLICANT, DAY, "branch-101")
+    path.unlink() if is_gone else path.write_bytes(b"rotten")
+    land(lake, APPLICANT, [{"id": "d"}], scope="branch-102", fetched_at=FETCHED_AT + timedelta(hours=1))
+    for _ in range(2):
+        with pytest.raises(LostRawError) as told:
+            stage(lake, APPLICANT)
+        assert {table: lake.staged_path(table, DAY).read_bytes() for table in staged_tables(APPLICANT)} == held
+    aside = lake.quarantined()
+    assert len(aside) == (0 if is_gone else 1)
+    assert all(str(one) in str(told.value) for one in (aside and [path, *aside]))
+    assert f"applicant leads of {DAY}" in str(told.value)
     land(lake, APPLICANT, [{"id": "a"}, {"id": "b"} | viewed()], scope="branch-101")
-    land(lake, APPLICANT, [], scope="branch-102")
-    healed = stage(lake, APPLICANT)
-    assert (healed.raw_rows, healed.retained) == (3, 1)  # c, which the portal no longer has
+    assert stage(lake, APPLICANT).raw_rows == 4
     assert sorted(staged_leads(lake, APPLICANT)) == ["a", "b", "c", "d"]
-    assert not any(row["is_damaged"] for row in staged_rows(lake, windows_table(APPLICANT)))
-    assert whole.exists()
+
+
+def test_a_lead_that_the_portal_no_longer_has_keeps_its_day_as_it_was_staged(lake: Lake) -> None:
+    land(lake, APPLICANT, [{"id": "a"}, {"id": "b"}], scope="branch-101")
+    stage(lake, APPLICANT)
+    lake.window_path(APPLICANT, DAY, "branch-101").write_bytes(b"rotten")
+    assert lake.landed_windows(APPLICANT, DAY) == []
+    land(lake, APPLICANT, [{"id": "a"}], scope="branch-101")
+    with pytest.raises(LostRawError, match="they lack 1 leads that are staged or published"):
+        stage(lake, APPLICANT)
+    assert sorted(staged_leads(lake, APPLICANT)) == ["a", "b"]
+
+
+def test_what_is_left_of_a_day_is_staged_once_the_rest_is_deleted_as_the_error_says(lake: Lake) -> None:
+    for branch in (101, 102):
+        land(lake, APPLICANT, [{"id": f"of {branch}"}], scope=f"branch-{branch}")
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(Grid((), DAY, LONDON), FETCHED_AT)
+    lake.window_path(APPLICANT, DAY, "branch-101").write_bytes(b"rotten")
+    with pytest.raises(LostRawError) as told:
+        stage(lake, APPLICANT)
+    _, _, command = str(told.value).partition(": rm -r ")
+    subprocess.run(f"rm -r {command.partition(' (')[0]}", shell=True, check=True)  # noqa: S602 - as a person would
+    stage(lake, APPLICANT)
+    assert list(staged_leads(lake, APPLICANT)) == ["of 102"]
+    assert lake.quarantined() == []
 
 
 def viewed() -> dict[str, Any]:
@@ -1029,19 +1046,18 @@ def viewed() -> dict[str, Any]:
     return made
 
 
-def test_a_newer_version_that_raw_has_lost_stays_and_one_that_raw_has_replaces_it(lake: Lake) -> None:
+def test_a_newer_version_that_raw_has_lost_stays_until_raw_has_a_newer_one(lake: Lake) -> None:
     later = FETCHED_AT + timedelta(hours=1)
     land(lake, APPLICANT, [{"id": "a", "message": "old"}], scope="branch-101")
     land(lake, APPLICANT, [{"id": "a", "message": "new"} | viewed()], scope="branch-102", fetched_at=later)
     assert stage(lake, APPLICANT).duplicates == 1
-    [window.path for window in lake.landed_windows(APPLICANT, DAY)][1].unlink()
-    staged = stage(lake, APPLICANT)
-    assert (staged.raw_rows, staged.duplicates, staged.retained) == (1, 1, 1)
+    lake.window_path(APPLICANT, DAY, "branch-102").unlink()
+    with pytest.raises(LostRawError):
+        stage(lake, APPLICANT)
     assert [(row["message"], row["scope"]) for row in staged_rows(lake, "applicant_leads")] == [("new", "branch-102")]
-    assert staged.rows["applicant_listing_images"] == 1
     newest = later + timedelta(hours=1)
     land(lake, APPLICANT, [{"id": "a", "message": "newest"}], scope="branch-101", fetched_at=newest)
-    assert stage(lake, APPLICANT).retained == 0
+    stage(lake, APPLICANT)
     assert [row["message"] for row in staged_rows(lake, "applicant_leads")] == ["newest"]
     assert staged_rows(lake, "applicant_listing_images") == []
 
@@ -1050,42 +1066,29 @@ def test_a_lead_that_went_back_to_what_it_was_is_not_kept_in_between(lake: Lake)
     for hours, message in enumerate(("first", "second", "first")):
         # The portal answers with what it answered before, word for word.
         land(lake, APPLICANT, [{"id": "a", "message": message}], fetched_at=FETCHED_AT + timedelta(hours=hours))
-        assert stage(lake, APPLICANT).retained == 0
+        stage(lake, APPLICANT)
         assert [row["message"] for row in staged_rows(lake, "applicant_leads")] == [message]
 
 
-@pytest.mark.parametrize("table", staged_tables(APPLICANT))
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_what_a_damaged_staged_file_held_is_taken_from_what_is_published(lake: Lake, table: str, is_gone: bool) -> None:
-    land(lake, APPLICANT, [{"id": "a"} | viewed()], scope="branch-101")
-    land(lake, APPLICANT, [{"id": "b"} | viewed()], scope="branch-102")
-    stage(lake, APPLICANT)
-    Warehouse(lake).publish(Grid((), DAY, LONDON), FETCHED_AT)
-    held = {table: staged_rows(lake, table) for table in APPLICANT.tables}
-    shutil.rmtree(lake.folder / "raw")
-    path = lake.staged_path(table, DAY)
-    path.unlink() if is_gone else path.write_bytes(path.read_bytes()[:-20])
-    assert stage(lake, APPLICANT).retained == 2
-    assert {table: staged_rows(lake, table) for table in APPLICANT.tables} == held
-    windows = staged_rows(lake, windows_table(APPLICANT))
-    assert [(row["scope"], row["is_damaged"]) for row in windows] == [("branch-101", True), ("branch-102", True)]
-
-
-def test_what_is_published_is_there_batch_after_batch(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_day_whose_staged_file_is_damaged_as_well_is_compared_with_what_is_published(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
     days = [DAY, NEXT_DAY]
     for day in days:
         land(lake, APPLICANT, [{"id": f"lost of {day}"}], scope="branch-101", day=day)
         land(lake, APPLICANT, [{"id": "there"}], scope="branch-102", day=day)
         stage(lake, APPLICANT, day)
     Warehouse(lake).publish(Grid((), DAY, LONDON), FETCHED_AT)
-    for folder in (lake.folder / "raw").glob("*/*/scope=branch-101"):
-        shutil.rmtree(folder)
-    shutil.rmtree(lake.folder / "staged")
+    for day in days:
+        lake.window_path(APPLICANT, day, "branch-101").unlink()
+        path = lake.staged_path("applicant_leads", day)
+        path.unlink() if is_gone else path.write_bytes(path.read_bytes()[:-20])
     monkeypatch.setattr(batches, "BATCH_LEADS", 1)
 
     staged = dict(flatten_days(lake, APPLICANT, days, LONDON))
 
-    assert {day: getattr(one, "retained", one) for day, one in staged.items()} == dict.fromkeys(days, 1)
+    assert [type(staged[day]) for day in days] == [LostRawError, LostRawError]
 
 
 def test_a_broken_warehouse_keeps_no_day_from_being_staged(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1099,33 +1102,18 @@ def test_a_broken_warehouse_keeps_no_day_from_being_staged(lake: Lake, monkeypat
         assert staged.rows["applicant_leads"] == 1
 
 
-def test_what_was_staged_with_other_columns_or_another_zone_is_retained_as_of_today(lake: Lake) -> None:
-    land(lake, APPLICANT, [{"id": "a", "createdAt": "2026-11-19T22:00Z"}])
+def test_what_an_earlier_version_staged_without_numbers_is_compared_by_its_moments(lake: Lake) -> None:
+    land(lake, APPLICANT, [{"id": "a"}])
     stage(lake, APPLICANT)
     path = lake.staged_path("applicant_leads", DAY)
     with duckdb.connect() as db:
-        db.execute(
-            f"copy (select * exclude (source, message, sequence), 'x' as gone from '{path}') "  # noqa: S608
-            f"to '{path}.x' (format parquet)"
-        )
-    path.write_bytes(seal(Path(f"{path}.x").read_bytes()))  # what an older version wrote
+        db.execute(f"copy (select * exclude (sequence) from '{path}') to '{path}.x' (format parquet)")  # noqa: S608
+    path.write_bytes(seal(Path(f"{path}.x").read_bytes()))
     Path(f"{path}.x").unlink()
+    assert stage(lake, APPLICANT).rows["applicant_leads"] == 1
     shutil.rmtree(lake.folder / "raw")
-    assert flatten_day(lake, APPLICANT, DAY, ZoneInfo("Asia/Tokyo")).retained == 1
-    [row] = staged_rows(lake, "applicant_leads")
-    assert (row["lead_id"], row["source"], row["lead_day"]) == ("a", None, NEXT_DAY)
-
-
-def test_what_is_given_up_is_staged_no_more(lake: Lake) -> None:
-    land(lake, APPLICANT, [{"id": "a"} | viewed()], scope="branch-101")
-    land(lake, APPLICANT, [{"id": "b"}], scope="branch-102")
-    stage(lake, APPLICANT)
-    shutil.rmtree(lake.folder / "raw")
-    assert flatten_day(lake, APPLICANT, DAY, LONDON, {"branch-101"}).retained == 1
-    assert list(staged_leads(lake, APPLICANT)) == ["b"]
-    assert staged_rows(lake, "applicant_listing_images") == []
-    assert [row["scope"] for row in staged_rows(lake, windows_table(APPLICANT))] == ["branch-102"]
-    assert stage(lake, APPLICANT).retained == 1
+    with pytest.raises(LostRawError):
+        stage(lake, APPLICANT)
 
 
 def test_what_a_killed_query_on_staged_files_left_is_swept_and_one_under_way_is_not(lake: Lake) -> None:

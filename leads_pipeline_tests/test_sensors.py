@@ -729,7 +729,7 @@ def test_what_came_of_a_failed_window_is_staged_although_nothing_landed(tmp_path
         noon = datetime.combine(here.day(2), datetime.min.time(), UTC) + timedelta(hours=12)
         here.simulator.set_faults([Rule(Then(status=500), When(from_time=f"{noon:%Y-%m-%dT%H:%M}"))])
         here.pull({here.key(2)})
-        tell = failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB])  # type: ignore[arg-type]  # they are of that kind
+        tell = failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB], here.partitions.days)  # type: ignore[arg-type]  # they are of that kind
         tick = here.tick(tell)
         assert here.run_requested(the_request(tick), the_request(tick).job_name or "").success
         [file] = here.lake.staged_files("applicant_leads")

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
@@ -475,8 +475,7 @@ def test_staging_brings_nobody_back_whom_raw_lacks(lake: Lake) -> None:
     [path] = lake.raw_lead_files()
     listed(lake.suppression)
     assert lake.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] != "jane"]) == {"jane"}
-    staged = stage(lake, APPLICANT)
-    assert (staged.retained, staged.withheld) == (1, 1)
+    assert stage(lake, APPLICANT).raw_rows == 1
     assert staged_leads(lake, APPLICANT).keys() == {"john"}
 
 
@@ -567,9 +566,7 @@ def test_a_lead_whose_id_the_list_has_learned_leaves_days_that_do_not_change(lak
 
 
 @pytest.mark.chaos
-def test_whoever_is_added_while_a_day_cannot_be_staged_leaves_it_and_the_others_go_on(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_is_added_while_a_day_is_not_staged_leaves_it_and_the_others_go_on(lake: Lake) -> None:
     land(lake, APPLICANT, [JANE, JOHN])
     stage(lake, APPLICANT)
     Warehouse(lake).publish(GRID, UNTIL)
@@ -577,13 +574,8 @@ def test_whoever_is_added_while_a_day_cannot_be_staged_leaves_it_and_the_others_
     land(lake, APPLICANT, [JOHN | {"id": "next day"}], day=NEXT_DAY)
     stage(lake, APPLICANT, NEXT_DAY)
     lake.staged_path(APPLICANT.table, DAY).write_bytes(b"PAR1 cut off")
-
-    def failing(_: Lake, __: object, days: Any, *___: object) -> Iterator[tuple[date, StorageError]]:
-        yield from ((day, StorageError("the disk is full")) for day in days)
-
-    monkeypatch.setattr("leads_pipeline.warehouse.publication.flatten_days", failing)
     publication = Warehouse(lake).publish(GRID, UNTIL)
-    assert list(publication.not_staged) == [("applicant", DAY)]
+    assert publication.kept == [("applicant", DAY)]
     assert Warehouse(lake).query("select lead_id from applicant_leads order by 1")[1] == [("john",), ("next day",)]
     assert EMAIL.encode() not in Warehouse(lake).path.read_bytes()
     assert not Warehouse(lake).publish(GRID, UNTIL).is_changed

@@ -67,7 +67,7 @@ def test_a_whole_folder_is_green_and_says_how_much_it_counted(published: Path) -
 def test_a_damaged_raw_file_is_red(lake: Lake) -> None:
     path = next((lake.folder / "raw").rglob("leads.parquet"))
     path.write_bytes(path.read_bytes()[:-1])
-    assert red(lake)["raw files"].startswith("1 window or file is damaged or gone.")
+    assert red(lake)["raw files"].startswith("1 files are damaged or missing: quarantine/raw/")
 
 
 def test_a_damaged_delivery_is_red(lake: Lake) -> None:

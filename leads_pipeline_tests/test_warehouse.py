@@ -25,7 +25,7 @@ from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
 from leads_pipeline.durable import copy_file
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.flatten.batches import flatten_day, sweep_stagings
+from leads_pipeline.flatten.batches import sweep_stagings
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
@@ -256,12 +256,8 @@ def test_a_lead_whose_winning_day_gives_it_up_is_taken_from_the_other_day(lake: 
     land_and_stage(lake, APPLICANT, [version("old", 2), {"id": "b"}], DAY)
     land_and_stage(lake, APPLICANT, [version("new", 3)], NEXT_DAY, fetched_at=FETCHED_AT + timedelta(hours=1))
     publish(lake)
-    (raw,) = [window.path for window in lake.landed_windows(APPLICANT, NEXT_DAY)]
-    raw.write_bytes(b"broken")
-    stage(lake, APPLICANT, NEXT_DAY)
-    publish(lake)
-    assert messages(lake) == [("a", "new", NEXT_DAY, 3), ("b", None, DAY, 0)]
-    flatten_day(lake, APPLICANT, NEXT_DAY, LONDON, {"branch-101"})
+    shutil.rmtree(lake.folder / "raw" / "applicant_leads" / f"day={NEXT_DAY}")
+    give_up_what_is_staged(lake, NEXT_DAY)
 
     publication = publish(lake)
 
@@ -346,12 +342,21 @@ def test_files_staged_before_there_were_sequences_count_by_their_moment(lake: La
     assert query(lake, "select sequence = epoch_us(fetched_at) from applicant_leads where lead_id = 'b'") == [(True,)]
 
 
+def give_up_what_is_staged(lake: Lake, day: date) -> None:
+    """Stage the day from nothing, as if nothing had been there before."""
+    published = Warehouse(lake).path
+    aside = published.rename(published.with_name("aside"))
+    lake.staged_path("applicant_leads", day).unlink()
+    stage(lake, APPLICANT, day)
+    aside.rename(published)
+
+
 def test_a_lead_that_is_given_up_is_gone_when_no_other_day_holds_it(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, [version("only", 2)])
     publish(lake)
     (raw,) = [window.path for window in lake.landed_windows(APPLICANT, DAY)]
     raw.unlink()
-    flatten_day(lake, APPLICANT, DAY, LONDON, {"branch-101"})
+    give_up_what_is_staged(lake, DAY)
 
     publish(lake)
 
@@ -1219,12 +1224,6 @@ def long_leads(ids: range, text_bytes: int = 300) -> list[dict[str, Any]]:
     ]
 
 
-def lose_a_day(lake: Lake) -> None:
-    """Whose leads are no more."""
-    for table in (*APPLICANT.tables, "applicant_windows"):
-        lake.staged_path(table, DAY).unlink()
-
-
 def add_leads(lake: Lake) -> None:
     land_and_stage(lake, APPLICANT, long_leads(range(2000, 2050)), scope="branch-102")
 
@@ -1268,7 +1267,7 @@ def publish_base(lake: Lake) -> None:
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("change", [add_leads, lose_a_day, change_every_lead, add_long_texts])
+@pytest.mark.parametrize("change", [add_leads, change_every_lead, add_long_texts])
 def test_a_swap_between_headers_and_blocks_shows_a_reader_one_whole_version(
     lake: Lake, tmp_path: Path, change: Callable[[Lake], None]
 ) -> None:

@@ -31,15 +31,15 @@ from dagster import (
 from leads_pipeline.assets.checks import NAMED, attempted, habit_check_specs, habit_checks
 from leads_pipeline.assets.privacy import PRIVACY_SWEEP
 from leads_pipeline.assets.raw import failure
-from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE, materializations
+from leads_pipeline.assets.staged import FOLLOWS_ITS_SOURCES, IS_FREE
 from leads_pipeline.assets.windows import window_check_specs, window_checks
 from leads_pipeline.branches import Branches, read_branches
-from leads_pipeline.contract import LEAD_KINDS, LeadKind, lead_kind
-from leads_pipeline.damage import damage_message, damages
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.delta.folder import remove_tables
 from leads_pipeline.duck import glob_literal, statement
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.flatten.columns import windows_table
+from leads_pipeline.flatten.windows import damage_message, damaged_files
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import DataFolder
@@ -95,7 +95,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             AssetCheckSpec(
                 "files_are_whole",
                 asset="landed_windows",
-                description="No raw or staged file is damaged or gone without another in its place",
+                description="No raw or staged file is damaged or missing",
             ),
         ],
     )
@@ -120,8 +120,6 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             context.log.error(
                 "Nobody wants the Delta tables any more, and they go on holding what they hold: %s", error
             )
-        for staged in publication.staged_again:
-            yield from materializations(lead_kind(staged.kind), staged)
         with store.reading() as db:
             for name, rows in publication.rows.items():
                 yield MaterializeResult(asset_key=name, metadata=_metadata(publication, rows))
@@ -262,15 +260,19 @@ def completeness_check(db: Reader, lake: Lake, kind: LeadKind) -> AssetCheckResu
 
 def wholeness_check(lake: Lake, publication: Publication) -> AssetCheckResult:
     """Whether anything is damaged or gone that nothing whole has replaced. Raises StorageError."""
-    damaged = damages(lake)
-    lines = [f"- {damage.key}: {damage.leads or 'an unknown number of'} leads" for damage in damaged[:NAMED]]
-    lines += [f"- {kind} {day} can't be staged: {why}" for (kind, day), why in publication.not_staged.items()]
+    damaged = damaged_files(lake)
+    lines = [damage_message(damaged)] if damaged else []
+    lines += [
+        f"The {kind} leads of {day} stay as they are published: their staged files are damaged or gone. The day is "
+        "staged anew by itself."
+        for kind, day in publication.kept[:NAMED]
+    ]
     return AssetCheckResult(
         asset_key="landed_windows",
         check_name="files_are_whole",
         passed=not lines,
-        description="\n".join([damage_message(len(damaged)), *lines]) if lines else "All are.",
-        metadata={"damaged": len(damaged), "days_not_staged": len(publication.not_staged)},
+        description="\n".join(lines) or "All are.",
+        metadata={"damaged": len(damaged), "days_not_staged": len(publication.kept)},
     )
 
 

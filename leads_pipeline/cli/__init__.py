@@ -20,7 +20,7 @@ from leads_pipeline.cli.services import alert, doctor, receive
 from leads_pipeline.cli.serving import serve
 from leads_pipeline.cli.session import err, plain_errors
 from leads_pipeline.cli.ui import dev
-from leads_pipeline.cli.windows import backfill, coverage, damaged
+from leads_pipeline.cli.windows import backfill, coverage
 from leads_pipeline.definitions import variables
 from leads_pipeline.doctor import Light, examine_names
 from leads_pipeline.errors import SettingsError
@@ -58,7 +58,6 @@ for command in (
     backfill,
     backup,
     coverage,
-    damaged,
     demo,
     dev,
     doctor,

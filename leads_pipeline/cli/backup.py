@@ -65,7 +65,7 @@ def backup(target: Path, keep: int, with_secrets: bool) -> None:
     if done.damaged:
         click.echo(
             f"{len(done.damaged)} files aren't whole: {in_words(done.damaged)}. Where the backup before had them "
-            "whole, this one keeps that. `leads-pipeline doctor` and `leads-pipeline damaged` say what to do.",
+            "whole, this one keeps that. `leads-pipeline doctor` says what to do.",
             err=True,
         )
     if done.not_forgotten:

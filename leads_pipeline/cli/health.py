@@ -116,7 +116,7 @@ def _lines(health: Health) -> Iterator[tuple[str, str]]:
         yield "next deletion", "nothing that the portal still has is missing"
     since = f", since {_ago(health, health.spool_oldest_at)}" if health.spool_files else ""
     yield "spool", f"{health.spool_files} files, {health.spool_bytes / 1e6:.1f} MB{since}"
-    yield "damaged", f"{health.damaged} windows or files; {health.quarantined_files} files in quarantine/"
+    yield "damaged", f"{health.damaged} files; {health.quarantined_files} files in quarantine/"
     yield "sizes", ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in health.sizes.items())
     yield "free", f"{health.free_bytes / 1e9:.1f} GB"
 

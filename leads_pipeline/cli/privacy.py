@@ -175,11 +175,6 @@ def retain(dry_run: bool) -> None:
         # Delta tables may not have followed a publication that went well.
         is_to_publish = session.lake.rebuild_wanted() or delta_folder(session.lake).exists()
         troubles = session.refresh(set()) if is_to_publish and not dry_run else []
-        if not (dry_run or troubles) and session.lake.rebuild_wanted():
-            troubles = [
-                "leads.duckdb isn't written anew yet, as a day can't be staged, as files_are_whole says. See to it, "
-                "then run this again."
-            ]
         for trouble in troubles:
             err.print(escape(trouble), highlight=False, soft_wrap=True)
     sys.exit(1 if troubles or left else 0)

@@ -1,4 +1,4 @@
-"""Windows from the command line: `backfill` pulls them, `coverage` counts them, `damaged` lists what is broken."""
+"""Windows from the command line: `backfill` pulls them, `coverage` counts them."""
 
 import json
 import re
@@ -12,9 +12,8 @@ from rich.padding import Padding
 
 from leads_pipeline import status
 from leads_pipeline.branches import Branches
-from leads_pipeline.cli.session import LISTED_FAILURES, Session, err, out, plain_errors, show_report, table
+from leads_pipeline.cli.session import LISTED_FAILURES, Session, out, plain_errors, show_report, table
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.damage import DAMAGE_ADVICE, damages, give_up
 from leads_pipeline.doctor import same_portal
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.status import WindowCoverage, WindowState
@@ -128,8 +127,8 @@ def _chosen_days(
 def coverage(count: int, as_json: bool) -> None:
     """Count landed, empty, failed and missing windows; tell how long they can be had.
 
-    From the files and Dagster's log as they are now. Exit code 1 if a window is damaged, failed or missing, or landed
-    and not staged.
+    From the files and Dagster's log as they are now. Exit code 1 if a window is failed or missing, or landed and not
+    staged.
     """
     now = datetime.now(UTC)
     with plain_errors(), Session.opened() as session:
@@ -159,7 +158,7 @@ def coverage(count: int, as_json: bool) -> None:
     sys.exit(1 if not_landed or unstaged else 0)
 
 
-_NOT_LANDED = (WindowState.DAMAGED, WindowState.FAILED, WindowState.MISSING)
+_NOT_LANDED = (WindowState.FAILED, WindowState.MISSING)
 
 
 def _counts(windows: Sequence[WindowCoverage]) -> Iterator[tuple[str, WindowState, list[WindowCoverage]]]:
@@ -237,33 +236,3 @@ def _as_json(
         ],
         "days_not_staged": [day.isoformat() for day in unstaged],
     }
-
-
-@click.command(short_help="List what is damaged; give up what can't be had again.")
-@click.option("--give-up", "keys", multiple=True, metavar="KEY", help="Give this one up for good; repeat for more.")
-@click.option("--yes", is_flag=True, help="Don't ask again before giving up.")
-def damaged(keys: Sequence[str], yes: bool) -> None:
-    """List what is damaged or gone in the data folder, and give up what can't be had again.
-
-    What a window held when it was last whole stays staged and published until it is whole again, or given up here: then
-    those leads are deleted, and what was set aside of the file. Exit code 1 if something is damaged.
-    """
-    with plain_errors(), Session.opened() as session:
-        by_key = {damage.key: damage for damage in damages(session.lake)}
-        if unknown := [key for key in keys if key not in by_key]:
-            raise click.UsageError(f"{', '.join(unknown)}: not damaged. `leads-pipeline damaged` lists what is.")
-        if by_key and not keys:
-            rows = [(one.key, one.leads, len(one.files)) for one in by_key.values()]
-            out.print(table(("key", "leads still kept", "files in quarantine/"), rows, f"{len(by_key)} damaged"))
-            out.print(DAMAGE_ADVICE, highlight=False)
-        if keys and not yes:
-            leads = sum(by_key[key].leads or 0 for key in keys)
-            click.confirm(f"Delete what is kept of {len(keys)}, {leads} leads or fewer, for good?", abort=True)
-        for key in keys:
-            give_up(session.lake, by_key.pop(key), session.settings.zone)
-        trouble = session.runner.publish() if keys else None
-        if trouble:
-            err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
-        elif not by_key:
-            out.print("Nothing is damaged.")
-    sys.exit(1 if by_key or trouble else 0)

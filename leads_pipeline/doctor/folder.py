@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from leads_pipeline.backup import last_backup
-from leads_pipeline.damage import damage_message, damages
 from leads_pipeline.doctor.findings import Finding, Light, Warned, look_at
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.flatten.windows import damage_message, damaged_files
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import ObjectStore, prove
 from leads_pipeline.resources import DataFolder, origin
@@ -121,10 +121,9 @@ def _modes(folder: Path) -> str:
 
 
 def _whole(data: DataFolder) -> str:
-    damaged = damages(data.lake)
-    if damaged:
-        raise StorageError(damage_message(len(damaged)))
-    return "Nothing is damaged: quarantine/ holds nothing that is missed."
+    if damaged := damaged_files(data.lake):
+        raise StorageError(damage_message(damaged))
+    return "No damaged files."
 
 
 def _suppression(data: DataFolder) -> str:

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import date
 from pathlib import Path
@@ -15,11 +15,10 @@ import pyarrow as pa
 
 from leads_pipeline import helper
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.duck import SCRATCH_ROOT, literal, quoted
+from leads_pipeline.duck import SCRATCH_ROOT, glob_literal, literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.beside import AskedDays, Beside, Days, Flattened, Left
 from leads_pipeline.flatten.columns import (
-    BODY,
     WINDOW_COLUMNS,
     more_columns,
     staged_columns,
@@ -27,10 +26,11 @@ from leads_pipeline.flatten.columns import (
     windows_table,
 )
 from leads_pipeline.flatten.counts import StagedDay, balanced, count_days, count_unexplained
+from leads_pipeline.flatten.lost import refuse_damaged, refuse_lost
 from leads_pipeline.flatten.raw import read_part, read_raw, second_names
-from leads_pipeline.flatten.retaining import find_lost, retain, staged_before
 from leads_pipeline.flatten.statement import make_tables
-from leads_pipeline.flatten.withholding import redact, withhold
+from leads_pipeline.flatten.windows import querying
+from leads_pipeline.flatten.withholding import redact, withheld_leads, withhold
 from leads_pipeline.flatten.workspace import Workspace, let_go
 from leads_pipeline.lake import Lake, LandedWindow
 from leads_pipeline.window import offsets
@@ -44,21 +44,21 @@ BATCH_DAYS: Final = 31
 BESIDE_FROM_LEADS: Final = 10_000
 
 
-def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo, given_up: Set[str] = frozenset()) -> StagedDay:
+def flatten_day(lake: Lake, kind: LeadKind, day: date, zone: ZoneInfo) -> StagedDay:
     """Flatten one day, as flatten_days does. Raises StorageError."""
-    ((_, staged),) = flatten_days(lake, kind, [day], zone, given_up)
+    ((_, staged),) = flatten_days(lake, kind, [day], zone)
     if isinstance(staged, LeadsPipelineError):
         raise staged
     return staged
 
 
 def flatten_days(
-    lake: Lake, kind: LeadKind, days: Iterable[date], zone: ZoneInfo, given_up: Set[str] = frozenset()
+    lake: Lake, kind: LeadKind, days: Iterable[date], zone: ZoneInfo
 ) -> Iterator[tuple[date, StagedDay | LeadsPipelineError]]:
     """Write each day's staged files from its raw files. The same raw files always give the same bytes.
 
-    No lead ever leaves a day's raw files, so one that was staged and is in none of them any more was lost with a file:
-    it stays, and so does the window, marked as damaged. `given_up` are keys of scopes of which nothing stays.
+    No lead ever leaves a day's raw files, unless the suppression list refuses it. So a day fails with LostRawError if a
+    raw file is damaged, or if its files lack a lead that is staged.
 
     Each lead id once within the day: the highest `sequence` wins, then the highest position, then the first scope.
     `lead_day` is the local day of `created_at` in `zone`, so that a lead at exactly midnight, which the windows of two
@@ -70,14 +70,14 @@ def flatten_days(
     left = Left(days)
     # The clocks and not the zone's name, which another process may read something else under.
     clocks = offsets(zone)
-    beside = Beside(left, __name__, (lake.folder, lake.suppression.folder, kind, clocks, given_up))
+    beside = Beside(left, __name__, (lake.folder, lake.suppression.folder, kind, clocks))
     # A lake with a store would take its secrets there.
     begin = beside.begin if lake.store is None else None
     try:
         with Workspace(lake, kind, clocks) as workspace:
             while left:
                 while left:
-                    yield from _flatten_next(workspace, left, given_up, begin)
+                    yield from _flatten_next(workspace, left, begin)
                     yield from beside.flattened()
                 beside.end()
                 yield from beside.flattened()
@@ -91,27 +91,25 @@ def main() -> None:
     connection, _ = helper.parent()
     helper.forward_logs(connection.send)
     with suppress(EOFError, OSError):  # there is nobody any more who would want to know
-        folder, privacy, kind, clocks, given_up = connection.recv()
+        folder, privacy, kind, clocks = connection.recv()
         with Workspace(Lake(folder, privacy), kind, clocks) as workspace:
-            while flattened := _flatten_next(workspace, AskedDays(connection), given_up):
+            while flattened := _flatten_next(workspace, AskedDays(connection)):
                 connection.send(flattened)
 
 
-def _flatten_next(
-    workspace: Workspace, left: Days, given_up: Set[str], begin: Callable[[], None] | None = None
-) -> list[Flattened]:
+def _flatten_next(workspace: Workspace, left: Days, begin: Callable[[], None] | None = None) -> list[Flattened]:
     """Flatten as many of the days as make a batch. `begin` is called where there are many more."""
     taken: list[date] = []
     try:
-        return [(staged.day, staged) for staged in _flatten_batch(workspace, left, taken, given_up, begin)]
+        return [(staged.day, staged) for staged in _flatten_batch(workspace, left, taken, begin)]
     except LeadsPipelineError as error:
         if len(taken) == 1:
             return [(taken[0], error)]
-        return [one for day in taken for one in _flatten_next(workspace, Left([day]), given_up)]
+        return [one for day in taken for one in _flatten_next(workspace, Left([day]))]
 
 
 def _flatten_batch(
-    workspace: Workspace, left: Days, taken: list[date], given_up: Set[str], begin: Callable[[], None] | None
+    workspace: Workspace, left: Days, taken: list[date], begin: Callable[[], None] | None
 ) -> list[StagedDay]:
     lake, kind = workspace.lake, workspace.kind
     with ExitStack() as stack:
@@ -124,10 +122,11 @@ def _flatten_batch(
                 break
             taken.append(day)
             targets[day] = stack.enter_context(lake.replacing_staged(staged_tables(kind), day))
-            landed = lake.landed_windows(kind, day)
+            landed, pushed = lake.landed_windows(kind, day), lake.pushed_files(kind, day)
+            refuse_damaged(lake, kind, day)
             windows += landed
             files |= {window.path: window.rows for window in landed}
-            files |= dict.fromkeys(lake.pushed_files(kind, day))
+            files |= dict.fromkeys(pushed)
             leads += sum(window.rows for window in landed)
             if begin and len(left) * leads >= BESIDE_FROM_LEADS * len(taken):
                 begin()
@@ -142,9 +141,8 @@ def _flatten_batch(
             db.execute("set preserve_insertion_order = false")  # nothing has one until it is written
             parts = read_raw(db, dict(zip(frozen, files.values(), strict=True)))
             _fill_windows(db, kind, windows)
-            before = staged_before(db, lake, kind, taken, name)
-            find_lost(db, kind, before, given_up)
-            unexplained = _fill_tables(db, lake, kind, parts, before)
+            refuse_lost(db, lake, kind, taken, name)
+            unexplained = _fill_tables(db, lake, kind, parts)
             let_go(db)
             # Otherwise two threads may write a file's row groups of 122,880 rows in either order (seen).
             db.execute("set preserve_insertion_order = true")
@@ -153,13 +151,11 @@ def _flatten_batch(
             return [balanced(kind, staged) for staged in count_days(db, kind, targets, unexplained)]
 
 
-def _fill_tables(
-    db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, parts: Iterable[pa.Table], before: Mapping[str, str]
-) -> Counter[date]:
+def _fill_tables(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, parts: Iterable[pa.Table]) -> Counter[date]:
     """Make the views of all leads and their children, a part at a time; how many leads are unexplained, by day.
 
     Each part has a schema of its own, in which all that needs the leads' texts is done: then these go, before the texts
-    of the next part come. The last part is what is retained, if anything is.
+    of the next part come.
     """
     db.execute("create table withheld (lead_id varchar, window_day date)")
     # The days' locks are held, so who is added to the list meanwhile waits to take their leads out of these files.
@@ -168,32 +164,17 @@ def _fill_tables(
     unexplained: Counter[date] = Counter()
     schemas: list[str] = []
 
-    def begin(name: str) -> None:
-        schemas.append(quoted(name))
+    for number, part in enumerate(parts):
+        schemas.append(quoted(f"part {number}"))
         db.execute(f"create schema {schemas[-1]}; use {schemas[-1]}")
-
-    def finish() -> None:
+        odd_leads = read_part(db, kind, part)
+        del part  # otherwise its texts stay until the next one comes
+        make_tables(db, kind, odd_leads=odd_leads)
         withhold(db, lake, kind)
         redact(db, lake, kind)
         unexplained.update(count_unexplained(db, kind))
         for column in more_columns(kind):
             db.execute(f"alter table {quoted(kind.table)} drop column {column}")
-
-    for number, part in enumerate(parts):
-        begin(f"part {number}")
-        odd_leads = read_part(db, kind, part)
-        del part  # otherwise its texts stay until the next one comes
-        make_tables(db, kind, odd_leads=odd_leads)
-        finish()
-    if db.execute("select exists (from lost)").fetchall() == [(True,)]:
-        begin("retained")
-        for table in kind.tables:
-            db.execute(f"create table {quoted(table)} as from {schemas[0]}.{quoted(table)} limit 0")
-        db.execute(f"alter table {quoted(kind.table)} add column {BODY} varchar")
-        retain(db, kind, before)
-        withhold(db, lake, kind)
-        redact(db, lake, kind)
-        db.execute(f"alter table {quoted(kind.table)} drop column {BODY}")
     db.execute("use main")
     for table in kind.tables:
         rows = " union all ".join(f"from {schema}.{quoted(table)}" for schema in schemas)
@@ -226,9 +207,7 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
     A push lands none. Rows are counted and not taken from the footers, so that they agree with the leads beside them.
     """
     given = ", ".join(
-        f"unnest(${c.name}::{c.type}[]) as {c.name}"
-        for c in WINDOW_COLUMNS
-        if c.name not in ("rows", "received", "is_damaged")
+        f"unnest(${c.name}::{c.type}[]) as {c.name}" for c in WINDOW_COLUMNS if c.name not in ("rows", "received")
     )
     db.execute(
         f"""
@@ -240,8 +219,7 @@ def _fill_windows(db: duckdb.DuckDBPyConnection, kind: LeadKind, landed: Sequenc
             where source = 'pull'
             group by all
         )
-        select * replace (coalesce(rows, 0)::bigint as rows), coalesce(rows, 0) + removed as received,
-            false as is_damaged
+        select * replace (coalesce(rows, 0)::bigint as rows), coalesce(rows, 0) + removed as received
         from windows
         left join landed using (scope, window_day)
         """,  # noqa: S608 - put together from constants alone
@@ -280,6 +258,30 @@ def _write(db: duckdb.DuckDBPyConnection, kind: LeadKind, day: date, targets: Ma
             """  # noqa: S608 - only our own names
         )
     db.execute("reset disabled_optimizers")
+
+
+def withhold_staged(lake: Lake, kind: LeadKind, day: date) -> None:
+    """Take what the suppression list withholds out of the staged files of a day that can't be staged anew from raw.
+
+    Raises StorageError, also if one of the files is damaged.
+    """
+    tables = [table for table in kind.tables if lake.staged_path(table, day).exists()]
+    with lake.replacing_staged(tables, day) as targets, querying(lake) as db:
+        for table in kind.tables:
+            path = lake.whole_staged(table, day)
+            if path is None and table in tables:
+                raise StorageError(f"{table} of {day} is damaged in staged/, and may hold leads that are withheld.")
+            source = "read_parquet($path, hive_partitioning = false)" if path else "(select '' as lead_id limit 0)"
+            parameters = {"path": glob_literal(path)} if path else {}
+            db.execute(f"create table {quoted(table)} as from {source}", parameters)
+        if withheld_leads(db, lake, kind, quoted(kind.table), "window_day"):
+            for table in kind.tables:
+                db.execute(f"delete from {quoted(table)} where lead_id in (from withheld_ids)")  # noqa: S608 - our own
+        redact(db, lake, kind)
+        for table in tables:
+            order = "lead_id" if table == kind.table else "lead_id, position"
+            rows = f"from {quoted(table)} order by {order}"
+            db.execute(f"copy ({rows}) to {literal(str(targets[table]))} {STAGED_FORMAT}")
 
 
 if __name__ == "__main__":

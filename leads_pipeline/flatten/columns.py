@@ -104,7 +104,6 @@ WINDOW_COLUMNS: Final = (
     Column("attempts", "integer", "Requests that the answer took, retries included"),
     Column("is_closed", "boolean", "Whether an answer from after the window's end was landed"),
     Column("is_partial", "boolean", "Whether the portal had begun to delete the window before it was pulled whole"),
-    Column("is_damaged", "boolean", "Whether its raw file is damaged or gone, and its leads are those held before"),
 )
 
 

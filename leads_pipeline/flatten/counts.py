@@ -20,20 +20,18 @@ from leads_pipeline.flatten.trees import declared_part, objects_in, pointer, tre
 class StagedDay:
     """What flattening a day did.
 
-    `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates + retained - withheld` of
-    them. `retained` are leads that the day's raw files have lost and that were staged or published before, `withheld`
-    those that the suppression list keeps out. `duplicates` are further rows of a lead id within the day: older
-    versions, or held by several scopes. `lead_ids` counts the different ids in the kind's staged table, as written,
-    `unexplained` the leads that lack a key field which the payload has, without `_problems` saying so: a fault of
-    flattening. `problems` counts leads and child rows by what `_problems` says, without names that the contract doesn't
-    know; `extra` by such names, as received.
+    `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates - withheld` of them.
+    `withheld` are leads that the suppression list keeps out. `duplicates` are further rows of a lead id within the day:
+    older versions, or held by several scopes. `lead_ids` counts the different ids in the kind's staged table, as
+    written, `unexplained` the leads that lack a key field which the payload has, without `_problems` saying so: a fault
+    of flattening. `problems` counts leads and child rows by what `_problems` says, without names that the contract
+    doesn't know; `extra` by such names, as received.
     """
 
     kind: str
     day: date
     raw_rows: int
     duplicates: int
-    retained: int
     lead_ids: int
     unexplained: int
     withheld: int
@@ -48,10 +46,10 @@ class UnbalancedError(StorageError):
     def __init__(self, staged: StagedDay, rows: int) -> None:
         super().__init__(
             f"The {staged.kind} leads of {staged.day} don't add up once they are flattened: of {staged.raw_rows} raw "
-            f"rows {staged.duplicates} are repeats, {staged.retained} leads are retained, {staged.withheld} withheld, "
-            f"{rows} were to be staged, with {staged.lead_ids} different ids; {staged.unexplained} lack a key field "
-            "that their payload has. That day's staged files stay as they were, raw has every lead, and the other days "
-            "go on. It is a fault of leads-pipeline: please report it.",
+            f"rows {staged.duplicates} are repeats, {staged.withheld} leads are withheld, {rows} were to be staged, "
+            f"with {staged.lead_ids} different ids; {staged.unexplained} lack a key field that their payload has. That "
+            "day's staged files stay as they were, raw has every lead, and the other days go on. It is a fault of "
+            "leads-pipeline: please report it.",
             reason="flattening",
         )
         self.staged = staged
@@ -69,8 +67,6 @@ def count_days(
     """
     raw_rows = _by_day(db, "select day, count(*) from raw group by day")
     duplicates = _by_day(db, "select day, count(*) from dropped group by day")
-    duplicates += _by_day(db, "select window_day, count(*) from lost where is_held group by window_day")
-    retained = _by_day(db, "select window_day, count(*) from lost group by window_day")
     withheld = _by_day(db, "select window_day, count(*) from withheld group by window_day")
     problems, extra = _problem_counts(db, kind), _extra_counts(db, kind)
     rows = _by_file(db, _ROWS, [path for paths in targets.values() for path in paths.values()])
@@ -81,7 +77,6 @@ def count_days(
             day=day,
             raw_rows=raw_rows[day],
             duplicates=duplicates[day],
-            retained=retained[day],
             withheld=withheld[day],
             lead_ids=lead_ids[str(paths[kind.table])],
             unexplained=unexplained.get(day, 0),
@@ -96,7 +91,7 @@ def count_days(
 def balanced(kind: LeadKind, staged: StagedDay) -> StagedDay:
     """The day, whose files are about to replace others. Raises UnbalancedError."""
     rows = staged.rows[kind.table]
-    expected = staged.raw_rows - staged.duplicates + staged.retained - staged.withheld
+    expected = staged.raw_rows - staged.duplicates - staged.withheld
     if expected == rows == staged.lead_ids and not staged.unexplained:
         return staged
     raise UnbalancedError(staged, rows)

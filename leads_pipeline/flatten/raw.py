@@ -56,13 +56,11 @@ select
     case when oddity = '{NOT_JSON}' then coalesce(mended(payload), payload) else payload end as body
 from part
 anti join dropped using (day, scope, source, file_row_number)
-anti join (select lead_id, window_day as day from lost where is_held) using (lead_id, day)
 """  # noqa: S608 - put together from constants alone
 
 # Of most batches each row is a lead, and each text is parsed as it is: then nothing is copied.
 _IS_AS_RECEIVED: Final = f"""
 select not exists (from dropped) and not exists (from part where oddity = '{NOT_JSON}')
-    and not exists (from lost where is_held)
 """
 
 
@@ -116,7 +114,7 @@ def _received(db: duckdb.DuckDBPyConnection, files: Sequence[Path], payload: str
 def read_part(db: duckdb.DuckDBPyConnection, kind: LeadKind, received: pa.Table) -> int:
     """Make the views `plain_leads` and `odd_leads` of these rows; how many leads are odd.
 
-    Each lead is in one of the two, once a day, unless a newer version is retained.
+    Each lead is in one of the two, once a day.
     """
     db.register("part", received)
     if db.execute(_IS_AS_RECEIVED).fetchall() == [(True,)]:

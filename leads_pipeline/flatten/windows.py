@@ -1,15 +1,16 @@
-"""Which windows and pushed leads the staged files have, and which days have others."""
+"""Which windows and pushed leads the staged files have, which days have others, and which files are damaged."""
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Final
 
 import duckdb
 
-from leads_pipeline.contract import LeadKind
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.duck import connection, glob_literal, scratch_folder
 from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.lake import Lake
@@ -17,14 +18,13 @@ from leads_pipeline.lake import Lake
 
 @dataclass(frozen=True, slots=True)
 class StagedWindow:
-    """A window as the staged files have it. `is_damaged`: its raw file was damaged or gone when its day was staged."""
+    """A window as the staged files have it."""
 
     day: date
     scope: str
     rows: int
     looked_at: datetime
     fetched_at: datetime
-    is_damaged: bool
 
 
 def unstaged_days(lake: Lake, kind: LeadKind, since: date, before: date = date.max) -> list[date]:
@@ -77,6 +77,39 @@ def _days_with_unstaged_pushes(lake: Lake, kind: LeadKind, days: Iterable[date])
     }
 
 
+def days_without_staged(lake: Lake, kind: LeadKind) -> list[date]:
+    """Landed days of which nothing is staged, whatever became of their staged files. Raises StorageError."""
+    return lake.landed_days(kind, but={file.day for file in lake.staged_files(windows_table(kind))})
+
+
+def damaged_files(lake: Lake) -> list[str]:
+    """Files that are damaged or missing and that nothing whole has replaced, by their paths in the data folder.
+
+    They are files in quarantine/, and raw files of windows that are staged. Raises StorageError.
+    """
+    aside = lake.unreplaced()
+    missing = {
+        lake.window_path(kind, window.day, window.scope) for kind in LEAD_KINDS for window in staged_windows(lake, kind)
+    }
+    missing -= {lake.origin_of(path) for path in aside}
+    paths = [*aside, *(path for path in missing if not path.exists())]
+    return sorted(path.relative_to(lake.folder).as_posix() for path in paths)
+
+
+def damage_message(files: Sequence[str]) -> str:
+    """Say which files are damaged and what to do about it."""
+    named = ", ".join(files[:FILES_NAMED])
+    more = f" and {len(files) - FILES_NAMED} more" if len(files) > FILES_NAMED else ""
+    return (
+        f"{len(files)} files are damaged or missing: {named}{more}. What is staged and published of their days stays. "
+        "A window that the portal still has is pulled again by itself. Else put the file back from a backup, or do "
+        "without it: data/README.md says how, under 'What is damaged'."
+    )
+
+
+FILES_NAMED: Final = 10
+
+
 def staged_ids(lake: Lake, kind: LeadKind, day: date) -> set[str]:
     """Every lead of the day's staged file, by its id; none where there is no whole file."""
     path = lake.whole_staged(kind.table, day)
@@ -96,9 +129,9 @@ def staged_windows(lake: Lake, kind: LeadKind) -> list[StagedWindow]:
     with querying(lake) as db:
         rows = db.execute(
             """
-            select window_day, scope, rows, coalesce(looked_at, fetched_at), fetched_at, coalesce(is_damaged, false)
+            select window_day, scope, rows, coalesce(looked_at, fetched_at), fetched_at
             from (
-                select null::boolean as is_damaged, null::timestamptz as looked_at where false
+                select null::timestamptz as looked_at where false
                 union all by name
                 from read_parquet($files, hive_partitioning = false, union_by_name = true)
             )

@@ -5,11 +5,13 @@ say (raw.py, inventory.py).
 """
 
 import logging
+import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
+from leads_pipeline.contract import LeadKind
 from leads_pipeline.durable import make_folder, reading, storing, sync
 from leads_pipeline.lake.sealed import UnreadableError
 from leads_pipeline.lake.state import FolderState
@@ -19,6 +21,9 @@ INVENTORY: Final = "inventory"
 QUARANTINE: Final = "quarantine"
 
 _T = TypeVar("_T")
+
+# Behind the name of a file that was set aside: the moment, UTC.
+_MOMENT: Final = re.compile(r"\.\d{8}T\d{6}\.\d{6}Z$")
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +36,24 @@ class Quarantine(FolderState):
         folder = self._folder / QUARANTINE
         with reading(folder):
             return sorted(path for path in folder.rglob("*") if path.is_file())
+
+    def unreplaced(self, kind: LeadKind | None = None, day: date | None = None) -> list[Path]:
+        """Those that nothing whole has replaced: all, or the raw files of a kind's day.
+
+        A window that was landed again has replaced its own. What was pushed may be nowhere else.
+        """
+        folder = self._folder / QUARANTINE
+        of_day = folder / RAW / kind.table / f"day={day}" if kind else folder
+        return [
+            path
+            for path in self.quarantined()
+            if path.is_relative_to(of_day) and (path.name.startswith("pushed.") or not self.origin_of(path).exists())
+        ]
+
+    def origin_of(self, aside: Path) -> Path:
+        """Return the path that the file had before it was set aside."""
+        path = self._folder / aside.relative_to(self._folder / QUARANTINE)
+        return path.with_name(_MOMENT.sub("", path.name))
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self._folder).as_posix()

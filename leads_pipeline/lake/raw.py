@@ -7,7 +7,7 @@ import os
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -259,14 +259,14 @@ class RawLeads(Refusing):
                 windows += [landed.window] if landed else []
         return windows
 
-    def is_landed(self, kind: LeadKind, day: date, scope: str) -> bool:
-        """Whether the window has a file, whatever is in it."""
-        return (self._raw_folder(kind, day, scope) / _LEADS_FILE).exists()
+    def window_path(self, kind: LeadKind, day: date, scope: str) -> Path:
+        """Return where the window's file lies once it is landed."""
+        return self._raw_folder(kind, day, scope) / _LEADS_FILE
 
-    def landed_days(self, kind: LeadKind) -> list[date]:
-        """Days with at least one raw file, pulled or pushed, sorted."""
+    def landed_days(self, kind: LeadKind, but: Set[date] = frozenset()) -> list[date]:
+        """Days with at least one raw file, pulled or pushed, sorted; but for those."""
         days = days_in(self._folder / RAW / kind.table)
-        return [day for day in days if found_in(self._day_folder(kind, day), "scope=*/*.parquet")]
+        return [day for day in days if day not in but and found_in(self._day_folder(kind, day), "scope=*/*.parquet")]
 
     def _raw_path(self, kind: LeadKind, window: Window) -> Path:
         return self._raw_folder(kind, window.day, window.scope.key) / _LEADS_FILE

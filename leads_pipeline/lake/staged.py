@@ -109,6 +109,18 @@ class StagedFiles(FolderState):
             except FileNotFoundError:
                 return None
 
+    def drop_damaged(self, tables: Sequence[str], day: date) -> None:
+        """If a staged file of the day is damaged or gone, have the day count as not staged.
+
+        `tables` are all of a kind, the last one that of its windows, which says what is staged.
+        """
+        with self.holding_staged(day):
+            damaged = [table for table in tables if self.whole_staged(table, day) is None]
+            for table in {*damaged, *tables[-1:]} if damaged else ():
+                path = self.staged_path(table, day)
+                with storing(path):
+                    path.unlink(missing_ok=True)
+
     def _ready_folder(self, day: date) -> Path:
         return self._folder / _STAGED / f".ready-{day.isoformat()}"
 

@@ -26,7 +26,8 @@ from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.delta.folder import DELTA, every_data_file
 from leads_pipeline.duck import SCRATCH_ROOT, WAREHOUSE_FILE, connection, glob_literal, literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
-from leads_pipeline.flatten.batches import flatten_days
+from leads_pipeline.flatten.batches import flatten_days, withhold_staged
+from leads_pipeline.flatten.lost import LostRawError
 from leads_pipeline.flatten.windows import staged_ids
 from leads_pipeline.flatten.withholding import known_leads, withheld_leads
 from leads_pipeline.lake import Lake
@@ -168,7 +169,13 @@ def restage(lake: Lake, zone: ZoneInfo) -> Swept:
 def _stage(lake: Lake, stagings: Sequence[tuple[str, date]], zone: ZoneInfo, swept: Swept) -> None:
     for kind in LEAD_KINDS:
         for day, staged in flatten_days(lake, kind, [day for name, day in stagings if name == kind.name], zone):
-            if isinstance(staged, LeadsPipelineError):
+            if isinstance(staged, LostRawError):
+                try:
+                    withhold_staged(lake, kind, day)
+                    swept.days[kind.name] += 1
+                except StorageError as error:
+                    swept.failed[f"staged {kind.name} leads of {day}"] = str(error)
+            elif isinstance(staged, LeadsPipelineError):
                 swept.failed[f"staged {kind.name} leads of {day}"] = str(staged)
             else:
                 swept.days[kind.name] += 1

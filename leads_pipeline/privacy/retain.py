@@ -19,6 +19,7 @@ from leads_pipeline.duck import connection, glob_literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import STAGED_FORMAT, flatten_day
 from leads_pipeline.flatten.columns import staged_columns
+from leads_pipeline.flatten.lost import LostRawError
 from leads_pipeline.flatten.windows import querying
 from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.cutting import cut_payload
@@ -112,7 +113,11 @@ def _cut(lake: Lake, kind: LeadKind, day: date, files: list[Path], zone: ZoneInf
     """Cut the day; how many staged leads it has."""
     if files:
         # So that every lead of raw is staged, which is where people are told apart.
-        flatten_day(lake, kind, day, zone)
+        try:
+            flatten_day(lake, kind, day, zone)
+        except LostRawError:
+            if _staged(lake, kind.table, day) is None:
+                raise
     people = _people(lake, kind, day)
 
     def cut(lead_id: str, payload: str) -> str | None:
@@ -132,8 +137,8 @@ def _staged(lake: Lake, table: str, day: date) -> Path | None:
     path = lake.whole_staged(table, day)
     if path is None:
         raise StorageError(
-            f"{table} of {day} is damaged in staged/, so nothing is cut out of it. Publish first, which stages it "
-            "anew: `leads-pipeline backfill`."
+            f"{table} of {day} is damaged in staged/, so nothing is cut out of it. Run `leads-pipeline backfill` "
+            "twice: the first run notices it, the second stages the day anew."
         )
     return path
 

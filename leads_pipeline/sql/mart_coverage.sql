@@ -3,7 +3,7 @@
 -- day: Day of the window in the pipeline's time zone
 -- scope: Scope of the window, e.g. branch-101
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- state: landed, empty (no leads), partial (some deleted unseen), damaged (its file is, or is gone), open (not over yet), failed or missing (not pulled since it was over)
+-- state: landed, empty (no leads), partial (some deleted unseen), open (not over yet), failed or missing (not pulled since it was over)
 -- rows: Leads landed for the window, before it was over too, with restricted ones, which raw files alone show; NULL where nothing was
 -- removed: Leads of the window that were erased, or refused since
 -- received: Leads that the portal sent for the window: rows and removed
@@ -40,7 +40,6 @@ cleaned as (
         -- beside it hold the rest, and there is nothing left to do.
         (coalesce(source.is_deleted, true)
             or (landed.window_start, landed.window_end) = (source.window_start, source.window_end)) as is_the_window,
-        landed.is_damaged,
         landed.is_closed and is_the_window as is_closed,
         landed.is_partial and is_the_window as is_partial
     from source
@@ -54,7 +53,6 @@ select
     cleaned.scope,
     branch_of(cleaned.scope) as branch,
     case
-        when cleaned.is_damaged then 'damaged'
         when cleaned.is_partial then 'partial'
         when cleaned.is_closed and cleaned.received = 0 then 'empty'
         when cleaned.is_closed then 'landed'

@@ -25,10 +25,9 @@ from leads_pipeline.duck import (
     write_anew,
 )
 from leads_pipeline.durable import copy_file, publish_file, syncing
-from leads_pipeline.errors import LeadsPipelineError, StorageError
-from leads_pipeline.flatten.batches import flatten_days, sweep_stagings
-from leads_pipeline.flatten.columns import staged_columns
-from leads_pipeline.flatten.counts import StagedDay
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.batches import sweep_stagings
+from leads_pipeline.flatten.columns import staged_tables
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.grid import Grid
 from leads_pipeline.warehouse.loading import forget_publications, load
@@ -41,7 +40,6 @@ from leads_pipeline.warehouse.state import (
     WarehouseFile,
     read_state,
     row_counts,
-    tables_of,
     wanted_state,
 )
 from leads_pipeline.warehouse.winners import BrokenStagedError
@@ -59,9 +57,8 @@ class Publication:
 
     `days_changed` counts days of which at least one staged file was loaded or left out. `is_rebuilt`: the file was
     written anew as a whole, as there was none yet, or none that could be brought up to date, or as leads left it, of
-    which nothing is to stay in blocks that nobody has written over. Of days whose staged files were
-    damaged or gone, `staged_again` are those that were made again, and `not_staged` those that couldn't be, with the
-    reason; they stay as they were published.
+    which nothing is to stay in blocks that nobody has written over. `kept` names kind and day of leads
+    whose staged files are damaged or gone: they stay as they were published until they are staged anew.
     """
 
     is_changed: bool
@@ -70,8 +67,7 @@ class Publication:
     rows: Mapping[str, int]
     seconds: float
     size_bytes: int
-    staged_again: Sequence[StagedDay]
-    not_staged: Mapping[tuple[str, date], str]
+    kept: Sequence[tuple[str, date]]
 
 
 class Warehouse:
@@ -90,12 +86,11 @@ class Warehouse:
         """Bring the file up to date with the staged files and the grid, and swap it in whole.
 
         Where nothing changed since the last publication, the file stays untouched. A missing or damaged file, or one of
-        another schema, is built anew from the staged files. A day whose staged files are damaged or gone is staged anew
-        first, from raw and from what is published. Raises StorageError, and BugError where a statement is wrong; then
-        the published file is as before.
+        another schema, is built anew from the staged files. A day whose staged files are damaged or gone stays as it is
+        published, and counts as not staged from then on. Raises StorageError, also if such a day is in the way of
+        building anew, and BugError where a statement is wrong; then the published file is as before.
         """
         began = time.monotonic()
-        staged_again: list[StagedDay] = []
         try:
             with self._lake.lock("warehouse"):
                 self._sweep()
@@ -103,14 +98,12 @@ class Warehouse:
                 self._lake.take_format(WAREHOUSE_FILE, SCHEMA_VERSION)
                 rebuild = self._lake.rebuild_wanted()
                 try:
-                    publication = self._published(grid, now, began, staged_again, is_anew=rebuild is not None)
+                    publication = self._published(grid, now, began, is_anew=rebuild is not None)
                 except BrokenStagedError as error:
                     logger.warning("%s", error)
-                    with self._lake.holding_staged(error.day):
-                        if self._lake.whole_staged(error.table, error.day) is None:
-                            self._lake.staged_path(error.table, error.day).unlink(missing_ok=True)
-                    publication = self._published(grid, now, began, staged_again, is_anew=rebuild is not None)
-                if rebuild is not None and not publication.not_staged:
+                    self._lake.drop_damaged(staged_tables(error.kind), error.day)
+                    publication = self._published(grid, now, began, is_anew=rebuild is not None)
+                if rebuild is not None:
                     self._lake.rebuilt(rebuild)
                 return publication
         except OSError as error:
@@ -119,20 +112,16 @@ class Warehouse:
                 "published file is as it was before."
             ) from error
 
-    def _published(
-        self, grid: Grid, now: datetime, began: float, staged_again: list[StagedDay], *, is_anew: bool
-    ) -> Publication:
+    def _published(self, grid: Grid, now: datetime, began: float, *, is_anew: bool) -> Publication:
         whole = wanted_state(self._lake, grid, now)
         file = self._published_file(whole)
-        wanted, not_staged = self._mended(whole, file.state if file else EMPTY, grid, now, staged_again)
+        wanted, kept = self._keeping(whole, file.state if file else EMPTY)
         if wanted != whole:
             file = self._published_file(wanted)  # which counts the rows of what is wanted alone
         # The file is looked at even if nothing changed: otherwise an analyst would be the first to meet damage.
-        # A day that can't be staged is in the published file alone.
-        is_anew = is_anew and not not_staged
         is_changed = is_anew or file is None or file.state != wanted or self._pieces.look_at(self.path) is None
         if is_changed:
-            file = self._build(wanted, grid, now, not_staged, is_anew=is_anew)
+            file = self._build(wanted, grid, now, kept, is_anew=is_anew)
         assert file is not None  # noqa: S101 - for mypy: where nothing changed, something was published
         return Publication(
             is_changed=is_changed,
@@ -141,8 +130,7 @@ class Warehouse:
             rows=file.rows,
             seconds=time.monotonic() - began,
             size_bytes=self.path.stat().st_size,
-            staged_again=staged_again,
-            not_staged=not_staged,
+            kept=kept,
         )
 
     def reading(self) -> AbstractContextManager[Version]:
@@ -187,45 +175,35 @@ class Warehouse:
             except StorageError:
                 return None
 
-    def _mended(
-        self, wanted: "State", before: "State", grid: Grid, now: datetime, staged_again: list[StagedDay]
-    ) -> "tuple[State, dict[tuple[str, date], str]]":
-        """Stage each day again whose staged files are damaged or gone; what is wanted then, and what went wrong by day.
+    def _keeping(self, wanted: "State", before: "State") -> "tuple[State, list[tuple[str, date]]]":
+        """Have days whose staged files are damaged or gone stay as they are published; what is wanted then, and which.
 
-        Where that fails, the day stays as it is published, and the others go on. The warehouse's lock comes before the
-        days', here as in loading.
+        They count as not staged from then on, so that they are staged anew.
         """
-        # One that was loaded as it is was whole then, and isn't read again.
+        # A file that was loaded as it is was whole then, and isn't read again.
         loaded = before.files if before.schema == wanted.schema else {}
-        failed: dict[tuple[str, date], str] = {}
-        is_mended = False
+        files, kept = dict(wanted.files), list[tuple[str, date]]()
         for kind in LEAD_KINDS:
-            own = staged_columns(kind)
-            broken = {day for table, day in before.files.keys() - wanted.files.keys() if table in own}
+            tables = staged_tables(kind)
+            broken = {day for table, day in before.files.keys() - wanted.files.keys() if table in tables}
             broken |= {
                 day
                 for (table, day), fingerprint in wanted.files.items()
-                if table in own
+                if table in tables
                 and loaded.get((table, day)) != fingerprint
                 and self._lake.whole_staged(table, day) is None
             }
-            for day, staged in flatten_days(self._lake, kind, broken, grid.zone):
-                is_mended = True
-                if isinstance(staged, LeadsPipelineError):
-                    logger.error("The %s leads of %s stay as they are published. %s", kind.name, day, staged)
-                    failed[kind.name, day] = str(staged)
-                else:
-                    logger.warning("Staged files of the %s leads of %s were broken: staged again.", kind.name, day)
-                    staged_again.append(staged)
-        if is_mended:
-            wanted = wanted_state(self._lake, grid, now)
-        unstaged = {(table, day) for name, day in failed for table in tables_of(name)}
-        files = {key: fingerprint for key, fingerprint in wanted.files.items() if key not in unstaged}
-        files |= {key: fingerprint for key, fingerprint in before.files.items() if key in unstaged}
-        return replace(wanted, files=files), failed
+            for day in sorted(broken):
+                logger.warning("Staged files of the %s leads of %s are damaged or gone.", kind.name, day)
+                self._lake.drop_damaged(tables, day)
+                published = {(table, day) for table in tables} & before.files.keys()
+                files = {key: one for key, one in files.items() if key[1] != day or key[0] not in tables}
+                files |= {key: before.files[key] for key in published}
+                kept += [(kind.name, day)] if published else []
+        return replace(wanted, files=files), kept
 
     def _build(
-        self, wanted: "State", grid: Grid, now: datetime, not_staged: Mapping[Any, str], *, is_anew: bool
+        self, wanted: "State", grid: Grid, now: datetime, kept: Sequence[tuple[str, date]], *, is_anew: bool
     ) -> "WarehouseFile":
         """Write the new version beside the published one, then swap it in."""
         draft = self.path.with_name(f".{WAREHOUSE_FILE}.draft")
@@ -240,10 +218,12 @@ class Warehouse:
                 if (after := self._pieces.after(draft, self.path, before)) is None:
                     self._tell_of_damage()
                     file = None
-            if file is None and not_staged:
+            if file is None and kept:
+                days = ", ".join(f"{kind} leads of {day}" for kind, day in kept)
                 raise StorageError(
-                    f"{self.path} has to be built anew, but {len(not_staged)} days can't be staged and would miss. "
-                    f"{next(iter(not_staged.values()))}"
+                    f"{self.path} has to be built anew, and would lose days whose staged files are damaged or gone: "
+                    f"{days}. It stays as it is until they are staged anew, which the pipeline does by itself, as does "
+                    "`leads-pipeline backfill`. If that fails, its error says what to do."
                 )
             if file is None:
                 before, file = None, self._rebuilt(draft, wanted, grid, now)
@@ -279,6 +259,7 @@ class Warehouse:
                 state = read_state(db)
                 if state.schema != wanted.schema:
                     return None
+                wanted, _ = self._keeping(wanted, state)  # if it couldn't be read before, and can be now
                 db.begin()
                 return load(db, self._lake, state, wanted, grid, now)
         except BrokenStagedError:

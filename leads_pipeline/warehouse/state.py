@@ -5,7 +5,7 @@ Belongs here: fingerprints, and remembering them in the file. Doesn't: loading (
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.contract import ENUMERATIONS, LEAD_KINDS, lead_kind
+from leads_pipeline.contract import ENUMERATIONS, LEAD_KINDS
 from leads_pipeline.duck import quoted
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
@@ -103,11 +103,6 @@ def fingerprint_of(path: Path) -> str:
     """Changes whenever the file is replaced."""
     stat = path.stat()
     return f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"
-
-
-def tables_of(kind_name: str) -> Iterable[str]:
-    """The staged tables of a kind."""
-    return staged_columns(lead_kind(kind_name))
 
 
 def _fingerprint(*parts: object) -> str:

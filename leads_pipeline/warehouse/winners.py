@@ -25,9 +25,9 @@ _SEQUENCE: Final = "sequence"
 class BrokenStagedError(StorageError):
     """A staged file was damaged since it was loaded, and has to be read again for leads that another day lost."""
 
-    def __init__(self, table: str, day: date) -> None:
-        super().__init__(f"{table} of {day} is damaged in staged/. It is staged anew at the next publication.")
-        self.table = table
+    def __init__(self, kind: LeadKind, day: date) -> None:
+        super().__init__(f"The staged {kind.name} leads of {day} are damaged. The day is staged anew.")
+        self.kind = kind
         self.day = day
 
 
@@ -49,7 +49,7 @@ class HeldFiles:
                     path = self._lake.staged_path(table, day)
                     if path.exists():
                         if self._lake.whole_staged(table, day) is None:
-                            raise BrokenStagedError(table, day)
+                            raise BrokenStagedError(self._kind, day)
                         link_or_copy(path, self._folder / table / f"day={day.isoformat()}" / path.name)
             self._held.add(day)
 

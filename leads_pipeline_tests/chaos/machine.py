@@ -68,6 +68,7 @@ from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, read_delivery
 from leads_pipeline.definitions import PULL_JOB, PUSH_JOB, build_definitions, first_day
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.flatten.windows import days_without_staged
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import store_of
 from leads_pipeline.partitions import Partitions, PullConfig, rectangles
@@ -510,6 +511,8 @@ class Machine:
     def stage(self) -> None:
         """Stage what the daemon would ask for. What fails, or is killed before it comes to it, is asked for again."""
         for kind in LEAD_KINDS:
+            # As tell_of_failures does it.
+            self.to_stage |= {(kind, day) for day in days_without_staged(self.lake, kind)}
             # Only to save time: most answers confirm what is staged.
             wanted = {day: self._read_by_staging(kind, day) for its_kind, day in self.to_stage if its_kind is kind}
             due = sorted(day for day, files in wanted.items() if self._staged_from.get((kind, day)) != files)

@@ -26,6 +26,7 @@ import pytest
 from leads_pipeline.contract import APPLICANT, InventoryItem, PushedLead
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.columns import staged_tables
+from leads_pipeline.flatten.lost import LostRawError
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Grid, Warehouse, marts, tables
 from leads_pipeline.window import Scope
@@ -393,7 +394,6 @@ def test_every_change_between_two_steps_of_the_folder_is_noticed_or_mended(tmp_p
     whole = published(lake.folder)
     states = "select scope, state, rows from mart_coverage where kind = 'applicant' and day = '2026-11-19' order by all"
     here = ("branch-101", "landed", 6), ("branch-102", "landed", 6)
-    kept = ("branch-101", "damaged", 6), ("branch-102", "damaged", 6)
     gone = ("branch-101", "missing", None), ("branch-102", "missing", None)
 
     def removed(name: str) -> None:
@@ -407,14 +407,21 @@ def test_every_change_between_two_steps_of_the_folder_is_noticed_or_mended(tmp_p
         return tuple(rows)
 
     removed("staged")
-    assert found() == here  # made again from raw
+    assert found() == here  # it stays as it is published
+    stage_day(lake.folder)
     removed("raw")
     assert found() == here
-    stage_day(lake.folder)
-    assert found() == kept
+    with pytest.raises(LostRawError):
+        stage_day(lake.folder)
+    assert found() == here
     land_version(lake.folder, 1, [102])
-    stage_day(lake.folder)
-    assert found() == (kept[0], here[1])
+    with pytest.raises(LostRawError):
+        stage_day(lake.folder)
+    assert found() == here
+    removed("staged")
+    with pytest.raises(LostRawError):
+        stage_day(lake.folder)
+    assert found() == here
     removed("")
     assert found() == gone
     land_version(lake.folder, 1)
@@ -477,12 +484,11 @@ def test_a_damaged_file_costs_its_neighbours_nothing_and_comes_back(tmp_path: Pa
         assert path.read_bytes() != content
 
     if where == "raw":
-        stage_day(folder)
+        with pytest.raises(LostRawError):
+            stage_day(folder)
         publish(folder)
         _, rows = Warehouse(lake).query("select scope, count(*) from applicant_leads group by scope order by scope")
         assert rows == [(f"branch-{branch}", 6) for branch in branches]
-        _, rows = Warehouse(lake).query("select scope from landed_windows where is_damaged order by scope")
-        assert rows == [(f"branch-{branch}",) for branch in branches[:2]]
         assert len(lake.quarantined()) == 2
         land_version(folder, 1, branches)
     else:

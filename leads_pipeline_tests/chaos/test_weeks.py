@@ -408,8 +408,13 @@ class Weeks:
             self.portal.now += 12 * HOUR
             self.machine.tick()
         self.machine.stage()
+        self.machine.publish()
+        # What that publication found damaged is staged anew.
+        self.machine.stage()
         assert self.machine.publish()
-        assert not self.machine.to_stage
+        # A day whose raw file is damaged waits for a person once the portal has deleted it.
+        left = {(kind.name, day) for kind, day in self.machine.to_stage}
+        assert left <= self.rotten
         self.judge()
         self.judge_looks()
 

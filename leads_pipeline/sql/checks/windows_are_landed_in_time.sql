@@ -12,7 +12,7 @@ select
 from mart_coverage
 where
     is_configured
-    and state in ('missing', 'failed', 'damaged')
+    and state in ('missing', 'failed')
     and deleted_from_at > $now - interval 1 day
     and deleted_from_at <= $soon
 order by deleted_from_at, kind, scope

@@ -6,10 +6,9 @@ select
     count(*) filter (state = 'empty') as empty,
     count(*) filter (state = 'open') as open,
     count(*) filter (state = 'partial') as partial,
-    count(*) filter (state = 'damaged') as damaged,
     count(*) filter (state = 'failed') as failed,
     count(*) filter (state = 'missing') as missing
 from mart_coverage
 where is_configured
 group by scope, branch, kind
-order by damaged + failed + missing desc, branch, scope, kind
+order by failed + missing desc, branch, scope, kind

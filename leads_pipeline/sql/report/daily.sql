@@ -1,6 +1,6 @@
 -- Leads of each of the last $days days, and how many windows of it should be there and are not.
 , grid as (
-    select day, count(*) filter (state in ('damaged', 'failed', 'missing')) as not_landed
+    select day, count(*) filter (state in ('failed', 'missing')) as not_landed
     from mart_coverage, days
     where is_configured and day > before
     group by day
