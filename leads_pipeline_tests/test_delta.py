@@ -78,7 +78,7 @@ def machine(filled: Path, tmp_path: Path, moto: str, monkeypatch: pytest.MonkeyP
     return begun
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.chaos)])
 def place(request: pytest.FixtureRequest) -> Lake:
     if request.param == "folder":
         lake: Lake = request.getfixturevalue("lake")
@@ -321,6 +321,7 @@ def test_what_somebody_changes_or_breaks_is_whole_after_the_next_run(
     assert {path.name for path in delta_folder(lake).iterdir()} == {*published(lake)}
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_of_two_machines_that_write_at_once_one_is_told_and_no_lead_is_lost_or_doubled(
     machine: Callable[[str], Lake], monkeypatch: pytest.MonkeyPatch, is_begun: bool
@@ -349,6 +350,7 @@ def test_of_two_machines_that_write_at_once_one_is_told_and_no_lead_is_lost_or_d
     assert by_pyarrow(one) == by_polars(one) == published(one)
 
 
+@pytest.mark.chaos
 def test_a_machine_with_an_older_list_brings_nobody_back(machine: Callable[[str], Lake]) -> None:
     one, other = machine("one"), machine("other")
     publish_tables(one)
