@@ -508,7 +508,9 @@ def described(lake: Lake) -> list[list[tuple[Any, ...]]]:
     """Tables, columns and macros with what analysts read about them, and the rows of each table."""
     with Warehouse(lake).reading() as db:
         tables = db.query(
-            "select schema_name, table_name, comment from duckdb_tables() where not internal order by all"
+            # Each file numbers its own publications.
+            "select schema_name, table_name, comment from duckdb_tables() where not internal "
+            "and table_name not in ('publications', 'touched_days') order by all"
         )
         columns = "select table_name, column_name, data_type, comment from duckdb_columns() where not internal"
         macros = (
