@@ -116,7 +116,7 @@ def _show_demo(session: Session, first: date) -> None:
     out.print("\nA first query:\n")
     out.print(Syntax(FIRST_QUERY, "sql", theme="ansi_dark", background_color="default"))
     out.print(table(*warehouse.query(FIRST_QUERY)))
-    out.print("The portal answers a lead of midnight in two windows. This table counts it once.")
+    out.print("A lead of midnight exactly is in the windows of two days. The second table counts it once.")
     folder = _short(session.settings.data_dir)
     out.print(
         "\n[bold]What to do next[/bold]\n"
