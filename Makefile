@@ -23,7 +23,7 @@ INSTALL = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.in
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: venv ## Run the main job on a simulated portal, from nothing to a first query
+demo: venv ## Pull 7 days from a simulated portal, up to a first query
 	@$(BIN)/leads-pipeline demo
 
 dev: venv ## Start the Dagster UI and its daemon on http://127.0.0.1:3000

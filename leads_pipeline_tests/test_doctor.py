@@ -42,7 +42,8 @@ def simulator() -> Iterator[RunningSimulator]:
 
 
 @pytest.fixture
-def variables(simulator: RunningSimulator, tmp_path: Path) -> dict[str, str]:
+def variables(simulator: RunningSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.chdir(tmp_path)  # away from the developer's own .env
     folder = tmp_path / "data"
     folder.mkdir(mode=0o700)
     return {

@@ -38,7 +38,8 @@ def demo() -> None:
         )
         due = session.due(days(first, last))
         total = DEMO_DAYS * len(session.settings.scopes)
-        out.print(f"Pulling {len(due)} of {total} windows of each kind. A window is one day of one branch.")
+        rest = "" if len(due) == total else " The others are complete."
+        out.print(f"Pulling {len(due)} of {total} windows of each kind.{rest} A window is one day of one branch.")
         report = session.pull(due, LEAD_KINDS)
         troubles = session.pull_inventory() + session.refresh({window.day for window in due})
         show_report(report, troubles, session.branches())
@@ -121,7 +122,7 @@ def _show_demo(session: Session, first: date) -> None:
     out.print(
         "\n[bold]What to do next[/bold]\n"
         f'1. Ask your own question: `{_short(Path(sys.executable))} -c "import duckdb; '
-        f"duckdb.connect('{folder}/leads.duckdb', read_only=True).sql('from mart_coverage').show()\"`\n"
+        f"duckdb.connect('{folder}/leads.duckdb', read_only=True).sql('from mart_leads_daily').show()\"`\n"
         f"2. Open the Dagster UI: `{_short(Path(sys.executable).with_name('leads-pipeline'))} dev`, then "
         "http://127.0.0.1:3000/assets\n"
         "   The asset `drift` shows a warning, as it should: the simulated portal sends fields that are new.\n"

@@ -39,7 +39,7 @@ load_from:
 """
 
 
-@click.command(short_help="Run the UI, the daemon and the code on a server.")
+@click.command(short_help="Run the UI, the daemon and the code as a service on a server.")
 @port_option
 @click.option("--host", default=HOST, show_default=True, help="Where the pages are served. They have no login.")
 @click.option("--read-only-port", type=click.IntRange(1, 65535), help="Serve the pages here too, for looking only.")

@@ -35,7 +35,7 @@ port_option = click.option(
 )
 
 
-@click.command(short_help="Start the Dagster UI and its daemon.")
+@click.command(short_help="Start the Dagster UI and its daemon, to try things out.")
 @port_option
 @click.option(
     "--log-level",
