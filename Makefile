@@ -62,7 +62,7 @@ $(VENV)/runtime: requirements.lock pyproject.toml
 
 $(VENV)/dev: $(VENV)/runtime
 	@echo 'Adding the packages for tests and checks ...'
-	@$(INSTALL) --editable '.[delta,postgres,s3]' --group dev
+	@$(INSTALL) --editable '.[delta,postgres,s3]' --group build --group dev
 	@touch $@
 
 # Locked versions that still fit stay. `make lock UPGRADE=--upgrade` takes the newest ones.
