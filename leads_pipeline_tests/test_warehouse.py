@@ -1722,8 +1722,9 @@ def test_marts_brought_up_to_date_are_the_marts_made_anew(
         for kind in LEAD_KINDS:
             day, scope = rng.choice([DAY, NEXT_DAY]), rng.choice(["branch-101", "branch-102"])
             leads = [any_lead(rng, kind) for _ in range(rng.randrange(5))]
-            if rng.random() < 0.2:
-                lake.staged_path(kind.table, day).unlink(missing_ok=True)
+            if rng.random() < 0.2 and lake.staged_path(kind.table, day).exists():
+                lake.staged_path(kind.table, day).unlink()
+                stage(lake, kind, day)
             else:
                 land_and_stage(lake, kind, leads, day, scope=scope, fetched_at=at)
         if rng.random() < 0.6:
