@@ -30,7 +30,7 @@ dev: venv ## Start the Dagster UI and its daemon on http://127.0.0.1:3000
 	@$(BIN)/leads-pipeline dev
 
 test: $(VENV)/dev ## Run the tests
-	@$(PYTEST) -m 'not chaos'
+	@$(PYTEST) -m 'not chaos and not slow'
 
 check: lint test ## Check format, lint rules and types, then run the tests
 
@@ -40,7 +40,7 @@ lint: $(VENV)/dev ## Check format, lint rules and types
 	@$(BIN)/mypy
 
 chaos: $(VENV)/dev ## Run the slow and destructive tests: killed processes, full disks, races
-	@$(PYTEST) -m chaos $(if $(MINUTES),--minutes=$(MINUTES))
+	@$(PYTEST) -m 'chaos or slow' $(if $(MINUTES),--minutes=$(MINUTES))
 
 bench: $(VENV)/dev ## Run the benchmarks, side by side
 	@$(BIN)/python -m benchmarks

@@ -33,7 +33,7 @@ from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window, day_interval
-from leads_pipeline_tests.buckets import KEYS, made_bucket, running_moto
+from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
 
 ZONE = ZoneInfo("Europe/London")
 BRANCHES = int(os.environ.get("BENCH_BRANCHES", "50"))

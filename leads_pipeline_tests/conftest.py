@@ -18,6 +18,8 @@ from hypothesis import settings
 SEED_VARIABLE = "CHAOS_SEED"
 os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(10**9)))
 
+CHAOS = Path(__file__).parent / "chaos"
+
 # A test must neither depend on the variables of whoever runs it nor reach their portal or their Dagster.
 for name in list(os.environ):
     if name.startswith(("LEADS_", "INVENTORY_")) or name == "DAGSTER_HOME":
@@ -57,7 +59,11 @@ def pytest_report_header() -> str:
     return f"{SEED_VARIABLE}={os.environ[SEED_VARIABLE]} repeats the tests with a seed, and the order of --minutes."
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(CHAOS):
+            item.add_marker("chaos")
     if config.getoption("--minutes"):
         items.sort(key=lambda item: random.Random(f"{os.environ[SEED_VARIABLE]} {item.nodeid}").random())  # noqa: S311
 

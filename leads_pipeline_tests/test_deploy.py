@@ -28,8 +28,8 @@ from leads_pipeline import definitions
 from leads_pipeline.cli import main
 from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import POSTGRES_VARIABLE, VARIABLES
-from leads_pipeline_tests.newcomer import ROOT
-from leads_pipeline_tests.nginx import running_nginx
+from leads_pipeline_tests.support.newcomer import ROOT
+from leads_pipeline_tests.support.nginx import running_nginx
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("systemd/*.service"))

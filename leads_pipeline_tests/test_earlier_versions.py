@@ -36,10 +36,10 @@ from leads_pipeline.simulator.app import Config
 from leads_pipeline.status import failed_windows, window_status
 from leads_pipeline.verification import verify
 from leads_pipeline.warehouse import Warehouse
-from leads_pipeline_tests.command_line import run
-from leads_pipeline_tests.installation import installation
-from leads_pipeline_tests.newcomer import free_port
-from leads_pipeline_tests.staging import DAY, land
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.installation import installation
+from leads_pipeline_tests.support.newcomer import free_port
+from leads_pipeline_tests.support.staging import DAY, land
 
 EARLIER = sorted((Path(__file__).parent / "earlier_versions").glob("*.tar.xz"))
 
@@ -195,7 +195,7 @@ def everything(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("number", ["staged", "leads.duckdb"])
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_a_downgrade_stages_and_publishes_nothing_and_says_that_it_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str
 ) -> None:

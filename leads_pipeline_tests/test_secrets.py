@@ -24,9 +24,9 @@ from leads_pipeline.errors import CredentialsError, LeadsPipelineError
 from leads_pipeline.resources import DataFolder, LeadsService
 from leads_pipeline.spool import Spool
 from leads_pipeline.window import Scope, ScopeKind, Window
-from leads_pipeline_tests.gpg import needs_gpg, running_gpg
-from leads_pipeline_tests.installation import installation
-from leads_pipeline_tests.small_portal import CLIENT_ID, SmallPortal, served
+from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
+from leads_pipeline_tests.support.installation import installation
+from leads_pipeline_tests.support.small_portal import CLIENT_ID, SmallPortal, served
 
 OLD = "the-old-secret"
 
@@ -275,7 +275,7 @@ def umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("umask")
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_a_whole_installation_is_for_its_owner_alone(tmp_path: Path) -> None:
     with installation(tmp_path, first=4) as here:
         here.pull(here.keys([1, 2]), LEAD_KINDS)

@@ -80,7 +80,7 @@ from leads_pipeline.status import failed_windows
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Window, day_interval, days
 from leads_pipeline_tests.chaos.ledger import Portal
-from leads_pipeline_tests.following import assert_touched_days_are_noted
+from leads_pipeline_tests.support.following import assert_touched_days_are_noted
 
 _ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1, base_delay_seconds=0.001)
 _BASE_URL: Final = "http://portal.example"

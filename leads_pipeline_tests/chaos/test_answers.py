@@ -36,9 +36,7 @@ from leads_pipeline_tests.chaos.way import (
     raw_rows,
     window,
 )
-from leads_pipeline_tests.raw_server import HEAD, gzipped, raw, respond
-
-pytestmark = pytest.mark.chaos
+from leads_pipeline_tests.support.raw_server import HEAD, gzipped, raw, respond
 
 WINDOW, NEIGHBOUR, OTHER_DAY = window(), window("branch-102"), window(day=DAY - timedelta(days=1))
 

@@ -14,10 +14,8 @@ from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
 from leads_pipeline_tests.chaos.way import assert_all_landed_once, connect, failures, pull, raw_bytes, windows_of
-from leads_pipeline_tests.fake_timing import FakeTiming
-from leads_pipeline_tests.nginx import running_nginx
-
-pytestmark = pytest.mark.chaos
+from leads_pipeline_tests.support.fake_timing import FakeTiming
+from leads_pipeline_tests.support.nginx import running_nginx
 
 POLICY = RetryPolicy()
 REFUSALS = 3

@@ -15,10 +15,8 @@ from leads_pipeline.contract import APPLICANT, LEAD_KINDS, PushedLead, ReceivedL
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
-from leads_pipeline_tests.command_line import run
-from leads_pipeline_tests.installation import Installation, installation
-
-pytestmark = pytest.mark.chaos
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.installation import Installation, installation
 
 # How long the portal goes on between the backup and the loss: the oldest days are deleted there meanwhile.
 _LATER = timedelta(days=3)

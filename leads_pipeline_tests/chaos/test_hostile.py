@@ -26,8 +26,6 @@ from leads_pipeline_tests.chaos.way import (
     window,
 )
 
-pytestmark = pytest.mark.chaos
-
 Lead = dict[str, Any]
 
 HOSTILE = {

@@ -30,8 +30,6 @@ from leads_pipeline_tests.chaos.way import (
     windows_of,
 )
 
-pytestmark = pytest.mark.chaos
-
 TOKENS = "/oauth2/token"
 CONFIG = Config(branches=10, leads_per_day=4)
 

@@ -38,9 +38,9 @@ from leads_pipeline.suppression import Action
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window, day_interval, days
 from leads_pipeline_tests.chaos.ledger import Lead, Portal, Version
-from leads_pipeline_tests.chaos.system_calls import Fault, needs_seccomp, run
+from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
 
-pytestmark = [pytest.mark.chaos, needs_seccomp]
+pytestmark = needs_seccomp
 
 ZONE = ZoneInfo("Europe/London")
 # The second has 25 hours. The history goes on during the last two.

@@ -23,11 +23,9 @@ from leads_pipeline.objects import open_store
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.chaos.test_weeks import Weeks
-from leads_pipeline_tests.sample_answers import DAY
-from leads_pipeline_tests.test_lake import payloads
-from leads_pipeline_tests.test_objects import moto, new_bucket
-
-pytestmark = pytest.mark.chaos
+from leads_pipeline_tests.storage.test_lake import payloads
+from leads_pipeline_tests.storage.test_objects import moto, new_bucket
+from leads_pipeline_tests.support.sample_answers import DAY
 
 __all__ = ["moto"]  # a fixture
 
@@ -44,7 +42,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.objects import open_store
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
-from leads_pipeline_tests.sample_answers import CLOSED_AT, answer
+from leads_pipeline_tests.support.sample_answers import CLOSED_AT, answer
 
 address, folder, seed = sys.argv[1:]
 random.seed(seed)

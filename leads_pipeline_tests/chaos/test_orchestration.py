@@ -29,9 +29,7 @@ from leads_pipeline.runs import dagster_home
 from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
-from leads_pipeline_tests.installation import Installation, installation
-
-pytestmark = pytest.mark.chaos
+from leads_pipeline_tests.support.installation import Installation, installation
 
 BIN = Path(sys.executable).parent
 

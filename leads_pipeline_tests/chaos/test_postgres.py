@@ -17,14 +17,15 @@ from leads_pipeline.event_log.gathering import GATHERED_EVENTS
 from leads_pipeline.settings import POSTGRES_VARIABLE
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Then
-from leads_pipeline_tests.installation import Installation, installation
-from leads_pipeline_tests.newcomer import Newcomer, free_port, newcomer, wait_for
-from leads_pipeline_tests.postgres import Postgres, running_postgres
-from leads_pipeline_tests.test_housekeeping import check_that_no_state_is_read_from_what_is_forgotten, some_history
+from leads_pipeline_tests.orchestration.test_housekeeping import (
+    check_that_no_state_is_read_from_what_is_forgotten,
+    some_history,
+)
+from leads_pipeline_tests.support.installation import Installation, installation
+from leads_pipeline_tests.support.newcomer import Newcomer, free_port, newcomer, wait_for
+from leads_pipeline_tests.support.postgres import Postgres, running_postgres
 
 pytest.importorskip("dagster_postgres", reason="dagster-postgres isn't installed (make venv-dev)")
-
-pytestmark = pytest.mark.chaos
 
 KINDS = ("applicant", "appraisal")
 

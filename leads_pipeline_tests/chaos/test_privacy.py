@@ -37,13 +37,13 @@ from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window
-from leads_pipeline_tests.chaos.system_calls import Fault, needs_seccomp, run
-from leads_pipeline_tests.installation import Installation, installation
-from leads_pipeline_tests.people import EMAIL, lead, listed
-from leads_pipeline_tests.staging import DAY, LONDON, land, stage, staged_leads
-from leads_pipeline_tests.test_suppression import push
+from leads_pipeline_tests.privacy.test_suppression import push
+from leads_pipeline_tests.support.installation import Installation, installation
+from leads_pipeline_tests.support.people import EMAIL, lead, listed
+from leads_pipeline_tests.support.staging import DAY, LONDON, land, stage, staged_leads
+from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
 
-pytestmark = [pytest.mark.chaos, needs_seccomp]
+pytestmark = needs_seccomp
 
 BEFORE = "2026-11-19T10:00:00Z"
 JANE = lead("jane", email=EMAIL, createdAt=BEFORE)

@@ -11,11 +11,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import httpx
-import pytest
 
-from leads_pipeline_tests.newcomer import Newcomer, free_port, is_alive, newcomer, wait_for
-
-pytestmark = pytest.mark.chaos
+from leads_pipeline_tests.support.newcomer import Newcomer, free_port, is_alive, newcomer, wait_for
 
 KINDS = ("applicant", "appraisal")
 PROGRAMS = ("code location", "webserver", "read-only webserver", "daemon")

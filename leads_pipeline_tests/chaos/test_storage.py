@@ -30,11 +30,9 @@ from leads_pipeline.flatten.lost import LostRawError
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Grid, Warehouse, marts, tables
 from leads_pipeline.window import Scope
-from leads_pipeline_tests.chaos.system_calls import Fault, needs_seccomp, run
-from leads_pipeline_tests.sample_answers import CLOSED_AT, DAY, LATER, answer, lead
-from leads_pipeline_tests.staging import LONDON, land, stage
-
-pytestmark = pytest.mark.chaos
+from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, answer, lead
+from leads_pipeline_tests.support.staging import LONDON, land, stage
+from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 GRID = Grid(scopes=tuple(map(Scope.parse, ("branch-101", "branch-102"))), first_day=DAY, zone=LONDON)

@@ -18,10 +18,8 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, LeadsService
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window, day_interval, days
-from leads_pipeline_tests.small_portal import CLIENT_ID, SmallPortal, served
-from leads_pipeline_tests.staging import DAY, LONDON, stage
-
-pytestmark = pytest.mark.chaos
+from leads_pipeline_tests.support.small_portal import CLIENT_ID, SmallPortal, served
+from leads_pipeline_tests.support.staging import DAY, LONDON, stage
 
 BRANCH = Scope.parse("branch-101")
 SECOND = timedelta(seconds=1)

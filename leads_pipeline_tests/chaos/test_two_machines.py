@@ -19,13 +19,11 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from leads_pipeline_tests.buckets import KEYS, made_bucket, running_moto
-from leads_pipeline_tests.newcomer import Newcomer, newcomer
-from leads_pipeline_tests.postgres import running_postgres
+from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
+from leads_pipeline_tests.support.newcomer import Newcomer, newcomer
+from leads_pipeline_tests.support.postgres import running_postgres
 
 pytest.importorskip("dagster_postgres", reason="dagster-postgres isn't installed (make venv-dev)")
-
-pytestmark = pytest.mark.chaos
 
 KINDS = ("applicant", "appraisal")
 DAYS = 8

@@ -42,8 +42,6 @@ from leads_pipeline_tests.chaos.engine import Engine
 from leads_pipeline_tests.chaos.ledger import KEEPS, PASSING, REFUSALS, Handed, Lead, Portal, Version
 from leads_pipeline_tests.chaos.machine import Killed, Machine
 
-pytestmark = pytest.mark.chaos
-
 DAYS: Final = 60
 HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)

@@ -31,9 +31,9 @@ from leads_pipeline.settings import AuthMethod
 from leads_pipeline.simulator.app import Simulator
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window
-from leads_pipeline_tests.npm import install_pinned_packages
-from leads_pipeline_tests.raw_server import RawServer
-from leads_pipeline_tests.small_portal import Answer, SmallPortal, served
+from leads_pipeline_tests.support.npm import install_pinned_packages
+from leads_pipeline_tests.support.raw_server import RawServer
+from leads_pipeline_tests.support.small_portal import Answer, SmallPortal, served
 
 UTC_ZONE = ZoneInfo("UTC")
 TODAY = datetime.now(UTC).date()

@@ -38,7 +38,7 @@ EACH = 4
 
 def hostile_leads(kind: Any) -> Iterator[str]:
     """Valid JSON, whatever is in it: an answer that is no JSON is another matter."""
-    drifting = importlib.import_module("leads_pipeline_tests.drifting")
+    drifting = importlib.import_module("leads_pipeline_tests.support.drifting")
     hostile = importlib.import_module("leads_pipeline_tests.chaos.test_hostile")
     yield from (json.dumps(hostile.hostile_lead(kind, name, text)) for name, text in hostile.HOSTILE.items())
     for number, name in enumerate(name for names in hostile.NAMES.values() for name in names):

@@ -66,7 +66,7 @@ def old(tmp_path: Path) -> Old:
     return Old(tmp_path / "data", **json.loads((tmp_path / "truth.json").read_text()))
 
 
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_a_folder_of_dd03c9a_opens_by_itself_and_loses_nothing(old: Old) -> None:
     failed = f"applicant {DAYS[1]}|branch-102"
     with portal(answers_of_the_month()) as address:

@@ -32,7 +32,7 @@ DELIBERATE: dict[str, str] = {
 SHOWN = 5
 
 
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_a_month_gives_the_same_tables_as_dd03c9a(tmp_path: Path) -> None:
     if libfaketime() is None:
         pytest.skip("libfaketime is not installed: apt install faketime")

@@ -1,0 +1,424 @@
+"""The command line: what it pulls, what it prints, and how it exits."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from dagster import DagsterRunStatus
+
+from leads_pipeline.cli import main
+from leads_pipeline.cli.demo import simulator
+from leads_pipeline.cli.session import Session
+from leads_pipeline.cli.ui import alone
+from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead, read_delivery
+from leads_pipeline.doctor import writable
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.windows import unstaged_days
+from leads_pipeline.runs import PullReport
+from leads_pipeline.simulator.faults import CUT_OFFS, SHAPES, Then
+from leads_pipeline.spool import Spool
+from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.window import Window
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.installation import Installation, installation
+from leads_pipeline_tests.support.newcomer import free_port, wait_for
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
+    monkeypatch.chdir(tmp_path)
+    # What a terminal would be wide enough for.
+    monkeypatch.setenv("COLUMNS", "250")
+    with installation(tmp_path, first=6) as started:
+        yield started
+
+
+def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation) -> None:
+    result = run("backfill", "--from", here.day(4), "--to", here.day(2))
+    assert result.exit_code == 0, result.output
+    wanted = dict.fromkeys(here.keys([2, 3, 4]), 1)
+    assert here.asked() == here.asked(APPRAISAL) == wanted
+    _, rows = Warehouse(here.lake).query("select kind, count(*) from landed_windows group by all order by 1")
+    assert rows == [("applicant", 9), ("appraisal", 9)]
+
+
+def test_backfill_pulls_the_last_days_and_today(here: Installation) -> None:
+    result = run("backfill", "--last", "2d", "--kind", "applicant")
+    assert result.exit_code == 0, result.output
+    assert here.asked() == dict.fromkeys(here.keys([0, 1, 2]), 1)
+    result = run("backfill", "--last", "9999d", "--kind", "appraisal")  # as far back as there are partitions
+    assert result.exit_code == 0, result.output
+    assert here.asked(APPRAISAL) == dict.fromkeys(here.keys(range(7)), 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--from", "2026-11-19"], ["--to", "2026-11-19"], ["--last", "2d", "--to", "2026-11-19"], ["--last", "2"]],
+)
+def test_backfill_asks_for_days_that_are_clear(here: Installation, arguments: list[str]) -> None:
+    result = run("backfill", *arguments)
+    assert (result.exit_code, here.asked()) == (2, {})
+    assert "10d" in result.output
+
+
+def inventory_requests(here: Installation) -> int:
+    return sum(count for path, count in here.simulator.counters().requests.items() if "/inventory" in path)
+
+
+@pytest.mark.slow
+def test_backfill_pulls_the_inventory_where_today_is_among_the_days(here: Installation) -> None:
+    assert run("backfill", "--from", here.day(1), "--to", here.day(1)).exit_code == 0
+    assert run("backfill", "--from", here.day(0), "--to", here.day(0), "--kind", "applicant").exit_code == 0
+    assert inventory_requests(here) == 0
+    before = here.asked()
+    result = run("backfill", "--from", here.day(0), "--to", here.day(0), "--kind", "inventory")
+    assert result.exit_code == 0, result.output
+    assert here.asked() == before
+    assert (alone := inventory_requests(here)) > 0
+    assert run("backfill", "--from", here.day(0), "--to", here.day(0)).exit_code == 0
+    assert inventory_requests(here) > alone
+    _, [(items,)] = Warehouse(here.lake).query("select count(*) from inventory")
+    assert items > 0
+
+
+@pytest.mark.slow
+def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation, tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
+    command += ["--from", str(here.day(3)), "--to", str(here.day(2))]
+    command += ["--scope", "branch-103", "--scope", "branch-101"]
+    said = tmp_path / "said"
+    with said.open("w") as file:
+        with here.lake.pulling():
+            process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
+            wait_for(lambda: any(run.status is DagsterRunStatus.STARTED for run in here.runs()))
+            wait_for(lambda: "Another pull is under way" in said.read_text())
+            time.sleep(1)
+            assert here.asked() == {}
+        assert process.wait(60) == 0
+    assert here.asked() == dict.fromkeys(here.keys([2, 3], [101, 103]), 1)
+    assert here.asked(APPRAISAL) == {}
+    assert "Warning" not in said.read_text()
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp_path: Path) -> None:
+    here.simulator.set_faults(here.rules(here.keys([2]), Then(latency_ms=60_000)))
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
+    command += ["--from", str(here.day(3)), "--to", str(here.day(2))]
+    told = tmp_path / "told"
+    with told.open("w") as file:
+        process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
+        wait_for(lambda: len([window.path for window in here.lake.landed_windows(APPLICANT, here.day(3))]) == 3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert "\n3 windows are landed and stay" in told.read_text()
+    assert "Traceback" not in told.read_text()
+    assert not Warehouse(here.lake).path.exists()  # it went on to nothing else
+
+
+def push(here: Installation, lead_id: str, days_ago: int, status: str = "") -> None:
+    body = f'{{"applicant": {{"id": "{lead_id}", "createdAt": "{here.day(days_ago)}T12:00Z", "x": "{status}"}}}}'
+    spool = Spool(here.lake)
+    sequence = spool.next_sequence()
+    spool.add([PushedLead(kind, lead, here.now, sequence) for kind, lead in read_delivery(body.encode())])
+
+
+@pytest.mark.slow
+def test_backfill_takes_in_what_was_pushed_and_publishes_the_days_that_it_belongs_to(here: Installation) -> None:
+    for number, ago in enumerate((2, 5)):
+        push(here, f"pushed {number}", ago)
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2))
+    assert result.exit_code == 0, result.output
+    assert Spool(here.lake).waiting() == []
+    assert "Landed earlier" not in result.output
+    _, rows = Warehouse(here.lake).query(
+        "select lead_id, lead_day from applicant_leads where source = 'push' order by 1"
+    )
+    assert rows == [("pushed 0", here.day(2)), ("pushed 1", here.day(5))]
+
+
+@pytest.mark.slow
+def test_backfill_says_what_keeps_pushed_leads_from_being_taken_in(here: Installation) -> None:
+    (here.lake.folder / "spool" / "a folder.pushed").mkdir(parents=True)
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2))
+    assert result.exit_code == 1
+    assert "Pushed leads could not be taken in" in result.output
+    _, [(windows,)] = Warehouse(here.lake).query("select count(*) from landed_windows")
+    assert windows == 6
+
+
+@pytest.mark.slow
+def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
+    here: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "branches.csv").write_text("id,name\n102,Leeds [city]\n")
+    monkeypatch.setenv("LEADS_BRANCHES_FILE", str(tmp_path / "branches.csv"))
+    here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
+    result = run("backfill", "--from", here.day(3), "--to", here.day(3), "--kind", "applicant")
+    assert result.exit_code == 1
+    assert f"(applicant_leads {here.key(3, 102)} (Leeds [city]))" in result.output
+    assert "refused (403)" in result.output
+    assert f"Published: {here.lake.folder / 'leads.duckdb'}" in result.output
+    _, rows = Warehouse(here.lake).query("select scope from landed_windows order by 1")
+    assert rows == [("branch-101",), ("branch-103",)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--from", "yesterday", "--to", "2026-11-19"], "'yesterday' is not a day. Write 2026-11-19."),
+        (["--from", "2001-01-01", "--to", "2001-01-02"], "--from 2001-01-01 is no partition"),
+        (["--from", "2001-01-02", "--to", "2001-01-01"], "--to 2001-01-01 lies before --from 2001-01-02."),
+    ],
+)
+def test_a_question_that_is_wrong_exits_with_2(here: Installation, arguments: list[str], said: str) -> None:
+    result = run("backfill", *arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert here.simulator.counters().requests == {}
+
+
+def test_an_inventory_of_days_gone_by_is_refused(here: Installation) -> None:
+    result = run("backfill", "--from", here.day(2), "--to", here.day(1), "--kind", "inventory")
+    assert result.exit_code == 2
+    assert f"Have --to name today, {here.day(0)}." in result.output
+    assert here.simulator.counters().requests == {}
+
+
+@pytest.mark.parametrize("days", [99999999, -1])
+def test_a_number_of_days_that_no_calendar_has_is_refused(days: int) -> None:
+    result = run("coverage", "--days", days)
+    assert result.exit_code == 2
+    assert f"{days} is not in the range" in result.output
+
+
+@pytest.mark.slow
+def test_what_a_killed_backfill_landed_is_told_and_staged_by_the_next_one(here: Installation) -> None:
+    here.pull(here.keys([4]), [APPLICANT, APPRAISAL])  # and no more: the process is gone
+    told = run("coverage", "--days", 1)
+    assert told.exit_code == 1
+    assert f"Landed and not staged yet: {here.day(4)}" in told.output
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2))
+    assert result.exit_code == 0, result.output
+    assert f"an earlier command left: {here.day(4)}" in result.output
+    _, rows = Warehouse(here.lake).query("select distinct window_day from landed_windows order by 1")
+    assert rows == [(here.day(4),), (here.day(2),)]
+    assert "not staged" not in run("coverage", "--days", 1).output
+
+
+@pytest.mark.slow
+def test_what_is_not_staged_is_looked_for_while_the_portal_is_asked(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_looked, pull = threading.Event(), Session.pull
+
+    def looking(*arguments: Any) -> list[date]:
+        has_looked.set()
+        return unstaged_days(*arguments)
+
+    def pulling(self: Session, *arguments: Any) -> PullReport:
+        assert has_looked.wait(20)
+        return pull(self, *arguments)
+
+    monkeypatch.setattr("leads_pipeline.cli.session.unstaged_days", looking)
+    monkeypatch.setattr(Session, "pull", pulling)
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.slow
+def test_what_a_killed_command_took_in_is_told_and_staged_by_the_next_one(here: Installation) -> None:
+    for status in ("new", "corrected"):  # of a day of which nothing is staged, then of one that is
+        push(here, "pushed", 4, status)
+        here.runner.take_in(here.day(0))  # and no more: the process is gone
+        told = run("coverage", "--days", 1)
+        assert told.exit_code == 1
+        assert f"Landed and not staged yet: {here.day(4)}" in told.output
+        result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101")
+        assert result.exit_code == 0, result.output
+        assert f"an earlier command left: {here.day(4)}" in result.output
+        _, rows = Warehouse(here.lake).query("select _extra->>'x' from applicant_leads where lead_id = 'pushed'")
+        assert rows == [(status,)]
+        assert "not staged" not in run("coverage", "--days", 1).output
+
+
+def test_a_scope_that_is_not_in_the_settings_is_refused(here: Installation) -> None:
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-999")
+    assert result.exit_code == 2
+    assert "branch-999: not among LEADS_BRANCH_IDS" in result.output
+
+
+def test_no_line_of_the_help_is_cut() -> None:
+    told = CliRunner().invoke(main, ["--help"], terminal_width=80).output
+    assert "backfill" in told
+    assert "..." not in told.split("Commands:")[1]
+
+
+def test_the_help_of_the_simulator_has_its_name_and_the_form_of_a_fault() -> None:
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "simulate", "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.startswith("Usage: leads-pipeline simulate [OPTIONS]")
+    assert all(word in told for word in (*SHAPES, *CUT_OFFS, "retry_after", "per_window"))
+
+
+# --- coverage --------------------------------------------------------------------------------------------------------
+
+
+def test_coverage_counts_the_states_and_names_what_is_not_landed(
+    here: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
+    here.pull(here.keys([1, 2, 3]), [APPLICANT, APPRAISAL])
+    here.pull(here.keys([4]), [APPLICANT])
+    result = run("coverage", "--days", 4)
+    assert result.exit_code == 1
+    lines = [line.strip() for line in result.output.splitlines() if line]
+    for kind in ("applicant", "appraisal"):
+        at = next(
+            number for number, line in enumerate(lines) if line.startswith(f"1 {kind} failed, refused. The portal")
+        )
+        error, keys = " ".join(lines[at + 1 : at + 3]), lines[at + 3]
+        assert "answered 403 Forbidden" in error
+        assert keys == here.key(3, 102)
+    [at] = [number for number, line in enumerate(lines) if line.startswith("3 appraisal missing. The portal deletes")]
+    assert set(lines[at + 1].split()) == set(here.keys([4]))
+    left = float(lines[at].split()[-2])
+    assert 24.9 < left <= 26
+    assert f"leads-pipeline backfill --from {here.day(4)} --to {here.day(3)}" in result.output
+
+    names = tmp_path / "branches.csv"
+    names.write_text("id,name\n102,York\n")
+    monkeypatch.setenv("LEADS_BRANCHES_FILE", str(names))
+    assert f"{here.key(3, 102)} (York)" in run("coverage", "--days", 4).output
+    told = json.loads(run("coverage", "--days", 4, "--json").output)
+    branches = {one["partition"]: one["branch"] for one in told["not_landed"]}
+    assert (branches[here.key(3, 102)], branches[here.key(4, 101)]) == ("York", "branch-101")
+    names.unlink()
+    assert "LEADS_BRANCHES_FILE: " in run("coverage", "--days", 1).stderr
+    lost = {(one["kind"], one["partition"], one["state"], one["is_refused"]) for one in told["not_landed"]}
+    assert lost == {
+        *((kind, here.key(3, 102), "failed", True) for kind in ("applicant", "appraisal")),
+        *(("appraisal", key, "missing", False) for key in here.keys([4])),
+    }
+    assert sum(one["windows"] for one in told["windows"]) == 2 * 5 * 3
+    assert told["days_not_staged"] == [str(here.day(number)) for number in (4, 3, 2, 1)]
+
+
+def test_coverage_needs_no_published_warehouse_and_exits_with_0_when_all_is_landed(here: Installation) -> None:
+    here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
+    here.runner.stage(here.day(2), here.day(1))
+    result = run("coverage", "--days", 2)
+    assert result.exit_code == 0, result.output
+    assert "not landed" not in result.output
+    [line, _] = [line for line in result.output.splitlines() if "landed" in line]
+    assert re.search(r"(\d\d-\d\d \d\d:\d\d) +│ \d\d-\d\d", line), "when they were last looked at"
+    assert not Warehouse(here.lake).path.exists()
+
+
+def test_coverage_tells_a_window_that_was_pulled_before_its_end_alone(here: Installation) -> None:
+    here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
+    window = Window.from_partition_key(here.key(2, 102), here.settings.zone)
+    [path] = [
+        path
+        for path in [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))]
+        if "branch-102" in str(path)
+    ]
+    path.unlink()
+    here.lake.land(Answer(APPLICANT, window, (), window.end - timedelta(hours=1), "/", "0" * 64, 2, 1, 0.1), "run")
+    result = run("coverage", "--days", 2)
+    assert result.exit_code == 1
+    assert "1 applicant missing. The portal deletes it in " in result.output
+    [line] = [line for line in result.output.splitlines() if "branch-102" in line]
+    assert line.split() == [here.key(2, 102)]
+
+
+def test_coverage_tells_a_lost_file(here: Installation) -> None:
+    here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
+    [path] = [
+        path
+        for path in [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))]
+        if "branch-102" in str(path)
+    ]
+    path.unlink()
+    result = run("coverage", "--days", 2)
+    assert result.exit_code == 1
+    assert "1 applicant missing. The portal deletes it in " in result.output
+    [line] = [line for line in result.output.splitlines() if "branch-102" in line]
+    assert line.split() == [here.key(2, 102)]
+
+
+def test_coverage_tells_in_hours_what_the_portal_deletes_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with installation(tmp_path, first=29) as here:
+        result = run("coverage", "--days", 29)
+        days = [Window.from_partition_key(here.key(29, 101), here.settings.zone).days_left(here.now)]
+    hours = round(24 * days[0])
+    [told, _] = re.findall(r"deletes the first of them in (\d+) hours", result.output)
+    assert abs(int(told) - hours) <= 1
+
+
+@pytest.mark.parametrize(
+    "command", ["demo", "coverage", "dev", "receive", "backfill --from 2026-11-01 --to 2026-11-01"]
+)
+def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (tmp_path / "data").touch()  # a file has no folder in it, for root neither
+    settings = {"DATA_DIR": tmp_path / "data", "BASE_URL": "http://127.0.0.1:9", "BRANCH_IDS": "101"}
+    for name, value in {**settings, "RECEIVE_KEY": "0123456789abcdef"}.items():
+        monkeypatch.setenv(f"LEADS_{name}", str(value))
+    monkeypatch.chdir(tmp_path)
+    if command == "demo":
+        monkeypatch.setattr(sys.modules["leads_pipeline.cli.demo"], "simulator", lambda _: nullcontext())
+    result = run(*command.split(), *(["--port", str(free_port())] if command == "dev" else []))
+    assert result.exit_code == 2
+    with pytest.raises(StorageError, match="Nothing can be written to") as doctors_words:
+        writable(tmp_path / "data")
+    assert str(doctors_words.value) in " ".join(result.output.split())
+
+
+def test_serve_refuses_what_cannot_work_before_it_starts_anything(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path(here.environment["DAGSTER_HOME"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        for option in ("--port", "--read-only-port"):
+            refused = run("serve", "--port", free_port(), option, number)
+            assert refused.exit_code == 2
+            assert f"Name another with {option}." in refused.output
+    number = free_port()
+    refused = run("serve", "--port", number, "--read-only-port", number)
+    assert (refused.exit_code, "--read-only-port" in refused.output) == (2, True)
+    with alone(home, "http://127.0.0.1:3000"):
+        refused = run("serve", "--port", free_port())
+        assert refused.exit_code == 2
+        assert f"process {os.getpid()}, with its pages at http://127.0.0.1:3000" in refused.output
+    monkeypatch.delenv("LEADS_BASE_URL")
+    refused = run("serve", "--port", free_port())
+    assert (refused.exit_code, "LEADS_BASE_URL is not set" in refused.output) == (2, True)
+
+
+def test_the_simulators_settings_leave_the_folders_that_belong_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {"LEADS_DATA_DIR": str(tmp_path / "data"), "LEADS_PRIVACY_DIR": str(tmp_path / "list")}
+    for name, value in {**kept, "LEADS_CLIENT_SECRET_FILE": "/nowhere"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    with simulator(1):
+        assert {name: os.environ[name] for name in kept} == kept
+        assert "LEADS_CLIENT_SECRET_FILE" not in os.environ

@@ -1,0 +1,232 @@
+"""Every way in that the README names, walked by somebody new: an `.env`, a bare shell, a portal elsewhere."""
+
+import json
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import httpx
+import pytest
+
+from leads_pipeline_tests.support.gpg import running_gpg
+from leads_pipeline_tests.support.newcomer import ROOT, Newcomer, copy_checkout, free_port, newcomer, wait_for
+
+KINDS = ("applicant", "appraisal")
+PASSPHRASE = 'a "passphrase" of #4 words'
+
+
+@pytest.fixture(scope="module")
+def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
+    with newcomer(tmp_path_factory.mktemp("portal"), "--branches", "2", "--leads-per-day", "3") as somebody:
+        yield somebody
+
+
+@pytest.fixture
+def me(portal: Newcomer, tmp_path: Path) -> Newcomer:
+    return Newcomer(tmp_path, portal.credentials)
+
+
+def findings(me: Newcomer) -> dict[str, str]:
+    """What the doctor says that isn't green, but that nobody has decided yet for how long leads are kept."""
+    found = json.loads(me.run("leads-pipeline", "doctor", "--json").stdout)["findings"]
+    told = {finding["check"]: finding["message"] for finding in found if finding["light"] != "green"}
+    told.pop("retention", None)
+    return told
+
+
+def test_backfill_publishes_what_an_env_file_leads_to(me: Newcomer) -> None:
+    me.fill_in()
+    today = datetime.now(ZoneInfo("Europe/London")).date()
+    first, last = today - timedelta(days=3), today - timedelta(days=2)
+    done = me.run("leads-pipeline", "backfill", "--from", str(first), "--to", str(last))
+    assert done.returncode == 0, done.stderr
+    for kind in KINDS:
+        assert me.published(kind) == me.asked(kind, first, last)
+    covered = me.run("leads-pipeline", "coverage", "--days", "3")
+    assert covered.returncode == 1  # yesterday was never pulled
+    assert f"leads-pipeline backfill --from {today - timedelta(days=1)}" in covered.stdout
+    assert findings(me) == {}
+
+
+# --- the secret's forms ---------------------------------------------------------------------------------------------
+
+
+def as_a_value(me: Newcomer) -> dict[str, str]:
+    return {"LEADS_CLIENT_SECRET": f'  "{me.credentials["LEADS_CLIENT_SECRET"]}"   # from the portal'}
+
+
+def in_a_file(me: Newcomer) -> dict[str, str]:
+    (me.folder / "the secret").write_text(me.credentials["LEADS_CLIENT_SECRET"] + "\r\n")
+    return {"LEADS_CLIENT_SECRET": "", "LEADS_CLIENT_SECRET_FILE": "'the secret'"}
+
+
+def in_a_message(me: Newcomer) -> dict[str, str]:
+    secret = me.credentials["LEADS_CLIENT_SECRET"].encode()
+    (me.folder / "keys").mkdir()
+    with running_gpg() as gpg:
+        (me.folder / "keys" / "key.asc").write_bytes(gpg.make_key("me", passphrase=PASSPHRASE))
+        (me.folder / "keys" / "key.asc").chmod(0o600)
+        (me.folder / "message.asc").write_bytes(gpg.encrypt(secret, "me"))
+    return {
+        "LEADS_CLIENT_SECRET": "",
+        "LEADS_CLIENT_SECRET_PGP_FILE": "./message.asc",
+        "LEADS_PGP_PRIVATE_KEY_FILE": "~/keys/key.asc",
+        "LEADS_PGP_PASSPHRASE": f"'{PASSPHRASE}'",
+    }
+
+
+def in_a_message_with_a_passphrase_file(me: Newcomer) -> dict[str, str]:
+    (me.folder / "keys.txt").write_text(PASSPHRASE)
+    return {**in_a_message(me), "LEADS_PGP_PASSPHRASE": "", "LEADS_PGP_PASSPHRASE_FILE": "keys.txt"}
+
+
+@pytest.mark.parametrize("form", [as_a_value, in_a_file, in_a_message, in_a_message_with_a_passphrase_file])
+@pytest.mark.slow
+def test_each_form_of_the_secret_gets_a_token(me: Newcomer, form: Callable[[Newcomer], dict[str, str]]) -> None:
+    me.fill_in(**form(me))
+    assert findings(me) == {}
+
+
+@pytest.mark.slow
+def test_an_env_file_may_be_written_in_any_editor_and_for_a_shell(me: Newcomer) -> None:
+    me.fill_in()
+    file = me.folder / ".env"
+    lines = [f"export {line}" if line.startswith("LEADS_") else line for line in file.read_text().splitlines()]
+    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    assert findings(me) == {}
+
+
+@pytest.mark.slow
+def test_an_empty_variable_of_the_shell_lets_the_env_file_say_it_and_a_filled_in_one_does_not(me: Newcomer) -> None:
+    me.fill_in()
+    empty = {"LEADS_CLIENT_SECRET": "", "LEADS_CLIENT_SECRET_FILE": " ", "DAGSTER_HOME": ""}
+    assert findings(Newcomer(me.folder, me.credentials, exported=empty)) == {}
+    wrong = findings(Newcomer(me.folder, me.credentials, exported={"LEADS_CLIENT_SECRET": "wrong"}))
+    assert wrong.keys() == {"token"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", [b"LEADS_CLIENT_ID=caf\xe9\n", None])
+def test_an_env_file_that_cannot_be_read_is_told(me: Newcomer, content: bytes | None) -> None:
+    if content is None:
+        (me.folder / ".env").mkdir()
+    else:
+        (me.folder / ".env").write_bytes(content)
+    done = me.run("leads-pipeline", "doctor")
+    assert (done.returncode, ".env" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.slow
+def test_receive_takes_its_key_from_an_env_file(me: Newcomer) -> None:
+    key = "0123456789abcdef"
+    (me.folder / "key").write_text(f"{key}\n")
+    me.fill_in(LEADS_RECEIVE_KEY="", LEADS_RECEIVE_KEY_FILE="key")
+    with me.running("leads-pipeline", "receive", "--port", "0") as log:
+        wait_for(lambda: "http://" in log.read_text())
+        [address] = re.findall(r"http://\S+", log.read_text())
+        body = {"applicant": {"id": "pushed", "createdAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}}
+        answers = [httpx.post(address, json=body, headers={"X-API-Key": given}) for given in (key, "another key")]
+    assert [answer.status_code for answer in answers] == [200, 401]
+
+
+@pytest.mark.parametrize("command", ["dev", "receive", "simulate"])
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_told_at_once(me: Newcomer, command: str) -> None:
+    me.fill_in(LEADS_RECEIVE_KEY="0123456789abcdef")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = me.run("leads-pipeline", command, "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 2
+    assert "use" in done.stderr  # the system's words
+    assert me.run("leads-pipeline", command, "--port", "99999").returncode == 2
+
+
+@pytest.mark.slow
+def test_a_second_daemon_on_a_folder_is_refused_by_the_process_that_has_it(me: Newcomer) -> None:
+    me.fill_in()
+    command = ("leads-pipeline", "dev", "--port")
+    with me.running(*command, str(port := free_port())) as log:
+        lock = me.folder / "data" / ".dagster" / "dev.lock"
+        wait_for(lambda: lock.exists() and lock.read_text() != "")
+        holder = re.search(r"process (\d+)", lock.read_text())
+        refused = me.run(*command, str(free_port()))
+        assert refused.returncode == 2
+        told = " ".join(refused.stderr.split())
+        assert holder
+        assert f"process {holder[1]}, with its pages at http://127.0.0.1:{port}" in told
+        assert Path(f"/proc/{holder[1]}/cmdline").read_bytes().split(b"\0")[1].endswith(b"leads-pipeline")
+        wait_for(lambda: "Dagster UI: http" in log.read_text())
+        lines = log.read_text().splitlines()
+        assert [line for line in lines if " - INFO - " in line] == []
+
+
+# --- the wheel, outside of a checkout ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of an environment with the wheel in it; what the wheel needs is where these tests have it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for arguments in (["hatchling", "build", "-t", "wheel", "-d", folder], ["venv", "--without-pip", folder / "venv"]):
+        command = [sys.executable, "-m", *map(str, arguments)]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = folder.glob("*.whl")
+    environment = folder / "venv"
+    [site] = environment.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    (site / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    script = "import sys\nfrom leads_pipeline.cli import main\nsys.exit(main())\n"
+    program = environment / "bin" / "leads-pipeline"
+    program.write_text(f"#!{environment / 'bin' / 'python'}\n{script}")
+    program.chmod(0o755)
+    return program.parent
+
+
+@pytest.mark.slow
+def test_the_wheel_works_outside_of_a_checkout_and_names_nothing_of_one(
+    me: Newcomer, programs: Path, tmp_path: Path
+) -> None:
+    installed = Newcomer(tmp_path, me.credentials, programs)
+    where = installed.run("python", "-c", "import leads_pipeline; print(leads_pipeline.__file__)").stdout
+    assert where.startswith(str(programs.parent)), where
+    shown = [installed.run("leads-pipeline", "demo"), installed.run("leads-pipeline", "doctor")]
+    assert shown[0].returncode == 0, shown[0].stderr
+    for done in shown:
+        assert re.findall(r"`make |\.env\.example|requirements\.lock|\.venv", done.stdout + done.stderr) == []
+    [question] = re.findall(r"Ask your own question: `(.*)`$", shown[0].stdout, re.MULTILINE)
+    asked = subprocess.run(shlex.split(question), cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "branch" in asked.stdout
+
+
+# --- the daemon -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [("leads-pipeline", "dev"), ("dg", "dev"), ("dagster", "dev", "-w", "workspace.yaml")],
+    ids=lambda command: command[0],
+)
+def test_a_daemon_pulls_stages_and_publishes_by_itself_what_an_env_file_leads_to(
+    me: Newcomer, command: tuple[str, ...]
+) -> None:
+    me.fill_in()
+    if command[0] != "leads-pipeline":
+        copy_checkout(me.folder)
+    # Today and yesterday are left to the schedules.
+    today = datetime.now(ZoneInfo("Europe/London")).date()
+    first, last = today - timedelta(days=29), today - timedelta(days=2)
+    before = {kind: me.asked(kind) for kind in KINDS}  # the oldest are deleted while the daemon works
+    with me.running(*command, "--port", str(free_port())) as log:
+        wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS), 300)
+        # Dagster's own commands forget their runs at the end, and our code location says so.
+        assert ("DAGSTER_HOME is not set" in log.read_text()) == (command[0] != "leads-pipeline")
+    for kind in KINDS:
+        assert me.published(kind) <= before[kind] | me.asked(kind)

@@ -1,0 +1,370 @@
+import hashlib
+import pickle
+import re
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leads_pipeline.contract import (
+    APPLICANT,
+    APPRAISAL,
+    INVENTORY_PATH,
+    INVENTORY_TOKEN_PATH,
+    LEAD_KINDS,
+    LEADS_TOKEN_PATH,
+    FieldType,
+    LeadKind,
+    ReceivedLead,
+    read_inventory_page,
+    read_leads,
+    window_parameters,
+)
+from leads_pipeline.errors import InvalidAnswerError
+from leads_pipeline.window import Scope, Window
+
+OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "support" / "openapi.yaml").read_text())
+SCHEMAS = OPENAPI["components"]["schemas"]
+
+
+def applicants(*elements: bytes) -> bytes:
+    return b'{"applicants": [' + b", ".join(elements) + b"]}"
+
+
+def payloads(body: bytes) -> list[str]:
+    return [lead.payload for lead in read_leads(APPLICANT, body)]
+
+
+# --- whole bodies ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"applicants": []}',
+        b'{"applicants":[ \n\t]}',
+        b'\xef\xbb\xbf{"applicants": []}',
+        b' \r\n{"meta": {"applicants": [1]}, "applicants": []}\n',
+        b'{"appl\\u0069cants": []}',
+        b'{"odd": NaN, "applicants": []}',
+    ],
+)
+def test_an_empty_list_means_no_leads(body: bytes) -> None:
+    assert read_leads(APPLICANT, body) == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "empty body"),
+        (b" \n", "empty body"),
+        (b"\xef\xbb\xbf", "empty body"),
+        (b"null", "not a JSON object"),
+        (b"[]", "not a JSON object"),
+        (b'"applicants"', "not a JSON object"),
+        (b'[{"applicants": []}]', "not a JSON object"),
+        (b"<html><body>Please log in</body></html>", "not a JSON object"),
+        (b"Ann Smith", "not a JSON object"),
+        (b"{}", "list missing"),
+        (b'{"errors": []}', "list missing"),
+        (b'{"appraisals": []}', "list missing"),
+        (b'{"Applicants": []}', "list missing"),
+        (b'{"data": {"applicants": []}}', "list missing"),
+        (b'{"applicants": null}', "list missing"),
+        (b'{"applicants": {}}', "list missing"),
+        (b'{"applicants": "[]"}', "list missing"),
+        (b'{"applicants": 0, "odd": NaN}', "list missing"),
+        (b'{"applicants": [], "applicants": null}', "list missing"),
+        (b'{"applicants": [', "broken JSON"),
+        (b'{"applicants": [{"id": "a"}]', "broken JSON"),
+        (b'{"applicants": [{"id": "a"}', "broken JSON"),
+        (b'{"applicants": [{"id": "a]}', "broken JSON"),
+        (b'{"applicants": [{"id": "a"]}}', "broken JSON"),
+        (b'{"applicants": []}}', "broken JSON"),
+        (b'{"applicants": [], "x}', "broken JSON"),
+        (b'{"applicants": [{"id": "a}]}', "broken JSON"),
+        (b'{"applicants": []} {"applicants": []}', "broken JSON"),
+        (b'{"applicants": []}<!-- proxy -->', "broken JSON"),
+        (b'{"applicants" []}', "broken JSON"),
+        (b'{"applicants"}', "broken JSON"),
+        (b"{[]: []}", "broken JSON"),
+    ],
+)
+def test_anything_else_is_no_answer(body: bytes, reason: str) -> None:
+    with pytest.raises(InvalidAnswerError) as caught:
+        read_leads(APPLICANT, body)
+    assert caught.value.reason == reason
+    assert "Ann" not in str(caught.value)
+    assert "log in" not in str(caught.value)
+
+
+@given(cut=st.integers(0, 2**16))
+def test_a_body_cut_off_anywhere_is_no_answer(cut: int) -> None:
+    body = applicants(b'{"id": "a", "message": "says \\"hi\\" [", "x": [1, {"y": null}]}', b'{"id": "b"}')
+    with pytest.raises(InvalidAnswerError):
+        read_leads(APPLICANT, body[: cut % len(body)])
+
+
+def test_a_list_that_stands_twice_gives_both() -> None:
+    assert payloads(b'{"applicants": [{"id": "a"}], "applicants": [{"id": "b"}]}') == ['{"id": "a"}', '{"id": "b"}']
+
+
+def test_both_kinds_read_their_own_list() -> None:
+    body = b'{"applicants": [{"id": "a"}], "appraisals": [{"id": "b"}]}'
+    assert [lead.lead_id for lead in read_leads(APPLICANT, body)] == ["a"]
+    assert [lead.lead_id for lead in read_leads(APPRAISAL, body)] == ["b"]
+
+
+# --- elements -------------------------------------------------------------------------------------------------------
+
+ODD: dict[str, tuple[bytes, str | None, str | None]] = {
+    # element, its id (None: the hash of its payload), its oddity
+    "number text is kept": (b'{"id": "x", "p": 250000.10, "q": 1e2, "big": 12345678901234567890}', "x", None),
+    "white space is kept": (b'{ "id" :\t"x" ,\n"a":  1 }', "x", None),
+    "escapes are kept": (b'{"id": "\\u0078", "m": "\\/\\u00e9\\n"}', "x", None),
+    "NaN": (b'{"id": "x", "radius": NaN}', "x", "not valid JSON"),
+    "Infinity": (b'{"id": "x", "radius": -Infinity}', "x", "not valid JSON"),
+    "lone surrogate": (b'{"id": "x", "m": "\\ud800"}', "x", "not valid JSON"),
+    "lone surrogate as id": (b'{"id": "\\ud800"}', None, "not valid JSON"),
+    "integer of 5,000 digits": (b'{"id": "x", "n": ' + b"9" * 5000 + b"}", "x", None),
+    "id of 5,000 digits": (b'{"id": ' + b"9" * 5000 + b"}", "9" * 5000, None),
+    "duplicate keys": (b'{"id": "y", "id": "x", "m": 1, "m": 2}', "x", None),
+    "deep nesting": (b'{"id": "x", "d": ' + b"[" * 5000 + b"]" * 5000 + b"}", "x", "not valid JSON"),
+    "a deeply nested id": (b'{"id": ' + b"[" * 3000 + b"]" * 3000 + b"}", None, "not valid JSON"),
+    "invalid UTF-8": (b'{"id": "x", "m": "\xe9t\xe9"}', "x", "not UTF-8, kept as ISO 8859-1"),
+    "trailing comma": (b'{"id": "x",}', "x", "not valid JSON"),
+    "bare word": (b'{"id": "x", "a": maybe}', "x", "not valid JSON"),
+    "control character": (b'{"id": "x", "m": "a\nb"}', "x", "not valid JSON"),
+    "number as id": (b'{"id": 12345678901234567890123}', "12345678901234567890123", None),
+    "decimal id": (b'{"id": 1.50}', "1.50", None),
+    "empty id": (b'{"id": ""}', None, "no id"),
+    "blanks around an id are kept": (b'{"id": " x "}', " x ", None),
+    "blank id": (b'{"id": "  "}', None, "no id"),
+    "null id": (b'{"id": null}', None, "no id"),
+    "object as id": (b'{"id": {"a": 1}}', None, "no id"),
+    "true as id": (b'{"id": true}', None, "no id"),
+    "no id": (b'{"contact": {"id": "inner"}}', None, "no id"),
+    "empty object": (b"{}", None, "no id"),
+    "text": (b'"a lead?"', None, "not an object"),
+    "number": (b"17", None, "not an object"),
+    "null": (b"null", None, "not an object"),
+    "list": (b'[{"id": "x"}]', None, "not an object"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_lead_is_kept_as_received_and_costs_no_neighbour(name: str) -> None:
+    element, lead_id, oddity = ODD[name]
+    first, odd, last = read_leads(APPLICANT, applicants(b'{"id": "first"}', element, b'{"id": "last"}'))
+    assert (first.lead_id, first.payload, first.oddity) == ("first", '{"id": "first"}', None)
+    assert (last.lead_id, last.payload, last.oddity) == ("last", '{"id": "last"}', None)
+    encoding = "latin-1" if odd.oddity and "8859" in odd.oddity else "utf-8"
+    assert odd.payload.encode(encoding) == element
+    assert odd.lead_id == (lead_id or f"sha256:{hashlib.sha256(element).hexdigest()}")
+    assert odd.oddity == oddity
+
+
+def test_all_odd_leads_together_are_kept() -> None:
+    leads = read_leads(APPLICANT, applicants(*(element for element, _, _ in ODD.values())))
+    assert len(leads) == len(ODD)
+    assert {lead.lead_id for lead in leads if not lead.lead_id.startswith("sha256:")} == {
+        lead_id for _, lead_id, _ in ODD.values() if lead_id
+    }
+
+
+def test_an_odd_lead_keeps_its_id_so_that_it_merges_with_its_repaired_version() -> None:
+    [odd] = read_leads(APPLICANT, applicants(b'{"id": "same", "radius": NaN}'))
+    [good] = read_leads(APPLICANT, applicants(b'{"id": "same", "radius": 1}'))
+    assert odd.lead_id == good.lead_id
+
+
+# --- inventory pages ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("meta", "token"),
+    [
+        ('{"nextToken": "abc", "previousToken": null}', "abc"),
+        ('{"nextToken": "a\\u0062c"}', "abc"),
+        ('{"nextToken": null}', None),
+        ('{"nextToken": ""}', None),
+        ('{"previousToken": "abc"}', None),
+        ("{}", None),
+        ("null", None),
+    ],
+)
+def test_the_cursor_of_the_next_page_is_found(meta: str, token: str | None) -> None:
+    odd = '{"nextToken": "not me", "meta": {"nextToken": "nor me"}, "area": NaN}'
+    body = f'{{"items": [{odd}, {{"id": "1"}}], "meta": {meta}}}'
+    page = read_inventory_page(body.encode(), 3)
+    assert page.next_token == token
+    assert [(item.item_id, item.payload, item.page, item.oddity) for item in page.items] == [
+        (None, odd, 3, "not valid JSON"),
+        ("1", '{"id": "1"}', 3, None),
+    ]
+
+
+def test_a_page_without_meta_is_the_last() -> None:
+    assert read_inventory_page(b'\xef\xbb\xbf{"items": []}', 1).next_token is None
+
+
+@pytest.mark.parametrize(
+    "meta", ['{"nextToken": 7}', '{"nextToken": ["a"]}', '{"nextToken": false}', "[]", '"abc"', "7"]
+)
+def test_a_cursor_that_cannot_be_followed_is_no_last_page(meta: str) -> None:
+    with pytest.raises(InvalidAnswerError, match="nextToken"):
+        read_inventory_page(f'{{"meta": {meta}, "items": []}}'.encode(), 1)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"meta": {}}', b'{"items": null}', b'{"items": {}}'])
+def test_a_page_without_its_list_is_no_answer(body: bytes) -> None:
+    with pytest.raises(InvalidAnswerError):
+        read_inventory_page(body, 1)
+
+
+# --- requests -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scope", "parameter"),
+    [
+        ("branch-101", {"branch-id": "101"}),
+        ("brand-3", {"brand-id": "3"}),
+        ("company-a_b.c", {"company-id": "a_b.c"}),
+        ("group-1", {"group-id": "1"}),
+        ("all", {}),
+    ],
+)
+def test_a_window_asks_for_one_day_of_one_scope(scope: str, parameter: dict[str, str]) -> None:
+    window = Window.of(date(2026, 7, 1), Scope.parse(scope), ZoneInfo("Europe/London"))
+    times = {"from-time": "2026-06-30T23:00:00Z", "to-time": "2026-07-01T23:00:00Z"}
+    assert window_parameters(window) == {**times, **parameter}
+    documented = {parameter["name"] for parameter in OPENAPI["paths"]["/applicant-leads"]["get"]["parameters"]}
+    assert set(window_parameters(window)) <= documented
+
+
+def test_the_paths_are_those_of_the_contract() -> None:
+    paths = {LEADS_TOKEN_PATH, INVENTORY_TOKEN_PATH, INVENTORY_PATH, *(kind.path for kind in LEAD_KINDS)}
+    assert paths == set(OPENAPI["paths"])
+
+
+# --- declared fields ------------------------------------------------------------------------------------------------
+
+SCHEMA_OF = {APPLICANT.name: "Applicant", APPRAISAL.name: "Appraisal"}
+MOMENT = SCHEMAS["Timestamp"]
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    return SCHEMAS[schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+
+
+def leaves(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Path and schema of everything that is no object, depth first."""
+    for name, part in resolved(schema)["properties"].items():
+        inner, inner_path = resolved(part), f"{path}{name}"
+        if "properties" in inner:
+            yield from leaves(inner, f"{inner_path}.")
+        else:
+            yield inner_path, inner
+
+
+def is_list(schema: dict[str, Any]) -> bool:
+    return "array" in schema["type"]
+
+
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+def test_every_property_of_the_schema_is_declared_exactly_once(kind: LeadKind) -> None:
+    found = dict(leaves(SCHEMAS[SCHEMA_OF[kind.name]]))
+    declared = [field.path for field in kind.fields]
+    assert sorted(declared) == sorted(path for path, schema in found.items() if not is_list(schema) and path != "id")
+    assert sorted(child.path for child in kind.children) == sorted(path for path in found if is_list(found[path]))
+    for child in kind.children:
+        assert sorted(field.path for field in child.fields) == sorted(
+            path for path, _ in leaves(found[child.path]["items"])
+        )
+
+
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+def test_every_declared_type_fits_the_schema(kind: LeadKind) -> None:
+    found = dict(leaves(SCHEMAS[SCHEMA_OF[kind.name]]))
+    fits = {
+        "boolean": {FieldType.BOOLEAN},
+        "integer": {FieldType.INTEGER},
+        "number": {FieldType.NUMBER, FieldType.AMOUNT},
+        "string": {FieldType.TEXT},
+    }
+    ids = {"branchId", "propertyId"}  # ids are text, however they come
+    for field in kind.fields:
+        schema = found[field.path]
+        is_id = field.path.rsplit(".", 1)[-1] in ids
+        expected = {FieldType.MOMENT} if schema is MOMENT else {FieldType.TEXT} if is_id else fits[schema["type"]]
+        assert field.type in expected, field.path
+    for child in kind.children:
+        inner = dict(leaves(found[child.path]["items"]))
+        for field in child.fields:
+            assert (field.type is FieldType.MOMENT) == (inner[field.path] is MOMENT), field.path
+
+
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+def test_column_names_are_unique_snake_case_and_described(kind: LeadKind) -> None:
+    for fields in (kind.fields, *(child.fields for child in kind.children)):
+        columns = [field.column for field in fields]
+        assert len(set(columns)) == len(columns)
+        for field in fields:
+            assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", field.column), field.column
+            assert len(field.description) > 5
+        assert not {"lead_id", "position", "lead_day", "scope", "fetched_at"} & set(columns)
+
+
+@pytest.mark.parametrize(
+    ("path", "column"),
+    [
+        ("contact.firstName", "contact_first_name"),
+        ("listingDetails.address.postcode", "listing_details_address_postcode"),
+        ("propertyDetails.address.line1", "property_details_address_line1"),
+        ("isOverseas", "is_overseas"),
+        ("createdAt", "created_at"),
+    ],
+)
+def test_a_column_is_its_path_in_snake_case(path: str, column: str) -> None:
+    [field] = {field for kind in LEAD_KINDS for field in kind.fields if field.path == path}
+    assert field.column == column
+
+
+def test_what_identifies_a_person_is_marked() -> None:
+    marks = re.compile(
+        r"(firstName|lastName|phoneNumber|[eE]mail|message|consumerPostcode|latitude|longitude|line[123])$"
+    )
+    for kind in LEAD_KINDS:
+        for field in kind.fields:
+            if marks.search(field.path):
+                assert field.is_personal, field.path
+
+
+def test_tables_have_names_of_their_own() -> None:
+    assert APPLICANT.tables == ("applicant_leads", "applicant_viewing_times", "applicant_listing_images")
+    assert APPRAISAL.tables == ("appraisal_leads",)
+
+
+def test_leads_are_a_collection_that_another_process_reads_the_same() -> None:
+    leads = read_leads(APPLICANT, applicants(b'{"id": "a"}', *(element for element, _, _ in ODD.values())))
+    there = pickle.loads(pickle.dumps(leads))  # noqa: S301 - our own
+
+    first = ReceivedLead("a", '{"id": "a"}')
+    assert there == leads == tuple(leads)
+    assert (len(there), next(iter(there)), hash(there)) == (1 + len(ODD), first, hash(leads))
+    assert first in there
+    assert leads not in (read_leads(APPLICANT, applicants()), "leads", None)
+
+
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=str)
+def test_a_kind_goes_to_another_process_by_its_name(kind: LeadKind) -> None:
+    pickled = pickle.dumps(kind)
+    assert pickle.loads(pickled) is kind  # noqa: S301 - our own
+    assert len(pickled) < 100

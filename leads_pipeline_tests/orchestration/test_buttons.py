@@ -1,0 +1,244 @@
+"""Each button of the first day in Dagster's UI ends green, on a fresh installation. The requests are the UI's own.
+
+Belongs here: materialize, backfill, test a schedule or a sensor. Doesn't: what an asset does (test_assets.py).
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster_graphql.schema import create_schema
+
+from leads_pipeline_tests.support.installation import Daemon, installation
+
+# Empty, as in a copy of .env.example in which the first six variables are filled in.
+NO_INVENTORY = dict.fromkeys(
+    (
+        *("INVENTORY_BASE_URL", "INVENTORY_CLIENT_ID", "INVENTORY_CLIENT_SECRET"),
+        *("INVENTORY_AGENCY_REF", "INVENTORY_ADDRESSES"),
+    ),
+    "",
+)
+# Its first search finds no lead yet, so that there is no place to search for.
+INVENTORY_FROM_LEADS = {"INVENTORY_ADDRESSES": "", "INVENTORY_FROM_LEADS_DAYS": "7"}
+
+REPOSITORY = {"repositoryLocationName": "leads_pipeline", "repositoryName": "__repository__"}
+
+ASSET_FIELDS = """{
+  assetKey { path } jobNames partitionKeys
+  assetChecksOrError { ... on AssetChecks { checks { name jobNames executionForLatestMaterialization { status } } } }
+}"""
+
+ASSETS = f"{{ assetNodes {ASSET_FIELDS} }}"
+
+ASSETS_OF_JOB = f"query ($job: PipelineSelector!) {{ assetNodes(pipeline: $job) {ASSET_FIELDS} }}"
+
+REQUIRED_TOO = "query ($keys: [AssetKeyInput!]!) { assetNodeAdditionalRequiredKeys(assetKeys: $keys) { path } }"
+
+TAGS_OF_PARTITION = """query ($job: PipelineSelector!, $partition: String!, $keys: [AssetKeyInput!]!) {
+  pipelineOrError(params: $job) { ... on Pipeline { partition(partitionName: $partition, selectedAssetKeys: $keys) {
+    tagsOrError { ... on PartitionTags { results { key value } } }
+  } } }
+}"""
+
+LAUNCH_RUN = """mutation ($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
+} }"""
+
+RUN = """query ($id: ID!) { runOrError(runId: $id) { ... on Run {
+  status assetMaterializations { assetKey { path } partition }
+} } }"""
+
+LAUNCH_BACKFILL = """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+  __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
+} }"""
+
+BACKFILL = "query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }"
+
+AUTOMATION = """{ repositoriesOrError { ... on RepositoryConnection { nodes {
+  jobs { name }
+  schedules { name pipelineName potentialTickTimestamps }
+  sensors { name sensorType targets { pipelineName } }
+} } } }"""
+
+TICK = """{ ... on PythonError { message } ... on DryRunInstigationTick { evaluationResult {
+  error { message } skipReason
+  runRequests { jobName runConfigYaml tags { key value } assetSelection { path }
+    assetChecks { name assetKey { path } } }
+} } }"""
+
+TEST_SCHEDULE = (
+    "mutation ($schedule: ScheduleSelector!, $at: Float) "
+    f"{{ scheduleDryRun(selectorData: $schedule, timestamp: $at) {TICK} }}"
+)
+
+TEST_SENSOR = f"""mutation ($sensor: SensorSelector!) {{ sensorDryRun(selectorData: $sensor, cursor: "") {TICK} }}"""
+
+_schema = cache(create_schema)
+
+
+@dataclass(frozen=True)
+class Page:
+    """The UI: what its buttons send, and what it shows then."""
+
+    daemon: Daemon
+
+    def ask(self, question: str, **variables: Any) -> Any:
+        """The answer to a question in GraphQL that has one."""
+        context = self.daemon.workspace.create_request_context()
+        result = asyncio.run(_schema().execute_async(question, context_value=context, variable_values=variables))
+        assert result.errors is None, result.errors
+        assert result.data is not None
+        [answer] = result.data.values()
+        return answer
+
+    def assets(self, job: str | None = None) -> dict[str, Any]:
+        """All assets, or those of a job, by name."""
+        nodes = self.ask(ASSETS_OF_JOB, job={**REPOSITORY, "pipelineName": job}) if job else self.ask(ASSETS)
+        return {node["assetKey"]["path"][0]: node for node in nodes}
+
+    def with_required(self, asset: str) -> frozenset[str]:
+        """What the button of an asset materializes: the UI adds the other assets of the same function."""
+        return frozenset({asset, *(key["path"][0] for key in self.ask(REQUIRED_TOO, keys=keys_of([asset])))})
+
+    def materialize(self, assets: Collection[str], job: str, *, first: str = "", last: str = "") -> None:
+        """One run: without partitions, for one of them, or for a range ("Pass partition ranges to single run")."""
+        tags: list[Mapping[str, str]] = []
+        if first:
+            selector = {**REPOSITORY, "pipelineName": job, "assetSelection": keys_of(assets)}
+            found = self.ask(TAGS_OF_PARTITION, job=selector, partition=first, keys=keys_of(assets))
+            tags = found["partition"]["tagsOrError"]["results"]
+        if last:
+            tags = [tag for tag in tags if not tag["key"].startswith("dagster/partition")]
+            tags.append({"key": "dagster/asset_partition_range_start", "value": first})
+            tags.append({"key": "dagster/asset_partition_range_end", "value": last})
+        nodes = self.assets()
+        checks = [
+            {"assetKey": {"path": [asset]}, "name": check["name"]}
+            for asset in assets
+            for check in nodes[asset]["assetChecksOrError"]["checks"]
+            if job in check["jobNames"]
+        ]
+        ended = self.run(job, tags, assetSelection=keys_of(assets), assetCheckSelection=checks)
+        # Otherwise the run is green, and its partitions stay grey.
+        shown = {(one["assetKey"]["path"][0], one["partition"]) for one in ended["assetMaterializations"]}
+        assert {(asset, key or None) for asset in assets for key in (first, last or first)} <= shown
+
+    def run(self, job: str, tags: Sequence[Mapping[str, str]] = (), config: str = "{}", **selection: Any) -> Any:
+        """Launch a run and wait until it has succeeded."""
+        params = {
+            "mode": "default",
+            "executionMetadata": {"tags": list(tags)},
+            "runConfigData": config,
+            "selector": {**REPOSITORY, "pipelineName": job, **selection},
+        }
+        launched = self.ask(LAUNCH_RUN, params=params)
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        self.daemon.launch_queued()
+        ended = self.ask(RUN, id=launched["run"]["runId"])
+        assert ended["status"] == "SUCCESS"
+        return ended
+
+    def backfill(self, assets: Collection[str], partitions: Sequence[str] | None = None, job: str = "") -> None:
+        """Launch a backfill of partitions, or of all that there are, and wait until it has succeeded."""
+        params: dict[str, Any] = {"tags": [{"key": "dagster/from_ui", "value": "true"}]}
+        params["assetSelection"] = keys_of(assets)
+        params |= {"fromFailure": False, "partitionNames": partitions} if partitions else {"allPartitions": True}
+        if job:
+            params["selector"] = {"partitionSetName": f"{job}_partition_set", "repositorySelector": REPOSITORY}
+        launched = self.ask(LAUNCH_BACKFILL, params=params)
+        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+        self.daemon.finish_backfill(launched["backfillId"])
+        assert self.ask(BACKFILL, id=launched["backfillId"])["status"] == "COMPLETED_SUCCESS"
+
+    def launch_requested(self, tick: Mapping[str, Any], job: str) -> None:
+        """See that a tick went well, and launch what it asks for."""
+        assert "evaluationResult" in tick, tick
+        result = tick["evaluationResult"]
+        assert result["error"] is None
+        assert result["runRequests"] or result["skipReason"]
+        for request in result["runRequests"] or ():
+            checks = [{"assetKey": one["assetKey"], "name": one["name"]} for one in request["assetChecks"] or ()]
+            assets = request["assetSelection"] or []
+            name = request["jobName"] or job
+            self.run(name, request["tags"], request["runConfigYaml"], assetSelection=assets, assetCheckSelection=checks)
+
+
+def keys_of(assets: Collection[str]) -> list[dict[str, list[str]]]:
+    return [{"path": [asset]} for asset in sorted(assets)]
+
+
+@pytest.fixture
+def page(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The UI of a fresh installation of three days; with those variables, where a test gives some."""
+    variables = {"LEADS_TIMEZONE": "Europe/London", **getattr(request, "param", {})}
+    with installation(tmp_path, variables=variables, first=2) as here, here.daemon() as daemon:
+        yield Page(daemon)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param({}, id="as in the demo"),
+        pytest.param(NO_INVENTORY, id="six variables"),
+        pytest.param(INVENTORY_FROM_LEADS, id="inventory from leads", marks=pytest.mark.slow),
+    ],
+    indirect=True,
+)
+def test_materialize_all_is_green_and_runs_each_check(page: Page) -> None:
+    page.backfill(page.assets())
+    statuses = {
+        (asset, check["name"]): (check["executionForLatestMaterialization"] or {}).get("status")
+        for asset, node in page.assets().items()
+        for check in node["assetChecksOrError"]["checks"]
+    }
+    # The simulator sends a field that the contract doesn't know.
+    assert statuses.pop(("drift", "contract_knows_what_comes")) in ("SUCCEEDED", "FAILED")
+    assert {check: status for check, status in statuses.items() if status != "SUCCEEDED"} == {}
+
+
+def test_each_asset_is_green(page: Page) -> None:
+    assets = page.assets()
+    for group in {page.with_required(asset): None for asset in assets}:
+        one = assets[min(group)]
+        job = next(job for job in one["jobNames"] if all(job in assets[asset]["jobNames"] for asset in group))
+        keys = one["partitionKeys"]
+        if not keys:
+            page.materialize(group, job)
+            continue
+        assert job == "__ASSET_JOB"
+        page.materialize(group, job, first=keys[0])
+        page.materialize(group, job, first=keys[-1])
+        page.materialize(group, job, first=keys[0], last=keys[-1])
+        page.backfill(group, [key for key in keys if key[:10] != keys[0][:10]])
+        page.backfill(group, keys)
+
+
+@pytest.mark.slow
+def test_each_job_is_green(page: Page) -> None:
+    for job in page.ask(AUTOMATION)["nodes"][0]["jobs"]:
+        if (name := job["name"]) == "__ASSET_JOB":
+            continue
+        assets = page.assets(name)
+        keys = next(iter(assets.values()))["partitionKeys"]
+        if keys:
+            page.backfill(assets, keys, name)
+        else:
+            page.materialize(assets, name)
+
+
+def test_each_schedule_and_sensor_is_green(page: Page) -> None:
+    [repository] = page.ask(AUTOMATION)["nodes"]
+    for schedule in repository["schedules"]:
+        at = max(moment for moment in schedule["potentialTickTimestamps"] if moment < time.time())
+        selector = {**REPOSITORY, "scheduleName": schedule["name"]}
+        page.launch_requested(page.ask(TEST_SCHEDULE, schedule=selector, at=at), schedule["pipelineName"])
+    for sensor in repository["sensors"]:
+        if sensor["sensorType"] == "STANDARD":  # the UI tests no other
+            tick = page.ask(TEST_SENSOR, sensor={**REPOSITORY, "sensorName": sensor["name"]})
+            page.launch_requested(tick, (sensor["targets"] or [{"pipelineName": ""}])[0]["pipelineName"])

@@ -1,0 +1,290 @@
+"""The code location: it loads for any settings, says what is wrong with bad ones, and shows no secret."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pyarrow.parquet as pq
+import pytest
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    RunRequest,
+    ScheduleDefinition,
+    TableSchema,
+    build_resources,
+    build_schedule_context,
+    build_sensor_context,
+)
+from dagster._core.remote_representation.external_data import RepositorySnap
+from dagster._serdes import serialize_value
+
+from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.definitions import (
+    INVENTORY_JOB,
+    LATE_DAYS,
+    build_definitions,
+    defs,
+    first_day,
+    resources,
+    whole_paths,
+)
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
+from leads_pipeline.settings import Settings
+from leads_pipeline_tests.support.installation import Installation, installation
+
+SECRET = "a-secret-that-nobody-may-see"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Installation]:
+    with installation(tmp_path, first=10) as started:
+        yield started
+
+
+def full(tmp_path: Path) -> dict[str, str]:
+    """Settings of a whole installation; nobody answers there."""
+    return {
+        "LEADS_DATA_DIR": str(tmp_path / "data"),
+        "LEADS_BASE_URL": "https://leads.example",
+        "LEADS_AUTH_URL": "https://login.example",
+        "LEADS_CLIENT_ID": "client",
+        "LEADS_CLIENT_SECRET": SECRET,
+        "LEADS_BRANCH_IDS": "101,102",
+        "LEADS_START_DATE": "2026-11-01",
+        "LEADS_TIMEZONE": "Europe/London",
+        "INVENTORY_BASE_URL": "https://inventory.example",
+        "INVENTORY_CLIENT_ID": "client",
+        "INVENTORY_CLIENT_SECRET": SECRET,
+        "INVENTORY_AGENCY_REF": "agency",
+        "INVENTORY_ADDRESSES": "Guildford",
+    }
+
+
+def test_it_loads_without_any_settings(tmp_path: Path) -> None:
+    repository = build_definitions({"LEADS_DATA_DIR": str(tmp_path)}).get_repository_def()
+    assert {schedule.name for schedule in repository.schedule_defs} == {
+        "pull_daily",
+        "pull_hourly",
+        "pull_inventory_daily",
+        "sweep_for_privacy_nightly",
+    }
+    assert {"retry_failed_windows", "catch_up_missing_windows", "end_dead_runs", "follow_sources"} <= {
+        sensor.name for sensor in repository.sensor_defs
+    }
+
+
+def test_it_loads_with_all_settings(tmp_path: Path) -> None:
+    asset_graph = build_definitions(full(tmp_path)).resolve_asset_graph()
+    assert {AssetKey("raw_applicant_leads"), AssetKey("stg_appraisal_leads"), AssetKey("mart_coverage")} <= set(
+        asset_graph.get_all_asset_keys()
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("LEADS_BASE_URL", "leads.example"),
+        ("LEADS_TIMEZONE", "Europe/Londinium"),
+        ("LEADS_BRANCH_IDS", "101,../etc"),
+        ("LEADS_START_DATE", "soon"),
+        ("LEADS_AUTH_METHOD", "magic"),
+        ("LEADS_MAX_CONCURRENCY", "lots"),
+        ("LEADS_MAX_BODY_MB", "64 MB"),
+    ],
+)
+def test_a_value_that_cannot_be_right_is_named(tmp_path: Path, variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=variable):
+        build_definitions({**full(tmp_path), variable: value})
+
+
+def test_no_secret_is_in_what_the_ui_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = full(tmp_path)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    repository = build_definitions(environment).get_repository_def()
+    with pytest.warns(DeprecationWarning, match="environment_vars"):  # Dagster's own snapshot calls it
+        snapshot = serialize_value(RepositorySnap.from_def(repository))
+    assert "LEADS_CLIENT_SECRET" in snapshot
+    assert SECRET not in snapshot
+
+
+def test_dagster_without_a_home_is_told_what_it_will_forget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path))
+    defs()
+    assert "leads-pipeline dev" in caplog.text
+    caplog.clear()
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    defs()
+    assert caplog.text == ""
+
+
+def test_every_asset_shows_its_columns(tmp_path: Path) -> None:
+    asset_graph = build_definitions(full(tmp_path)).resolve_asset_graph()
+    for key in asset_graph.get_all_asset_keys() - {AssetKey("leads_report"), AssetKey("privacy_sweep")}:  # no tables
+        schema = asset_graph.get(key).metadata.get("dagster/column_schema")
+        assert isinstance(schema, TableSchema), key
+        assert all(column.description for column in schema.columns), key
+
+
+def test_the_columns_of_raw_files_are_as_shown(here: Installation) -> None:
+    here.pull({here.key(2)})
+    here.execute(INVENTORY_JOB, tags={"dagster/partition": str(datetime.now(UTC).date())})
+    [leads], [inventory] = (
+        [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))],
+        here.lake.inventory_files(),
+    )
+    for asset, path in (("raw_applicant_leads", leads), ("raw_inventory", inventory)):
+        schema = here.definitions.resolve_asset_graph().get(AssetKey(asset)).metadata["dagster/column_schema"]
+        assert isinstance(schema, TableSchema)
+        assert [column.name for column in schema.columns] == pq.read_schema(path).names
+
+
+def test_a_file_variable_that_is_empty_names_no_file(tmp_path: Path) -> None:
+    names = ["LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_PGP", "LEADS_PGP_PRIVATE_KEY", "LEADS_PGP_PASSPHRASE"]
+    empty = {f"{name}_FILE": " " * (number % 2) for number, name in enumerate([*names, "INVENTORY_CLIENT_SECRET"])}
+    environment = {**full(tmp_path), **empty, "LEADS_PGP_PASSPHRASE": ""}
+    assert whole_paths(environment) == {}
+    _, leads, inventory = resources(Settings.from_variables(environment), environment)
+    _, leads_alone, inventory_alone = resources(Settings.from_variables(full(tmp_path)), full(tmp_path))
+    assert (leads, inventory) == (leads_alone, inventory_alone)
+
+
+def test_a_file_variable_means_the_same_file_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    environment = {"LEADS_CLIENT_SECRET_FILE": "secret", "LEADS_PGP_PRIVATE_KEY_FILE": "~/key.asc"}
+    expected = [str(tmp_path / "secret"), str(tmp_path / "home" / "key.asc")]
+    assert list(whole_paths(environment).values()) == expected
+    _, leads, _ = resources(Settings.from_variables({}), environment)
+    assert [leads.client_secret_file, leads.pgp_private_key_file] == expected
+
+
+def test_the_first_day_stays_where_it_was_at_the_first_start(tmp_path: Path) -> None:
+    variables = {"LEADS_DATA_DIR": str(tmp_path)}
+    settings = Settings.from_variables(variables)
+    first = first_day(settings)
+    assert timedelta(days=29) < datetime.now(UTC).date() - first < timedelta(days=32)
+    # A code location that was loaded some days ago, and acts now for the first time.
+    data, _, _ = resources(settings, variables, date(2026, 1, 31))
+    with build_resources({"data": data}):
+        assert first_day(settings) == date(2026, 1, 31)
+    with build_resources({"data": resources(settings, variables, first)[0]}):
+        assert first_day(settings) == date(2026, 1, 31)
+
+
+def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    loaded = defs()
+    loaded.get_repository_def()
+    assert list(tmp_path.iterdir()) == []
+    with DagsterInstance.ephemeral() as instance:
+        data = loaded.resources["data"] if loaded.resources else None
+        with build_sensor_context(
+            instance, resources={"data": data}, repository_def=loaded.get_repository_def()
+        ) as tick:
+            loaded.resolve_sensor_def("catch_up_missing_windows").evaluate_tick(tick)
+    assert date.fromisoformat((tmp_path / "data" / ".state" / "start_date").read_text().strip())
+
+
+def test_dagster_validates_it_without_a_warning(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("dagster")), "definitions", "validate"]
+    environment = {**os.environ, **full(tmp_path), "DAGSTER_HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Validation successful" in done.stdout + done.stderr
+    warnings = [line for line in (done.stdout + done.stderr).splitlines() if "Warning" in line]
+    # Dagster would rather have its newer command used, which `make check` does.
+    assert [line for line in warnings if "definitions_validate_command` is superseded" not in line] == []
+
+
+# --- schedules -------------------------------------------------------------------------------------------------------
+
+
+def evaluate(definitions_of: dict[str, str], name: str, moment: datetime) -> RunRequest | str:
+    """What the schedule asks for at that moment, or why it asks for nothing."""
+    found: ScheduleDefinition = build_definitions(definitions_of).resolve_schedule_def(name)
+    with build_schedule_context(scheduled_execution_time=moment) as context:
+        result = found.evaluate_tick(context)
+    if result.run_requests:
+        [request] = result.run_requests
+        return request
+    assert result.skip_message is not None
+    return result.skip_message
+
+
+@pytest.mark.parametrize(
+    ("day", "first", "last"),
+    [
+        ("2026-11-19", "2026-11-16", "2026-11-18"),
+        ("2027-03-28", "2027-03-25", "2027-03-27"),  # the day on which 01:15 doesn't exist in London
+        ("2026-11-03", "2026-11-01", "2026-11-02"),  # before the first partition there is nothing
+    ],
+)
+def test_the_daily_schedule_asks_for_the_last_closed_days(tmp_path: Path, day: str, first: str, last: str) -> None:
+    moment = datetime.fromisoformat(f"{day}T01:15").replace(tzinfo=ZoneInfo("Europe/London"))
+    request = evaluate(full(tmp_path), "pull_daily", moment)
+    assert isinstance(request, RunRequest)
+    assert request.run_key == f"daily-{day}"
+    assert request.tags[RANGE_START_TAG] == f"{first}|branch-101"
+    assert request.tags[RANGE_END_TAG] == f"{last}|branch-102"
+
+
+def test_the_daily_schedule_waits_for_the_first_day_to_close(tmp_path: Path) -> None:
+    moment = datetime(2026, 11, 1, 1, 15, tzinfo=ZoneInfo("Europe/London"))
+    assert evaluate(full(tmp_path), "pull_daily", moment) == "The first day, 2026-11-01, isn't over yet."
+
+
+def test_the_hourly_schedule_asks_for_the_day_under_way_in_the_settings_zone(tmp_path: Path) -> None:
+    request = evaluate(full(tmp_path), "pull_hourly", datetime(2027, 6, 30, 23, 5, tzinfo=UTC))
+    assert isinstance(request, RunRequest)
+    assert request.tags[RANGE_START_TAG] == "2027-07-01|branch-101"
+    assert request.tags[RANGE_END_TAG] == "2027-07-01|branch-102"
+    assert request.run_key == "hourly-2027-06-30T23Z"
+
+
+@pytest.mark.parametrize("name", ["pull_daily", "pull_hourly", "pull_inventory_daily"])
+def test_without_a_service_the_schedules_say_so(tmp_path: Path, name: str) -> None:
+    said = evaluate({"LEADS_DATA_DIR": str(tmp_path)}, name, datetime(2026, 11, 19, 1, 15, tzinfo=UTC))
+    assert isinstance(said, str)
+    assert "set" in said
+
+
+def test_the_daily_schedules_run_pulls_each_window_of_its_days(here: Installation) -> None:
+    request = evaluate(here.environment, "pull_daily", here.now.replace(hour=1, minute=15))
+    assert isinstance(request, RunRequest)
+    assert here.run_requested(request).success
+    wanted = here.keys(range(1, LATE_DAYS + 1))
+    assert here.asked() == here.asked(APPRAISAL) == dict.fromkeys(wanted, 1)
+    assert here.status(APPLICANT).landed == here.status(APPRAISAL).landed == wanted
+
+
+def test_the_hourly_schedules_run_pulls_the_day_under_way(here: Installation) -> None:
+    request = evaluate(here.environment, "pull_hourly", here.now)
+    assert isinstance(request, RunRequest)
+    assert here.run_requested(request).success
+    assert here.asked() == here.asked(APPRAISAL) == dict.fromkeys(here.keys([0]), 1)
+
+
+@pytest.mark.slow
+def test_a_process_that_crashes_leaves_no_image_of_its_memory(tmp_path: Path) -> None:
+    crash = "import leads_pipeline.definitions, os, resource as r; print(r.getrlimit(r.RLIMIT_CORE)); os.abort()"
+    command = [sys.executable, "-u", "-W", "ignore", "-c", crash]
+    ended = subprocess.run(command, cwd=tmp_path, env={**os.environ}, capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGABRT
+    assert not any(tmp_path.iterdir())
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    assert ended.stdout.strip() == str((0, 0) if hard == 0 else (1, 1))

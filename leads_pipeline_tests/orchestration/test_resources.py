@@ -1,0 +1,210 @@
+"""From configuration to clients: what is missing is named, nothing secret is shown, no portals are mixed."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leads_pipeline.contract import APPLICANT
+from leads_pipeline.errors import (
+    CredentialsError,
+    InvalidAnswerError,
+    LeadsPipelineError,
+    RefusedError,
+    SettingsError,
+)
+from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
+from leads_pipeline.settings import DEFAULT_TOKEN_SCOPE
+from leads_pipeline.simulator import Config
+from leads_pipeline.simulator import inventory as portals_inventory
+from leads_pipeline.simulator.server import running
+from leads_pipeline.window import Window
+from leads_pipeline_tests.support.sample_answers import UTC_ZONE, WINDOW
+
+SECRET = "a-secret-that-nobody-may-see"
+
+
+def leads(folder: Path, **changes: Any) -> LeadsService:
+    settings: dict[str, Any] = {
+        "base_url": "https://leads.example",
+        "auth_url": "https://login.example",
+        "client_id": "client",
+        "client_secret": SECRET,
+    }
+    return LeadsService(data=DataFolder(path=str(folder)), **settings | changes)
+
+
+def inventory(folder: Path, **changes: Any) -> InventoryService:
+    settings: dict[str, Any] = {
+        "base_url": "https://inventory.example",
+        "client_id": "client",
+        "client_secret": SECRET,
+        "agency_ref": "agency",
+    }
+    return InventoryService(data=DataFolder(path=str(folder)), **settings | changes)
+
+
+@pytest.mark.parametrize(
+    ("field", "variable"),
+    [
+        ("base_url", "LEADS_BASE_URL"),
+        ("auth_url", "LEADS_AUTH_URL"),
+        ("client_id", "LEADS_CLIENT_ID"),
+        ("client_secret", "LEADS_CLIENT_SECRET"),
+    ],
+)
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_what_the_leads_service_misses_is_named(tmp_path: Path, field: str, variable: str, nothing: str | None) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable} is not set") as caught:
+        leads(tmp_path, **{field: nothing}).connect()
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "variable"),
+    [
+        ("base_url", "INVENTORY_BASE_URL"),
+        ("client_id", "INVENTORY_CLIENT_ID"),
+        ("client_secret", "INVENTORY_CLIENT_SECRET"),
+        ("agency_ref", "INVENTORY_AGENCY_REF"),
+    ],
+)
+def test_what_the_inventory_misses_is_named(tmp_path: Path, field: str, variable: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable} is not set"):
+        inventory(tmp_path, **{field: None}).connect()
+
+
+def test_two_secrets_are_one_too_many(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="LEADS_CLIENT_SECRET and LEADS_CLIENT_SECRET_FILE are set") as caught:
+        leads(tmp_path, client_secret_file=str(tmp_path / "secret")).connect()
+    assert SECRET not in str(caught.value)
+
+
+def test_the_fingerprint_changes_with_the_settings_and_with_the_content_of_the_secret_alone(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    from_file = leads(tmp_path, client_secret=None, client_secret_file=str(file))
+    found = [from_file.fingerprint()]
+    for content in ("one", "two"):
+        file.write_text(content)
+        found.append(from_file.fingerprint())
+    file.unlink()
+    assert from_file.fingerprint() == found[0]
+    file.write_text("two")
+    assert from_file.fingerprint() == found[2]
+    changes: tuple[dict[str, str | int], ...] = (
+        {},
+        {"client_id": "other"},
+        {"auth_url": "https://other.example"},
+        {"token_scope": "x"},
+        {"max_body_mb": 128},
+    )
+    found += [leads(tmp_path, **change).fingerprint() for change in changes]
+    assert None not in found
+    assert len(set(found)) == len(found)
+    assert leads(tmp_path / "elsewhere").fingerprint() != leads(tmp_path).fingerprint(), "keyed: it can't be guessed"
+
+
+def test_the_fingerprint_changes_with_each_file_of_a_pgp_message_and_opens_none(tmp_path: Path) -> None:
+    files = {"client_secret_pgp_file": "message", "pgp_private_key_file": "key", "pgp_passphrase_file": "passphrase"}
+    service = leads(tmp_path, client_secret=None, **{field: str(tmp_path / name) for field, name in files.items()})
+    found = [service.fingerprint()]
+    for name in files.values():
+        (tmp_path / name).write_text("no PGP")
+        found.append(service.fingerprint())
+    assert len(set(found)) == 4
+
+
+def test_a_folder_that_cannot_hold_the_key_gives_no_fingerprint(tmp_path: Path) -> None:
+    (tmp_path / ".state").write_text("not a folder")
+    assert leads(tmp_path).fingerprint() is None
+
+
+def test_leads_of_two_portals_do_not_mix(tmp_path: Path) -> None:
+    leads(tmp_path).connect()
+    with pytest.raises(SettingsError, match=r"holds leads from leads\.example, and another\.example is another portal"):
+        leads(tmp_path, base_url="https://another.example").connect()
+    leads(tmp_path, base_url="https://leads.example:8443/v2").connect()
+
+
+def test_a_simulator_may_come_back_on_another_port(tmp_path: Path) -> None:
+    leads(tmp_path, base_url="http://127.0.0.1:8000", auth_url="http://127.0.0.1:8000").connect()
+    leads(tmp_path, base_url="http://localhost:9000", auth_url="http://localhost:9000").connect()
+    with pytest.raises(SettingsError, match="holds leads from this machine"):
+        leads(tmp_path).connect()
+
+
+@pytest.mark.parametrize("auth_method", ["body", "basic"])
+def test_a_secret_in_a_file_opens_the_service_in_both_forms(tmp_path: Path, auth_method: str) -> None:
+    file = tmp_path / "secret"
+    with running() as simulator:
+        environment = simulator.environment()
+        file.write_text(environment["LEADS_CLIENT_SECRET"] + "\n")
+        file.chmod(0o600)
+        client, auth = leads(
+            tmp_path,
+            base_url=simulator.base_url,
+            auth_url=simulator.base_url,
+            client_id=environment["LEADS_CLIENT_ID"],
+            client_secret=None,
+            client_secret_file=str(file),
+            auth_method=auth_method,
+            audience=simulator.base_url,
+            token_scope=DEFAULT_TOKEN_SCOPE,
+        ).connect()
+        # One that the portal has: the simulator's clock is the machine's.
+        recent = Window.of((datetime.now(UTC) - timedelta(days=3)).date(), WINDOW.scope, UTC_ZONE)
+        [(window, outcome)] = list(client.fetch_windows(APPLICANT, [recent]))
+    assert not isinstance(outcome, LeadsPipelineError)
+    assert window == recent
+    assert auth.token_source == "endpoint"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"agency_ref": "another agency"}, RefusedError, r"answered 403 Forbidden.*check INVENTORY_AGENCY_REF"),
+        ({"client_secret": "wrong"}, CredentialsError, r"\(401, invalid_client\)"),
+    ],
+)
+def test_a_wrong_agency_is_told_from_wrong_credentials_by_the_simulator(
+    tmp_path: Path, changes: dict[str, str], error: type[LeadsPipelineError], said: str
+) -> None:
+    with running() as portal, pytest.raises(error, match=f"(?s){said}"):
+        inventory_of(portal.environment(), tmp_path, **changes).connect().search("")
+
+
+def test_a_simulator_that_repeats_its_cursor_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cursor = portals_inventory._cursor  # noqa: SLF001 - a portal that goes wrong
+    with running(Config(branches=12)) as portal:
+        client = inventory_of(portal.environment(), tmp_path).connect()
+        assert len({item.item_id for item in client.search("")}) > 250
+        assert client.stats.requests == 2
+        monkeypatch.setattr(portals_inventory, "_cursor", lambda search, _offset: cursor(search, 0))
+        with pytest.raises(InvalidAnswerError, match="had before") as caught:
+            client.search("")
+    assert caught.value.reason == "repeating cursor"
+
+
+def inventory_of(environment: dict[str, str], folder: Path, **changes: Any) -> InventoryService:
+    named = {
+        "base_url": "INVENTORY_BASE_URL",
+        "client_id": "INVENTORY_CLIENT_ID",
+        "client_secret": "INVENTORY_CLIENT_SECRET",
+        "agency_ref": "INVENTORY_AGENCY_REF",
+    }
+    return inventory(folder, **{field: environment[variable] for field, variable in named.items()} | changes)
+
+
+def test_the_inventory_is_searched_with_its_own_token(tmp_path: Path) -> None:
+    with running() as simulator:
+        environment = simulator.environment()
+        client = inventory(
+            tmp_path,
+            base_url=simulator.base_url,
+            client_id=environment["INVENTORY_CLIENT_ID"],
+            client_secret=environment["INVENTORY_CLIENT_SECRET"],
+            agency_ref=environment["INVENTORY_AGENCY_REF"],
+        ).connect()
+        assert client.search(environment["INVENTORY_ADDRESSES"])
+        assert simulator.counters().token_requests == 1

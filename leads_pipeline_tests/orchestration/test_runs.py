@@ -1,0 +1,145 @@
+"""Every way to start a run, and what it asks of the portal."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from dagster import AssetKey, DagsterRunStatus
+
+from leads_pipeline.cli.session import Session
+from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.definitions import PULL_JOB, STAGE_JOB
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.runs import dagster_home
+from leads_pipeline.settings import POSTGRES_VARIABLE
+from leads_pipeline_tests.support.installation import Installation, installation
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Installation]:
+    with installation(tmp_path) as started:
+        yield started
+
+
+def once(keys: set[str]) -> dict[str, int]:
+    return dict.fromkeys(keys, 1)
+
+
+# --- every window that a run was started for is pulled, once ---------------------------------------------------------
+
+
+def test_one_key_launched_in_the_ui_is_pulled(here: Installation) -> None:
+    # The tags that the launchpad sets: dagster_graphql's launchPipelineExecution takes them as the page sends them.
+    day, scope = here.key(3).split("|")
+    tags = {"dagster/partition": here.key(3), "dagster/partition/day": day, "dagster/partition/scope": scope}
+    assert here.execute(tags=tags, kinds=[APPLICANT]).success
+    assert here.asked() == once({here.key(3)})
+    assert here.asked(APPRAISAL) == {}
+    assert here.status().landed == {here.key(3)}
+
+
+def test_a_range_launched_in_the_ui_is_pulled(here: Installation) -> None:
+    wanted = here.keys([2, 3, 4])
+    assert here.pull(wanted, [APPLICANT, APPRAISAL]).success
+    assert here.asked() == here.asked(APPRAISAL) == once(wanted)
+    assert here.status().landed == here.status(APPRAISAL).landed == wanted
+
+
+def test_a_range_is_a_rectangle_of_days_and_scopes(here: Installation) -> None:
+    wanted = here.keys([2, 3, 4], [101, 102])
+    assert here.pull(wanted).success
+    assert here.asked() == once(wanted)
+
+
+def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> None:
+    wanted = here.keys([2, 3, 4], [101, 102]) | {here.key(7, 103)}
+    with here.daemon() as daemon:
+        daemon.backfill_assets([AssetKey("raw_applicant_leads")], sorted(wanted))
+    assert here.asked() == once(wanted)
+    assert here.status().landed == wanted
+
+
+def test_a_backfill_of_a_job_pulls_each_of_its_windows(here: Installation) -> None:
+    wanted = here.keys([2, 3, 4], [101, 102]) | {here.key(7, 103)}
+    with here.daemon() as daemon:
+        daemon.backfill_job(PULL_JOB, sorted(wanted))
+    assert here.asked() == here.asked(APPRAISAL) == once(wanted)
+    assert here.status().landed == here.status(APPRAISAL).landed == wanted
+
+
+# --- what runs side by side, by the dagster.yaml that users get ------------------------------------------------------
+
+
+def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(here.instance.run_launcher, "launch_run", lambda _: None)  # it has started, and goes on
+    with here.daemon() as daemon:
+        daemon.backfill_job(PULL_JOB, [here.key(3)], name="first", to_its_end=False)
+        daemon.backfill_job(PULL_JOB, [here.key(4)], name="second", to_its_end=False)
+        daemon.backfill_job(STAGE_JOB, [str(here.day(3))], name="beside them", to_its_end=False)
+    assert [(run.job_name, run.status) for run in here.runs()] == [
+        (PULL_JOB, DagsterRunStatus.STARTING),
+        (PULL_JOB, DagsterRunStatus.QUEUED),
+        (STAGE_JOB, DagsterRunStatus.STARTING),
+    ]
+
+
+def test_the_daemon_looks_for_runs_that_go_on_for_ever(here: Installation) -> None:
+    assert "MONITORING" in here.instance.get_required_daemon_types()
+    assert here.instance.run_monitoring_max_runtime_seconds == 6 * 3600
+
+
+def test_dagster_retries_no_run_by_itself(here: Installation) -> None:
+    """The client and the retry sensor decide by one verdict; a third mechanism would repeat what is refused."""
+    assert not here.instance.run_retries_enabled
+    assert "EVENT_LOG_CONSUMER" not in here.instance.get_required_daemon_types()
+
+
+def test_the_first_start_writes_where_dagsters_state_is_kept(tmp_path: Path) -> None:
+    pytest.importorskip("dagster_postgres")
+    address, file = {POSTGRES_VARIABLE: "postgresql://u:p@db/dagster"}, {f"{POSTGRES_VARIABLE}_FILE": "/run/address"}
+    in_sqlite, in_postgres = tmp_path / "sqlite", tmp_path / "postgres"
+    assert "{env: DAGSTER_HOME}" in (dagster_home({}, in_sqlite) / "dagster.yaml").read_text()
+    written = (dagster_home(file, in_postgres) / "dagster.yaml").read_text()
+    assert yaml.safe_load(written)["storage"]["custom"]["config"] == {
+        "postgres_url_file": {"env": f"{POSTGRES_VARIABLE}_FILE"}
+    }
+    with pytest.raises(SettingsError, match="mean the same"):
+        dagster_home({**address, **file}, in_postgres)
+
+
+@pytest.mark.parametrize("written", [b"storage: {postgres: {postgres_url: x}}\n", b"no: [yaml", b"\xff", b""])
+def test_a_dagster_yaml_that_exists_is_neither_read_nor_changed(written: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "dagster.yaml"
+    file.write_bytes(written)
+    for variables in ({}, {POSTGRES_VARIABLE: "postgresql://u:p@db/dagster"}):
+        assert dagster_home({"DAGSTER_HOME": str(tmp_path), **variables}, tmp_path / "data") == tmp_path
+    assert file.read_bytes() == written
+
+
+def test_a_dagster_yaml_that_dagster_refuses_is_told_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dagster.yaml").write_text("storage: {postgres: {postgres_url: hidden-secret, no_such_key: 1}}\n")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
+    with pytest.raises(SettingsError, match=r"Dagster refuses .*/dagster\.yaml") as error, Session.opened():
+        pass
+    assert "hidden-secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("mysql://u:hidden@db/x", "db.example", "postgresql://u:hid@den@db:x/y"),
+        *("postgresql://u:pass@hidden@db/x", "postgresql://u:p@x/hid@db/x"),
+    ],
+)
+def test_an_address_that_is_none_is_told_without_repeating_it(address: str) -> None:
+    postgres = pytest.importorskip("leads_pipeline.event_log.postgres")
+    with pytest.raises(SettingsError, match="is no address of a Postgres") as told:
+        postgres.PostgresStorage.from_config_value(None, {"postgres_url": address})
+    assert "hid" not in str(told.value)

@@ -1,0 +1,1206 @@
+import asyncio
+import gc
+import hashlib
+import itertools
+import json
+import logging
+import random
+import re
+import socket
+import threading
+import time
+import traceback
+import tracemalloc
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import httpx
+import pytest
+
+from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
+from leads_pipeline.client import InventoryClient, LeadsClient, Timing, inventory, leads, server_time
+from leads_pipeline.client.run import MAX_TURNED_AWAY_IN_A_ROW
+from leads_pipeline.client.service import MAX_BODY_BYTES
+from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer
+from leads_pipeline.credentials import StaticSecret
+from leads_pipeline.errors import (
+    BusyError,
+    CredentialsError,
+    InvalidAnswerError,
+    LeadsPipelineError,
+    RefusedError,
+    RetentionError,
+    ServerError,
+    SettingsError,
+    TooLargeError,
+    UnreachableError,
+)
+from leads_pipeline.retry import RetryPolicy
+from leads_pipeline.settings import AuthMethod
+from leads_pipeline.window import Scope, Window
+from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
+from leads_pipeline_tests.support.raw_server import RawServer, gzipped, raw, respond
+
+BASE_URL = "http://portal.example"
+TOKEN = "t0ken-t0ken"
+BODY = b'{"applicants": [{"id": "a", "price": 250000.10}]}'
+ONCE = RetryPolicy(max_attempts=1)
+# Real waiting, on the day after the windows', whatever the calendar says: a month later nobody would ask for them.
+THAT_DAY = Timing(now=lambda: NOW)
+
+Outcome = Answer | LeadsPipelineError
+
+
+class Bearer(httpx.Auth):
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["Authorization"] = f"Bearer {TOKEN}"
+        yield request
+
+
+def windows(count: int) -> list[Window]:
+    return [Window.of(date(2026, 11, 19), Scope.parse(f"branch-{n}"), ZoneInfo("UTC")) for n in range(1, count + 1)]
+
+
+Handler = Callable[[httpx.Request], httpx.Response] | Callable[[httpx.Request], Awaitable[httpx.Response]]
+
+
+def leads_client(
+    handler: Handler,
+    *,
+    max_concurrency: int = 4,
+    policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
+    timing: Timing | None = None,
+    auth: httpx.Auth | None = None,
+    max_body_bytes: int = MAX_BODY_BYTES,
+) -> LeadsClient:
+    return LeadsClient(
+        BASE_URL,
+        auth or Bearer(),
+        max_concurrency=max_concurrency,
+        policy=policy,
+        transport=httpx.MockTransport(handler),  # type: ignore[arg-type]  # its stub wants one kind of callable
+        timing=timing or FakeTiming().as_timing(),
+        max_body_bytes=max_body_bytes,
+    )
+
+
+def fetch_one(client: LeadsClient) -> Outcome:
+    [(_, outcome)] = client.fetch_windows(APPLICANT, windows(1))
+    return outcome
+
+
+def outcomes(client: LeadsClient, count: int) -> list[Outcome]:
+    return [outcome for _, outcome in client.fetch_windows(APPLICANT, windows(count))]
+
+
+def background_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "leads-client"]
+
+
+def branch(request: httpx.Request) -> int:
+    return int(request.url.params["branch-id"])
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_says_how_it_was_had() -> None:
+    timing = FakeTiming()
+    asked_at: list[datetime] = []
+
+    def handler(_: httpx.Request) -> httpx.Response:
+        asked_at.append(timing.now())
+        timing.seconds += 2  # leads that arrive during the request may or may not be in it
+        return httpx.Response(200, content=BODY)
+
+    client = leads_client(handler, timing=timing.as_timing())
+    answer = fetch_one(client)
+    assert isinstance(answer, Answer)
+    assert answer.window == windows(1)[0]
+    assert [lead.payload for lead in answer.leads] == ['{"id": "a", "price": 250000.10}']
+    assert answer.fetched_at == asked_at[0] == NOW
+    assert answer.request == (
+        "/applicant-leads?from-time=2026-11-19T00%3A00%3A00Z&to-time=2026-11-20T00%3A00%3A00Z&branch-id=1"
+    )
+    assert answer.body_sha256 == hashlib.sha256(BODY).hexdigest()
+    assert (answer.body_bytes, answer.attempts, answer.duration_seconds) == (len(BODY), 1, 2.0)
+    assert (client.stats.requests, client.stats.retries, dict(client.stats.statuses)) == (1, 0, {200: 1})
+
+
+def test_an_answer_counts_from_when_it_was_asked_for() -> None:
+    """Of two runs that ask for one window at once, the slower one may hold the older answer."""
+    numbers = itertools.count(1)
+
+    def handler(_: httpx.Request) -> httpx.Response:
+        next(numbers)  # another run asks, and has its answer first
+        return httpx.Response(200, content=BODY)
+
+    client = LeadsClient(
+        BASE_URL,
+        Bearer(),
+        max_concurrency=1,
+        next_sequence=lambda: next(numbers),
+        timing=FakeTiming().as_timing(),
+        transport=httpx.MockTransport(handler),
+    )
+    answer = fetch_one(client)
+    assert isinstance(answer, Answer)
+    assert answer.sequence == 1
+
+
+def test_each_kind_has_its_path_and_its_list() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == "/prefix/appraisal-leads"
+        assert request.headers["Authorization"] == f"Bearer {TOKEN}"
+        return httpx.Response(200, json={"appraisals": [{"id": "x"}, {"id": "y"}]})
+
+    client = LeadsClient(
+        f"{BASE_URL}/prefix/",
+        Bearer(),
+        max_concurrency=1,
+        transport=httpx.MockTransport(handler),
+        timing=THAT_DAY,
+    )
+    [(_, answer)] = client.fetch_windows(APPRAISAL, windows(1))
+    assert isinstance(answer, Answer)
+    assert [lead.lead_id for lead in answer.leads] == ["x", "y"]
+
+
+def test_an_empty_list_is_an_answer() -> None:
+    answer = fetch_one(leads_client(lambda _: httpx.Response(200, json={"applicants": []})))
+    assert isinstance(answer, Answer)
+    assert answer.leads == ()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"null", b"[]", b'{"applicants": null}', b"<html></html>", b'{"errors": []}']
+)
+def test_a_200_without_the_list_is_no_answer(body: bytes) -> None:
+    error = fetch_one(leads_client(lambda _: httpx.Response(200, content=body), policy=ONCE))
+    assert isinstance(error, InvalidAnswerError)
+    assert "GET /applicant-leads for the window 2026-11-19|branch-1 was answered" in str(error)
+
+
+# --- side by side ---------------------------------------------------------------------------------------------------
+
+
+def test_windows_start_in_order_and_never_more_at_once_than_allowed() -> None:
+    started: list[int] = []
+    in_flight = most = 0
+
+    async def handler(request: httpx.Request) -> httpx.Response:
+        nonlocal in_flight, most
+        started.append(branch(request))
+        in_flight += 1
+        most = max(most, in_flight)
+        for _ in range(random.Random(branch(request)).randrange(20)):  # noqa: S311
+            await asyncio.sleep(0)
+        in_flight -= 1
+        return httpx.Response(200, content=BODY)
+
+    results = list(leads_client(handler, max_concurrency=3).fetch_windows(APPLICANT, windows(30)))
+    assert started == list(range(1, 31))
+    assert most == 3
+    finished = [window for window, _ in results]
+    assert finished != windows(30)
+    assert sorted(finished) == sorted(windows(30))
+
+
+def test_a_slow_consumer_holds_the_fetching_back() -> None:
+    requests = 0
+
+    def handler(_: httpx.Request) -> httpx.Response:
+        nonlocal requests
+        requests += 1
+        return httpx.Response(200, content=BODY)
+
+    results = leads_client(handler, max_concurrency=3).fetch_windows(APPLICANT, windows(50))
+    next(results)
+    allowed = 1 + 2 * 3
+    wait_until(lambda: requests == allowed)
+    time.sleep(0.05)
+    assert requests == allowed
+    assert len(list(results)) == 49
+
+
+def test_closing_the_iterator_cancels_what_is_under_way_and_ends_the_thread() -> None:
+    waiting: set[int] = set()
+    cancelled: set[int] = set()
+
+    async def handler(request: httpx.Request) -> httpx.Response:
+        if branch(request) == 1:
+            return httpx.Response(200, content=BODY)
+        waiting.add(branch(request))
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            time.sleep(0.02)
+            cancelled.add(branch(request))
+            raise
+        raise AssertionError("nothing sets the event")
+
+    def start() -> Generator[tuple[Window, Outcome], None, None]:
+        results = leads_client(handler, max_concurrency=2).fetch_windows(APPLICANT, windows(9))
+        assert next(results)[0] == windows(1)[0]
+        wait_until(lambda: len(waiting) == 2)
+        assert isinstance(results, Generator)
+        return results
+
+    start().close()
+    assert cancelled == {2, 3}
+    assert background_threads() == []
+
+    cancelled.clear()
+    waiting.clear()
+    dropped = start()
+    del dropped
+    gc.collect()
+    assert cancelled == {2, 3}
+    assert background_threads() == []
+
+
+def test_an_unexpected_exception_reaches_the_consumer() -> None:
+    async def handler(request: httpx.Request) -> httpx.Response:
+        if branch(request) == 1:
+            return httpx.Response(200, content=BODY)
+        raise ZeroDivisionError("a bug")
+
+    results = leads_client(handler, max_concurrency=1).fetch_windows(APPLICANT, windows(5))
+    assert isinstance(next(results)[1], Answer)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        next(results)
+    assert background_threads() == []
+
+
+def test_no_windows_make_no_request() -> None:
+    client = leads_client(lambda _: httpx.Response(500))
+    assert list(client.fetch_windows(APPLICANT, [])) == []
+    assert client.stats.requests == 0
+
+
+def test_it_works_inside_a_running_event_loop() -> None:
+    async def main() -> Outcome:
+        return fetch_one(leads_client(lambda _: httpx.Response(200, content=BODY)))
+
+    assert isinstance(asyncio.run(main()), Answer)
+
+
+# --- verdicts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "reason"),
+    [
+        (201, InvalidAnswerError, "invalid answer (201)"),
+        (204, InvalidAnswerError, "invalid answer (204)"),
+        (206, InvalidAnswerError, "invalid answer (206)"),
+        (301, RefusedError, "refused (301)"),
+        (308, RefusedError, "refused (308)"),
+        (302, ServerError, "redirected (302)"),
+        (303, ServerError, "redirected (303)"),
+        (304, ServerError, "redirected (304)"),
+        (307, ServerError, "redirected (307)"),
+        (400, RefusedError, "refused (400)"),
+        (401, RefusedError, "refused (401)"),
+        (403, RefusedError, "refused (403)"),
+        (404, RefusedError, "refused (404)"),
+        (405, RefusedError, "refused (405)"),
+        (408, ServerError, "server error (408)"),
+        (418, RefusedError, "refused (418)"),
+        (425, ServerError, "server error (425)"),
+        (429, BusyError, "busy (429)"),
+        (500, ServerError, "server error (500)"),
+        (503, ServerError, "server error (503)"),
+        (599, ServerError, "server error (599)"),
+        (999, ServerError, "server error (999)"),
+    ],
+)
+def test_every_status_has_its_verdict(status: int, kind: type[LeadsPipelineError], reason: str) -> None:
+    client = leads_client(lambda _: httpx.Response(status, content=BODY), policy=RetryPolicy(max_attempts=2))
+    error = fetch_one(client)
+    assert type(error) is kind
+    assert error.reason == reason
+    assert str(error).startswith(f"GET /applicant-leads for the window 2026-11-19|branch-1 was answered {status}")
+    assert client.stats.requests == (2 if error.is_transient else 1)
+    assert client.stats.statuses == {status: client.stats.requests}
+
+
+@pytest.mark.parametrize(
+    "location", ["https://thief.example/applicant-leads", "http://portal.example:none/", "/elsewhere", ""]
+)
+@pytest.mark.parametrize("status", [301, 302, 307])
+def test_a_redirect_is_never_followed(status: int, location: str) -> None:
+    asked: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked.append(f"{request.url.host}{request.url.path}")
+        return httpx.Response(status, headers={"Location": location})
+
+    error = fetch_one(leads_client(handler, policy=ONCE))
+    assert asked == ["portal.example/applicant-leads"]
+    assert isinstance(error, RefusedError | ServerError)
+    assert "token goes to no other host" in str(error)
+
+
+UNKNOWN = "a code that is not known"
+THREE_UNKNOWN = ", ".join([UNKNOWN] * 3)
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (
+            b'{"errors": [{"code": "invalid_branch", "message": "Ann Smith"}]}',
+            "400 Bad Request (a code that is not known).",
+        ),
+        (
+            b'{"errors": [{"code": "invalid_valuation_lead_product"}]}',
+            "400 Bad Request (invalid_valuation_lead_product).",
+        ),
+        (b'{"errors": [{"code": "not_found"}, {"code": "ann_smith"}]}', f"400 Bad Request (not_found, {UNKNOWN})."),
+        (b'{"errors": [{"code": 447700}, {"code": true}, {"code": ["Ann"]}]}', f"400 Bad Request ({THREE_UNKNOWN})."),
+        (b'{"errors": [{"code": "ann"}, {"code": "smith"}, {}, {}, {}]}', f"400 Bad Request ({THREE_UNKNOWN})."),
+        (b'{"title": "Ann Smith not found", "detail": "Ann Smith"}', "400 Bad Request."),
+        (b'{"title": "No lead for ann@smith.example"}', "400 Bad Request."),
+        (b'{"errors": ["Ann Smith"]}', "400 Bad Request."),
+        (b'{"errors": {"Ann Smith": 1}}', "400 Bad Request."),
+        (b'["Ann Smith"]', "400 Bad Request."),
+        (b"Ann Smith", "400 Bad Request."),
+        (b"\xff\xfe", "400 Bad Request."),
+        (b"[" * 100_000, "400 Bad Request."),
+        (b"", "400 Bad Request."),
+    ],
+)
+def test_a_refusal_names_its_code_and_never_its_text(body: bytes, named: str) -> None:
+    error = fetch_one(leads_client(lambda _: httpx.Response(400, content=body)))
+    assert f"was answered {named} Asking again doesn't help." in str(error)
+    assert "ann" not in str(error).lower()
+    assert "447700" not in str(error)
+
+
+def test_a_forbidden_scope_is_named_with_what_to_check() -> None:
+    error = fetch_one(leads_client(lambda _: httpx.Response(403)))
+    assert isinstance(error, RefusedError)
+    assert error.status == 403
+    assert "Check that branch-1 is an internal id of the portal" in str(error)
+    assert "contact" in str(error)
+
+    window = Window.of(date(2026, 11, 19), Scope.parse("all"), ZoneInfo("UTC"))
+    [(_, error)] = leads_client(lambda _: httpx.Response(403)).fetch_windows(APPLICANT, [window])
+    assert "LEADS_SCOPES=all" in str(error)
+
+
+def test_a_token_refused_after_its_renewal_says_which_settings_to_check() -> None:
+    error = fetch_one(leads_client(lambda _: httpx.Response(401)))
+    assert isinstance(error, RefusedError)
+    assert "LEADS_CLIENT_ID" in str(error)
+
+
+def test_a_window_past_retention_is_refused_unasked() -> None:
+    horizon = (NOW - timedelta(days=30)).date()  # its day is half deleted, the one before wholly
+    deleted, straddling = (
+        Window.of(horizon - timedelta(days=days), Scope.parse("branch-1"), ZoneInfo("UTC")) for days in (1, 0)
+    )
+    client = leads_client(lambda _: httpx.Response(200, content=BODY))
+    results = dict(client.fetch_windows(APPLICANT, [deleted, straddling]))
+    assert isinstance(results[deleted], RetentionError)
+    assert deleted.partition_key in str(results[deleted])
+    assert isinstance(results[straddling], Answer)
+    assert client.stats.requests == 1
+
+
+def test_an_error_carries_neither_token_nor_the_exception_that_quotes_it() -> None:
+    def broken(request: httpx.Request) -> httpx.Response:
+        raise httpx.LocalProtocolError(f"Illegal header value b'Bearer {TOKEN}'", request=request)
+
+    def cut(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError(f"{TOKEN}", request=request)
+
+    for handler, kind in ((broken, SettingsError), (cut, UnreachableError)):
+        error = fetch_one(leads_client(handler, policy=ONCE))
+        assert type(error) is kind
+        assert error.__cause__ is None
+        assert error.__context__ is None
+        assert error.__traceback__ is None
+        assert TOKEN not in "".join(traceback.format_exception(error)) + repr(error)
+
+
+def test_an_illegal_token_does_not_show_in_the_error(raw_server: "RawServer") -> None:
+    class Illegal(httpx.Auth):
+        def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+            request.headers["Authorization"] = f"Bearer {TOKEN}\r\nX: y"
+            yield request
+
+    raw_server.script = respond(BODY)
+    error = fetch_one(LeadsClient(raw_server.url, Illegal(), max_concurrency=1, timing=THAT_DAY))
+    assert isinstance(error, SettingsError)
+    assert TOKEN not in "".join(traceback.format_exception(error))
+
+
+# --- retries --------------------------------------------------------------------------------------------------------
+
+
+def test_a_transient_failure_is_retried_until_it_passes() -> None:
+    timing = FakeTiming()
+    statuses = iter([500, 502, 200])
+    client = leads_client(lambda _: httpx.Response(next(statuses), content=BODY), timing=timing.as_timing())
+    answer = fetch_one(client)
+    assert isinstance(answer, Answer)
+    assert answer.attempts == 3
+    assert answer.fetched_at == NOW + timedelta(seconds=timing.seconds)
+    assert answer.duration_seconds == sum(timing.sleeps) > 0
+    assert client.stats.retries == 2
+    assert client.stats.statuses == {500: 1, 502: 1, 200: 1}
+
+
+def test_a_failure_that_stays_is_yielded_with_the_number_of_attempts() -> None:
+    client = leads_client(lambda _: httpx.Response(503), policy=RetryPolicy(max_attempts=4))
+    error = fetch_one(client)
+    assert isinstance(error, ServerError)
+    assert str(error).endswith("(4 attempts)")
+    assert client.stats.requests == 4
+
+
+def test_a_body_that_is_no_answer_is_asked_for_again() -> None:
+    bodies = iter([b"<html>", BODY])
+    answer = fetch_one(leads_client(lambda _: httpx.Response(200, content=next(bodies))))
+    assert isinstance(answer, Answer)
+    assert answer.attempts == 2
+
+
+def test_one_bad_window_does_not_cost_the_others() -> None:
+    client = leads_client(lambda r: httpx.Response(500 if branch(r) == 3 else 200, content=BODY))
+    results = dict(client.fetch_windows(APPLICANT, windows(20)))
+    assert [window.scope.id for window, outcome in results.items() if not isinstance(outcome, Answer)] == ["3"]
+
+
+def test_a_service_that_is_down_is_not_hammered() -> None:
+    client = leads_client(lambda _: httpx.Response(500))
+    errors = outcomes(client, 200)
+    assert all(isinstance(error, ServerError) for error in errors)
+    policy = RetryPolicy()
+    assert client.stats.requests <= policy.budget_floor + 200 * (1 + policy.budget_per_request)
+
+
+def test_while_the_service_asks_for_patience_nothing_starts_in_the_whole_run() -> None:
+    timing = FakeTiming()
+    starts: list[float] = []
+    refused = iter([True])
+
+    async def handler(request: httpx.Request) -> httpx.Response:
+        starts.append(timing.seconds)
+        while len(starts) < 3 or (branch(request) != 3 and not timing.sleeps):
+            await asyncio.sleep(0)
+        if branch(request) == 3 and next(refused, False):
+            return httpx.Response(429, headers={"Retry-After": "30"})
+        return httpx.Response(200, content=BODY)
+
+    client = leads_client(handler, max_concurrency=3, timing=timing.as_timing())
+    assert all(isinstance(outcome, Answer) for outcome in outcomes(client, 12))
+    assert starts[:3] == [0.0, 0.0, 0.0]
+    assert len(starts) == 13
+    later = [start for start in starts if start > 0]
+    assert len(later) == 10
+    assert min(later) >= 30
+    assert later == sorted(set(later)), "starts stay spaced after a complaint"
+    assert client.stats.statuses == {200: 12, 429: 1}
+
+
+def test_a_503_with_retry_after_slows_the_whole_run_as_well() -> None:
+    timing = FakeTiming()
+    statuses = iter([503])
+    starts: list[float] = []
+
+    def handler(_: httpx.Request) -> httpx.Response:
+        starts.append(timing.seconds)
+        return httpx.Response(next(statuses, 200), headers={"Retry-After": "20"}, content=BODY)
+
+    outcomes(leads_client(handler, max_concurrency=1, timing=timing.as_timing()), 3)
+    assert starts[0] == 0
+    assert min(starts[1:]) >= 20
+
+
+def test_a_hard_rate_limit_costs_time_and_no_window() -> None:
+    timing = FakeTiming()
+    served_at: list[float] = []
+
+    def handler(_: httpx.Request) -> httpx.Response:  # two a second, and a 429 without Retry-After beyond
+        timing.seconds += 0.01
+        if served_at and timing.seconds - served_at[-1] < 0.5:
+            return httpx.Response(429)
+        served_at.append(timing.seconds)
+        return httpx.Response(200, content=BODY)
+
+    client = leads_client(handler, max_concurrency=8, timing=timing.as_timing())
+    assert all(isinstance(outcome, Answer) for outcome in outcomes(client, 200))
+    assert client.stats.retries < 100
+    assert timing.seconds < 200  # 100 s at the limit
+
+
+def test_more_patience_than_the_policy_has_ends_the_run() -> None:
+    client = leads_client(lambda _: httpx.Response(429, headers={"Retry-After": "3600"}), max_concurrency=2)
+    errors = outcomes(client, 50)
+    assert client.stats.requests <= 2
+    assert {type(error) for error in errors} == {BusyError}
+    assert all(isinstance(e, BusyError) and e.retry_after_seconds == 3600 for e in errors)
+    assert "for the window 2026-11-19|branch-50 was not sent" in str(errors[-1])
+
+
+def test_a_refused_credential_ends_the_run_instead_of_asking_for_every_window() -> None:
+    class Refused(httpx.Auth):
+        asked = 0
+
+        async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+            self.asked += 1
+            if self.asked > 3:
+                raise CredentialsError("the token server refuses the pair")
+            yield request
+
+    auth = Refused()
+    results = outcomes(leads_client(lambda _: httpx.Response(200, content=BODY), auth=auth, max_concurrency=1), 30)
+    assert [type(result) for result in results] == [Answer] * 3 + [CredentialsError] * 27
+    assert auth.asked == 4
+
+
+def test_a_busy_token_server_is_waited_for() -> None:
+    timing = FakeTiming()
+
+    class Busy(Bearer):
+        asked = 0
+
+        def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+            self.asked += 1
+            if self.asked == 1:
+                raise BusyError("the token server is busy", retry_after_seconds=9)
+            yield from super().auth_flow(request)
+
+    client = leads_client(lambda _: httpx.Response(200, content=BODY), auth=Busy(), timing=timing.as_timing())
+    answer = fetch_one(client)
+    assert isinstance(answer, Answer)
+    assert answer.attempts == 2
+    assert timing.seconds >= 9
+
+
+def test_a_host_that_cannot_be_reached_is_given_up_after_some_windows() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("[Errno 111] Connection refused", request=request)
+
+    client = leads_client(handler, max_concurrency=1)
+    errors = outcomes(client, 100)
+    assert {type(error) for error in errors} == {UnreachableError}
+    assert "found no connection: [Errno 111] Connection refused." in str(errors[0])
+    sent = [error for error in errors if "was not sent" not in str(error)]
+    assert len(sent) == MAX_TURNED_AWAY_IN_A_ROW
+    assert client.stats.requests <= 60
+
+
+def test_a_service_that_is_busy_for_everyone_is_given_up_after_some_windows() -> None:
+    timing = FakeTiming()
+    client = leads_client(lambda _: httpx.Response(429), timing=timing.as_timing())
+    errors = outcomes(client, 500)
+    assert {type(error) for error in errors} == {BusyError}
+    sent = [error for error in errors if "was not sent" not in str(error)]
+    assert MAX_TURNED_AWAY_IN_A_ROW <= len(sent) < 50
+    assert timing.seconds < 3600
+
+
+def test_one_branch_that_is_always_refused_does_not_bring_the_others_to_a_crawl() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(429) if branch(request) % 20 == 0 else httpx.Response(200, content=BODY)
+
+    timing = FakeTiming()
+    results = outcomes(leads_client(handler, timing=timing.as_timing()), 400)
+    assert sum(isinstance(result, Answer) for result in results) == 380
+    assert timing.seconds < 600
+
+
+def test_a_single_window_without_a_connection_now_and_then_ends_nothing() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        if branch(request) % 2:
+            raise httpx.ConnectError("refused", request=request)
+        return httpx.Response(200, content=BODY)
+
+    results = outcomes(leads_client(handler, policy=ONCE), 100)
+    assert sum(isinstance(result, Answer) for result in results) == 50
+
+
+# --- windows that can't be had in one ---------------------------------------------------------------------------------
+
+DAY_START = datetime(2026, 11, 19, tzinfo=UTC)
+
+
+class Book:
+    """A portal that holds a lead every so often, and answers each request with those of its window, both ends included.
+
+    `refuse` says how a request for so long a stretch fails, None where it is answered.
+    """
+
+    def __init__(self, every: timedelta, refuse: Callable[[timedelta], httpx.Response | None] = lambda _: None) -> None:
+        self.moments = [DAY_START + n * every for n in range(int(timedelta(days=1) / every) + 1)]
+        self.refuse = refuse
+        self.asked: list[tuple[datetime, datetime]] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        self.asked.append((start, end))
+        if (refusal := self.refuse(end - start)) is not None:
+            return refusal
+        found = [moment for moment in self.moments if start <= moment <= end]
+        body = json.dumps({"applicants": [{"id": f"{moment:%d %H:%M:%S}"} for moment in found]})
+        return httpx.Response(200, stream=httpx.ByteStream(body.encode()))  # as content it would be read already
+
+    @property
+    def ids(self) -> list[str]:
+        return [f"{moment:%d %H:%M:%S}" for moment in self.moments]
+
+
+def ids(answer: Outcome) -> list[str]:
+    assert isinstance(answer, Answer), answer
+    return [lead.lead_id for lead in answer.leads]
+
+
+def test_a_window_too_large_for_one_answer_is_had_in_pieces() -> None:
+    timing = FakeTiming()
+    book = Book(timedelta(minutes=7))
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        timing.seconds += 3
+        return book(request)
+
+    whole = fetch_one(leads_client(Book(timedelta(minutes=7))))
+    client = leads_client(handler, timing=timing.as_timing(), max_body_bytes=1500)
+    answer = fetch_one(client)
+    assert ids(answer) == ids(whole) == book.ids
+    assert isinstance(answer, Answer)
+    assert isinstance(whole, Answer)
+    assert (answer.window, answer.request) == (whole.window, whole.request)
+    assert answer.attempts == client.stats.requests == len(book.asked) > 4
+    assert answer.duration_seconds == 3 * len(book.asked)
+    assert whole.body_bytes < answer.body_bytes < 1.2 * whole.body_bytes
+    # What came in after the first piece was asked for may be missing, so the answer is no younger than that.
+    lengths = [end - start for start, end in book.asked]
+    first = lengths.index(min(lengths))
+    assert answer.fetched_at == NOW + timedelta(seconds=3 * first)
+    assert client.stats.retries == 0
+
+
+@pytest.mark.parametrize(
+    ("day", "hours"), [(date(2026, 11, 18), 24), (date(2026, 10, 25), 25), (date(2026, 3, 29), 23)]
+)
+def test_pieces_leave_nothing_out_and_share_the_moment_of_the_cut(day: date, hours: int) -> None:
+    window = Window.of(day, Scope.parse("branch-1"), ZoneInfo("Europe/London"))
+    book = Book(timedelta(minutes=1), lambda length: httpx.Response(413) if length > timedelta(minutes=40) else None)
+    client = leads_client(book, timing=Timing(now=lambda: window.end, sleep=FakeTiming().sleep))
+    [(_, answer)] = client.fetch_windows(APPLICANT, [window])
+    assert isinstance(answer, Answer)
+    answered = [(start, end) for start, end in book.asked if end - start <= timedelta(minutes=40)]
+    assert [start for start, _ in answered] == [window.start, *(end for _, end in answered)][:-1]
+    assert answered[-1][1] == window.end == window.start + timedelta(hours=hours)
+
+
+def test_of_a_lead_in_two_pieces_the_later_answer_is_the_newest() -> None:
+    bodies = {
+        24: httpx.Response(413),
+        0: httpx.Response(200, content=b'{"applicants": [{"id": "a", "n": 1}, {"id": "a", "n": 2}, {"id": "b"}]}'),
+        12: httpx.Response(200, content=b'{"applicants": [{"id": "b"}, {"id": "a", "n": 1}, {"id": "c"}]}'),
+    }
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        return bodies[24 if end - start == timedelta(days=1) else start.hour]
+
+    answer = fetch_one(leads_client(handler))
+    assert isinstance(answer, Answer)
+    assert [lead.payload for lead in answer.leads] == [
+        '{"id": "a", "n": 2}', '{"id": "b"}', '{"id": "a", "n": 1}', '{"id": "c"}'
+    ]  # fmt: skip
+
+
+def test_a_minute_that_is_too_large_says_which_setting_to_raise() -> None:
+    book = Book(timedelta(seconds=1))
+    error = fetch_one(leads_client(book, max_body_bytes=1000))
+    assert isinstance(error, TooLargeError)
+    assert "from 00:00 to 00:01 UTC" in str(error)
+    assert "Raise LEADS_MAX_BODY_MB" in str(error)
+    assert "nothing needs doing" not in str(error)
+    lengths = [end - start for start, end in book.asked]
+    to_a_minute = lengths[: lengths.index(timedelta(minutes=1)) + 1]
+    assert to_a_minute == sorted(set(to_a_minute), reverse=True), "each request asks for less than the one before"
+    assert len(to_a_minute) == 11
+    assert len(lengths) < 20, "where no piece is answered, few are tried"
+    assert str(error).endswith(f"({len(lengths)} attempts)")
+
+
+def test_a_window_is_cut_into_no_more_pieces_than_memory_should_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leads, "MAX_PIECES", 8)
+    size = len(json.dumps({"applicants": [{"id": "19 00:00:00"}] * 181}))  # of three hours, a lead a minute
+    assert isinstance(fetch_one(leads_client(Book(timedelta(minutes=1)), max_body_bytes=size)), Answer)
+    book = Book(timedelta(minutes=1))
+    answer = fetch_one(leads_client(book, max_body_bytes=size - 1))
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.failure, TooLargeError)
+    assert "Raise LEADS_MAX_BODY_MB" in str(answer.failure)
+    assert len(book.asked) < 16
+
+
+def read_timeout() -> httpx.Response:
+    raise httpx.ReadTimeout("nothing for a minute")
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        lambda: httpx.Response(504),
+        lambda: httpx.Response(408),
+        lambda: httpx.Response(413),
+        lambda: httpx.Response(500),
+        lambda: httpx.Response(503),
+        lambda: httpx.Response(200, content=b'{"applicants": [{"id": '),
+        read_timeout,
+    ],
+)
+def test_a_window_that_the_portal_cannot_gather_is_had_in_pieces(fail: Callable[[], httpx.Response]) -> None:
+    book = Book(timedelta(minutes=20), lambda length: fail() if length > timedelta(hours=7) else None)
+    client = leads_client(book)
+    answer = fetch_one(client)
+    assert ids(answer) == book.ids
+    assert isinstance(answer, Answer)
+    assert answer.attempts == client.stats.requests == len(book.asked)
+    assert [end - start for start, end in book.asked if end - start <= timedelta(hours=7)] == [timedelta(hours=6)] * 4
+
+
+def test_a_window_whose_answer_passes_the_deadline_is_had_in_pieces(raw_server: RawServer) -> None:
+    over = threading.Event()
+
+    def script(connection: socket.socket) -> None:
+        request = httpx.URL(raw_server.requests[-1].split()[1].decode())
+        start, end = (datetime.fromisoformat(request.params[name]) for name in ("from-time", "to-time"))
+        if end - start > timedelta(hours=12):
+            over.wait(10)
+        respond(b'{"applicants": [{"id": "%d"}]}' % start.hour)(connection)
+
+    raw_server.script = script
+    answer = fetch_one(socket_client(raw_server, deadline_seconds=1, policy=RetryPolicy(base_delay_seconds=0.01)))
+    over.set()
+    assert ids(answer) == ["0", "12"]
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503, 504])
+@pytest.mark.parametrize("count", [1, 300])
+def test_an_outage_costs_no_more_requests_for_being_asked_about_in_pieces(status: int, count: int) -> None:
+    client = leads_client(lambda _: httpx.Response(status))
+    errors = outcomes(client, count)
+    assert all(isinstance(error, BusyError | ServerError) for error in errors)
+    policy = RetryPolicy()
+    assert client.stats.requests <= min(policy.max_attempts * count, policy.budget_floor + 2 * count)
+
+
+def test_a_service_that_asks_for_patience_is_not_asked_for_pieces() -> None:
+    for refusal in (httpx.Response(429), httpx.Response(503, headers={"Retry-After": "5"})):
+        book = Book(timedelta(hours=1), lambda _, refusal=refusal: refusal)  # type: ignore[misc]
+        fetch_one(leads_client(book))
+        assert set(book.asked) == {(DAY_START, DAY_START + timedelta(days=1))}
+        assert len(book.asked) == RetryPolicy().max_attempts
+
+
+def test_a_piece_that_fails_fails_its_window_and_costs_no_other_piece() -> None:
+    book = Book(timedelta(minutes=30))
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        if branch(request) == 2 and end - start > timedelta(hours=6):
+            return httpx.Response(413)
+        return httpx.Response(404) if branch(request) == 2 and start.hour == 6 else book(request)
+
+    whole, partly, other = outcomes(leads_client(handler, max_concurrency=1), 3)
+    assert ids(whole) == ids(other) == book.ids
+    assert ids(partly) == [moment for moment in book.ids if not "19 06:00:00" < moment < "19 12:00:00"]
+    assert isinstance(partly, Answer)
+    assert isinstance(partly.failure, RefusedError)
+    assert "38 leads of the window 2026-11-19|branch-2 came and are kept" in str(partly.failure)
+    assert "2026-11-19T06:00:00Z to 2026-11-19T12:00:00Z of it was answered 404 Not Found" in str(partly.failure)
+    assert str(partly.failure).endswith("(7 attempts)")
+    assert partly.attempts == 7
+
+
+def test_a_minute_that_is_too_large_costs_no_other_minute() -> None:
+    book = Book(timedelta(minutes=1))
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        hopeless = DAY_START + timedelta(hours=15, minutes=7)
+        if start <= hopeless and hopeless + timedelta(minutes=1) <= end:
+            return httpx.Response(200, stream=httpx.ByteStream(b" " * 100_000))
+        return book(request)
+
+    answer = fetch_one(leads_client(handler, max_body_bytes=50_000))
+    assert ids(answer) == book.ids, "the moments at its ends are its neighbours' as well"
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.failure, TooLargeError)
+    assert "from 15:07 to 15:08 UTC" in str(answer.failure)
+    assert "Raise LEADS_MAX_BODY_MB" in str(answer.failure)
+
+
+def test_an_outage_in_the_middle_of_a_window_keeps_what_came_and_is_not_hammered() -> None:
+    book = Book(timedelta(minutes=30), lambda length: httpx.Response(413) if length > timedelta(hours=1) else None)
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        answered = book(request)
+        return answered if len(book.asked) < 20 else httpx.Response(500)
+
+    client = leads_client(handler)
+    answer = fetch_one(client)
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.failure, ServerError)
+    assert answer.leads
+    assert ids(answer) == book.ids[: len(answer.leads)]
+    assert client.stats.requests < 20 + RetryPolicy().max_attempts + 10
+
+
+def test_nothing_of_a_window_is_no_answer() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        if end - start > timedelta(hours=12):
+            return httpx.Response(413)
+        return httpx.Response(404) if start.hour else httpx.Response(200, content=b'{"applicants": []}')
+
+    assert isinstance(fetch_one(leads_client(handler)), RefusedError)
+
+
+# --- broken bodies, over real sockets -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def raw_server() -> Iterator[RawServer]:
+    server = RawServer()
+    yield server
+    server.close()
+
+
+MANY = b'{"applicants": [' + b",".join(b'{"id": "%d"}' % n for n in range(5000)) + b"]}"
+
+
+def socket_client(server: RawServer, **options: Any) -> LeadsClient:
+    return LeadsClient(server.url, Bearer(), **{"max_concurrency": 1, "policy": ONCE, "timing": THAT_DAY, **options})
+
+
+def test_a_plain_and_a_compressed_body_over_a_real_connection(raw_server: RawServer) -> None:
+    for script in (respond(MANY), respond(gzipped(MANY), "Content-Encoding: gzip")):
+        raw_server.script = script
+        client = socket_client(raw_server)
+        answer = fetch_one(client)
+        assert isinstance(answer, Answer)
+        assert len(answer.leads) == 5000
+        assert answer.body_sha256 == hashlib.sha256(MANY).hexdigest()
+    assert b"accept-encoding: gzip\r\n" in raw_server.requests[0].lower()
+
+
+def test_a_gzip_body_of_several_members_is_read_whole(raw_server: RawServer) -> None:
+    body = gzipped(MANY[:777]) + gzipped(b"") + gzipped(MANY[777:])
+    raw_server.script = respond(body, "Content-Encoding: GZIP")
+    answer = fetch_one(socket_client(raw_server))
+    assert isinstance(answer, Answer)
+    assert len(answer.leads) == 5000
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "reason"),
+    [
+        pytest.param(raw(b""), UnreachableError, "connection broken", id="no answer"),
+        pytest.param(raw(b"SMTP?\r\n\r\n"), UnreachableError, "connection broken", id="not HTTP"),
+        pytest.param(
+            respond(gzipped(BODY)[:-8] + b"\0" * 8, "Content-Encoding: gzip"),
+            InvalidAnswerError,
+            "broken gzip",
+            id="gzip with a wrong checksum",
+        ),
+        pytest.param(respond(BODY, "Content-Encoding: gzip"), InvalidAnswerError, "broken gzip", id="no gzip at all"),
+        pytest.param(
+            respond(BODY, "Content-Encoding: br"), InvalidAnswerError, "unknown encoding", id="encoding not asked for"
+        ),
+    ],
+)
+def test_a_broken_body_is_an_error_of_its_kind(
+    raw_server: RawServer, script: Callable[[socket.socket], None], kind: type[LeadsPipelineError], reason: str
+) -> None:
+    raw_server.script = script
+    error = fetch_one(socket_client(raw_server))
+    assert isinstance(error, LeadsPipelineError)
+    assert (type(error), error.reason) == (kind, reason)
+
+
+def test_a_body_of_exactly_the_allowed_size_is_taken(raw_server: RawServer) -> None:
+    raw_server.script = respond(MANY)
+    assert isinstance(fetch_one(socket_client(raw_server, max_body_bytes=len(MANY))), Answer)
+    assert isinstance(fetch_one(socket_client(raw_server, max_body_bytes=len(MANY) - 1)), TooLargeError)
+
+
+@pytest.mark.parametrize("status", [400, 401])
+def test_a_gzip_bomb_takes_no_memory(raw_server: RawServer, status: int) -> None:
+    class ReadsErrors(Bearer):
+        requires_response_body = True  # as an auth flow does: httpx then reads the body by itself
+
+    bomb = gzipped(b"\0" * 300_000_000)
+    raw_server.script = respond(bomb, "Content-Encoding: gzip", status=status)
+    client = LeadsClient(
+        raw_server.url, ReadsErrors(), max_concurrency=1, policy=ONCE, max_body_bytes=5_000_000, timing=THAT_DAY
+    )
+    tracemalloc.start()
+    try:
+        error = fetch_one(client)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(error, TooLargeError)
+    assert peak < 15_000_000
+
+
+def test_a_gzip_body_that_decodes_to_nothing_is_bounded_as_received(raw_server: RawServer) -> None:
+    raw_server.script = respond(gzipped(b"") * 20_000, "Content-Encoding: gzip")
+    error = fetch_one(socket_client(raw_server, max_body_bytes=100_000))
+    assert isinstance(error, TooLargeError)
+
+
+def test_the_status_decides_even_where_an_error_body_is_broken(raw_server: RawServer) -> None:
+    for script in (
+        respond(b'{"errors": [', length=999, status=404),
+        respond(gzipped(BODY)[:-9], "Content-Encoding: gzip", status=404),
+        respond(b"x" * 2000, status=404),
+    ):
+        raw_server.script = script
+        error = fetch_one(socket_client(raw_server, max_body_bytes=1000))
+        assert isinstance(error, RefusedError)
+        assert error.status == 404
+
+
+def test_connections_are_reused(raw_server: RawServer) -> None:
+    raw_server.script = respond(BODY)
+    results = outcomes(socket_client(raw_server, max_concurrency=3), 60)
+    assert all(isinstance(result, Answer) for result in results)
+    assert len(raw_server.requests) == 60
+    assert raw_server.connections <= 3
+
+
+def test_connections_are_reused_after_errors_too(raw_server: RawServer) -> None:
+    raw_server.script = respond(b'{"errors": [{"code": "busy", "message": ""}]}', status=404)
+    outcomes(socket_client(raw_server), 10)
+    assert raw_server.connections == 1
+
+
+def test_a_port_where_nobody_listens_is_unreachable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    error = fetch_one(
+        LeadsClient(f"http://127.0.0.1:{port}", Bearer(), max_concurrency=1, policy=ONCE, timing=THAT_DAY)
+    )
+    assert isinstance(error, UnreachableError)
+    assert "found no connection" in str(error)
+
+
+# --- the environment ------------------------------------------------------------------------------------------------
+
+
+def test_a_netrc_file_never_replaces_the_token(
+    raw_server: RawServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    raw_server.script = respond(BODY)
+    fetch_one(socket_client(raw_server))
+    assert f"authorization: bearer {TOKEN}".encode() in raw_server.requests[0].lower()
+
+
+def test_a_proxy_of_the_environment_is_used(raw_server: RawServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", raw_server.url)
+    raw_server.script = respond(BODY)
+    answer = fetch_one(LeadsClient("http://portal.invalid", Bearer(), max_concurrency=1, timing=THAT_DAY))
+    assert isinstance(answer, Answer)
+    assert raw_server.requests[0].startswith(b"GET http://portal.invalid/applicant-leads?")
+
+
+PROXIES = [
+    "http://agent:hunter2@127.0.0.1:noport",
+    "http://agent:hunter2/x@127.0.0.1:1",  # as it is without percent-encoding: the port is taken for hunter2
+    "http://hunter2/x:agent@127.0.0.1:1",
+    "http://agent:hunter2?x@127.0.0.1:1",
+    "http://agent:hunter2#x@127.0.0.1:1",
+    "http://agent:hunter2@x@127.0.0.1:1",
+    "http://agent:hun ter2@127.0.0.1:1",
+    "http://agent:hun\tter2@127.0.0.1:1",
+    "http://agent:hunter2\udcff@127.0.0.1:1",
+    "http://agent:hunter2@127.0.0.1:99999",
+    "http://agent:hunter2@[::1",
+    "http://agent:hunter2@",
+    f"http://agent:hunter2@{'a' * 70}.example:1",
+    "http://agent:hunter2@xn--\u0378.example:1",
+    f"http://agent:hunter2@127.0.0.1:1/{'x' * 70_000}",
+    "gopher://agent:hunter2@127.0.0.1:1",
+    "socks5://agent:hunter2@127.0.0.1:1",
+    "https://agent:hunter2@127.0.0.1:1",
+    "http://agent:hunter2@127.0.0.1:1",
+    "agent:hunter2@127.0.0.1:1",
+    "//agent:hunter2@127.0.0.1:1",
+    "hunter2",
+]
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"])
+def test_nothing_of_a_proxys_password_is_in_an_error(
+    variable: str, proxy: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv(variable, proxy)
+    portal = "https://127.0.0.1:1" if variable == "HTTPS_PROXY" else "http://127.0.0.1:1"
+    credentials = ClientCredentials(
+        token_url=f"{portal}/oauth2/token", client_id="me", secret=StaticSecret("s3cret"), method=AuthMethod.BODY
+    )
+    errors: list[LeadsPipelineError] = []
+    for ask in (
+        lambda: fetch_one(LeadsClient(portal, Bearer(), max_concurrency=1, policy=ONCE, timing=THAT_DAY)),
+        lambda: server_time(portal),
+        lambda: ClientCredentialsAuth(credentials, TokenStore(tmp_path / "tokens"), service_url=portal).token(),
+    ):
+        try:
+            outcome = ask()
+        except LeadsPipelineError as error:
+            outcome = error
+        assert isinstance(outcome, SettingsError | UnreachableError)
+        errors.append(outcome)
+    shown = caplog.text
+    for one in errors:
+        shown += "".join(traceback.format_exception(one))
+        link: BaseException | None = one
+        while link is not None:  # also what `from None` hides from a traceback
+            shown += repr(link)
+            link = link.__context__
+    assert not re.search("hun|ter2|agent", shown)
+    if isinstance(errors[0], SettingsError):
+        assert all(name in str(errors[0]) for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"))
+
+
+def test_a_proxy_that_wants_another_password_is_told_without_its_words(
+    raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", raw_server.url.replace("//", "//agent:hunter2@"))
+    raw_server.script = raw(b"HTTP/1.1 407 No hunter2 for agent\r\nContent-Length: 7\r\n\r\nhunter2")
+    tunnelled, plain = (
+        fetch_one(LeadsClient(f"{scheme}://portal.invalid", Bearer(), max_concurrency=1, policy=ONCE, timing=THAT_DAY))
+        for scheme in ("https", "http")
+    )
+    assert "found no connection: the proxy refuses (407)." in str(tunnelled)
+    assert isinstance(plain, RefusedError)
+    assert "Check the user and the password of the proxy" in str(plain)
+    with pytest.raises(UnreachableError, match=r"doesn't answer \(ProxyError\)") as caught:
+        server_time("https://portal.invalid")
+    assert "hunter2" not in f"{tunnelled}{plain}{caught.value}"
+
+
+# --- inventory ------------------------------------------------------------------------------------------------------
+
+
+def inventory_client(handler: Handler, *, policy: RetryPolicy = ONCE) -> InventoryClient:
+    return InventoryClient(
+        BASE_URL,
+        Bearer(),
+        "agency-7",
+        policy=policy,
+        transport=httpx.MockTransport(handler),  # type: ignore[arg-type]  # its stub wants one kind of callable
+        timing=FakeTiming().as_timing(),
+    )
+
+
+def page(items: Sequence[str], token: str | None) -> httpx.Response:
+    return httpx.Response(200, text=f'{{"meta": {{"nextToken": {json.dumps(token)}}}, "items": [{", ".join(items)}]}}')
+
+
+def test_an_inventory_search_reads_every_page_exactly() -> None:
+    asked: list[dict[str, str]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == "/inventory"
+        assert request.headers["AgencyRef"] == "agency-7"
+        assert request.headers["Authorization"] == f"Bearer {TOKEN}"
+        asked.append(dict(request.url.params))
+        pages = {
+            None: page(['{"id": "1", "price": 1.10}', '{"id": null}'], "a b+c/="),
+            "a b+c/=": page([], "next"),
+            "next": page(["17"], None),
+        }
+        return pages[request.url.params.get("nextToken")]
+
+    items = inventory_client(handler).search("High Street & Co")
+    assert [(item.item_id, item.payload, item.page) for item in items] == [
+        ("1", '{"id": "1", "price": 1.10}', 1),
+        (None, '{"id": null}', 1),
+        (None, "17", 3),
+    ]
+    first = {"address": "High Street & Co", "maxResults": "250"}
+    assert asked == [first, {**first, "nextToken": "a b+c/="}, {**first, "nextToken": "next"}]
+
+
+@pytest.mark.parametrize("tokens", [["a", "a"], ["a", "b", "c", "a"]])
+def test_a_cursor_that_repeats_is_an_error_and_no_loop(tokens: list[str]) -> None:
+    left = iter(tokens)
+    with pytest.raises(InvalidAnswerError, match="had before") as caught:
+        inventory_client(lambda _: page([], next(left))).search("Leeds")
+    assert caught.value.reason == "repeating cursor"
+
+
+def test_a_cursor_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "MAX_INVENTORY_PAGES", 5)
+    numbers = iter(range(100))
+    with pytest.raises(InvalidAnswerError, match="more than 5 pages"):
+        inventory_client(lambda _: page([], str(next(numbers)))).search("Leeds")
+    assert next(numbers) == 5
+
+
+def test_a_failing_page_fails_the_search() -> None:
+    answers = iter([page(["1"], "next"), httpx.Response(404, json={"title": "Not Found", "detail": "Leeds"})])
+    with pytest.raises(RefusedError, match=r"GET /inventory for page 2 was answered 404 Not Found\. "):
+        inventory_client(lambda _: next(answers)).search("Leeds")
+
+
+def test_a_page_is_retried() -> None:
+    answers = iter([httpx.Response(500), httpx.Response(429), page(["1"], None)])
+    assert len(inventory_client(lambda _: next(answers), policy=RetryPolicy()).search("Leeds")) == 1
+
+
+def test_a_wrong_agency_is_told_from_a_refused_token() -> None:
+    with pytest.raises(RefusedError, match="INVENTORY_AGENCY_REF") as agency:
+        inventory_client(lambda _: httpx.Response(403)).search("Leeds")
+    with pytest.raises(RefusedError, match="INVENTORY_CLIENT_ID") as token:
+        inventory_client(lambda _: httpx.Response(401)).search("Leeds")
+    assert (agency.value.status, token.value.status) == (403, 401)
+    assert "INVENTORY_AGENCY_REF" not in str(token.value)
+    assert "agency-7" not in str(agency.value)
+
+
+@pytest.mark.parametrize("reference", ["", " a", "a\r\nX: y", "a\n", "ä", "a\0b"])
+def test_an_agency_ref_that_is_no_header_is_refused_unsent(reference: str) -> None:
+    with pytest.raises(SettingsError, match="INVENTORY_AGENCY_REF"):
+        InventoryClient(BASE_URL, Bearer(), reference)
+
+
+def test_the_address_stays_out_of_logs_and_messages(raw_server: RawServer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    raw_server.script = respond(b'{"items": []}')
+    InventoryClient(raw_server.url, Bearer(), "agency-7").search("Zanzibar Villas")
+    raw_server.script = respond(b'{"items": "Zanzibar"}', status=500)
+    with pytest.raises(ServerError) as caught:
+        InventoryClient(raw_server.url, Bearer(), "agency-7", policy=ONCE).search("Zanzibar Villas")
+    assert b"Zanzibar" in raw_server.requests[0]
+    assert re.search(r"HTTP Request: GET http://127.0.0.1:\d+/inventory ", caplog.text)
+    assert "Zanzibar" not in caplog.text + str(caught.value)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.002)

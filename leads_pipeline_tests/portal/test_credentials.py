@@ -1,0 +1,227 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline import pgp
+from leads_pipeline.credentials import (
+    MAX_PGP_BYTES,
+    MAX_SECRET_BYTES,
+    FileSecret,
+    PgpSecret,
+    SecretSource,
+    StaticSecret,
+)
+from leads_pipeline.errors import CredentialsError
+from leads_pipeline_tests.support.gpg import PASSPHRASE, Gpg, needs_gpg, running_gpg
+
+CANARY = "canary-5Ecr3t-b:%+ c"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "secret"
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
+def test_a_secret_file_may_end_with_one_line_break(path: Path, ending: str) -> None:
+    path.write_bytes(f"{CANARY}{ending}".encode())
+    assert FileSecret(path).read() == CANARY
+
+
+def test_spaces_belong_to_the_secret(path: Path) -> None:
+    path.write_text(" a b \n")
+    assert FileSecret(path).read() == " a b "
+    assert StaticSecret(" a b ").read() == " a b "
+
+
+def test_a_byte_order_mark_does_not_belong_to_the_secret(path: Path) -> None:
+    path.write_bytes(b"\xef\xbb\xbfsecr\xc3\xa8t\r\n")
+    assert FileSecret(path).read() == "secrèt"
+
+
+def test_a_file_is_read_once_a_process_but_an_error_is_not_remembered(path: Path) -> None:
+    with pytest.raises(CredentialsError):
+        FileSecret(path).read()
+    path.write_text("old\n")
+    assert FileSecret(path).read() == "old"
+    path.write_text("new\n")
+    assert FileSecret(path).read() == "old"
+
+
+def test_a_secret_of_the_largest_size_is_read(path: Path) -> None:
+    path.write_text("x" * MAX_SECRET_BYTES)
+    assert len(FileSecret(path).read()) == MAX_SECRET_BYTES
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"\n", "is empty"),
+        (b"  \n", "is empty"),
+        (CANARY.encode() + b"x" * MAX_SECRET_BYTES, "holds more than"),
+        (CANARY.encode() + "é".encode() * (MAX_SECRET_BYTES // 2), "holds more than"),
+        (CANARY.encode() + b"\xff\xfe", "is not UTF-8"),
+        (CANARY.encode("utf-16"), "is not UTF-8"),
+        (CANARY.encode() + b"\n\n", "line break"),
+        (b"-----BEGIN PGP MESSAGE-----\n" + CANARY.encode(), "line break"),
+        (CANARY.encode() + b"\0", "control character"),
+    ],
+)
+def test_a_file_that_holds_no_secret_is_told_apart(path: Path, content: bytes, words: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(CredentialsError, match=words) as caught:
+        FileSecret(path).read()
+    assert str(path) in str(caught.value)
+    assert CANARY not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_a_missing_file_is_named(path: Path) -> None:
+    with pytest.raises(CredentialsError, match=r"secret can't be read \(No such file or directory\)"):
+        FileSecret(path).read()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_is_named(path: Path) -> None:
+    path.write_text(CANARY)
+    path.chmod(0)
+    with pytest.raises(CredentialsError, match=r"can't be read \(Permission denied\)"):
+        FileSecret(path).read()
+
+
+def test_a_folder_or_a_pipe_is_refused_without_waiting(path: Path) -> None:
+    with pytest.raises(CredentialsError, match="not a regular file"):
+        FileSecret(path.parent).read()
+    os.mkfifo(path)
+    with pytest.raises(CredentialsError, match="not a regular file"):
+        FileSecret(path).read()
+
+
+@pytest.mark.parametrize("value", ["", " ", CANARY + "\n", CANARY + "\udcff"])
+def test_a_value_that_can_not_be_a_secret_is_refused(value: str) -> None:
+    with pytest.raises(CredentialsError) as caught:
+        StaticSecret(value).read()
+    assert CANARY not in str(caught.value)
+
+
+def test_no_source_shows_its_secret(path: Path) -> None:
+    path.write_text(CANARY)
+    sources: list[SecretSource] = [StaticSecret(CANARY), FileSecret(path)]
+    for source in sources:
+        assert source.read() == CANARY
+        assert CANARY not in f"{source} {source!r} {[source]}"
+
+
+# --- a secret in a PGP message; test_pgp.py has the messages that don't open ------------------------------------------
+
+
+class Delivery:
+    """A message, its private key and the passphrase, in files."""
+
+    def __init__(self, folder: Path, gpg: Gpg, key: bytes) -> None:
+        self.message, self.key, self.passphrase = folder / "message.asc", folder / "key.asc", folder / "passphrase"
+        self._gpg = gpg
+        self.key.write_bytes(key)
+        self.passphrase.write_text(PASSPHRASE)
+        self.deliver(CANARY)
+
+    def deliver(self, secret: str) -> None:
+        self.message.write_bytes(self._gpg.encrypt(secret.encode(), "agency"))
+
+    @property
+    def secret(self) -> PgpSecret:
+        return PgpSecret(self.message, self.key, FileSecret(self.passphrase))
+
+
+@pytest.fixture(scope="module")
+def gpg() -> Iterator[Gpg]:
+    with running_gpg() as gpg:
+        yield gpg
+
+
+@pytest.fixture(scope="module")
+def key(gpg: Gpg) -> bytes:
+    return gpg.make_key("agency")
+
+
+@pytest.fixture
+def delivery(tmp_path: Path, gpg: Gpg, key: bytes) -> Delivery:
+    return Delivery(tmp_path, gpg, key)
+
+
+@needs_gpg
+def test_a_secret_is_read_from_its_message_once_a_process(delivery: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[bytes] = []
+    decrypt = pgp.decrypt
+
+    def noted(message: bytes, private_key: bytes, passphrase: str | None) -> bytes:
+        opened.append(message)
+        return decrypt(message, private_key, passphrase)
+
+    monkeypatch.setattr(pgp, "decrypt", noted)
+    assert delivery.secret.read() == CANARY
+    delivery.deliver("new-one")
+    assert PgpSecret(delivery.message, delivery.key, StaticSecret(PASSPHRASE)).read() == CANARY
+    assert len(opened) == 1
+
+
+@needs_gpg
+def test_a_line_break_at_the_end_of_the_message_is_not_part_of_the_secret(delivery: Delivery) -> None:
+    delivery.deliver(f"{CANARY}\n")
+    assert delivery.secret.read() == CANARY
+
+
+@needs_gpg
+@pytest.mark.parametrize("name", ["message", "key"])
+def test_a_pgp_file_of_absurd_size_is_refused(delivery: Delivery, name: str) -> None:
+    path: Path = getattr(delivery, name)
+    path.write_bytes(path.read_bytes() + b"\n" * MAX_PGP_BYTES)
+    with pytest.raises(CredentialsError, match="holds more than"):
+        delivery.secret.read()
+
+
+@needs_gpg
+@pytest.mark.parametrize("content", ["", f"client_id: abc\nclient_secret: {CANARY}"])
+def test_a_message_that_holds_no_secret_alone_is_refused(delivery: Delivery, content: str) -> None:
+    delivery.deliver(content)
+    with pytest.raises(CredentialsError, match=r"The content of the PGP message .*message.asc") as caught:
+        delivery.secret.read()
+    assert CANARY not in str(caught.value)
+
+
+@needs_gpg
+@pytest.mark.parametrize("content", [None, "", "two\nlines"])
+def test_a_passphrase_that_can_not_be_had_is_told(delivery: Delivery, content: str | None) -> None:
+    delivery.passphrase.unlink()
+    if content is not None:
+        delivery.passphrase.write_text(content)
+    with pytest.raises(
+        CredentialsError, match=r"^The passphrase of .*key.asc can't be had\. The secret file .*passphrase "
+    ):
+        delivery.secret.read()
+
+
+@needs_gpg
+def test_an_error_of_pgp_names_the_files_and_no_secret_and_is_not_remembered(delivery: Delivery) -> None:
+    right = delivery.message.read_bytes()
+    delivery.message.write_bytes(right[:100])
+    with pytest.raises(CredentialsError) as caught:
+        delivery.secret.read()
+    for named in (delivery.message, delivery.key):
+        assert str(named) in str(caught.value)
+    for secret in (CANARY, PASSPHRASE):
+        assert secret not in str(caught.value)
+    assert caught.value.__context__ is None
+    delivery.message.write_bytes(right)
+    assert delivery.secret.read() == CANARY
+
+
+@needs_gpg
+def test_a_pgp_source_shows_neither_secret_nor_passphrase(delivery: Delivery) -> None:
+    source = PgpSecret(delivery.message, delivery.key, StaticSecret(PASSPHRASE))
+    assert source.read() == CANARY
+    assert CANARY not in repr(source)
+    assert PASSPHRASE not in repr(source)

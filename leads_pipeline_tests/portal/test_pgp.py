@@ -1,0 +1,222 @@
+"""PGP messages of the real gpg: which open, what is said of the others, and what gpg leaves behind."""
+
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from traceback import format_exception
+
+import pytest
+
+from leads_pipeline import pgp
+from leads_pipeline.errors import CredentialsError
+from leads_pipeline_tests.support.gpg import PASSPHRASE, Gpg, needs_gpg, running_gpg
+from leads_pipeline_tests.support.newcomer import wait_for
+
+CANARY = b"canary-5Ecr3t-b:%+ c"
+
+pytestmark = needs_gpg
+
+
+@pytest.fixture(scope="module")
+def gpg() -> Iterator[Gpg]:
+    with running_gpg() as gpg:
+        yield gpg
+
+
+@pytest.fixture(scope="module")
+def key(gpg: Gpg) -> bytes:
+    return gpg.make_key("agency")
+
+
+@pytest.fixture(scope="module")
+def other_key(gpg: Gpg) -> bytes:
+    return gpg.make_key("other")
+
+
+@pytest.fixture(scope="module")
+def message(gpg: Gpg, key: bytes) -> bytes:
+    assert key
+    return gpg.encrypt(CANARY, "agency")
+
+
+def refusal(message: bytes, key: bytes, passphrase: str | None = PASSPHRASE) -> str:
+    """What is said; held against everything that must not be."""
+    with pytest.raises(CredentialsError) as caught:
+        pgp.decrypt(message, key, passphrase)
+    told = "".join(format_exception(caught.value))
+    assert CANARY.decode() not in told
+    assert PASSPHRASE not in told
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    return str(caught.value)
+
+
+@pytest.fixture(autouse=True)
+def _what_gpg_leaves(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """gpg's home is for this user alone. Neither it nor an agent for it is there afterwards."""
+    homes: set[str] = set()
+    real = pgp._run  # noqa: SLF001 - to look on
+
+    def run(command: Sequence[str], given: bytes, *pipes: int) -> "subprocess.CompletedProcess[bytes]":
+        home = command[command.index("--homedir") + 1]
+        assert stat.S_IMODE(Path(home).stat().st_mode) == 0o700
+        assert not any(PASSPHRASE in word or CANARY.decode() in word for word in command)
+        homes.add(home)
+        return real(command, given, *pipes)
+
+    def is_of_gpg(process: Path) -> bool:
+        try:
+            return any(home.encode() in process.read_bytes() for home in homes)
+        except OSError:  # it has ended meanwhile
+            return False
+
+    monkeypatch.setattr(pgp, "_run", run)
+    yield
+    assert not any(Path(home).exists() for home in homes)
+    wait_for(lambda: not any(map(is_of_gpg, Path("/proc").glob("[0-9]*/cmdline"))))
+
+
+# --- what opens -------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_opens_with_an_armoured_and_a_binary_key(gpg: Gpg, message: bytes, key: bytes) -> None:
+    assert pgp.decrypt(message, key, PASSPHRASE) == CANARY
+    assert pgp.decrypt(message, gpg.run("--export-secret-keys", "agency"), PASSPHRASE) == CANARY
+
+
+def test_the_key_that_the_guide_makes_opens_its_message(gpg: Gpg) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
+    assert '--quick-generate-key "Your Agency <it@agency.example>" default default never' in guide
+    key = gpg.make_key("guide", "default")
+    assert pgp.decrypt(gpg.encrypt(CANARY, "guide"), key, PASSPHRASE) == CANARY
+
+
+def test_a_key_without_passphrase_opens_its_message(gpg: Gpg) -> None:
+    bare = gpg.make_key("bare", passphrase="")
+    for passphrase in (None, PASSPHRASE):
+        assert pgp.decrypt(gpg.encrypt(CANARY, "bare"), bare, passphrase) == CANARY
+
+
+def test_the_mail_around_the_message_and_its_line_breaks_do_not_matter(message: bytes, key: bytes) -> None:
+    mail = b"Dear all,\r\nclient_id: abc\r\n\r\n" + message.replace(b"\n", b"\r\n") + b"\r\nregards\r\n"
+    assert pgp.decrypt(mail, key, PASSPHRASE) == CANARY
+
+
+@pytest.mark.parametrize("options", [(), ("--sign", "--local-user", "other")])
+def test_a_message_for_several_and_a_signed_one_open(
+    gpg: Gpg, key: bytes, other_key: bytes, options: tuple[str, ...]
+) -> None:
+    message = gpg.encrypt(CANARY, "other", "agency", options=options)
+    assert pgp.decrypt(message, key, PASSPHRASE) == pgp.decrypt(message, other_key, PASSPHRASE) == CANARY
+
+
+def test_a_message_that_names_no_key_opens(gpg: Gpg, key: bytes) -> None:
+    assert pgp.decrypt(gpg.encrypt(CANARY, "agency", options=("--throw-keyids",)), key, PASSPHRASE) == CANARY
+
+
+def test_a_message_for_an_older_subkey_and_an_expired_key_open(gpg: Gpg) -> None:
+    then = ("--faked-system-time", "20200101T000000")
+    gpg.run(*then, "--quick-generate-key", "rotated", "future-default", "default", "1y")
+    message = gpg.encrypt(CANARY, "rotated", options=then)
+    listed = gpg.run("--list-keys", "--with-colons", "rotated").decode()
+    fingerprint = next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))
+    gpg.run(*then, "--quick-add-key", fingerprint, "cv25519", "encr", "1y")
+    assert pgp.decrypt(message, gpg.run("--export-secret-keys", "rotated"), PASSPHRASE) == CANARY
+
+
+# Made by GnuPG 2.4.7 for these tests alone (gpg_2_4/README.md). Debian 12's gpg reads both modes and can't write OCB.
+MADE_BY_GPG_2_4 = Path(__file__).parent / "gpg_2_4"
+
+
+@pytest.mark.parametrize("mode", ["ocb", "mdc"])
+def test_a_message_and_a_locked_key_that_gpg_2_4_made_open(mode: str) -> None:
+    key = (MADE_BY_GPG_2_4 / "worthless_test_key.asc").read_bytes()
+    message = (MADE_BY_GPG_2_4 / f"{mode}_message.asc").read_bytes()
+    assert pgp.decrypt(message, key, "worthless") == b"opened"
+    assert "The passphrase doesn't open the private key" in refusal(message, key, "wrong")
+
+
+# --- what is said of the others ---------------------------------------------------------------------------------------
+
+
+def test_a_missing_gpg_is_told_with_both_ways_out(
+    message: bytes, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    told = refusal(message, key)
+    assert "apt install gnupg" in told
+    assert "LEADS_CLIENT_SECRET_FILE" in told
+
+
+def test_a_wrong_and_a_missing_passphrase_are_told(gpg: Gpg, message: bytes, key: bytes, other_key: bytes) -> None:
+    assert other_key
+    for text in (message, gpg.encrypt(CANARY, "other", "agency")):
+        assert "The passphrase doesn't open the private key" in refusal(text, key, "wrong")
+    for nothing in (None, ""):
+        assert "no passphrase is set" in refusal(message, key, nothing)
+
+
+def test_another_key_is_told_with_the_id_that_the_message_names(gpg: Gpg, message: bytes, other_key: bytes) -> None:
+    told = refusal(message, other_key)
+    assert "is for another key" in told
+    listed = gpg.run("--list-keys", "--with-colons", "agency").decode().splitlines()
+    assert next(line.split(":")[4] for line in listed if line.startswith("sub")) in told
+    assert "names no key" in refusal(gpg.encrypt(CANARY, "agency", options=("--throw-keyids",)), other_key)
+
+
+def test_a_message_cut_short_anywhere_is_told(message: bytes, key: bytes) -> None:
+    for beginning in (b"", message[:26], b"client_secret: abc\n"):
+        assert "is no PGP message, or is not whole" in refusal(beginning, key)
+    # The last two lines are the checksum and the end: without them the message is still whole.
+    needed = len(b"\n".join(message.rstrip().split(b"\n")[:-2]))
+    for length in range(40, needed, 50):
+        for end in (b"", b"\n-----END PGP MESSAGE-----\n"):
+            told = refusal(message[:length] + end, key)
+            assert "is not whole" in told or "was altered or cut" in told
+            assert "Save it again" in told
+
+
+@pytest.mark.parametrize("mode", ["ocb", "mdc"])
+def test_an_altered_message_never_opens(gpg: Gpg, mode: str) -> None:
+    key = (MADE_BY_GPG_2_4 / "worthless_test_key.asc").read_bytes()
+    raw = gpg.run("--dearmor", given=(MADE_BY_GPG_2_4 / f"{mode}_message.asc").read_bytes())
+    assert pgp.decrypt(raw, key, "worthless") == b"opened"
+    for place in range(100, len(raw), 12):
+        altered = raw[:place] + bytes([raw[place] ^ 0x20]) + raw[place + 1 :]
+        assert "altered or cut on its way" in refusal(altered, key, "worthless")
+
+
+def test_a_message_that_is_not_encrypted_for_a_key_is_told(gpg: Gpg, key: bytes) -> None:
+    symmetric = gpg.run("--armor", "--symmetric", given=CANARY, passphrase="another")
+    for text in (gpg.run("--armor", "--store", given=CANARY), symmetric, key):
+        assert "is not encrypted for a public key" in refusal(text, key)
+
+
+def test_a_message_that_is_too_large_is_refused(gpg: Gpg, key: bytes) -> None:
+    refusal(gpg.encrypt(os.urandom(100) * 1000, "agency"), key)
+
+
+def test_a_file_without_a_private_key_is_told(gpg: Gpg, message: bytes, key: bytes) -> None:
+    assert "holds a public key" in refusal(message, gpg.run("--armor", "--export", "agency"))
+    for content in (b"", b"hello", key[:300]):
+        assert "holds no private key, is not whole" in refusal(message, content)
+    sealed = gpg.run("--armor", "--symmetric", given=key)
+    assert "gpg --output NEW --decrypt OLD" in refusal(message, sealed)
+    assert gpg.run("--decrypt", given=sealed) == key
+
+
+def test_a_gpg_that_hangs_or_cannot_start_is_not_waited_for(
+    message: bytes, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(pgp, "GPG_SECONDS", 0.2)
+    for first_line in ("#!/bin/sh", "#!/nowhere"):
+        for name in ("gpg", "gpgconf"):
+            (tmp_path / name).write_text(f"{first_line}\nexec sleep 60\n")
+            (tmp_path / name).chmod(0o700)
+        began = time.monotonic()
+        assert "gpg can't be started" in refusal(message, key)
+        assert time.monotonic() - began < 30

@@ -1,0 +1,547 @@
+"""The receiver by real requests: the keys it takes, its answers, its log, and that 200 means stored."""
+
+import http.client
+import json
+import logging
+import os
+import random
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from leads_pipeline import cli, receiver
+from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.lake import Lake
+from leads_pipeline.receiver import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, Receiver
+from leads_pipeline.spool import Placement, Spool
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Scope, today
+from leads_pipeline_tests.support.newcomer import ROOT
+from leads_pipeline_tests.support.nginx import running_nginx
+from leads_pipeline_tests.support.staging import LONDON
+
+KEY = "0123456789abcdef-key"
+SECRET_TEXT = "canary@example.com"
+DELIVERY = b'{ "applicant": {"id":"lead-1","price":250000.10, "contact":{"email":"canary@example.com"}} }'
+JSON = {"Content-Type": "application/json"}
+HEADERS = {"Authorization": f"Bearer {KEY}", **JSON}
+SCOPES = (Scope.parse("branch-101"),)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(Lake(tmp_path / "data"))
+
+
+@contextmanager
+def receiving(spool: Spool, key: str = KEY) -> Iterator[int]:
+    """A receiver on a socket, in a thread; its port."""
+    server = receiver.server(Receiver(spool, key))
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+def deliver(
+    port: int,
+    body: Any = DELIVERY,
+    headers: Mapping[str, str | bytes] = HEADERS,
+    *,
+    method: str = "POST",
+    path: str = PATH,
+) -> tuple[int, dict[str, str], Any]:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request(method, path, body=body, headers=dict(headers))
+        answer = connection.getresponse()
+        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, json.loads(answer.read())
+
+
+def kept(spool: Spool) -> list[str]:
+    """The payloads in the spool."""
+    lines = [line for path in spool.waiting() for line in path.read_bytes().splitlines()[1:]]
+    return [json.loads(line)["payload"] for line in lines]
+
+
+def eventually(what: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not (is_so := what()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return is_so
+
+
+# --- what is taken --------------------------------------------------------------------------------------------------
+
+
+def test_a_delivery_is_kept_exactly_as_it_was_sent(spool: Spool) -> None:
+    with receiving(spool) as port:
+        status, _, said = deliver(port)
+    assert (status, said) == (200, {"received": 1})
+    assert kept(spool) == ['{"id":"lead-1","price":250000.10, "contact":{"email":"canary@example.com"}}']
+
+
+def test_every_form_of_a_delivery_is_taken(spool: Spool) -> None:
+    both = b'{"appraisal": {"id":"b"}, "unknown": 1, "applicant": {"id":"a"}}'
+    answer = b'{"applicants": [{"id":"c"}, "odd", {"id":"d","n":NaN}], "appraisal": null}'
+    none = b'{"appraisals": []}'
+    with receiving(spool) as port:
+        received = [deliver(port, body)[2] for body in (both, answer, none)]
+    assert received == [{"received": 2}, {"received": 3}, {"received": 0}]
+    assert sorted(kept(spool)) == ['"odd"', '{"id":"a"}', '{"id":"b"}', '{"id":"c"}', '{"id":"d","n":NaN}']
+
+
+def test_deliveries_count_in_the_order_in_which_they_arrive_though_the_clock_is_set_back(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time_ns
+    with receiving(spool) as port:
+        for days in range(3):
+            monkeypatch.setattr(time, "time_ns", lambda: now() - days * 86_400 * 10**9)  # noqa: B023 - used at once
+            assert deliver(port, b'{"applicant": {"id": "%d"}}' % days)[0] == 200
+    lines = [json.loads(line) for path in spool.waiting() for line in path.read_bytes().splitlines()[1:]]
+    numbers = {json.loads(line["payload"])["id"]: line["sequence"] for line in lines}
+    assert numbers["0"] < numbers["1"] < numbers["2"]
+
+
+@pytest.mark.parametrize("path", ["/leads", "/leads/"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"Authorization": KEY},
+        {"Authorization": f"Bearer {KEY}"},
+        {"authorization": f"bearer  {KEY}"},
+        {"X-API-Key": KEY},
+        {"Authorization": "Basic somebody-elses", "X-API-Key": KEY},
+    ],
+)
+def test_the_key_is_taken_in_each_form_at_both_addresses(spool: Spool, header: dict[str, str], path: str) -> None:
+    with receiving(spool) as port:
+        headers = {"Content-Type": "application/json; charset=utf-8", **header}
+        assert deliver(port, headers=headers, path=path)[0] == 200
+
+
+def test_a_key_may_hold_any_letter_and_a_space(spool: Spool) -> None:
+    key = "Bearer of the schlüssel"
+    with receiving(spool, key) as port:
+        for header, given in (("Authorization", key), ("Authorization", f"Bearer {key}"), ("X-API-Key", key)):
+            assert deliver(port, headers={**JSON, header: given.encode()})[0] == 200
+
+
+def test_a_connection_serves_one_delivery_after_the_other(spool: Spool) -> None:
+    with receiving(spool) as port, closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        for _ in range(3):
+            connection.request("POST", PATH, body=DELIVERY, headers=HEADERS)
+            answer = connection.getresponse()
+            assert answer.status == 200
+            answer.read()
+            assert connection.sock is not None
+
+
+def test_nothing_is_answered_before_it_is_on_the_disk(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_asked, may_write = threading.Event(), threading.Event()
+    real = Spool.add
+
+    def add(self: Spool, pushed: Sequence[PushedLead]) -> None:
+        is_asked.set()
+        assert may_write.wait(10)
+        real(self, pushed)
+
+    monkeypatch.setattr(Spool, "add", add)
+    answers: list[int] = []
+    with receiving(spool) as port:
+        sender = threading.Thread(target=lambda: answers.append(deliver(port)[0]))
+        sender.start()
+        assert is_asked.wait(10)
+        time.sleep(0.2)
+        assert answers == []
+        may_write.set()
+        sender.join(10)
+    assert answers == [200]
+    assert len(kept(spool)) == 1
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+WRONG: dict[str, tuple[int, dict[str, Any]]] = {
+    "another method": (405, {"method": "GET"}),
+    "another path": (404, {"path": f"/other?key={KEY}"}),
+    "a path below": (404, {"path": f"{PATH}/1"}),
+    "no key": (401, {"headers": JSON}),
+    "an empty key": (401, {"headers": {**JSON, "Authorization": "", "X-API-Key": ""}}),
+    "a wrong key": (401, {"headers": {**JSON, "Authorization": "Bearer 0123456789abcdef-kex"}}),
+    "a wrong key as it is": (401, {"headers": {**JSON, "Authorization": "0123456789abcdef-kex"}}),
+    "a wrong key for programs": (401, {"headers": {**JSON, "X-API-Key": "0123456789abcdef-kex"}}),
+    "the beginning of the key": (401, {"headers": {**JSON, "Authorization": KEY[:-1]}}),
+    "the key as a password": (401, {"headers": {**JSON, "Authorization": f"Basic {KEY}"}}),
+    "a bearer that is no ASCII": (401, {"headers": {**JSON, "Authorization": b"Bearer \xff\xfe"}}),
+    "a key that is no ASCII": (401, {"headers": {**JSON, "Authorization": "schlüssel€".encode()}}),
+    "a key for programs that is no ASCII": (401, {"headers": {**JSON, "X-API-Key": b"\xe9\xff"}}),
+    "another media type": (415, {"headers": {**HEADERS, "Content-Type": "text/plain"}}),
+    "no media type": (415, {"headers": {"Authorization": f"Bearer {KEY}"}}),
+    "a compressed body": (415, {"headers": {**HEADERS, "Content-Encoding": "gzip"}}),
+    "too many bytes": (413, {"body": b" " * (MAX_BODY_BYTES + 1)}),
+    "too many bytes in chunks": (413, {"body": iter([b" " * MAX_BODY_BYTES, b" "])}),
+    "no JSON": (400, {"body": b"<html>canary@example.com</html>"}),
+    "an empty body": (400, {"body": b""}),
+    "half a body": (400, {"body": b'{"applicant": {"id": "canary@example.com"'}),
+    "a list": (400, {"body": b"[]"}),
+    "no lead": (400, {"body": b'{"canary@example.com": {}}'}),
+    "no lead but null": (400, {"body": b'{"applicant": null}'}),
+    "a list that is none": (400, {"body": b'{"applicants": {"id": "canary@example.com"}}'}),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_refused_delivery_is_told_why_logged_once_and_kept_nowhere(
+    spool: Spool, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    status, request = WRONG[what]
+    with receiving(spool) as port:
+        answered, headers, said = deliver(port, **request)
+        assert deliver(port, b'{"applicants": []}')[0] == 200  # it goes on
+    assert answered == status
+    [error] = said["errors"]
+    assert headers["connection"] == "close"
+    assert "location" not in headers
+    assert ("www-authenticate" in headers) == (status == 401)
+    assert spool.waiting() == []
+    assert [record.getMessage() for record in caplog.records] == [
+        f"A delivery from 127.0.0.1 was refused with {status}. {error['message']}"
+    ]
+    for secret in (KEY, SECRET_TEXT, "0123456789", "sch"):
+        assert secret not in caplog.text + json.dumps(said)
+
+
+HEAD = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
+
+
+def test_a_large_body_is_refused_unread_and_no_key_before_the_body(spool: Spool) -> None:
+    large = HEAD + f"X-API-Key: {KEY}\r\nContent-Length: 1000000000000\r\n\r\n".encode()
+    without_key = HEAD + b"Content-Length: 100\r\n\r\n{"
+    with receiving(spool) as port:
+        for sent, status in ((large, b"413"), (without_key, b"401")):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                connection.sendall(sent)
+                assert connection.recv(4096).startswith(b"HTTP/1.1 " + status)
+
+
+def test_a_sender_that_hangs_up_leaves_a_line_and_no_lead(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+    with receiving(spool) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as gone:
+            gone.sendall(HEAD + f"X-API-Key: {KEY}\r\nContent-Length: {len(DELIVERY)}\r\n\r\n".encode() + DELIVERY[:-9])
+        assert eventually(lambda: "The sender hung up" in caplog.text)
+        assert deliver(port)[0] == 200
+    assert len(kept(spool)) == 1
+    assert SECRET_TEXT not in caplog.text
+
+
+def test_more_connections_than_allowed_are_told_to_come_back(spool: Spool) -> None:
+    with receiving(spool) as port:
+        with ExitStack() as opened:
+            for _ in range(MAX_CONNECTIONS - 1):
+                opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            assert status_of(port) == 503
+        assert eventually(lambda: status_of(port) == 200)
+    assert len(kept(spool)) == 1
+
+
+def status_of(port: int) -> int:
+    """The answer to a delivery. uvicorn's own answers are no JSON."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as sender:
+        sender.request("POST", PATH, body=DELIVERY, headers=HEADERS)
+        return sender.getresponse().status
+
+
+def test_a_disk_that_cannot_be_used_is_told_as_503(
+    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "data" / "spool"
+    folder.parent.mkdir()
+    folder.touch()  # a file in the folder's place
+    with receiving(spool) as port:
+        status, headers, said = deliver(port)
+        assert (status, headers["retry-after"]) == (503, "5")
+        folder.unlink()
+        assert deliver(port)[0] == 200
+    assert "could not be stored" in caplog.text
+    assert SECRET_TEXT not in caplog.text + json.dumps(said)
+
+
+def test_a_fault_of_the_program_is_500_and_quotes_nothing(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def add(_self: Spool, pushed: Sequence[PushedLead]) -> None:
+        raise RuntimeError(pushed[0].lead.payload)
+
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(Spool, "add", add)
+    with receiving(spool) as port:
+        status, _, said = deliver(port)
+    assert status == 500
+    assert "RuntimeError" in caplog.text
+    assert SECRET_TEXT not in caplog.text + json.dumps(said)
+
+
+def test_a_short_key_is_refused(spool: Spool) -> None:
+    Receiver(spool, "k" * 16)
+    with pytest.raises(SettingsError, match="fewer than 16"):
+        Receiver(spool, "k" * 15)
+
+
+# --- behind nginx ---------------------------------------------------------------------------------------------------
+
+NGINX = (ROOT / "deploy" / "nginx.conf").read_text(encoding="utf-8").partition("# The receiver")[2]
+UNFINISHED = [
+    b"",
+    HEAD,
+    HEAD + b"Content-Length: 100\r\n\r\n",
+    HEAD + b"Content-Length: 100\r\n\r\n{",
+    HEAD + b"X-API-Key: 0123456789abcdef\r\nContent-Length: 100\r\n\r\n{",
+]
+
+
+def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
+    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate, key = tmp_path / "leads.pem", tmp_path / "leads.key"
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    trusting = ssl.create_default_context(cafile=certificate)
+    with receiving(spool) as upstream:
+
+        def here(port: int) -> str:
+            mine = {
+                "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
+                "/etc/ssl/certs/leads.pem": str(certificate),
+                "/etc/ssl/private/leads.key": str(key),
+                "127.0.0.1:8750": f"127.0.0.1:{upstream}",
+            }
+            assert all(NGINX.count(theirs) == 1 for theirs in mine)
+            return re.sub("|".join(map(re.escape, mine)), lambda found: mine[found[0]], f"#{NGINX}")
+
+        with running_nginx(tmp_path / "nginx", here) as port, ExitStack() as opened:
+            plain = [b"", b"\x16\x03\x01"]  # not even a handshake
+            for sent in [*plain, *UNFINISHED] * 40:
+                source = ("127.0.0.2", 0)
+                connection = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=source)
+                opened.enter_context(connection)
+                if sent not in plain:
+                    connection = opened.enter_context(trusting.wrap_socket(connection, server_hostname="localhost"))
+                connection.sendall(sent)
+            statuses = []
+            for path, headers in ((PATH, HEADERS), (f"{PATH}/", HEADERS), (PATH, JSON), ("/other", HEADERS)):
+                source = ("127.0.0.3", 0)
+                sender = http.client.HTTPSConnection(
+                    "localhost", port, timeout=10, context=trusting, source_address=source
+                )
+                with closing(sender):
+                    sender.request("POST", path, body=DELIVERY, headers=headers)
+                    statuses.append(sender.getresponse().status)
+    assert statuses == [200, 200, 401, 404]
+    assert len(kept(spool)) == 2
+    assert "A delivery from 127.0.0.3 was refused with 401." in caplog.text
+    answered = [line.split()[:2] for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()]
+    assert [upstream for _, upstream in answered if upstream != "-"] == ["200", "200", "401"], "whole requests alone"
+    assert ["503", "-"] in answered, "one address had more connections than it may"
+
+
+# --- killed at random -----------------------------------------------------------------------------------------------
+
+_RECEIVER = """
+import sys
+from pathlib import Path
+from leads_pipeline.lake import Lake
+from leads_pipeline.receiver import Receiver, serve
+from leads_pipeline.spool import Spool
+folder, port, key = sys.argv[1:]
+serve(Receiver(Spool(Lake(Path(folder))), key), "127.0.0.1", int(port), print)
+"""
+
+
+class KilledReceiver:
+    """A receiver in a process of its own, that is killed and started again at random until the block ends."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.kills = 0
+        self._command = [sys.executable, "-u", "-c", _RECEIVER, str(folder), str(self.port), KEY]
+        self._rng = random.Random(seed)  # noqa: S311 - when to kill is no secret
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "KilledReceiver":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            process = subprocess.Popen(self._command, stdout=subprocess.PIPE)
+            assert process.stdout is not None
+            process.stdout.readline()  # it listens
+            self._is_over.wait(self._rng.uniform(0.05, 1.0))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            process.stdout.close()
+            self.kills += 1
+
+
+def deliver_until_answered(port: int, numbers: Iterator[int], answered: list[int]) -> None:
+    """One sender: each lead is sent again until it is answered 200, and never afterwards."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        for number in numbers:
+            lead = {
+                "id": f"lead-{number}",
+                "createdAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+                "portalBranchId": "101",
+            }
+            body = json.dumps({"applicant" if number % 4 else "appraisal": lead})
+            while not is_answered(connection, body):
+                time.sleep(0.01)
+            answered.append(number)
+
+
+def is_answered(connection: http.client.HTTPConnection, body: str) -> bool:
+    """Whether the delivery got its 200; a connection that broke is opened again by the next one."""
+    try:
+        connection.request("POST", PATH, body=body, headers=HEADERS)
+        answer = connection.getresponse()
+        answer.read()
+    except (OSError, http.client.HTTPException):
+        connection.close()
+        return False
+    return answer.status == 200
+
+
+class Numbers:
+    """0, 1, 2, … for several threads."""
+
+    def __init__(self, count: int) -> None:
+        self._numbers = iter(range(count))
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            with self._lock:
+                number = next(self._numbers, None)
+            if number is None:
+                return
+            yield number
+
+
+def push_through_kills(folder: Path, count: int, senders: int) -> int:
+    """Deliver while the receiver is killed and the pipeline takes in; what was answered 200 must be in the warehouse.
+
+    Returns how often the receiver was killed.
+    """
+    lake = Lake(folder)
+    first_day = today(LONDON, datetime.now(UTC))
+    placement = Placement(SCOPES, LONDON, first_day)
+    numbers, answered = Numbers(count), list[int]()
+    with KilledReceiver(folder, seed=count) as receiver:
+        threads = [
+            threading.Thread(target=deliver_until_answered, args=(receiver.port, iter(numbers), answered))
+            for _ in range(senders)
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            list(Spool(lake).take_in(placement, "run-1"))
+            time.sleep(0.1)
+    list(Spool(lake).take_in(placement, "run-2"))
+    for kind in (APPLICANT, APPRAISAL):
+        for day in {first_day, today(LONDON, datetime.now(UTC))}:
+            flatten_day(lake, kind, day, LONDON)
+    Warehouse(lake).publish(Grid(SCOPES, first_day, LONDON), datetime.now(UTC))
+
+    assert sorted(answered) == list(range(count))
+    with duckdb.connect(Warehouse(lake).path, read_only=True) as db:
+        there = db.execute("select lead_id from applicant_leads union all select lead_id from appraisal_leads")
+        assert sorted(lead_id for (lead_id,) in there.fetchall()) == sorted(f"lead-{number}" for number in answered)
+    return receiver.kills
+
+
+@pytest.mark.slow
+def test_what_was_answered_200_is_in_the_warehouse_once_although_the_receiver_was_killed(tmp_path: Path) -> None:
+    assert push_through_kills(tmp_path, 2_000, senders=8) >= 3
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LEADS_")}
+    environment |= {"LEADS_DATA_DIR": str(tmp_path / "data"), "LEADS_RECEIVE_KEY_FILE": str(tmp_path / "key")}
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "receive", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            match = re.search(r"http://127\.0\.0\.1:(\d+)/leads", said)
+            assert match is not None, said
+            port = int(match.group(1))
+            (tmp_path / "key").write_text("a key of 16 letters and more, put there while it runs")
+            statuses = [deliver(port)[0], deliver(port, b"x")[0], deliver(port, headers=JSON)[0]]
+            process.send_signal(signal.SIGTERM)
+            rest, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert statuses == [200, 400, 401]
+    assert kept(Spool(Lake(tmp_path / "data"))) == [DELIVERY[15:-2].decode()]
+    line = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d+ WARNING A delivery from 127\.0\.0\.1 was refused with (\d+)\. "
+    assert [re.match(line, one).group(1) for one in errors.splitlines()] == ["400", "401"]  # type: ignore[union-attr]
+    assert KEY not in said + rest + errors
+    assert SECRET_TEXT not in said + rest + errors
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE"),
+        ({"LEADS_RECEIVE_KEY": "short-key"}, "fewer than 16 characters"),
+    ],
+)
+def test_the_command_does_not_start_without_a_key(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    variables: dict[str, str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("LEADS_")]:
+        monkeypatch.delenv(name)
+    result = CliRunner().invoke(
+        cli.main, ["receive", "--port", "0"], env={"LEADS_DATA_DIR": str(tmp_path), **variables}
+    )
+    assert result.exit_code == 2
+    shown = re.sub(r"\s+", " ", result.output + capfd.readouterr().err)
+    assert said in shown
+    assert "short-key" not in shown

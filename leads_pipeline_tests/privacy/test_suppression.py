@@ -1,0 +1,649 @@
+"""The suppression list, and that what it refuses is landed, staged and published by nobody."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead, read_leads
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.flatten.columns import staged_columns
+from leads_pipeline.lake import Lake
+from leads_pipeline.person.matching import Group, Sought
+from leads_pipeline.person.showing import Shown, contacts_of, texts_of
+from leads_pipeline.privacy.erase import Wish, add_to_list
+from leads_pipeline.privacy.search import FoundLead
+from leads_pipeline.spool import Placement, Spool
+from leads_pipeline.suppression import Action, Suppressed, SuppressionList
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Scope
+from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, entry_of, lead, listed
+from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage, staged_leads
+
+BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
+GRID = Grid(scopes=tuple(map(Scope.parse, ("branch-101", "branch-102"))), first_day=DAY, zone=LONDON)
+
+
+@pytest.fixture
+def list_(tmp_path: Path) -> SuppressionList:
+    return SuppressionList(tmp_path / "list", tmp_path / "guard")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "data", tmp_path / "list")
+
+
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(list_: SuppressionList) -> None:
+    added = [
+        listed(list_, phones=[PHONE], names=["Jane Roe"], case="DSR-7"),
+        listed(list_, emails=["x@people.example"]),
+    ]
+    assert [entry.number for entry in added] == [1, 2]
+    assert list(list_.read().entries) == added
+    assert (list_.folder.stat().st_mode & 0o777, list_.path.stat().st_mode & 0o777) == (0o700, 0o600)
+    written = b"".join(path.read_bytes() for path in list_.folder.iterdir() if path.name != "key").lower()
+    for text in (EMAIL, "jane", "roe", "people", "7700900"):  # four digits may well stand in a hash
+        assert text.encode() not in written
+
+
+def test_a_line_that_somebody_was_killed_over_is_none(list_: SuppressionList) -> None:
+    first = listed(list_)
+    whole = list_.path.read_bytes()
+    listed(list_)
+    line = list_.path.read_bytes()[len(whole) :]
+    guard = list_.guard.read_bytes()
+    for cut in range(0, len(line), 7):
+        list_.path.write_bytes(whole + line[:cut])
+        list_.guard.write_bytes(guard.replace(guard[:1], b"0", 1))
+        assert list(list_.read().entries) == [first]
+    assert listed(list_).number == 2
+    assert len(list_.read().entries) == 2
+
+
+def test_an_entry_is_on_the_disk_when_it_was_added(list_: SuppressionList, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bytes] = []
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").resolve()
+        if path == list_.path:
+            synced.append(path.read_bytes())
+
+    monkeypatch.setattr(os, "fsync", noting)
+    for _ in range(2):
+        listed(list_)
+        assert synced[-1:] == [list_.path.read_bytes()]
+
+
+def test_an_entry_that_a_full_disk_cuts_short_is_said_to_be_none(
+    list_: SuppressionList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed(list_)
+    pwrite = os.pwrite
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", lambda descriptor, line, at: pwrite(descriptor, line[:40], at))
+        with pytest.raises(StorageError, match="can't be written to its end"):
+            listed(list_)
+    assert len(list_.read().entries) == 1
+    listed(list_)
+    assert [entry.number for entry in list_.read().entries] == [1, 2]
+
+
+def lose_the_key(list_: SuppressionList) -> None:
+    (list_.folder / "key").unlink()
+
+
+def another_key(list_: SuppressionList) -> None:
+    (list_.folder / "key").write_text("ab" * 32)
+
+
+def no_key(list_: SuppressionList) -> None:
+    (list_.folder / "key").write_text("none")
+
+
+def lose_the_list(list_: SuppressionList) -> None:
+    list_.path.unlink()
+
+
+def lose_all(list_: SuppressionList) -> None:
+    for path in list_.folder.iterdir():
+        path.unlink()
+
+
+def lose_an_entry(list_: SuppressionList) -> None:
+    list_.path.write_bytes(list_.path.read_bytes().splitlines(keepends=True)[0])
+
+
+def lose_the_first(list_: SuppressionList) -> None:
+    list_.path.write_bytes(list_.path.read_bytes().splitlines(keepends=True)[1])
+
+
+def change_an_entry(list_: SuppressionList) -> None:
+    list_.path.write_bytes(list_.path.read_bytes().replace(b'"erase"', b'"lifts"', 1))
+
+
+def break_theguard(list_: SuppressionList) -> None:
+    list_.guard.write_text("?")
+
+
+BREAKS = [
+    lose_the_key,
+    another_key,
+    no_key,
+    lose_the_list,
+    lose_all,
+    lose_an_entry,
+    lose_the_first,
+    change_an_entry,
+    break_theguard,
+]
+
+
+@pytest.mark.parametrize("spoil", BREAKS)
+def test_nothing_goes_on_with_a_list_that_is_not_what_it_was(
+    lake: Lake, spoil: Callable[[SuppressionList], None]
+) -> None:
+    land(lake, APPLICANT, [lead("1", email="john@people.example", createdAt=BEFORE)])
+    before = {path: path.read_bytes() for path in (lake.folder / "raw").rglob("*.parquet")}
+    listed(lake.suppression)
+    listed(lake.suppression)
+    lake.suppression.read()
+    spoil(lake.suppression)
+    keys = [path.read_bytes() for path in lake.suppression.folder.glob("key")]
+    with pytest.raises(StorageError, match="suppression list") as told:
+        land(lake, APPLICANT, [lead("2", email=EMAIL, createdAt=BEFORE)])
+    assert EMAIL not in str(told.value)
+    with pytest.raises(StorageError, match="suppression list"):
+        stage(lake, APPLICANT)
+    with pytest.raises(StorageError, match="suppression list"):
+        Warehouse(lake).publish(GRID, UNTIL)
+    with pytest.raises(StorageError, match="suppression list"):
+        listed(lake.suppression)
+    assert {path: path.read_bytes() for path in (lake.folder / "raw").rglob("*.parquet")} == before
+    assert [path.read_bytes() for path in lake.suppression.folder.glob("key")] == keys  # none is made in its place
+
+
+def test_a_restored_data_folder_does_not_take_the_list_back(lake: Lake, tmp_path: Path) -> None:
+    listed(lake.suppression)
+    guard = (lake.folder / ".state" / "privacy").read_bytes()
+    listed(lake.suppression, emails=["x@people.example"])
+    (lake.folder / ".state" / "privacy").write_bytes(guard)
+    assert len(lake.suppression.read().entries) == 2
+    (lake.folder / ".state" / "privacy").unlink()
+    assert len(Lake(lake.folder, tmp_path / "list").suppression.read().entries) == 2
+
+
+# --- whom an entry means ----------------------------------------------------------------------------------------------
+
+
+def meant(suppressed: Suppressed, *leads: dict[str, Any], day: date = DAY) -> set[str]:
+    rows = [
+        Shown.of_raw({"kind": "applicant", "lead_id": one["id"], "day": day, "payload": json.dumps(one)})
+        for one in leads
+    ]
+    return {lead_id for _, lead_id in suppressed.refusals.leads(rows)}
+
+
+def test_an_erasure_means_the_persons_leads_of_before_and_the_known_ids(list_: SuppressionList) -> None:
+    listed(list_, leads=[("applicant", "known"), ("appraisal", "other kind")])
+    leads = [
+        lead("mine", email=EMAIL.upper(), createdAt=BEFORE),
+        lead("new enquiry", email=EMAIL, createdAt=AFTER),
+        lead("known", email="john@people.example", createdAt=AFTER),
+        lead("other kind", email="john@people.example", createdAt=BEFORE),
+        lead("neighbour", email="jane@people.example", createdAt=BEFORE),
+        lead("tagged", email="jane.roe+x@people.example", createdAt=BEFORE),
+        lead("mentioned", email="john@people.example", createdAt=BEFORE, message=EMAIL),
+    ]
+    assert meant(list_.read(), *leads) == {"mine", "known"}
+
+
+def test_a_lead_of_unknown_moment_counts_by_its_day(list_: SuppressionList) -> None:
+    listed(list_)
+    for moment in ("0001-01-01T00:00:00Z", "yesterday", ""):
+        assert meant(list_.read(), lead("1", email=EMAIL, createdAt=moment)) == {"1"}
+        # It may be an enquiry from after the erasure, which nobody could pull again.
+        for day in (UNTIL.date(), date(2026, 11, 22)):
+            assert meant(list_.read(), lead("1", email=EMAIL, createdAt=moment), day=day) == set()
+
+
+def test_whoever_shares_the_telephone_is_somebody_else(list_: SuppressionList) -> None:
+    leads = [
+        lead("own", phone=PHONE, name="Roe Jane", createdAt=BEFORE),
+        lead("spouse", phone=PHONE, name="John Roe", createdAt=BEFORE),
+        lead("nameless", phone=PHONE, createdAt=BEFORE),
+        lead("nameless, other address", phone=PHONE, email="john@people.example", createdAt=BEFORE),
+    ]
+    listed(list_, phones=[PHONE], names=["Jane Roe"])
+    assert meant(list_.read(), *leads) == {"own", "nameless"}
+    listed(list_, phones=[PHONE], any_name=True)
+    assert meant(list_.read(), *leads) == {one["id"] for one in leads}
+
+
+def test_what_bears_a_shared_telephone_without_a_name_is_nobodys(list_: SuppressionList) -> None:
+    leads = [
+        lead("own", phone=PHONE, name="Roe Jane", createdAt=BEFORE),
+        lead("nameless", phone=PHONE, createdAt=BEFORE),
+        lead("nameless, own address", phone=PHONE, email=EMAIL, createdAt=BEFORE),
+    ]
+    listed(list_, phones=[PHONE], names=["Jane Roe"], is_shared=True)
+    assert meant(list_.read(), *leads) == {"own", "nameless, own address"}
+
+
+def test_another_tag_belongs_where_somebody_said_so(list_: SuppressionList) -> None:
+    listed(list_, any_tag=True)
+    assert meant(list_.read(), lead("1", email="jane.roe+x@people.example", createdAt=BEFORE)) == {"1"}
+
+
+def test_what_was_lifted_means_nobody(list_: SuppressionList) -> None:
+    entry = listed(list_, Action.REFUSE, until=None)
+    assert meant(list_.read(), lead("1", email=EMAIL, createdAt=AFTER)) == {"1"}
+    before = list_.read().state
+    listed(list_, Action.LIFT, emails=(), of=entry.number)
+    assert meant(list_.read(), lead("1", email=EMAIL, createdAt=AFTER)) == set()
+    assert list_.read().state != before
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(st.characters(), max_size=40), st.text(st.characters(), max_size=40))
+def test_no_text_keeps_the_list_from_being_asked(
+    tmp_path_factory: pytest.TempPathFactory, one: str, other: str
+) -> None:
+    list_ = SuppressionList(tmp_path_factory.mktemp("list"), tmp_path_factory.mktemp("guard") / "guard")
+    listed(list_, phones=[PHONE])
+    text = json.dumps({"id": one, "contact": {"email": other, "phoneNumber": one}, "createdAt": other})
+    for payload in (text, f"{text}x", other.encode("utf-8", "replace").decode()):
+        row = {"kind": "applicant", "lead_id": one.encode("utf-8", "replace").decode(), "day": DAY, "payload": payload}
+        assert list_.read().refusals.leads([Shown.of_raw(row)]) == {}
+
+
+HERS = {"email": EMAIL, "phone": PHONE, "name": "Jane Roe"}
+SPOUSES = {"email": "john@people.example", "phone": PHONE, "name": "John Roe"}
+CONTACTS = st.tuples(st.sampled_from([HERS, SPOUSES]), st.sets(st.sampled_from(sorted(HERS)), min_size=1)).map(
+    lambda one: {name: one[0][name] for name in one[1]}
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    leads=st.lists(st.lists(CONTACTS, min_size=1, max_size=3), min_size=1, max_size=4),
+    given_=st.sets(st.sampled_from(["emails", "phones", "names"]), min_size=1),
+)
+def test_the_list_means_what_was_found_as_the_persons(
+    tmp_path_factory: pytest.TempPathFactory, leads: list[list[dict[str, str]]], given_: set[str]
+) -> None:
+    sought = Sought.of(**{what: [HERS[what.removesuffix("s")]] for what in given_})
+    texts = {
+        ("applicant", str(number)): [json.dumps(lead("", **one) | {"createdAt": BEFORE}) for one in versions]
+        for number, versions in enumerate(leads)
+    }
+    shown = {key: [sought.evidence(texts_of(text)) for text in versions] for key, versions in texts.items()}
+    seen = {key: rows for key, rows in shown.items() if any(map(sought.sees, rows))}
+    chosen = [
+        FoundLead(*key, group, [], sought.names_in(seen))
+        for key, group in sought.grouped(seen).items()
+        if group is Group.GIVEN
+    ]
+    if not chosen:
+        return
+    lake = Lake(tmp_path_factory.mktemp("data"))
+    add_to_list(lake, sought, chosen, Wish(action=Action.ERASE, is_shared=sought.is_shared(seen)), UNTIL)
+    rows = [Shown(*key, DAY, partial(texts_of, text)) for key, versions in texts.items() for text in versions]
+    assert lake.suppression.read().refusals.leads(rows).keys() == {(lead.kind, lead.lead_id) for lead in chosen}
+
+
+def objects(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """JSON objects as text, with repeated fields, names that show somebody, and colons set apart."""
+    names = st.sampled_from(["contact", "email", "phoneNumber", "recipientEmail", "firstName", EMAIL, 'a":b'])
+    colons = st.sampled_from([":", ": ", " :", "\n:"])
+    members = st.lists(st.builds("{}{}{}".format, names.map(json.dumps), colons, inner), max_size=3)
+    return members.map(lambda those: f"{{{','.join(those)}}}")
+
+
+ODD_VALUES = [EMAIL, f"{EMAIL} ", "jane.roe+home@people.example", PHONE, "x", 447700900123, 7700.9e5, True, None, '":']
+DOCUMENTS = st.recursive(
+    st.sampled_from([*map(json.dumps, ODD_VALUES), "00", '"\\ud800"']),
+    lambda inner: objects(inner) | st.lists(inner, max_size=2).map(lambda those: f"[{','.join(those)}]"),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(objects(DOCUMENTS))
+@example('{"contact": {"email": "jane.roe+home@people.example"}}')
+@example('{"contact": {"phoneNumber": 447700900123}}')
+@example(f'{{"email": "{EMAIL}", "email": "x"}}')
+@example(f'{{"email" : "{EMAIL}", "email": "x"}}')
+def test_looking_at_contacts_first_overlooks_nobody(payload: str) -> None:
+    row = Shown.of_raw({"kind": "applicant", "lead_id": "1", "day": DAY, "payload": payload})
+    in_full = replace(row, contacts=lambda: None)
+    for any_tag in (True, False):
+        nobody = Suppressed(b"key", [])
+        entry = entry_of(nobody, 1, phones=[PHONE], until=None, any_tag=any_tag)
+        refusals = Suppressed(b"key", [entry]).refusals
+        assert refusals.leads([row]) == refusals.leads([in_full])
+
+
+def test_most_leads_need_no_second_look() -> None:
+    assert contacts_of(json.dumps(lead("1", email=EMAIL, phone=PHONE, name="Jane Roe"))) == [PHONE, EMAIL]
+
+
+# --- refusal ----------------------------------------------------------------------------------------------------------
+
+JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
+JOHN = lead("john", email="john@people.example", createdAt=BEFORE)
+
+
+def ids(path: Path) -> list[str]:
+    return [row["lead_id"] for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def landed(lake: Lake, day: date = DAY) -> dict[str, list[str]]:
+    return {window.scope: ids(window.path) for window in lake.landed_windows(APPLICANT, day)}
+
+
+def counts(lake: Lake) -> list[tuple[Any, ...]]:
+    """scope, rows, removed, received, state of the landed windows as published."""
+    _, rows = Warehouse(lake).query(
+        "select scope, rows, removed, received, state from mart_coverage where rows is not null order by all"
+    )
+    return rows
+
+
+def test_a_pull_lands_nobody_who_is_refused_and_counts_them_once(lake: Lake) -> None:
+    listed(lake.suppression)
+    for _ in range(2):
+        land(lake, APPLICANT, [JANE, JOHN])
+    [window] = lake.landed_windows(APPLICANT, DAY)
+    assert landed(lake) == {"branch-101": ["john"]}
+    assert (window.leads, window.removed, window.body_sha256) == (1, 1, "")
+    land(lake, APPLICANT, [lead("jane", email=EMAIL, createdAt=AFTER)])
+    assert landed(lake) == {"branch-101": ["john"]}
+    land(lake, APPLICANT, [lead("again", email=EMAIL, createdAt=AFTER)])
+    assert landed(lake) == {"branch-101": ["again", "john"]}
+
+
+def test_a_lead_that_was_refused_by_its_contact_is_refused_under_another(lake: Lake) -> None:
+    listed(lake.suppression)
+    land(lake, APPLICANT, [JANE])
+    land(lake, APPLICANT, [JANE | {"contact": JOHN["contact"]}])
+    assert landed(lake) == {"branch-101": []}
+
+
+def test_all_versions_of_a_refused_lead_go_with_a_landing(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE | {"contact": JOHN["contact"]}, JOHN])
+    listed(lake.suppression)
+    land(lake, APPLICANT, [JANE, JOHN])
+    assert landed(lake) == {"branch-101": ["john"]}
+
+
+def push(lake: Lake, *leads: dict[str, Any], spool: Spool | None = None) -> None:
+    received = read_leads(APPLICANT, json.dumps({APPLICANT.list_key: leads}).encode())
+    (spool or Spool(lake)).add([PushedLead(APPLICANT, one, FETCHED_AT) for one in received])
+
+
+def take_in(lake: Lake) -> None:
+    for _ in Spool(lake).take_in(Placement(GRID.scopes, LONDON, DAY), "run"):
+        """All of it."""
+
+
+def test_a_push_is_refused_before_it_is_kept(lake: Lake) -> None:
+    listed(lake.suppression)
+    push(lake, JANE)
+    assert Spool(lake).waiting() == []
+    push(lake, JANE, JOHN)
+    [waiting] = Spool(lake).waiting()
+    assert b"john" in waiting.read_bytes()
+    assert EMAIL.encode() not in waiting.read_bytes()
+
+
+def test_a_lead_that_a_push_shows_to_be_hers_is_known_from_then_on(lake: Lake) -> None:
+    listed(lake.suppression)
+    other = JANE | {"contact": JOHN["contact"]}
+    land(lake, APPLICANT, [other, JOHN])
+    push(lake, JANE)
+    stage(lake, APPLICANT)
+    assert staged_leads(lake, APPLICANT).keys() == {"john"}
+
+
+def test_a_push_that_waits_is_refused_when_it_is_taken_in(lake: Lake) -> None:
+    push(lake, JANE, JOHN)
+    listed(lake.suppression)
+    take_in(lake)
+    assert [ids(path) for path in lake.pushed_files(APPLICANT, DAY)] == [["john"]]
+
+
+def test_a_push_is_kept_where_the_list_cannot_be_read_and_taken_in_once_it_can(lake: Lake) -> None:
+    listed(lake.suppression)
+    key = lake.suppression.folder / "key"
+    content = key.read_bytes()
+    key.unlink()
+    push(lake, JOHN)
+    with pytest.raises(StorageError, match="suppression list"):
+        take_in(lake)
+    key.write_bytes(content)
+    take_in(lake)
+    assert [ids(path) for path in lake.pushed_files(APPLICANT, DAY)] == [["john"]]
+
+
+def test_what_waits_is_swept(lake: Lake) -> None:
+    push(lake, JANE)
+    push(lake, JANE, JOHN)
+    listed(lake.suppression)
+    assert Spool(lake).remove_refused() == 2
+    [waiting] = Spool(lake).waiting()
+    assert EMAIL.encode() not in waiting.read_bytes()
+    take_in(lake)
+    assert [ids(path) for path in lake.pushed_files(APPLICANT, DAY)] == [["john"]]
+
+
+def test_staging_refuses_what_raw_still_has_or_what_was_staged_before(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE | {"viewingTimes": [{"earliest": BEFORE}]}, JOHN])
+    stage(lake, APPLICANT)
+    listed(lake.suppression)
+    staged = stage(lake, APPLICANT)
+    assert (staged.withheld, staged.rows["applicant_viewing_times"]) == (1, 0)
+    assert staged_leads(lake, APPLICANT).keys() == {"john"}
+
+
+def test_staging_refuses_whom_only_what_is_new_in_a_list_shows(lake: Lake) -> None:
+    sent = {"id": "jane", "createdAt": BEFORE, "contact": {"email": "", "phoneNumber": ""}}
+    land(lake, APPLICANT, [sent | {"viewingTimes": [{"email": EMAIL}]}, JOHN])
+    listed(lake.suppression)
+    assert stage(lake, APPLICANT).withheld == 1
+    assert staged_leads(lake, APPLICANT).keys() == {"john"}
+
+
+def test_staging_brings_nobody_back_whom_raw_lacks(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    stage(lake, APPLICANT)
+    [path] = lake.raw_lead_files()
+    listed(lake.suppression)
+    assert lake.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] != "jane"]) == {"jane"}
+    assert stage(lake, APPLICANT).raw_rows == 1
+    assert staged_leads(lake, APPLICANT).keys() == {"john"}
+
+
+def test_publication_refuses_what_is_staged_and_writes_the_file_anew(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    listed(lake.suppression)
+    publication = Warehouse(lake).publish(GRID, UNTIL)
+    assert publication.is_rebuilt
+    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
+    assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
+
+
+def test_publication_refuses_who_is_in_a_staged_file_that_was_put_back(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    stage(lake, APPLICANT)
+    paths = [file.path for table in staged_columns(APPLICANT) for file in lake.staged_files(table)]
+    backup = {path: path.read_bytes() for path in paths}
+    listed(lake.suppression)
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    for path, content in backup.items():
+        path.write_bytes(content)
+    assert Warehouse(lake).publish(GRID, UNTIL).is_changed
+    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
+
+
+def described(lake: Lake) -> list[list[tuple[Any, ...]]]:
+    """Tables, columns and macros with what analysts read about them, and the rows of each table."""
+    with Warehouse(lake).reading() as db:
+        tables = db.query(
+            # Each file numbers its own publications.
+            "select schema_name, table_name, comment from duckdb_tables() where not internal "
+            "and table_name not in ('publications', 'touched_days') order by all"
+        )
+        columns = "select table_name, column_name, data_type, comment from duckdb_columns() where not internal"
+        macros = (
+            "select function_name, macro_definition from duckdb_functions() where not internal and schema_name = 'main'"
+        )
+        named = [f"{schema}.{name}" for schema, name, _ in tables[1] if name != "facts"]
+        rows = [
+            sorted(db.query(f"from {name}")[1], key=repr) for name in named
+        ]  # a busy machine makes marts in any order
+        return [tables[1], db.query(f"{columns} order by all")[1], db.query(f"{macros} order by all")[1], *rows]
+
+
+@pytest.mark.slow
+def test_a_file_that_is_written_anew_is_the_one_that_would_be_built_anew(lake: Lake) -> None:
+    for day in (DAY, NEXT_DAY):
+        land(lake, APPLICANT, [JANE | {"id": f"jane {day}"}, JOHN | {"id": f"john {day}"}], day=day)
+        stage(lake, APPLICANT, day)
+    Warehouse(lake).publish(GRID, UNTIL)
+    listed(lake.suppression)
+    assert Warehouse(lake).publish(GRID, UNTIL).is_rebuilt
+    anew = described(lake)
+    assert EMAIL.encode() not in Warehouse(lake).path.read_bytes()
+    Warehouse(lake).path.unlink()
+    Warehouse(lake).publish(GRID, UNTIL)
+    assert described(lake) == anew
+
+
+@pytest.mark.slow
+def test_a_list_that_learns_ids_builds_nothing_anew_and_comes_to_rest(lake: Lake) -> None:
+    listed(lake.suppression, Action.RESTRICT, until=None)
+    listed(lake.suppression, Action.REFUSE, emails=["mary@people.example"], until=None)
+    land(lake, APPLICANT, [JOHN])
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    for number in range(2):
+        mary = lead(f"mary {number}", email="mary@people.example", createdAt=BEFORE)
+        land(lake, APPLICANT, [JANE | {"id": f"jane {number}"}, mary], day=NEXT_DAY)
+        stage(lake, APPLICANT, NEXT_DAY)
+        publication = Warehouse(lake).publish(GRID, UNTIL)
+        assert (publication.is_changed, publication.is_rebuilt) == (True, False)
+        assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
+    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
+
+
+def test_a_lead_whose_id_the_list_has_learned_leaves_days_that_do_not_change(lake: Lake) -> None:
+    entry = listed(lake.suppression)
+    land(lake, APPLICANT, [JANE | {"contact": JOHN["contact"]}, JOHN])
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    suppressed = lake.suppression.read()
+    lake.know_leads(suppressed, {("applicant", "jane"): entry.number})  # by another version of it, elsewhere
+    assert Warehouse(lake).publish(GRID, UNTIL).is_rebuilt
+    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
+    assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
+
+
+@pytest.mark.slow
+def test_whoever_is_added_while_a_day_is_not_staged_leaves_it_and_the_others_go_on(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    listed(lake.suppression)
+    land(lake, APPLICANT, [JOHN | {"id": "next day"}], day=NEXT_DAY)
+    stage(lake, APPLICANT, NEXT_DAY)
+    lake.staged_path(APPLICANT.table, DAY).write_bytes(b"PAR1 cut off")
+    publication = Warehouse(lake).publish(GRID, UNTIL)
+    assert publication.kept == [("applicant", DAY)]
+    assert Warehouse(lake).query("select lead_id from applicant_leads order by 1")[1] == [("john",), ("next day",)]
+    assert EMAIL.encode() not in Warehouse(lake).path.read_bytes()
+    assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
+
+
+@pytest.mark.slow
+def test_restricted_leads_stay_in_raw_alone_until_that_is_lifted(lake: Lake) -> None:
+    entry = listed(lake.suppression, Action.RESTRICT)
+    land(lake, APPLICANT, [JANE, JOHN])
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    assert landed(lake) == {"branch-101": ["jane", "john"]}
+    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
+    listed(lake.suppression, Action.LIFT, emails=(), of=entry.number)
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    assert Warehouse(lake).query("select lead_id from applicant_leads order by 1")[1] == [("jane",), ("john",)]
+
+
+def test_counts_stay_honest(lake: Lake) -> None:
+    listed(lake.suppression)
+    land(lake, APPLICANT, [JANE, JOHN])
+    land(lake, APPLICANT, [JANE], scope="branch-102")
+    stage(lake, APPLICANT)
+    Warehouse(lake).publish(GRID, UNTIL)
+    assert counts(lake) == [("branch-101", 1, 1, 2, "landed"), ("branch-102", 0, 1, 1, "landed")]
+
+
+# --- taking rows out of a raw file ------------------------------------------------------------------------------------
+
+
+def test_a_raw_file_is_rewritten_whole_with_its_time_and_counts_what_is_gone(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    land(lake, APPLICANT, [JANE | {"message": "again"}], fetched_at=FETCHED_AT + timedelta(hours=1))
+    [path] = lake.raw_lead_files()
+    before, modified = lake.landed_windows(APPLICANT, DAY)[0], path.stat().st_mtime_ns
+    johns = [row for row in pq.ParquetFile(path).read().to_pylist() if row["lead_id"] == "john"]
+    (path.parent / f".{path.name}.0123456789abcdef.tmp").write_bytes(path.read_bytes())
+
+    assert lake.rewrite_raw(path, lambda rows: rows) == set()
+    assert lake.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] == "john"]) == {"jane"}
+    assert lake.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] == "john"]) == set()
+
+    [after] = lake.landed_windows(APPLICANT, DAY)
+    assert after == replace(before, leads=1, rows=1, removed=1, body_sha256="")
+    assert path.stat().st_mtime_ns == modified
+    assert pq.ParquetFile(path).read().to_pylist() == johns
+    assert list(path.parent.iterdir()) == [path]
+    assert EMAIL.encode() not in path.read_bytes()
+    assert lake.rewrite_raw(path.with_name("pushed.parquet"), lambda _: []) == set()
+
+
+def test_a_window_of_which_all_is_gone_stays_landed(lake: Lake) -> None:
+    land(lake, APPRAISAL, [JANE], day=NEXT_DAY)
+    [path] = lake.raw_lead_files()
+    lake.rewrite_raw(path, lambda _: [])
+    [window] = lake.landed_windows(APPRAISAL, NEXT_DAY)
+    assert (window.leads, window.removed, window.is_closed) == (0, 1, True)
+    assert flatten_day(lake, APPRAISAL, NEXT_DAY, LONDON).rows["appraisal_leads"] == 0
+
+
+def test_an_empty_list_costs_a_landing_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Shown, "of_raw", never)
+    land(lake, APPLICANT, [JANE, JOHN])
+    assert landed(lake) == {"branch-101": ["jane", "john"]}
+    assert not lake.suppression.folder.exists()

@@ -1,0 +1,60 @@
+"""Empty buckets for tests, and a server that has some: moto's emulation of S3, which starts in a second.
+
+Belongs here: making them. Doesn't: what is to hold of a bucket (test_objects.py).
+"""
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import httpx
+
+from leads_pipeline_tests.support.newcomer import free_port, wait_for
+
+KEYS: Final = {
+    "AWS_ACCESS_KEY_ID": "tests",
+    "AWS_SECRET_ACCESS_KEY": "a-secret",
+    "AWS_REGION": "us-east-1",
+}
+
+
+def made_bucket(server: str) -> str:
+    """The name of an empty bucket there, for whoever has the keys."""
+    import boto3
+
+    name = f"leads-{secrets.token_hex(8)}"
+    key_id, secret, region = KEYS.values()
+    client = boto3.client(
+        "s3", endpoint_url=server, aws_access_key_id=key_id, aws_secret_access_key=secret, region_name=region
+    )
+    client.create_bucket(Bucket=name)
+    return name
+
+
+@contextmanager
+def running_moto() -> Iterator[str]:
+    """The address of a server, which lets anybody in; it is killed at the end."""
+    port = free_port()
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    # Else it would take the first word of any other name of this machine for a bucket.
+    environment = {**os.environ, "S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true"}
+    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        assert server.poll() is None
+        try:
+            return httpx.get(f"{address}/moto-api/").is_success
+        except httpx.TransportError:
+            return False
+
+    try:
+        wait_for(answers)
+        yield address
+    finally:
+        server.kill()
+        server.wait()
