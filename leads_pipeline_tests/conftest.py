@@ -14,6 +14,9 @@ from alembic.config import Config as AlembicConfig
 from alembic.script import ScriptDirectory
 from hypothesis import settings
 
+from leads_pipeline_tests.promises.month import libfaketime
+from leads_pipeline_tests.support.house import House, Quick, Real
+
 # The seed of the tests that choose at random. It is set here, so that all workers of pytest-xdist have the same.
 SEED_VARIABLE = "CHAOS_SEED"
 os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(10**9)))
@@ -97,3 +100,22 @@ def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield mounted
     finally:
         subprocess.run(["umount", mounted], check=True)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Quick:
+    """A data folder that the tests work on in this process."""
+    return Quick(tmp_path / "house" / "data")
+
+
+@pytest.fixture(params=["quick", pytest.param("real", marks=pytest.mark.slow)])
+def any_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+    """The same test twice: in this process, and by commands."""
+    folder = tmp_path / "house" / "data"
+    if request.param == "quick":
+        yield Quick(folder)
+    elif libfaketime() is None:
+        pytest.skip("libfaketime is not installed: apt install faketime")
+    else:
+        with Real.opened(folder) as house:
+            yield house

@@ -1,0 +1,442 @@
+"""The pipeline as its tests use it: leads come in, one publication follows, and leads.duckdb says what there is.
+
+Belongs here: the only way of the tests to the rooms that a publication goes through. `Quick` calls them in this
+process. `Real` runs `leads-pipeline` against a portal over HTTP, at the moment that the test sets. When a room is
+rebuilt, this file changes and the tests don't.
+"""
+
+import copy
+import csv
+import io
+import json
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, Self
+from zoneinfo import ZoneInfo
+
+import duckdb
+import httpx
+
+from leads_pipeline import contract
+from leads_pipeline.backup import Store, back_up, restore
+from leads_pipeline.branches import read_branches
+from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind, lead_kind
+from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.lake import Lake
+from leads_pipeline.person.matching import Group, Sought
+from leads_pipeline.privacy.erase import Wish, add_to_list, restage, sweep
+from leads_pipeline.privacy.retain import cut_days, due_before
+from leads_pipeline.privacy.search import FoundLead, search
+from leads_pipeline.retry import FailedWindow
+from leads_pipeline.spool import Placement, Spool
+from leads_pipeline.suppression import Action
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.window import Scope, Window
+from leads_pipeline_tests.promises import month
+from leads_pipeline_tests.promises.portal import portal
+
+DAY: Final = date(2026, 11, 19)
+NEXT_DAY: Final = date(2026, 11, 20)
+LONDON: Final = ZoneInfo("Europe/London")
+
+# Both days are over, and the portal still has them.
+NOW: Final = datetime(2026, 11, 21, 6, tzinfo=UTC)
+
+# A lead as what becomes JSON, or as its exact text.
+Lead = str | Mapping[str, Any]
+Row = dict[str, Any]
+Place = tuple[str, date, str]
+
+_PUSH_KEY: Final = "a-key-of-whoever-pushes"
+
+
+class House(ABC):
+    """One data folder with two branches. Each answer and each delivery takes a minute of its clock.
+
+    What a test may set: `now`, the moment of the next thing that happens; `zone`, `scopes`, `first_day` and `names`
+    (a CSV text of branches), which are settings.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.now = NOW
+        self.day, self.next_day = DAY, NEXT_DAY
+        self.zone = LONDON
+        self.scopes: tuple[str, ...] = ("branch-101", "branch-102")
+        self.first_day = DAY
+        self.names = ""
+
+    # --- leads come in ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def land(self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101") -> None:
+        """Pull a window. The portal answers with these leads."""
+
+    @abstractmethod
+    def fail(self, kind: str, day: date = DAY, scope: str = "branch-101") -> None:
+        """Pull a window. The portal refuses it."""
+
+    @abstractmethod
+    def push(self, kind: str, *leads: Lead) -> None:
+        """Have the portal deliver leads of its own accord. They are acknowledged."""
+
+    @abstractmethod
+    def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
+        """Pull today's inventory. The portal finds these items for each place."""
+
+    def answers(self, rows: Iterable[Sequence[str]], header: Sequence[str] = ("lead_id", "answered_at")) -> None:
+        """Write the user's own list of when leads were answered."""
+        text = io.StringIO()
+        csv.writer(text).writerows([header, *rows])
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "answers.csv").write_text(text.getvalue(), encoding="utf-8")
+
+    def later(self, **units: float) -> None:
+        """Set the clock forward: `later(hours=1)`."""
+        self.now += timedelta(**units)
+
+    @property
+    def today(self) -> date:
+        """The local day."""
+        return self.now.astimezone(self.zone).date()
+
+    def _tick(self) -> datetime:
+        moment = self.now
+        self.later(minutes=1)
+        return moment
+
+    # --- what an analyst finds --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Bring leads.duckdb up to date with all that came in."""
+
+    @property
+    def file(self) -> Path:
+        """The published file."""
+        return self.folder / "leads.duckdb"
+
+    def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """The rows of a query. A new reader opens the published file."""
+        with self._reader() as db:
+            return db.execute(sql, parameters).fetchall()
+
+    def rows(self, sql: str, *parameters: object) -> list[Row]:
+        """The rows of a query, by column."""
+        with self._reader() as db:
+            cursor = db.execute(sql, parameters)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def leads(self, kind: str) -> dict[str, Row]:
+        """The published leads of a kind by their id. Each id is there once."""
+        rows = self.rows(f"from {kind}_leads")
+        found = {row["lead_id"]: row for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def tables(self) -> month.Tables:
+        """All published tables with their rows in order, without the moments of the run."""
+        return month.tables(self.file)
+
+    def raw(self, kind: str) -> list[tuple[str, str]]:
+        """Every version of every lead in the raw files, as id and exact text, oldest first."""
+        files = str(self.folder / "raw" / f"{kind}_leads" / "**" / "*.parquet")
+        with duckdb.connect() as db:
+            try:
+                return db.execute(
+                    "select lead_id, payload from read_parquet(?, hive_partitioning = false, union_by_name = true) "
+                    "order by sequence, day, scope, position",
+                    [files],
+                ).fetchall()
+            except duckdb.IOException:  # no file yet
+                return []
+
+    @contextmanager
+    def _reader(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        with duckdb.connect(str(self.file), read_only=True) as db:
+            db.execute("set TimeZone = 'UTC'")
+            yield db
+
+    # --- people, and what outlives the disk -------------------------------------------------------------------------
+
+    @abstractmethod
+    def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
+        """Find a person by `email`, `phone`, `name`, `lead` or `postcode`: group, kind and id of their leads."""
+
+    @abstractmethod
+    def erase(self, **person: str | Sequence[str]) -> None:
+        """Erase a person, given as in `find`, and publish."""
+
+    @abstractmethod
+    def object_(self, **person: str | Sequence[str]) -> None:
+        """Note that a person objects to marketing, and publish."""
+
+    @abstractmethod
+    def restrict(self, **person: str | Sequence[str]) -> None:
+        """Set the leads of a person aside, and publish."""
+
+    @abstractmethod
+    def retain(self, days: int) -> None:
+        """Delete the personal fields of leads that are older than so many days, and publish."""
+
+    @abstractmethod
+    def back_up(self, target: Path) -> None:
+        """Back up to a folder."""
+
+    def restore(self, source: Path, folder: Path) -> Self:
+        """Restore the newest backup into another folder, and publish: the house on it, with the same settings."""
+        house = copy.copy(self)
+        house.folder = folder
+        house._restore(source)  # noqa: SLF001 - a copy of this house
+        return house
+
+    @abstractmethod
+    def _restore(self, source: Path) -> None:
+        """Restore into this folder, and publish."""
+
+
+class Quick(House):
+    """The rooms, called in this process."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.lake = Lake(folder)
+        self._failed: dict[tuple[LeadKind, Window], FailedWindow] = {}
+        self._landed: set[tuple[LeadKind, date]] = set()
+
+    def land(self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101") -> None:
+        of, body, moment = lead_kind(kind), _answer(kind, leads), self._tick()
+        window = Window.of(day, Scope.parse(scope), self.zone)
+        answer = Answer(
+            kind=of,
+            window=window,
+            leads=contract.read_leads(of, body),
+            fetched_at=moment,
+            request=of.path,
+            body_sha256="ab" * 32,
+            body_bytes=len(body),
+            attempts=1,
+            duration_seconds=0.1,
+        )
+        self.lake.land(answer, "run")
+        self._failed.pop((of, window), None)
+        self._landed.add((of, day))
+
+    def fail(self, kind: str, day: date = DAY, scope: str = "branch-101") -> None:
+        window = Window.of(day, Scope.parse(scope), self.zone)
+        before = self._failed.get((lead_kind(kind), window))
+        self._failed[lead_kind(kind), window] = FailedWindow(
+            (before.attempts if before else 0) + 1, self._tick(), is_permanent=True, error="The portal refused it."
+        )
+
+    def push(self, kind: str, *leads: Lead) -> None:
+        moment = self._tick()
+        Spool(self.lake).add(
+            [contract.PushedLead(of, lead, moment) for of, lead in contract.read_delivery(_answer(kind, leads))]
+        )
+
+    def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
+        found = {place: contract.read_inventory_page(_body("items", items), 1).items for place, items in places.items()}
+        self.lake.land_inventory(self.today, found, self._tick(), "run")
+
+    def publish(self) -> None:
+        placement = Placement([*map(Scope.parse, self.scopes)], self.zone, self.first_day)
+        for taken in Spool(self.lake).take_in(placement, "run"):
+            self._landed |= {(kind, day) for kind in LEAD_KINDS for day in taken.deliveries}
+        for kind, day in sorted(self._landed, key=str):
+            flatten_day(self.lake, kind, day, self.zone)
+        self._landed.clear()
+        names = self.folder.parent / "branches.csv"
+        names.write_text(self.names, encoding="utf-8")
+        grid = Grid(
+            scopes=[*map(Scope.parse, self.scopes)],
+            first_day=self.first_day,
+            zone=self.zone,
+            failed=self._failed,
+            branches=read_branches(names if self.names else None),
+        )
+        Warehouse(self.lake).publish(grid, self.now)
+
+    def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
+        return sorted((str(lead.group), lead.kind, lead.lead_id) for lead in self._found(_sought(person)))
+
+    def erase(self, **person: str | Sequence[str]) -> None:
+        self._list(Action.ERASE, person)
+        sweep(self.lake, self.zone)
+        self.publish()
+
+    def object_(self, **person: str | Sequence[str]) -> None:
+        self._list(Action.OBJECT, person)
+        self.publish()
+
+    def restrict(self, **person: str | Sequence[str]) -> None:
+        self._list(Action.RESTRICT, person)
+        restage(self.lake, self.zone)
+        self.publish()
+
+    def _list(self, action: Action, person: Mapping[str, str | Sequence[str]]) -> None:
+        sought = _sought(person)
+        chosen = [lead for lead in self._found(sought) if lead.group is Group.GIVEN]
+        moment = self._tick()
+        add_to_list(self.lake, sought, chosen, Wish(action=action, received=moment.date()), moment)
+
+    def _found(self, sought: Sought) -> Sequence[FoundLead]:
+        return search(self.lake, self.folder / ".dagster", sought).leads
+
+    def retain(self, days: int) -> None:
+        for cut in cut_days(self.lake, due_before(self.now, self.zone, days), self.zone):
+            assert cut.error is None, cut.error
+        self.publish()
+
+    def back_up(self, target: Path) -> None:
+        back_up({"data": self.folder, "privacy": self.lake.suppression.folder}, target, {}, 14, self._tick())
+
+    def _restore(self, source: Path) -> None:
+        store, self.lake = Store(source), Lake(self.folder)
+        roots = {"data": self.folder, "privacy": self.lake.suppression.folder}
+        restore(store, store.read(store.names()[-1]), roots, leave_out_damaged=False)
+        self._landed = {(kind, day) for kind in LEAD_KINDS for day in self.lake.landed_days(kind)}
+        sweep(self.lake, self.zone)
+        self.publish()
+
+
+class Real(House):
+    """Commands, each in a process of its own, whose clock is set. The portal is there while the block runs."""
+
+    def __init__(self, folder: Path, address: str, portal_has: dict[Place, tuple[int, bytes]]) -> None:
+        super().__init__(folder)
+        self._address = address
+        self._portal_has = portal_has
+        self._has_pushes = False
+
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path) -> Iterator[Self]:
+        """A house with a portal of its own."""
+        portal_has: dict[Place, tuple[int, bytes]] = {}
+
+        def answers(path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
+            if "address" in parameters:
+                return portal_has["inventory", date.min, parameters["address"]]
+            kind = path.strip("/").removesuffix("-leads")
+            start = datetime.fromisoformat(parameters["from-time"])
+            scope = next(f"{name.removesuffix('-id')}-{id_}" for name, id_ in parameters.items() if "-id" in name)
+            return portal_has.get((kind, start.astimezone(house.zone).date(), scope), (200, _answer(kind, [])))
+
+        with portal(answers) as address:
+            house = cls(folder, address, portal_has)
+            yield house
+
+    def land(self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101") -> None:
+        self._portal_has[kind, day, scope] = (200, _answer(kind, leads))
+        self._pull(kind, day, scope)
+
+    def fail(self, kind: str, day: date = DAY, scope: str = "branch-101") -> None:
+        refusal = {"errors": [{"code": "invalid_time", "message": "no", "links": []}]}
+        self._portal_has[kind, day, scope] = (400, json.dumps(refusal).encode())
+        self._pull(kind, day, scope, exit_code=1)
+
+    def _pull(self, kind: str, day: date, scope: str, exit_code: int = 0) -> None:
+        of = f"--from {day} --to {day} --kind {kind} --scope {scope}".split()
+        self._run("backfill", *of, exit_code=exit_code)
+
+    def push(self, kind: str, *leads: Lead) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        headers = {"Authorization": f"Bearer {_PUSH_KEY}", "Content-Type": "application/json"}
+        body = _answer(kind, leads)
+        self._has_pushes = True
+        arguments = ["receive", "--port", str(port)]
+        with month.running(self.folder, self._address, self._clock(), arguments, **self._variables()) as process:
+            while process.poll() is None:
+                with suppress(httpx.ConnectError):  # it has not started yet
+                    httpx.post(f"http://127.0.0.1:{port}/leads", content=body, headers=headers).raise_for_status()
+                    return
+                time.sleep(0.1)
+        raise AssertionError("The receiver ended.")
+
+    def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
+        for place, items in places.items():
+            self._portal_has["inventory", date.min, place] = (200, _body("items", items))
+        of = f"--from {self.today} --to {self.today} --kind inventory".split()
+        self._run("backfill", *of, INVENTORY_ADDRESSES=";".join(places))
+
+    def publish(self) -> None:
+        """Take in what was pushed, if something was. Each command publishes what it has changed."""
+        if self._has_pushes:
+            self.land_inventory({"Nowhere": []})
+            self._has_pushes = False
+
+    def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
+        said = self._run("privacy", "find", "--json", *_options(person))
+        found = json.loads(said[said.index("{") :])["leads"]
+        return sorted((lead["group"], lead["kind"], lead["lead_id"]) for lead in found)
+
+    def erase(self, **person: str | Sequence[str]) -> None:
+        self._run("privacy", "erase", "--yes", *_options(person))
+
+    def object_(self, **person: str | Sequence[str]) -> None:
+        self._run("privacy", "object", *_options(person))
+
+    def restrict(self, **person: str | Sequence[str]) -> None:
+        self._run("privacy", "restrict", *_options(person))
+
+    def retain(self, days: int) -> None:
+        self._run("privacy", "retain", LEADS_KEEP_PERSONAL_DAYS=str(days))
+
+    def back_up(self, target: Path) -> None:
+        self._run("backup", str(target))
+
+    def _restore(self, source: Path) -> None:
+        self._run("restore", str(source))
+        self._run("privacy", "apply")
+
+    def _run(self, *arguments: str, exit_code: int = 0, **variables: str) -> str:
+        code, said = month.command(
+            self.folder, self._address, self._clock(), arguments, **(self._variables() | variables)
+        )
+        assert code == exit_code, said
+        return said
+
+    def _clock(self) -> str:
+        return f"{self._tick():%Y-%m-%d %H:%M:%S}"
+
+    def _variables(self) -> dict[str, str]:
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        names = self.folder.parent / "branches.csv"
+        names.write_text(self.names, encoding="utf-8")
+        return {
+            "LEADS_SCOPES": ",".join(self.scopes),
+            "LEADS_START_DATE": str(self.first_day),
+            "LEADS_TIMEZONE": self.zone.key,
+            "LEADS_RECEIVE_KEY": _PUSH_KEY,
+        } | ({"LEADS_BRANCHES_FILE": str(names)} if self.names else {})
+
+
+def _answer(kind: str, leads: Iterable[Lead]) -> bytes:
+    return _body(f"{kind}s", leads)
+
+
+def _body(key: str, elements: Iterable[Lead]) -> bytes:
+    texts = [element if isinstance(element, str) else json.dumps(element) for element in elements]
+    return f'{{"{key}":[{",".join(texts)}]}}'.encode(errors="surrogateescape")
+
+
+def _given(person: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
+    return {name: [given] if isinstance(given, str) else [*given] for name, given in person.items()}
+
+
+def _sought(person: Mapping[str, str | Sequence[str]]) -> Sought:
+    given = _given(person)
+    names = ("email", "phone", "lead", "name", "postcode")
+    return Sought.of(*(given.get(name, ()) for name in names))
+
+
+def _options(person: Mapping[str, str | Sequence[str]]) -> list[str]:
+    return [part for name, values in _given(person).items() for value in values for part in (f"--{name}", value)]
