@@ -1,4 +1,4 @@
-"""Leads that drift in every way, and where each of their values went, for the tests of flatten/.
+"""Leads that drift in every way, and where each of their values went, for the tests of reading.
 
 The values are looked up by other means than the pipeline's: JSON as Python's json reads it, with every number as it was
 written and every member of an object, the repeated ones too.
@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import ChildTable, Field, FieldType, LeadKind
+from leads_pipeline.contract import LEAD_KINDS, ChildTable, Field, FieldType, LeadKind
+
+KINDS: Final = LEAD_KINDS
 
 Row = Mapping[str, Any]
 
