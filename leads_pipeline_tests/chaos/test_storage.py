@@ -497,41 +497,6 @@ def test_a_damaged_file_costs_its_neighbours_nothing_and_comes_back(tmp_path: Pa
     assert published(folder) == whole
 
 
-READER = """
-    import sys, duckdb
-    with duckdb.connect(sys.argv[1], read_only=True) as db:
-        print("open", flush=True)
-        for _ in sys.stdin:
-            print(db.execute("select string_agg(distinct message) from applicant_leads").fetchall()[0][0], flush=True)
-"""
-
-
-def test_processes_that_hold_the_file_open_keep_their_version_and_hold_up_nobody(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    readers: list[subprocess.Popen[str]] = []
-    try:
-        for version in range(1, 6):
-            land_version(folder, version)
-            stage_day(folder)
-            publish(folder)
-            command = [sys.executable, "-c", textwrap.dedent(READER), str(Warehouse(Lake(folder)).path)]
-            reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            readers.append(reader)
-            assert reader.stdout is not None
-            assert reader.stdout.readline() == "open\n"
-        # None has read a row so far, so that none has any in its memory.
-        for number, one in enumerate(readers, start=1):
-            assert one.stdin is not None
-            assert one.stdout is not None
-            print(file=one.stdin, flush=True)
-            assert one.stdout.readline() == f"version {number}\n"
-    finally:
-        for one in readers:
-            one.kill()
-            one.communicate()
-    assert publishing_clutter(folder) == []
-
-
 WRITER = """
     import os, sys, duckdb
     db = duckdb.connect(sys.argv[1])

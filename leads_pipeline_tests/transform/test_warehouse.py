@@ -205,12 +205,6 @@ def test_inventory_holds_each_item_once_in_its_newest_state(lake: Lake) -> None:
     assert not publish(lake).is_changed
 
 
-def test_an_older_duckdb_can_open_the_file(lake: Lake) -> None:
-    publish(lake)
-
-    assert query(lake, "select tags['storage_version'] from duckdb_databases() where not internal") == [("v1.0.0+",)]
-
-
 # --- each lead once -----------------------------------------------------------------------------------------------
 
 
@@ -1191,24 +1185,6 @@ def test_what_killed_publications_left_is_swept_even_when_nothing_changes(lake: 
     assert not spill.parent.exists()
 
 
-def test_a_reader_keeps_the_version_that_it_opened(lake: Lake) -> None:
-    land_and_stage(lake, APPLICANT, [{"id": "a"}])
-    publish(lake)
-    path = Warehouse(lake).path
-    with duckdb.connect(path, read_only=True) as reader, path.open("rb") as version:
-        content = version.read()
-        assert reader.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
-        land_and_stage(lake, APPLICANT, [{"id": "b"}], NEXT_DAY)
-        done = subprocess.run(PUBLISHING(lake), cwd=ROOT, capture_output=True, text=True, check=False)
-
-        assert (done.returncode, done.stderr) == (0, "")
-        assert reader.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
-        # What it has yet to read is as it was, too.
-        version.seek(0)
-        assert version.read() == content
-    assert query(lake, "select count(*) from applicant_leads") == [(2,)]
-
-
 def long_leads(ids: range, text_bytes: int = 300) -> list[dict[str, Any]]:
     """Leads with texts that don't shrink, the same each time."""
     rng = random.Random(ids.start)  # noqa: S311 - no secrets
@@ -1311,116 +1287,6 @@ def PUBLISHING(lake: Lake, times: int = 1) -> list[str]:  # noqa: N802 - a comma
             warehouse.publish(grid, datetime(2026, 11, 21, 12, tzinfo=UTC) + timedelta(days=day))
     """
     return [sys.executable, "-c", textwrap.dedent(script)]
-
-
-# Each says the leads that it was made from; the two kinds have different numbers, and every lead a person of its own.
-AGREEING = {
-    "mart_leads_daily": ("sum(leads)", "both"),
-    "mart_people": ("sum(leads)", "both"),
-    "mart_people_daily": ("sum(leads)", "both"),
-    "mart_hourly": ("sum(leads)", "both"),
-    "mart_lead_properties": ("count(*)", "both"),
-    "mart_coverage": ("sum(rows)", "both"),
-    "mart_hidden_valuations": ("count(*)", "applicants"),
-    "mart_listing_demand": ("sum(leads)", "applicants"),
-    "mart_listing_daily": ("sum(leads)", "applicants"),
-    "mart_enquiry_mix": ("sum(leads)", "applicants"),
-    "drift": ("sum(leads)", "applicants"),
-    "mart_appraisals": ("sum(leads)", "appraisals"),
-}
-
-COUNTING_NO_LEADS = {"answers", "branches", "mart_answers", "mart_listing_stock"}
-
-READING = """
-    import json, sys, duckdb
-    from pathlib import Path
-    path, reads, stop, agreeing = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), json.loads(sys.argv[4])
-    print("ready", flush=True)
-    seen, done = set(), 0
-    while done < reads or not stop.exists():
-        with duckdb.connect(path, read_only=True) as db:
-            applicants, appraisals, children, versions, windows = db.execute('''
-                select (select count(*) from applicant_leads), (select count(*) from appraisal_leads),
-                    (select count(*) from applicant_viewing_times),
-                    (select count(distinct message) from (from applicant_leads union all by name from appraisal_leads)),
-                    (select sum(rows) from landed_windows)
-            ''').fetchall()[0]
-            leads = {"applicants": applicants, "appraisals": appraisals, "both": applicants + appraisals}
-            said = {mart: db.execute(f"select {figure} from {mart}").fetchall()[0][0]
-                    for mart, (figure, _) in agreeing.items()}
-        assert windows == leads["both"] and children == 2 * applicants and versions == 1, (leads, children, windows)
-        assert said == {mart: leads[kind] for mart, (_, kind) in agreeing.items()}, (leads, said)
-        seen.add(applicants)
-        done += 1
-    print(len(seen))
-"""
-
-
-def check_reads(lake: Lake, publications: int, readers: int, reads: int) -> None:
-    """Read in other processes while new versions are published: no error, no half state, several versions seen."""
-    assert AGREEING.keys() == {mart.name for mart in marts()} - COUNTING_NO_LEADS
-    more: dict[str, Any] = {
-        "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL",
-        "listingDetails": {"id": "1"},
-        "viewingTimes": [{}, {}],
-        "new": 1,
-    }
-    kinds: list[tuple[LeadKind, dict[str, Any], int]] = [(APPLICANT, more, 20), (APPRAISAL, {}, 5)]
-
-    def leads(kind: LeadKind, content: dict[str, Any], ids: range, message: str | None) -> list[dict[str, Any]]:
-        return [
-            {
-                "id": f"{n}",
-                "createdAt": "2026-11-19T10:00:00Z",
-                "message": message,
-                "contact": {"email": f"{kind.name}-{n}@example.org"},
-                **content,
-            }
-            for n in ids
-        ]
-
-    def publish_version(number: int) -> Publication:
-        for kind, content, first in kinds:
-            versions = leads(kind, content, range(first + number), str(number))
-            land_and_stage(lake, kind, versions, fetched_at=FETCHED_AT + timedelta(minutes=number))
-        return publish(lake)
-
-    # So many that stay as they are that the marts are brought up to date and not made anew.
-    staying = ceil(2 * (20 + publications) / sql_marts.TOUCHED_MAX)
-    for kind, content, _ in kinds:
-        land_and_stage(lake, kind, leads(kind, content, range(1000, 1000 + staying), None), NEXT_DAY)
-    publish_version(0)
-    stop = lake.folder / "stop"
-    arguments = [str(Warehouse(lake).path), str(reads), str(stop), json.dumps(AGREEING)]
-    reading = [
-        subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(READING), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(readers)
-    ]
-    for reader in reading:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == "ready\n"
-    for number in range(1, publications + 1):
-        assert not publish_version(number).is_rebuilt
-    stop.touch()
-    for reader in reading:
-        output, errors = reader.communicate(timeout=120)
-        assert (reader.returncode, errors) == (0, "")
-        assert int(output) > 1
-
-
-@pytest.mark.slow
-def test_reads_of_other_processes_during_publications_see_no_half_state(lake: Lake) -> None:
-    check_reads(lake, publications=4, readers=2, reads=10)
-
-
-@pytest.mark.slow
-def test_200_reads_of_other_processes_during_50_publications_see_no_half_state(lake: Lake) -> None:
-    check_reads(lake, publications=50, readers=4, reads=50)
 
 
 @pytest.mark.slow
