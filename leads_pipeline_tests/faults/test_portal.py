@@ -1,0 +1,208 @@
+"""Open faults at the portal: answers, tokens, secrets and settings. See the package for how the marks are used."""
+
+import gzip
+import ssl
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import duckdb
+import pytest
+
+from leads_pipeline_tests.faults import command, fault
+from leads_pipeline_tests.faults.conftest import Install, installed
+from leads_pipeline_tests.promises.portal import portal
+from leads_pipeline_tests.support.raw_server import RawServer, respond
+
+YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
+NOBODY = "http://127.0.0.1:9"  # nothing listens there
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+A, B = '{"id":"a-%s"}', '{"id":"b-%s"}'
+# Answers that hold more lists than one, or speak of more leads than came, by branch. Both days have the same leads.
+ANSWERS = {
+    "101": f'{{"applicants":[{A}],"\\u0061pplicants":[{B}]}}',
+    "102": f'{{"applicants":[{A},{B}],"total":3}}',
+    "103": f'{{"applicants":[{A},{B}],"nextPage":"/applicant-leads?page=2"}}',
+}
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What came of a pull of two days of these answers."""
+
+    text: str
+    published: set[str]
+    not_landed: set[str]  # branches
+    in_another_zone: dict[str, tuple[str, str]]  # what `doctor` finds once LEADS_TIMEZONE is changed
+
+
+@pytest.fixture(scope="module")
+def pulled(tmp_path_factory: pytest.TempPathFactory) -> Pulled:
+    def answers(_: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
+        branch = parameters["branch-id"]
+        return 200, ANSWERS[branch].replace("%s", branch).encode()
+
+    with pytest.MonkeyPatch.context() as patch, portal(answers) as address:
+        installed(patch, tmp_path_factory.mktemp("pulled"), address, LEADS_BRANCH_IDS=",".join(ANSWERS))
+        days = ("--from", YESTERDAY - timedelta(days=1), "--to", YESTERDAY)
+        text = command("backfill", *days, "--kind", "applicant").text
+        with duckdb.connect("data/leads.duckdb", read_only=True) as db:
+            published = {lead_id for (lead_id,) in db.execute("select lead_id from applicant_leads").fetchall()}
+        windows = command("coverage", "--json", "--days", 2).json["not_landed"]
+        not_landed = {one["partition"].split("-")[-1] for one in windows if one["kind"] == "applicant"}
+        patch.setenv("LEADS_TIMEZONE", "Europe/London")
+        return Pulled(text, published, not_landed, command("doctor", "--json").findings())
+
+
+@fault(1, "a second list whose key is spelled otherwise takes the place of the first")
+def test_a_list_counts_in_every_spelling_of_its_key(pulled: Pulled) -> None:
+    assert {"a-101", "b-101"} <= pulled.published
+
+
+@pytest.mark.parametrize("branch", ["102", "103"])
+@fault(2, "a member beside the list that speaks of more leads passes unseen")
+def test_an_answer_that_speaks_of_more_leads_is_landed_and_fails_its_window(pulled: Pulled, branch: str) -> None:
+    assert {f"a-{branch}", f"b-{branch}"} <= pulled.published
+    assert branch in pulled.not_landed
+
+
+@fault(42, "the leads of all windows are summed")
+def test_backfill_counts_a_lead_of_two_windows_once(pulled: Pulled) -> None:
+    assert f"{len(pulled.published)} of them new" in pulled.text
+
+
+@fault(70, "doctor is silent")
+def test_doctor_explains_that_landed_days_are_of_another_time_zone(pulled: Pulled) -> None:
+    assert any("LEADS_TIMEZONE" in message and light != "green" for light, message in pulled.in_another_zone.values())
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+TOKEN = b'{"access_token":"t","expires_in":60,"token_type":"Bearer"}'
+
+
+@pytest.fixture
+def server() -> Iterator[RawServer]:
+    with closing(RawServer()) as server:
+        yield server
+
+
+def token_finding(server: RawServer, install: Install) -> tuple[str, str]:
+    install(server.url)
+    return command("doctor", "--json").findings()["token"]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "cause"),
+    [
+        (200, [], b'{"error": "invalid_client"}', "invalid_client"),
+        (200, ["Content-Type: text/html"], b"<html>Sign in</html>", "HTML"),
+        (302, ["Location: /login"], b"", "redirect"),
+        (200, [], b'{"access_token": "t", "token_type": "mac"}', "not a bearer token"),
+    ],
+)
+@fault(55, "a permanent trouble of the token server counts as temporary")
+def test_a_token_answer_that_waiting_does_not_change_is_refused_once(
+    server: RawServer, install: Install, status: int, headers: list[str], body: bytes, cause: str
+) -> None:
+    server.script = respond(body, *headers, "Connection: close", status=status)
+    light, message = token_finding(server, install)
+    assert light == "red"
+    assert cause in message
+    assert "tried again" not in message
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        pytest.param(200, [], TOKEN.replace(b"Bearer", b"BearerToken"), marks=fault(55, "a spelling of bearer")),
+        pytest.param(200, ["Content-Encoding: identity"], TOKEN, marks=fault(56, "identity counts as compressed")),
+        pytest.param(200, ["Content-Encoding: gzip"], gzip.compress(TOKEN), marks=fault(56, "gzip isn't read")),
+        pytest.param(201, [], TOKEN, marks=fault(65, "only 200 is read")),
+    ],
+)
+def test_a_token_is_taken_however_it_is_packed(
+    server: RawServer, install: Install, status: int, headers: list[str], body: bytes
+) -> None:
+    server.script = respond(body, *headers, "Connection: close", status=status)
+    light, message = token_finding(server, install)
+    assert light == "green", message
+
+
+@fault(65, "an unknown certificate authority is blamed on the address")
+def test_an_unknown_certificate_authority_is_named(install: Install, tmp_path: Path) -> None:
+    certificate = tmp_path / "both.pem"
+    command_line = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(certificate), "-out", f"{tmp_path}/public.pem"]
+    subprocess.run([*command_line.split(), *names], check=True, capture_output=True)
+    with certificate.open("ab") as file:
+        file.write((tmp_path / "public.pem").read_bytes())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as https:
+        https.socket = context.wrap_socket(https.socket, server_side=True)
+        thread = Thread(target=https.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        install(f"https://127.0.0.1:{https.server_port}")
+        _, message = command("doctor", "--json").findings()["token"]
+        https.shutdown()
+        thread.join()
+    assert "SSL_CERT_FILE" in message
+
+
+@fault(65, "no document names the variable")
+def test_the_documents_name_the_variable_for_certificates() -> None:
+    root = Path(__file__).parents[2]
+    texts = [path.read_text(encoding="utf-8") for path in [*root.glob("docs/*.md"), root / ".env.example"]]
+    assert any("SSL_CERT_FILE" in text for text in texts)
+
+
+@fault(71, "the services' lines are left out")
+def test_doctor_says_that_services_were_not_tried(server: RawServer, install: Install) -> None:
+    server.script = respond(b'{"error": "invalid_client"}', "Connection: close", status=401)
+    install(server.url)
+    _, message = command("doctor", "--json").findings().get("applicant leads", ("", ""))
+    assert "not tried" in message.lower()
+
+
+# --- settings and secrets ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secret", ["made\u00a0up", "\u201cmade-up\u201d", '"made-up"', "made-\u00fcp"])
+@fault(73, "a letter that no secret holds is called green")
+def test_doctor_names_a_letter_that_does_not_belong_into_a_secret(install: Install, secret: str) -> None:
+    install(NOBODY, LEADS_CLIENT_SECRET=secret)
+    light, message = command("doctor", "--json").findings()["secret"]
+    assert light != "green"
+    assert secret not in message
+
+
+@fault(22, "the prefix is doubled")
+def test_branch_ids_with_their_prefix_are_understood_or_refused(install: Install) -> None:
+    install(NOBODY, LEADS_BRANCH_IDS="branch-101")
+    windows = command("coverage", "--json", "--days", 1)
+    assert windows.code == 2 or {one["partition"].split("|")[1] for one in windows.json["not_landed"]} == {"branch-101"}
+
+
+@fault(69, "the example that the message shows is refused too")
+def test_a_message_shows_branch_ids_that_work(install: Install) -> None:
+    install(NOBODY, LEADS_BRANCH_IDS="101;102")
+    refused = command("coverage", "--json")
+    assert refused.code == 2
+    assert "101,102" in refused.text
+
+
+@fault(69, "an option is blamed on the settings")
+def test_a_message_names_the_option_that_is_wrong(install: Install) -> None:
+    install(NOBODY)
+    refused = command("backfill", "--last", "1d", "--scope", "101")
+    assert refused.code == 2
+    assert "--scope" in refused.text
+    assert "branch-101" in refused.text
