@@ -9,6 +9,7 @@ import copy
 import csv
 import io
 import json
+import shutil
 import socket
 import time
 from abc import ABC, abstractmethod
@@ -121,6 +122,10 @@ class House(ABC):
         """The published file."""
         return self.folder / "leads.duckdb"
 
+    @abstractmethod
+    def built_anew(self, folder: Path) -> Self:
+        """A house on a copy of all files but leads.duckdb, published there from raw."""
+
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """The rows of a query. A new reader opens the published file."""
         with self._reader() as db:
@@ -209,6 +214,7 @@ class Quick(House):
         self.lake = Lake(folder)
         self._failed: dict[tuple[LeadKind, Window], FailedWindow] = {}
         self._landed: set[tuple[LeadKind, date]] = set()
+        self._flattened_in: ZoneInfo | None = None
 
     def land(self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101") -> None:
         of, body, moment = lead_kind(kind), _answer(kind, leads), self._tick()
@@ -223,6 +229,7 @@ class Quick(House):
             body_bytes=len(body),
             attempts=1,
             duration_seconds=0.1,
+            sequence=self.lake.next_sequence(),
         )
         self.lake.land(answer, "run")
         self._failed.pop((of, window), None)
@@ -243,12 +250,15 @@ class Quick(House):
 
     def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
         found = {place: contract.read_inventory_page(_body("items", items), 1).items for place, items in places.items()}
-        self.lake.land_inventory(self.today, found, self._tick(), "run")
+        self.lake.land_inventory(self.today, found, self._tick(), "run", self.lake.next_sequence())
 
     def publish(self) -> None:
         placement = Placement([*map(Scope.parse, self.scopes)], self.zone, self.first_day)
         for taken in Spool(self.lake).take_in(placement, "run"):
             self._landed |= {(kind, day) for kind in LEAD_KINDS for day in taken.deliveries}
+        if self._flattened_in != self.zone:
+            self._landed = {(kind, day) for kind in LEAD_KINDS for day in self.lake.landed_days(kind)}
+            self._flattened_in = self.zone
         for kind, day in sorted(self._landed, key=str):
             flatten_day(self.lake, kind, day, self.zone)
         self._landed.clear()
@@ -262,6 +272,14 @@ class Quick(House):
             branches=read_branches(names if self.names else None),
         )
         Warehouse(self.lake).publish(grid, self.now)
+
+    def built_anew(self, folder: Path) -> Self:
+        house = copy.copy(self)
+        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("leads.duckdb", "staged"))
+        house.folder, house.lake = folder, Lake(folder)
+        house._flattened_in = None  # noqa: SLF001 - a copy of this house
+        house.publish()
+        return house
 
     def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
         return sorted((str(lead.group), lead.kind, lead.lead_id) for lead in self._found(_sought(person)))
@@ -301,7 +319,7 @@ class Quick(House):
         store, self.lake = Store(source), Lake(self.folder)
         roots = {"data": self.folder, "privacy": self.lake.suppression.folder}
         restore(store, store.read(store.names()[-1]), roots, leave_out_damaged=False)
-        self._landed = {(kind, day) for kind in LEAD_KINDS for day in self.lake.landed_days(kind)}
+        self._flattened_in = None
         sweep(self.lake, self.zone)
         self.publish()
 
@@ -372,6 +390,9 @@ class Real(House):
         if self._has_pushes:
             self.land_inventory({"Nowhere": []})
             self._has_pushes = False
+
+    def built_anew(self, folder: Path) -> Self:
+        raise NotImplementedError("`restore` builds anew, too.")
 
     def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
         said = self._run("privacy", "find", "--json", *_options(person))

@@ -3,7 +3,6 @@ import os
 import random
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import textwrap
@@ -14,7 +13,6 @@ from datetime import UTC, date, datetime, timedelta
 from math import ceil
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
@@ -29,11 +27,9 @@ from leads_pipeline.flatten.batches import sweep_stagings
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
-from leads_pipeline.retry import FailedWindow
 from leads_pipeline.simulator import Config, running
 from leads_pipeline.warehouse import (
     Grid,
-    Mart,
     Publication,
     Warehouse,
     loading,
@@ -52,12 +48,6 @@ from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, LONDON, NEXT_D
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-
-
-def failed(scope: str, attempts: int, error: str) -> dict[tuple[LeadKind, Window], FailedWindow]:
-    """The applicant leads' window of the day, failed."""
-    window = Window.of(DAY, Scope.parse(scope), LONDON)
-    return {(APPLICANT, window): FailedWindow(attempts, NOW, error=error)}
 
 
 GRID = Grid(scopes=(Scope.parse("branch-101"),), first_day=DAY, zone=LONDON)
@@ -100,44 +90,6 @@ def leftovers(lake: Lake) -> list[str]:
 # --- what is in it ------------------------------------------------------------------------------------------------
 
 
-def test_every_table_is_there_even_when_nothing_was_landed(lake: Lake) -> None:
-    publication = publish(lake)
-
-    assert (publication.is_changed, publication.is_rebuilt, publication.days_changed) == (True, True, 0)
-    assert publication.rows == dict.fromkeys(
-        [
-            "applicant_leads",
-            "applicant_viewing_times",
-            "applicant_listing_images",
-            "appraisal_leads",
-            "inventory",
-            "landed_windows",
-            *(mart.name for mart in marts()),
-        ],
-        0,
-    ) | {"mart_coverage": 6, "branches": 1}
-    there = query(lake, "select table_name from duckdb_tables() where schema_name = 'main'")
-    assert {name for (name,) in there} == set(publication.rows)
-
-
-def test_every_table_and_column_carries_a_comment(lake: Lake) -> None:
-    publish(lake)
-
-    uncommented = query(
-        lake,
-        """
-        select table_name from duckdb_tables() where coalesce(trim(comment), '') = ''
-        union all
-        select table_name || '.' || column_name from duckdb_columns()
-        where not internal and coalesce(trim(comment), '') = ''
-        """,
-    )
-    assert uncommented == []
-    assert query(lake, "select comment from duckdb_columns() where column_name = 'contact_email' limit 1") == [
-        ("E-mail address as typed",)
-    ]
-
-
 def test_a_marts_file_describes_exactly_its_columns(lake: Lake) -> None:
     publish(lake)
 
@@ -146,63 +98,6 @@ def test_a_marts_file_describes_exactly_its_columns(lake: Lake) -> None:
         columns, _ = Warehouse(lake).query(f"from {mart.name} limit 0")
         assert list(mart.columns) == columns
         assert mart.description.startswith("One row per ")
-
-
-def test_a_lead_reaches_the_warehouse_with_its_children(lake: Lake) -> None:
-    lead = {
-        "id": "a",
-        "createdAt": "2026-11-19T10:00:00Z",
-        "contact": {"firstName": "Ann"},
-        "listingDetails": {"pricing": {"price": 250000.5}, "images": [{"filename": "1"}, {"filename": "2"}]},
-        "viewingTimes": [{"earliest": "2026-11-20T10:00Z"}],
-        "isOverseas": "perhaps",
-    }
-    land_and_stage(lake, APPLICANT, [json.dumps(lead)[:-1] + ',"new":{"x":1.50}}'])
-    land_and_stage(lake, APPRAISAL, [{"id": "a"}])
-
-    publication = publish(lake)
-
-    assert publication.days_changed == 1
-    assert {name: rows for name, rows in publication.rows.items() if not name.startswith("mart_")} == {
-        "applicant_leads": 1,
-        "applicant_viewing_times": 1,
-        "applicant_listing_images": 2,
-        "appraisal_leads": 1,
-        "inventory": 0,
-        "landed_windows": 2,
-        "drift": 2,
-        "branches": 1,
-        "answers": 0,
-    }
-    assert query(
-        lake,
-        "select contact_first_name, listing_details_pricing_price::varchar, lead_day, _problems, _extra "
-        "from applicant_leads",
-    ) == [("Ann", "250000.50", DAY, ["isOverseas"], '{"new":{"x":1.50}}')]
-    assert query(lake, "select position, filename from applicant_listing_images order by all") == [(0, "1"), (1, "2")]
-
-
-def test_inventory_holds_each_item_once_in_its_newest_state(lake: Lake) -> None:
-    def item(id_: str | None, payload: str) -> InventoryItem:
-        return InventoryItem(id_, payload, 1, None if id_ else "no id")
-
-    old = '{"id":"1","address":{"town":"Leeds","postcode":"LS1 1AA"}}'
-    new = '{"id":"1","address":{"town":"Leeds","nameNo":5,"floor":2},"price":1.50}'
-    lake.land_inventory(DAY, {"Leeds": [item("1", old), item("2", '{"id":"2"}')]}, FETCHED_AT, "run-1")
-    lake.land_inventory(NEXT_DAY, {"Leeds": [item("1", new), item(None, "{}")]}, FETCHED_AT + timedelta(1), "run-2")
-
-    publication = publish(lake)
-
-    assert publication.rows["inventory"] == 3
-    found = query(
-        lake,
-        "select item_id, first_seen_day, last_seen_day, address_town, address_name_no, address_postcode, _extra, "
-        "_problems from inventory order by item_id",
-    )
-    assert found[0] == ("1", DAY, NEXT_DAY, "Leeds", "5", None, '{"address":{"floor":2},"price":1.50}', [])
-    assert found[1] == ("2", DAY, DAY, None, None, None, None, [])
-    assert (found[2][0][:7], found[2][7]) == ("sha256:", ["no id"])
-    assert not publish(lake).is_changed
 
 
 # --- each lead once -----------------------------------------------------------------------------------------------
@@ -222,18 +117,6 @@ def messages(lake: Lake) -> list[tuple[Any, ...]]:
 
 def version(text: str, children: int) -> dict[str, Any]:
     return {"id": "a", "message": text, "viewingTimes": [{}] * children}
-
-
-@pytest.mark.parametrize("first_published", [DAY, NEXT_DAY])
-@pytest.mark.slow
-def test_a_lead_that_two_days_hold_is_there_once_in_its_newest_version(lake: Lake, first_published: date) -> None:
-    versions = {DAY: (version("old", 2), 0), NEXT_DAY: (version("new", 3), 1)}
-    for day in sorted(versions, key=lambda day: day != first_published):
-        lead, hours = versions[day]
-        land_and_stage(lake, APPLICANT, [lead], day, fetched_at=FETCHED_AT + timedelta(hours=hours))
-        publish(lake)
-
-    assert messages(lake) == [("a", "new", NEXT_DAY, 3)]
 
 
 @pytest.mark.slow
@@ -257,67 +140,6 @@ def test_a_lead_whose_winning_day_gives_it_up_is_taken_from_the_other_day(lake: 
 
     assert (publication.is_rebuilt, publication.days_changed) == (False, 1)
     assert messages(lake) == [("a", "old", DAY, 2), ("b", None, DAY, 0)]
-
-
-@pytest.mark.parametrize("is_published_each_time", [pytest.param(True, marks=pytest.mark.slow), False])
-@pytest.mark.parametrize(
-    "clock",
-    [
-        pytest.param(timedelta(hours=-1), id="an hour"),
-        pytest.param(timedelta(days=-365), id="a year", marks=pytest.mark.slow),
-    ],
-)
-def test_a_lead_that_goes_to_another_day_or_branch_and_back_is_where_it_is_now(
-    lake: Lake, clock: timedelta, is_published_each_time: bool
-) -> None:
-    """Though the clock was set back in between."""
-    places = [(DAY, "branch-101"), (NEXT_DAY, "branch-101"), (DAY, "branch-101"), (DAY, "branch-102")]
-    places += [(DAY, "branch-101"), (NEXT_DAY, "branch-102"), (DAY, "branch-101")]
-    for number, (day, scope) in enumerate(places):
-        at = FETCHED_AT + number * clock
-        there = {"id": "a", "message": f"{day} {scope}", "viewingTimes": [{}] * (day.day % 3)}
-        for one_day in (DAY, NEXT_DAY):  # all windows are asked each time
-            for one_scope in ("branch-101", "branch-102"):
-                leads = [there] if (one_day, one_scope) == (day, scope) else []
-                sequence = lake.next_sequence()
-                land(lake, APPLICANT, leads, day=one_day, scope=one_scope, fetched_at=at, sequence=sequence)
-            if is_published_each_time:
-                stage(lake, APPLICANT, one_day)
-        if is_published_each_time:
-            publish(lake)
-            assert messages(lake) == [("a", f"{day} {scope}", day, day.day % 3)]
-    stage(lake, APPLICANT, DAY)
-    stage(lake, APPLICANT, NEXT_DAY)
-    publish(lake)
-    assert messages(lake) == [("a", f"{DAY} branch-101", DAY, 1)]
-
-
-@pytest.mark.slow
-def test_a_day_pulled_again_unchanged_changes_when_it_was_seen_and_nothing_else(lake: Lake) -> None:
-    leads = [
-        {"id": str(number), "contact": {"email": f"{number}@x.example"}, "viewingTimes": [{}]} for number in range(5)
-    ]
-    land_and_stage(lake, APPLICANT, leads, sequence=1)
-    land_and_stage(lake, APPLICANT, [{"id": "of the next day"}], NEXT_DAY, sequence=2)
-    publish(lake)
-    seen = "select columns(* exclude (sequence)), rowid from applicant_leads order by all"
-    before = query(lake, seen)
-    path = Warehouse(lake).path
-    path.chmod(0o600)
-    with duckdb.connect(path) as db:
-        db.execute("update mart_people set leads = 99")  # stays, where the mart isn't made anew
-    (lake.folder / ".state" / "warehouse-pieces").unlink()  # or the file counts as damaged
-
-    looked_at = FETCHED_AT + timedelta(hours=1)
-    land_and_stage(lake, APPLICANT, leads, fetched_at=looked_at, sequence=3)
-    publication = publish(lake)
-
-    assert (publication.is_rebuilt, publication.days_changed) == (False, 1)
-    moments = query(lake, "select fetched_at, looked_at from landed_windows order by window_day")
-    assert moments == [(FETCHED_AT, looked_at), (FETCHED_AT, FETCHED_AT)]
-    assert query(lake, "select distinct leads from mart_people") == [(99,)]
-    assert query(lake, seen) == before
-    assert query(lake, "select sequence, count(*) from applicant_leads group by all order by all") == [(2, 1), (3, 5)]
 
 
 def test_files_staged_before_there_were_sequences_count_by_their_moment(lake: Lake) -> None:
@@ -357,37 +179,6 @@ def test_a_lead_that_is_given_up_is_gone_when_no_other_day_holds_it(lake: Lake) 
     assert messages(lake) == []
     assert query(lake, "select count(*) from applicant_viewing_times") == [(0,)]
     assert query(lake, "select count(*) from landed_windows") == [(0,)]
-
-
-@pytest.mark.parametrize(
-    "part_leads", [pytest.param(1, marks=pytest.mark.slow), 8, pytest.param(1000, marks=pytest.mark.slow)]
-)
-@pytest.mark.slow
-def test_loading_day_by_day_gives_what_building_anew_gives(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, part_leads: int
-) -> None:
-    rng = random.Random(11)  # noqa: S311 - a made-up week, the same each time
-    days = [DAY + timedelta(days=number) for number in range(3)]
-    fetched_at = FETCHED_AT
-    for _ in range(5):
-        day = rng.choice(days)
-        fetched_at += timedelta(minutes=rng.randrange(2))
-        leads = [
-            {"id": f"lead-{rng.randrange(8)}", "message": str(rng.random()), "viewingTimes": [{}] * rng.randrange(3)}
-            for _ in range(5)
-        ]
-        for again in range(rng.randrange(1, 3)):  # the second time they are confirmed
-            land_and_stage(lake, APPLICANT, leads, day, fetched_at=fetched_at + timedelta(seconds=again))
-            publish(lake)
-    names = [table.name for table in tables()] + [mart.name for mart in marts()]
-    step_by_step = {name: query(lake, f"from {name} order by all") for name in names}
-
-    Warehouse(lake).path.unlink()
-    monkeypatch.setattr(loading, "PART_LEADS", part_leads)
-    assert publish(lake).is_rebuilt
-
-    assert {name: query(lake, f"from {name} order by all") for name in names} == step_by_step
-    assert len(step_by_step["applicant_leads"]) > 5
 
 
 def test_many_leads_are_loaded_with_the_memory_for_many(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,74 +266,6 @@ def test_what_a_killed_reader_left_goes_and_a_living_one_keeps_its_version(lake:
 # --- what is left as it is, and what is built anew ----------------------------------------------------------------
 
 
-def test_nothing_changed_leaves_the_file_untouched(lake: Lake) -> None:
-    land_and_stage(lake, APPLICANT, [{"id": "a"}])
-    first = publish(lake)
-    before = Warehouse(lake).path.stat()
-    stage(lake, APPLICANT)
-
-    again = publish(lake, now=NOW + timedelta(hours=1))
-
-    after = Warehouse(lake).path.stat()
-    assert (again.is_changed, again.days_changed, again.rows) == (False, 0, first.rows)
-    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
-@pytest.mark.parametrize(
-    ("grid", "now"),
-    [
-        (Grid((Scope.parse("branch-7"),), DAY, LONDON), NOW),
-        (Grid(GRID.scopes, DAY, LONDON, failed("branch-101", 1, "busy (429)")), NOW),
-        (GRID, NOW + timedelta(days=1)),
-        (replace(GRID, branches=YORK), NOW),
-    ],
-    ids=["scopes", "failures", "the day", "names"],
-)
-def test_a_changed_grid_rebuilds_the_marts_alone(lake: Lake, grid: Grid, now: datetime) -> None:
-    publish(lake)
-
-    publication = publish(lake, grid, now)
-
-    assert (publication.is_changed, publication.is_rebuilt, publication.days_changed) == (True, False, 0)
-
-
-@pytest.mark.slow
-def test_new_names_show_at_the_next_publication_and_no_lead_is_loaded(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    land_and_stage(lake, APPLICANT, [{"id": f"{n}"} for n in range(20)])
-    land_and_stage(lake, APPLICANT, [{"id": "former"}], scope="branch-7")
-    publish(lake)
-    assert query(lake, "from branches") == [("branch-101", "101", "branch-101"), ("branch-7", "7", "branch-7")]
-    monkeypatch.setattr(loading, "_load_leads", lambda *_, **__: pytest.fail("loaded"))
-
-    publish(lake, replace(GRID, branches=YORK))
-
-    assert query(lake, "from branches") == [("branch-101", "101", "York", "North"), ("branch-7", "7", "branch-7", None)]
-    assert query(lake, "select branch_of(scope), count(*) from applicant_leads group by all order by all") == [
-        ("York", 20),
-        ("branch-7", 1),
-    ]
-    assert query(lake, "select distinct branch from mart_leads_daily order by all") == [("York",), ("branch-7",)]
-    comments = query(lake, "select comment from duckdb_columns() where column_name = 'region'")
-    assert comments == [("From LEADS_BRANCHES_FILE",)]
-    renamed = Branches({"branch-101": "York City", "branch-999": "Hull"})
-    publish(lake, replace(GRID, branches=renamed))
-    assert query(lake, "select name from branches order by scope") == [("York City",), ("branch-7",), ("Hull",)]
-    assert not publish(lake, replace(GRID, branches=renamed)).is_changed
-
-
-def test_a_named_branch_keeps_its_name_in_the_rows_that_new_leads_make_anew(lake: Lake) -> None:
-    grid = replace(GRID, branches=YORK)
-    land_and_stage(lake, APPLICANT, [{"id": f"{n}"} for n in range(20)])
-    publish(lake, grid)
-    land_and_stage(lake, APPLICANT, [{"id": "new"}], NEXT_DAY)
-
-    publish(lake, grid)
-
-    assert query(lake, "select branch, sum(leads) from mart_leads_daily group by all") == [("York", 21)]
-
-
 def test_a_file_of_the_version_that_knew_no_names_is_brought_up_to_date_and_not_built_anew(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -581,33 +304,6 @@ def test_a_changed_statement_of_a_mart_rebuilds_the_marts_alone(
 
     assert (publication.is_rebuilt, publication.rows["mart_new"]) == (False, 1)
     assert query(lake, "from mart_new") == [(42,)]
-
-
-def break_file(path: Path) -> None:
-    path.chmod(0o600)
-    path.write_bytes(b"not a database")
-
-
-def truncate_file(path: Path) -> None:
-    path.chmod(0o600)
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def empty_database(path: Path) -> None:
-    path.unlink()
-    duckdb.connect(path).close()
-
-
-@pytest.mark.parametrize("harm", [Path.unlink, break_file, truncate_file, empty_database])
-def test_a_vanished_or_broken_file_is_built_anew(lake: Lake, harm: Callable[[Path], None]) -> None:
-    land_and_stage(lake, APPLICANT, [version("x", 2)])
-    publish(lake)
-    harm(Warehouse(lake).path)
-
-    publication = publish(lake)
-
-    assert publication.is_rebuilt
-    assert messages(lake) == [("a", "x", DAY, 2)]
 
 
 def tables_in(path: Path) -> dict[str, list[tuple[Any, ...]]]:
@@ -1040,107 +736,7 @@ def test_a_file_of_another_schema_version_is_built_anew(lake: Lake, monkeypatch:
 # --- marts --------------------------------------------------------------------------------------------------------
 
 
-def test_leads_daily_counts_leads_and_people_by_market_and_source(lake: Lake) -> None:
-    def lead(number: int, enquiry: str, email: str, phone: str = "", source: str = "SITE") -> dict[str, Any]:
-        return {
-            "id": str(number),
-            "createdAt": "2026-11-19T10:00:00Z",
-            "enquiryType": enquiry,
-            "intent": "APPLICANT_INTENT_RENT",
-            "leadSource": source,
-            "contact": {"email": email, "phoneNumber": phone},
-        }
-
-    land_and_stage(
-        lake,
-        APPLICANT,
-        [
-            lead(1, "ENQUIRY_TYPE_SALES", "Ann@Example.org"),
-            lead(2, "ENQUIRY_TYPE_SALES", " ann@example.org "),
-            lead(3, "ENQUIRY_TYPE_SALES", "", "07700 900123"),
-            lead(4, "ENQUIRY_TYPE_SALES", "", "+44 (0)7700 900123"),
-            lead(5, "ENQUIRY_TYPE_SALES", "", ""),
-            lead(6, "ENQUIRY_TYPE_UNSPECIFIED", "bob@example.org"),
-            lead(7, "ENQUIRY_TYPE_LETTINGS", "bob@example.org", source=""),
-        ],
-    )
-    land_and_stage(lake, APPRAISAL, [{"id": "1"}])
-
-    publish(lake)
-
-    assert query(lake, "from mart_leads_daily order by all") == [
-        (DAY, "branch-101", "branch-101", "applicant", "lettings", "site", "unknown", 1, 1),
-        (DAY, "branch-101", "branch-101", "applicant", "lettings", "unknown", "unknown", 1, 1),
-        (DAY, "branch-101", "branch-101", "applicant", "sales", "site", "unknown", 5, 2),
-        (DAY, "branch-101", "branch-101", "appraisal", "unknown", "unknown", "unknown", 1, 0),
-    ]
-
-
-def test_no_mart_holds_a_column_that_identifies_a_person() -> None:
-    personal = {field.column for kind in (APPLICANT, APPRAISAL) for field in kind.fields if field.is_personal}
-
-    assert personal
-    assert not personal & {column for mart in marts() for column in mart.columns}
-
-
-def test_coverage_says_of_every_window_what_is_there(lake: Lake) -> None:
-    grid = Grid(
-        scopes=tuple(Scope.parse(f"branch-{n}") for n in ("landed", "empty", "open", "late", "failed", "missing")),
-        first_day=DAY,
-        zone=LONDON,
-        failed=failed("branch-failed", 3, "busy (429)") | failed("branch-landed", 1, "server error"),
-    )
-    during = datetime(2026, 11, 19, 12, tzinfo=UTC)
-    land(lake, APPLICANT, [{"id": "a"}, {"id": "b"}], scope="branch-landed")
-    land(lake, APPLICANT, [], scope="branch-empty")
-    land(lake, APPLICANT, [{"id": "c"}], scope="branch-open", fetched_at=during)
-    land(lake, APPLICANT, [{"id": "d"}], scope="branch-late", fetched_at=datetime(2026, 12, 19, 12, tzinfo=UTC))
-    land_and_stage(lake, APPLICANT, [{"id": "e"}], scope="branch-outside")
-
-    publish(lake, grid, now=datetime(2026, 11, 20, 12, tzinfo=UTC))
-
-    found = query(
-        lake,
-        "select scope, state, rows, failed_attempts, last_error, is_configured from mart_coverage "
-        "where kind = 'applicant' and day = '2026-11-19' order by scope",
-    )
-    assert found == [
-        ("branch-empty", "empty", 0, 0, None, True),
-        ("branch-failed", "failed", None, 3, "busy (429)", True),
-        ("branch-landed", "landed", 2, 1, "server error", True),
-        ("branch-late", "partial", 1, 0, None, True),
-        ("branch-missing", "missing", None, 0, None, True),
-        ("branch-open", "missing", 1, 0, None, True),
-        ("branch-outside", "landed", 1, 0, None, False),
-    ]
-    today = query(lake, "select distinct state from mart_coverage where day = '2026-11-20'")
-    assert today == [("open",)]
-    assert query(lake, "select count(*) from mart_coverage") == [(2 * 2 * 6 + 1,)]
-    assert query(lake, "select distinct deleted_from_at from mart_coverage where day = '2026-11-19'") == [
-        (datetime(2026, 12, 19, tzinfo=UTC),)
-    ]
-
-
-def test_a_window_of_another_time_zone_says_nothing_of_this_ones_until_both_are_deleted(lake: Lake) -> None:
-    land_and_stage(lake, APPLICANT, [{"id": "a"}])
-    grid = Grid((Scope.parse("branch-101"),), DAY, ZoneInfo("Asia/Tokyo"))
-
-    def state(now: datetime) -> list[tuple[Any, ...]]:
-        publish(lake, grid, now=now)
-        return query(lake, "select state, rows from mart_coverage where kind = 'applicant' and day = '2026-11-19'")
-
-    assert state(datetime(2026, 11, 21, 12, tzinfo=UTC)) == [("missing", 1)]
-    assert state(datetime(2026, 12, 21, 12, tzinfo=UTC)) == [("landed", 1)]
-
-
 # --- publication --------------------------------------------------------------------------------------------------
-
-
-def test_the_file_is_published_read_only_and_not_for_everybody(lake: Lake) -> None:
-    publish(lake)
-
-    assert stat.S_IMODE(Warehouse(lake).path.stat().st_mode) == 0o440
-    assert leftovers(lake) == []
 
 
 KILLED_WHILE_STAGING = """
@@ -1306,11 +902,6 @@ def test_two_processes_that_publish_at_once_take_turns(lake: Lake) -> None:
 # --- mart_lead_properties -------------------------------------------------------------------------------------------
 
 
-def applicant(number: str, street: str, postcode: Any, **more: Any) -> dict[str, Any]:
-    address = {"propertyNumberOrName": number, "streetName": street, "postcode": postcode}
-    return {"id": "lead", "listingDetails": {"address": address}, **more}
-
-
 def inventory_item(id_: str, name_no: Any, street: Any, postcode: Any, flat: Any = None) -> InventoryItem:
     address = {"subDwelling": flat, "nameNo": name_no, "street": street, "postcode": postcode}
     return InventoryItem(id_, json.dumps({"id": id_, "address": address}), 1)
@@ -1326,66 +917,6 @@ STOCK = [
     inventory_item("again", "24", "High Street", "XA1 2BG"),
     inventory_item("once more", "24", "High Street", "XA1 2BG"),
 ]
-
-
-@pytest.mark.parametrize(
-    ("lead", "found"),
-    [
-        (applicant("14", "St. John's Road", "XA1 2BC"), ("address", 1, "house")),
-        (applicant("14,", "ST JOHNS RD.", "xa12bc "), ("address", 1, "house")),
-        (applicant("14", "Saint John’s Road, Old Town", "XA1-2BC"), ("address", 1, "house")),
-        (applicant("14a", "St. John's Road", "XA1 2BC"), ("postcode only", 1, None)),
-        (applicant("114", "St. John's Road", "XA1 2BC"), ("postcode only", 1, None)),
-        (applicant("24", "High Stables", "XA1 2BG"), ("postcode only", 2, None)),
-        (applicant("", "St. John's Road", "XA1 2BC"), ("postcode only", 1, None)),
-        (applicant("14", "St. John's Road", "XA1 2BZ"), ("none", 0, None)),
-        (applicant("14", "St. John's Road", None), ("none", 0, None)),
-        (applicant("14", "St. John's Road", " "), ("none", 0, None)),
-        (applicant("Apt. 2, 16", "High St", "XA1 2BD"), ("address", 1, "flat")),
-        (applicant("16", "High Street", "XA1 2BD"), ("postcode only", 1, None)),
-        (applicant("Flat 3 16", "High Street", "XA1 2BD"), ("postcode only", 1, None)),
-        (applicant("20", "High Street", "XA1 2BE"), ("postcode only", 1, None)),
-        (applicant("", "", "XA1 2BF"), ("postcode only", 1, None)),
-        (applicant("", "High Street", "XA1 2BH"), ("postcode only", 1, None)),
-        (applicant("22", "High Street", ""), ("none", 0, None)),
-        (applicant("24", "High Street", "XA1 2BG"), ("address", 2, "once more")),
-        ({"id": "lead"}, ("none", 0, None)),
-        (
-            {
-                "id": "lead",
-                "propertyDetails": {"address": {"line1": "16 High Street", "postcode": "XA1 2BD"}},
-                "listingDetails": "broken",
-            },
-            ("none", 0, None),
-        ),
-    ],
-)
-def test_a_lead_meets_the_item_at_its_address(lake: Lake, lead: dict[str, Any], found: tuple[Any, ...]) -> None:
-    lake.land_inventory(DAY, {"Town": STOCK}, FETCHED_AT, "run-1")
-    land_and_stage(lake, APPLICANT, [lead])
-    publish(lake)
-    assert query(lake, "select kind, match, items, item_id from mart_lead_properties") == [("applicant", *found)]
-
-
-def test_an_owners_property_meets_the_item_at_its_address(lake: Lake) -> None:
-    lake.land_inventory(DAY, {"Town": STOCK}, FETCHED_AT, "run-1")
-    lake.land_inventory(NEXT_DAY, {"Town": STOCK[:1]}, FETCHED_AT, "run-2")
-    owners = {
-        "one line": {"line1": "14 St John's Road"},
-        "two lines": {"line1": "14", "line2": "St. John's Rd", "line3": "Riverside", "town": "Town"},
-        "neighbour": {"line1": "15", "line2": "St. John's Rd"},
-    }
-    leads = [
-        {"id": id_, "propertyDetails": {"address": {**lines, "postcode": "XA1 2BC"}}} for id_, lines in owners.items()
-    ]
-    land_and_stage(lake, APPRAISAL, leads)
-    publish(lake)
-    columns = "lead_id, match, item_id, item_first_seen_day"
-    assert query(lake, f"select {columns} from mart_lead_properties where kind = 'appraisal' order by all") == [  # noqa: S608
-        ("neighbour", "postcode only", None, None),
-        ("one line", "address", "house", DAY),
-        ("two lines", "address", "house", DAY),
-    ]
 
 
 def as_people_write(rng: random.Random, address: dict[str, Any]) -> None:
@@ -1499,132 +1030,12 @@ def test_the_match_is_as_good_as_its_comment_says(
     assert recall == pytest.approx(said_recall, abs=0.01)
 
 
-# --- changes, mart by mart ------------------------------------------------------------------------------------------
-
-
-def any_lead(rng: random.Random, kind: LeadKind) -> dict[str, Any]:
-    """A lead with few different values, so that changes meet in marts' rows."""
-    line, postcode = (
-        rng.choice(["14 St John's Road", "16 High St", "24 High Street"]),
-        rng.choice(["XA1 2BC", "xa12bg"]),
-    )
-    lead = {
-        "id": f"lead-{rng.randrange(12)}",
-        "createdAt": rng.choice(
-            [
-                "2026-11-05T09:00Z",
-                "2026-11-18T23:59:30Z",
-                "2026-11-19T10:00Z",
-                "2026-11-20T21:15:00Z",
-                "0001-01-01T00:00Z",
-            ]
-        ),
-        "contact": {"email": rng.choice(["ann@example.com", "bob@example.com", "cy@example.com", None])},
-        "enquiryType": rng.choice(["ENQUIRY_TYPE_SALES", "ENQUIRY_TYPE_LETTINGS"]),
-        "consumerSituation": rng.choice(["CONSUMER_SITUATION_PROPERTY_TO_SELL", "CONSUMER_SITUATION_UNSPECIFIED"]),
-        "estimate": rng.randrange(3),
-    }
-    if kind is APPLICANT:
-        number, street = line.split(" ", 1)
-        address = {"propertyNumberOrName": number, "streetName": street, "postcode": postcode}
-        listing = {
-            "id": rng.choice(["1", "2", None]),
-            "pricing": {"price": rng.randrange(4) * 60000},
-            "address": address,
-        }
-        return lead | {"listingDetails": listing}
-    return lead | {"propertyDetails": {"address": {"line1": line, "postcode": postcode}}}
-
-
-def owner(lead_id: str, day: date, **more: Any) -> dict[str, Any]:
-    situation = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "contact": {"email": "jane@x.example"}}
-    return {"id": lead_id, "createdAt": f"{day}T10:00:00Z", **situation, **more}
-
-
-@pytest.mark.parametrize("first", [APPLICANT, APPRAISAL])
-def test_whoever_comes_back_to_a_mart_of_people_has_all_their_leads_there(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, first: LeadKind
-) -> None:
-    """An appraisal keeps Jane out of mart_hidden_valuations, which knows nothing of whom it leaves out."""
-    in_all_rooms(monkeypatch, "TOUCHED_MAX", 1000)
-    later = DAY + timedelta(days=10)
-
-    def shown() -> list[tuple[Any, ...]]:
-        publish(lake)
-        return query(
-            lake, "select lead_id, lead_day, enquiries, first_lead_day from mart_hidden_valuations order by all"
-        )
-
-    days = {APPLICANT: DAY, APPRAISAL: later} if first is APPLICANT else {APPRAISAL: DAY, APPLICANT: later}
-    for kind, day in days.items():
-        land_and_stage(lake, kind, [owner(f"jane {kind.name}", day)], day)
-        assert shown() == ([("jane applicant", DAY, 1, DAY)] if kind is APPLICANT is first else [])
-
-    corrected = [owner("jane appraisal", days[APPRAISAL], contact={"email": "john@x.example"})]
-    land_and_stage(lake, APPRAISAL, corrected, days[APPRAISAL], fetched_at=FETCHED_AT + timedelta(hours=1))
-
-    assert shown() == [("jane applicant", days[APPLICANT], 1, days[APPLICANT])]
-    land_and_stage(lake, APPLICANT, [owner("jane now", later + timedelta(days=1))], later + timedelta(days=1))
-    assert shown() == [("jane now", later + timedelta(days=1), 2, days[APPLICANT])]
-
-
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.slow
-def test_marts_brought_up_to_date_are_the_marts_made_anew(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    in_all_rooms(monkeypatch, "TOUCHED_MAX", 1000)
-    followed = set()
-    bring_up_to_date = sql_marts.bring_up_to_date
-
-    def noting(db: duckdb.DuckDBPyConnection, mart: Mart, by: str, since: str) -> None:
-        followed.add(mart.name)
-        bring_up_to_date(db, mart, by, since)
-
-    monkeypatch.setattr(loading, "bring_up_to_date", noting)
-    rng = random.Random(seed)  # noqa: S311 - the same each time
-    for step in range(6):
-        at = FETCHED_AT + timedelta(minutes=step)
-        for kind in LEAD_KINDS:
-            day, scope = rng.choice([DAY, NEXT_DAY]), rng.choice(["branch-101", "branch-102"])
-            leads = [any_lead(rng, kind) for _ in range(rng.randrange(5))]
-            if rng.random() < 0.2 and lake.staged_path(kind.table, day).exists():
-                lake.staged_path(kind.table, day).unlink()
-                stage(lake, kind, day)
-            else:
-                land_and_stage(lake, kind, leads, day, scope=scope, fetched_at=at)
-        if rng.random() < 0.6:
-            lake.land_inventory(rng.choice([DAY, NEXT_DAY]), {"Town": rng.sample(STOCK, 4)}, at, f"run-{step}")
-        rows = publish(lake).rows
-        anew = Lake(tmp_path / f"anew-{step}")
-        shutil.copytree(lake.folder, anew.folder, ignore=shutil.ignore_patterns("leads.duckdb"))
-        assert publish(anew).is_rebuilt
-        for table in rows:
-            assert query(lake, f"from {table} order by all") == query(anew, f"from {table} order by all"), (step, table)
-    assert followed == {mart.name for mart in marts() if mart.follows}
-
-
 # --- the agency's own answers -----------------------------------------------------------------------------------------
 
 
 def answers(lake: Lake) -> list[tuple[Any, ...]]:
     publish(lake)
     return query(lake, "select number, lead_id, answered_at, problem from answers order by all")
-
-
-def test_a_changed_file_of_answers_shows_at_the_next_publication(lake: Lake) -> None:
-    land_and_stage(lake, APPLICANT, [{"id": "a", "createdAt": "2026-11-19T10:00:00Z"}, {"id": "b"}])
-    file = lake.folder / "answers.csv"
-    assert answers(lake) == []
-    assert query(lake, "from mart_answers") == []
-
-    file.write_text("lead_id,answered_at\na,2026-11-19T10:40:00Z\n")
-
-    assert answers(lake) == [(1, "a", datetime(2026, 11, 19, 10, 40, tzinfo=UTC), None)]
-    assert query(lake, "select lead_id, minutes from mart_answers order by all") == [("a", 40), ("b", None)]
-    file.unlink()
-    assert answers(lake) == []
-    assert not publish(lake).is_changed
 
 
 def test_answers_come_as_parquet_too(lake: Lake) -> None:

@@ -1,0 +1,363 @@
+"""What leads.duckdb holds after a publication: each lead once, windows, names, answers; and when it is built anew."""
+
+import os
+import random
+import stat
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+
+from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Quick, Row
+
+TABLES = {
+    "applicant_leads", "applicant_viewing_times", "applicant_listing_images", "appraisal_leads", "inventory",
+    "landed_windows", "drift", "branches", "answers", "mart_coverage", "mart_leads_daily",
+}  # fmt: skip
+
+
+def tables_and_columns(house: House, condition: str) -> list[str]:
+    rows = house.query(
+        "select table_name from duckdb_tables() where " + condition + " union all "  # noqa: S608 - our own words
+        "select table_name || '.' || column_name from duckdb_columns() where not internal and " + condition
+    )
+    return [name for (name,) in rows]
+
+
+def test_an_empty_folder_gives_all_tables_each_with_comments(house: House) -> None:
+    house.publish()
+
+    assert set(tables_and_columns(house, "schema_name = 'main'")) >= TABLES
+    assert tables_and_columns(house, "coalesce(trim(comment), '') = ''") == []
+    assert house.query("select comment from duckdb_columns() where column_name = 'contact_email' limit 1") == [
+        ("E-mail address as typed",)
+    ]
+    assert house.query("select count(*) from applicant_leads") == [(0,)]
+
+
+def test_nobody_may_write_the_published_file_and_not_everybody_may_read_it(house: House) -> None:
+    house.publish()
+
+    assert stat.S_IMODE(house.file.stat().st_mode) == 0o440
+
+
+# --- each lead once -----------------------------------------------------------------------------------------------
+
+
+def version(text: str, viewings: int) -> Row:
+    return {"id": "a", "message": text, "viewingTimes": [{}] * viewings}
+
+
+def versions(house: House) -> list[tuple[Any, ...]]:
+    """Leads with the number of their viewing times, which say which version those are from."""
+    return house.query(
+        """
+        select lead_id, message, window_day, count(times.position)
+        from applicant_leads left join applicant_viewing_times as times using (lead_id)
+        group by all order by all
+        """
+    )
+
+
+@pytest.mark.parametrize("is_published_between", [False, True])
+def test_a_lead_that_two_days_hold_is_there_once_in_its_newest_version(
+    house: House, is_published_between: bool
+) -> None:
+    for day, text, viewings in ((NEXT_DAY, "old", 2), (DAY, "new", 3)):
+        house.land("applicant", [version(text, viewings)], day)
+        if is_published_between:
+            house.publish()
+    house.publish()
+
+    assert versions(house) == [("a", "new", DAY, 3)]
+
+
+def test_a_lead_that_goes_to_another_day_or_branch_and_back_is_where_it_is_now(house: House) -> None:
+    places = [(DAY, "branch-101"), (NEXT_DAY, "branch-101"), (DAY, "branch-102"), (DAY, "branch-101")]
+    for number, place in enumerate(places):
+        day = place[0]
+        for window in sorted(set(places)):  # all windows are asked each time
+            leads = [version(f"{day} {place[1]}", day.day % 3)] if window == place else []
+            house.land("applicant", leads, *window)
+        if number:
+            house.publish()
+            assert versions(house) == [("a", f"{day} {place[1]}", day, day.day % 3)]
+
+
+def test_of_one_windows_versions_the_last_counts_though_the_clock_was_set_back(house: House) -> None:
+    for text in ("old", "new"):
+        house.land("applicant", [version(text, 0)])
+        house.later(days=-1)
+    house.publish()
+
+    assert versions(house) == [("a", "new", DAY, 0)]
+
+
+def test_a_lead_that_one_answer_holds_twice_is_there_once(house: House) -> None:
+    house.land("applicant", [version("one", 1), version("two", 2), version("two", 2)])
+    house.publish()
+
+    assert versions(house) == [("a", "two", DAY, 2)]
+
+
+def test_a_leads_day_is_the_local_day_it_was_made_on_whichever_window_holds_it(house: House) -> None:
+    cases = {
+        "midnight": ("2026-11-20T00:00:00Z", NEXT_DAY),
+        "before": ("2026-11-19T23:59:59Z", DAY),
+        "summer": ("2026-07-01T23:30:00Z", date(2026, 7, 2)),
+        "before the clocks go back": ("2026-10-24T23:30:00Z", date(2026, 10, 25)),
+        "after the clocks went back": ("2026-10-25T23:30:00Z", date(2026, 10, 25)),
+        "unknown": ("0001-01-01T00:00Z", NEXT_DAY),
+    }
+    for day in (DAY, NEXT_DAY):
+        house.land("applicant", [{"id": id_, "createdAt": made} for id_, (made, _) in cases.items()], day)
+    house.publish()
+
+    assert {id_: lead["lead_day"] for id_, lead in house.leads("applicant").items()} == {
+        id_: day for id_, (_, day) in cases.items()
+    }
+
+
+def test_the_inventory_holds_each_item_once_in_its_newest_state(house: House) -> None:
+    house.now = datetime(2026, 11, 19, 12, tzinfo=UTC)
+    old = '{"id":"1","address":{"town":"Leeds","postcode":"LS1 1AA"}}'
+    house.land_inventory({"Leeds": [old, '{"id":"2"}']})
+    house.later(days=1)
+    house.land_inventory({"Leeds": ['{"id":"1","address":{"town":"Leeds","nameNo":5,"floor":2},"price":1.50}', "{}"]})
+    house.publish()
+
+    one, two, without_id = house.query(
+        "select item_id, first_seen_day, last_seen_day, address_town, address_name_no, address_postcode, _extra, "
+        "_problems from inventory order by item_id"
+    )
+    assert one == ("1", DAY, NEXT_DAY, "Leeds", "5", None, '{"address":{"floor":2},"price":1.50}', [])
+    assert two == ("2", DAY, DAY, None, None, None, None, [])
+    assert (without_id[0][:7], without_id[7]) == ("sha256:", ["no id"])
+
+
+# --- windows ------------------------------------------------------------------------------------------------------
+
+
+def test_coverage_says_of_every_window_what_is_there(house: House) -> None:
+    house.scopes = tuple(f"branch-{n}" for n in (1, 2, 3, 4, 5, 6))
+    after = datetime(2026, 11, 20, 6, tzinfo=UTC)
+    house.now = after
+    house.land("applicant", [{"id": "a"}, {"id": "b"}], scope="branch-1")
+    house.land("applicant", [], scope="branch-2")
+    for _ in range(3):
+        house.fail("applicant", scope="branch-3")
+    house.land("applicant", [{"id": "e"}], scope="branch-7")
+    house.now = datetime(2026, 11, 19, 12, tzinfo=UTC)
+    house.land("applicant", [{"id": "c"}], scope="branch-4")
+    house.now = after + timedelta(days=29, hours=12)  # the portal has begun to delete the day
+    house.land("applicant", [{"id": "d"}], scope="branch-5")
+    house.now = after
+    house.publish()
+
+    assert house.query(
+        "select scope, state, rows, failed_attempts, is_configured from mart_coverage "
+        "where kind = 'applicant' and day = ? order by scope",
+        DAY,
+    ) == [
+        ("branch-1", "landed", 2, 0, True),
+        ("branch-2", "empty", 0, 0, True),
+        ("branch-3", "failed", None, 3, True),
+        ("branch-4", "missing", 1, 0, True),
+        ("branch-5", "partial", 1, 0, True),
+        ("branch-6", "missing", None, 0, True),
+        ("branch-7", "landed", 1, 0, False),
+    ]
+    assert house.query("select distinct state from mart_coverage where day = ?", NEXT_DAY) == [("open",)]
+    assert house.query("select distinct deleted_from_at from mart_coverage where day = ?", DAY) == [
+        (datetime(2026, 12, 19, tzinfo=UTC),)
+    ]
+
+
+def test_a_window_of_another_time_zone_says_nothing_of_todays_until_both_are_deleted(house: House) -> None:
+    house.land("applicant", [{"id": "a"}])
+    house.zone = ZoneInfo("Asia/Tokyo")
+    for now, state in (
+        (datetime(2026, 11, 21, 12, tzinfo=UTC), "missing"),
+        (datetime(2026, 12, 21, tzinfo=UTC), "landed"),
+    ):
+        house.now = now
+        house.publish()
+        found = house.query(
+            "select state, rows from mart_coverage where kind = 'applicant' and scope = 'branch-101' and day = ?", DAY
+        )
+        assert found == [(state, 1)]
+
+
+def test_an_answer_that_only_confirms_changes_when_the_window_was_looked_at(house: House) -> None:
+    window = "select fetched_at, looked_at, rows from landed_windows"
+    house.land("applicant", [version("same", 2)])
+    house.publish()
+    [(fetched_at, looked_at, rows)] = house.query(window)
+    leads = versions(house)
+    house.later(hours=1)
+
+    house.land("applicant", [version("same", 2)])
+    house.publish()
+
+    assert house.query(window) == [(fetched_at, looked_at + timedelta(minutes=61), rows)]
+    assert versions(house) == leads
+
+
+# --- names and answers --------------------------------------------------------------------------------------------
+
+
+def test_new_names_of_branches_show_at_the_next_publication(house: House) -> None:
+    house.scopes = ("branch-101",)
+    house.land("applicant", [{"id": str(n)} for n in range(20)])
+    house.land("applicant", [{"id": "former"}], scope="branch-7")
+    house.publish()
+    assert house.query("from branches order by all") == [
+        ("branch-101", "101", "branch-101"), ("branch-7", "7", "branch-7"),
+    ]  # fmt: skip
+
+    house.names = "id,name,region\n101,York,North\n"
+    house.publish()
+
+    assert house.query("from branches order by all") == [
+        ("branch-101", "101", "York", "North"), ("branch-7", "7", "branch-7", None),
+    ]  # fmt: skip
+    counted = "select branch, sum(leads) from mart_leads_daily group by all order by all"
+    assert house.query(counted) == [("York", 20), ("branch-7", 1)]
+    house.land("applicant", [{"id": "new"}], NEXT_DAY)
+    house.publish()
+    assert house.query(counted) == [("York", 21), ("branch-7", 1)]
+
+
+def test_a_changed_file_of_answers_shows_at_the_next_publication(house: House) -> None:
+    house.land("applicant", [{"id": "a", "createdAt": "2026-11-19T10:00:00Z"}, {"id": "b"}])
+    waits = "select lead_id, minutes from mart_answers order by all"
+    house.publish()
+    assert house.query(waits) == []
+
+    house.answers([("a", "2026-11-19T10:40:00Z")])
+    house.publish()
+    assert house.query(waits) == [("a", 40), ("b", None)]
+
+    (house.folder / "answers.csv").unlink()
+    house.publish()
+    assert house.query(waits) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"lead_id;answered_at\na;b\n", b"lead_id,answered_at\n\xff\n", None])
+def test_answers_that_cant_be_read_hold_no_publication_back(house: House, content: bytes | None) -> None:
+    house.land("applicant", [{"id": "a"}])
+    path = house.folder / "answers.csv"
+    path.mkdir() if content is None else path.write_bytes(content)
+    house.publish()
+
+    assert set(house.leads("applicant")) == {"a"}
+    assert house.query("from mart_answers") == []
+
+
+# --- update, and build anew ---------------------------------------------------------------------------------------
+
+
+def test_a_publication_with_nothing_new_leaves_the_file_as_it_is(house: House) -> None:
+    house.land("applicant", [{"id": "a"}])
+    house.publish()
+    before = house.file.stat()
+    house.later(hours=1)
+    house.publish()
+
+    after = house.file.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def not_a_database(path: Path) -> None:
+    path.chmod(0o600)
+    path.write_bytes(b"not a database")
+
+
+def half(path: Path) -> None:
+    path.chmod(0o600)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty_database(path: Path) -> None:
+    path.unlink()
+    duckdb.connect(path).close()
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, not_a_database, half, empty_database])
+def test_a_vanished_or_broken_file_is_built_anew(house: House, harm: Callable[[Path], None]) -> None:
+    house.land("applicant", [version("x", 2)])
+    house.publish()
+    before = house.tables()
+    harm(house.file.resolve())
+
+    house.publish()
+
+    assert house.tables() == before
+
+
+ADDRESSES = ["14 St John's Road", "16 High St", "24 High Street"]
+
+
+def any_lead(rng: random.Random, kind: str) -> Row:
+    """A lead with few different values, so that changes meet in marts' rows."""
+    line, postcode = rng.choice(ADDRESSES), rng.choice(["XA1 2BC", "xa12bg"])
+    moments = ["2026-11-05T09:00Z", "2026-11-18T23:59:30Z", "2026-11-19T10:00Z", "2026-11-20T21:15:00Z"]
+    lead: Row = {
+        "id": f"lead-{rng.randrange(12)}",
+        "createdAt": rng.choice([*moments, "0001-01-01T00:00Z"]),
+        "contact": {"email": rng.choice(["ann@example.com", "bob@example.com", "cy@example.com", None])},
+        "enquiryType": rng.choice(["ENQUIRY_TYPE_SALES", "ENQUIRY_TYPE_LETTINGS"]),
+        "consumerSituation": rng.choice(["CONSUMER_SITUATION_PROPERTY_TO_SELL", "CONSUMER_SITUATION_NEW"]),
+        "estimate": rng.randrange(3),
+        "portalBranchId": rng.choice(["101", "102", "103"]),
+    }
+    if kind == "appraisal":
+        return lead | {"propertyDetails": {"address": {"line1": line, "postcode": postcode}}}
+    number, street = line.split(" ", 1)
+    address = {"propertyNumberOrName": number, "streetName": street, "postcode": postcode}
+    listing = {"id": rng.choice(["1", "2", None]), "pricing": {"price": rng.randrange(4) * 60000}, "address": address}
+    return lead | {"listingDetails": listing, "viewingTimes": [{}] * rng.randrange(3)}
+
+
+def leads_come(rng: random.Random, house: House) -> None:
+    """A few leads of each kind are pulled or pushed; a window fails."""
+    for kind in ("applicant", "appraisal"):
+        leads = [any_lead(rng, kind) for _ in range(rng.randrange(5))]
+        if rng.random() < 0.3 and leads:
+            house.push(kind, *leads)
+        else:
+            house.land(kind, leads, rng.choice([DAY, NEXT_DAY]), rng.choice(house.scopes))
+    if rng.random() < 0.5:
+        items = [
+            {"id": n, "address": {"nameNo": line.split()[0], "street": line[3:], "postcode": "XA1 2BC"}}
+            for n, line in enumerate(ADDRESSES)
+        ]
+        house.land_inventory({"Town": rng.sample(items, 2)})
+    if rng.random() < 0.5:
+        house.fail("appraisal", DAY, rng.choice(house.scopes))
+
+
+def settings_change(rng: random.Random, house: House) -> None:
+    house.answers([(f"lead-{n}", f"2026-11-20T1{n}:40:00Z") for n in range(rng.randrange(5))])
+    house.names = rng.choice(["", "id,name\n101,York\n"])
+    house.zone = rng.choice([LONDON, ZoneInfo("Asia/Tokyo")])
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
+def test_any_history_of_updates_gives_what_building_anew_gives(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - the same each time
+    house = Quick(tmp_path / "data")
+    for kind in ("applicant", "appraisal"):
+        # Leads that stay as they are. Without them, most leads change and all marts are made anew.
+        house.land(kind, [any_lead(rng, kind) | {"id": f"stays-{n}"} for n in range(80)])
+    for step in range(8):
+        leads_come(rng, house)
+        if step < 2:
+            settings_change(rng, house)
+        house.publish()
+        if step in (1, 4, 7):
+            assert house.built_anew(tmp_path / f"anew-{step}").tables() == house.tables(), step
