@@ -1,0 +1,394 @@
+"""Keys of a person: when two spellings of an address, a number, a name or a postcode mean the same person.
+
+Formatting never changes a key, and different digits never share one. A text that is no address or number has no key.
+Also: what the texts of one lead show of its person (`Shown`), and who is sought (`Person`).
+"""
+
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from typing import Any, Final, Self
+from urllib.parse import unquote
+
+import idna
+import phonenumbers
+from phonenumbers import Leniency, PhoneNumberFormat, PhoneNumberMatcher
+
+from leads_pipeline.errors import QuestionError
+
+# The country of a number that is written without one.
+_REGION: Final = "GB"
+
+# Shorter numbers are extensions or house numbers. E.164 ends at 15 digits.
+_DIGITS_MIN, _DIGITS_MAX = 7, 15
+
+# Most fields hold one British number and nothing else. For those no library is needed.
+_BRITISH: Final = re.compile(r"(?:\+44|0) ?([1-9](?: ?[0-9]){9})")
+_MAY_HOLD_NUMBER: Final = re.compile(rf"(?:\d\D*){{{_DIGITS_MIN}}}")
+_DIGIT_RUN: Final = re.compile(r"\d{10,15}")
+
+_GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
+_BESIDE_ADDRESS: Final = re.compile(r"""[\s<>()\[\],;:"'`|\\/?&=]+""")
+_ADDRESS: Final = re.compile(r"\S+@\S+")
+_POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
+_WORDS: Final = re.compile(r"[^\W\d_]+")
+
+# What can hide a key from a plain search: characters beyond ASCII and escapes in JSON, HTML and URLs.
+_DISGUISE: Final = re.compile(r"[^\x00-\x7f]|\\u|&#?\w+;|%[0-9a-fA-F]{2}")
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+def plain(text: str) -> str:
+    """The text as a reader sees it: compatible forms are one (NFKC), and characters that can't be seen are gone."""
+    if text.isascii() and text.isprintable():
+        return text
+    # Normalized twice: an invisible character may stand between a letter and its accent.
+    return unicodedata.normalize("NFKC", "".join(filter(_is_seen, unicodedata.normalize("NFKC", text))))
+
+
+def _is_seen(character: str) -> bool:
+    return unicodedata.category(character) not in ("Cc", "Cf", "Cs") or character.isspace()
+
+
+def email_keys(text: str) -> frozenset[str]:
+    """The e-mail addresses in a text: lower case, IDNA, without tags; without dots at Gmail. googlemail is gmail."""
+    seen = plain(text)
+    texts = {seen, plain(unquote(html.unescape(seen)))} if "%" in seen or "&" in seen else {seen}
+    return frozenset(
+        key
+        for one in texts
+        if "@" in one
+        for word in _BESIDE_ADDRESS.split(one.replace('"@', "@"))
+        if "@" in word and (key := _email_key(word))
+    )
+
+
+def _email_key(address: str) -> str | None:
+    local, _, domain = address.rpartition("@")
+    local = plain(local.casefold()).strip(".")
+    local = local.partition("+")[0] or local
+    domain = _domain(domain.strip(".-_!*#'"))
+    if domain in _GMAIL:
+        local, domain = local.replace(".", ""), "gmail.com"
+    return f"{local}@{domain}" if local and "." in domain else None
+
+
+@lru_cache(maxsize=4096)
+def _domain(text: str) -> str:
+    try:
+        return idna.encode(text, uts46=True).decode("ascii").lower()
+    except UnicodeError:  # not a valid domain, but always the same text
+        return plain(text.casefold())
+
+
+def phone_keys(text: str) -> frozenset[str]:
+    """Each telephone number in a text, in E.164 without extension, whatever words stand around it."""
+    if british := _BRITISH.fullmatch(text):
+        return _usable([f"+44{british[1].replace(' ', '')}"])
+    if not _MAY_HOLD_NUMBER.search(text):
+        return frozenset()
+    seen = " ".join(plain(text).replace("_", " ").split())
+    found = PhoneNumberMatcher(seen, _REGION, leniency=Leniency.POSSIBLE, max_tries=65_535)
+    keys = _usable(phonenumbers.format_number(match.number, PhoneNumberFormat.E164) for match in found)
+    # Two numbers with a mere dash between them are none to the library.
+    return keys or _usable(_parsed(run) for run in _DIGIT_RUN.findall(seen))
+
+
+def _parsed(digits: str) -> str:
+    try:
+        return str(phonenumbers.format_number(phonenumbers.parse(digits, _REGION), PhoneNumberFormat.E164))
+    except phonenumbers.NumberParseException:
+        return ""
+
+
+def _usable(keys: Iterable[str]) -> frozenset[str]:
+    """Those long enough to be one person's. A row of one digit is a placeholder."""
+    return frozenset(
+        key for key in keys if len(key) - 3 >= _DIGITS_MIN and len(key) - 1 <= _DIGITS_MAX and len(set(key[3:])) > 1
+    )
+
+
+def name_key(*parts: str) -> str | None:
+    """The words of a name, in whatever order, case and accents they were typed."""
+    return " ".join(sorted(_WORDS.findall(_without_accents(" ".join(parts))))) or None
+
+
+def _without_accents(text: str) -> str:
+    letters = unicodedata.normalize("NFKD", plain(text).casefold())
+    return "".join(one for one in letters if not unicodedata.combining(one))
+
+
+def postcode_key(text: str) -> str | None:
+    """A British postcode without its space."""
+    code = re.sub(r"[^0-9A-Z]", "", plain(text).upper())
+    return code if _POSTCODE.fullmatch(code) else None
+
+
+# --- what a lead shows ----------------------------------------------------------------------------------------------
+
+# Fields of the portal are in camel case, columns in snake case. A recipient is the agency, not the person.
+_RECIPIENT: Final = re.compile(r"(?i)recipient")
+_CONTACT: Final = re.compile(r"(?i)(?:^|\.)contact|(?:e-?mail|phone|mobile|tel)[^.]*$")
+_FIRST_NAME: Final = re.compile(r"(?i)(?:first|fore|given)_?name$")
+_NAME: Final = re.compile(r"(?i)(?:(?:first|fore|given|last|sur|family)_?name|(?:^|contact[._])name)$")
+_OWN_POSTCODE: Final = re.compile(r"(?i)consumer_?postcode$|property_?details.*postcode$")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What one version of a lead shows of its person, as keys. `others` are its remaining texts, as received."""
+
+    emails: frozenset[str] = frozenset()
+    phones: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    postcodes: frozenset[str] = frozenset()
+    recipients: frozenset[str] = frozenset()
+    others: tuple[str, ...] = ()
+
+
+def shown_by(payload: str) -> Shown:
+    """What a lead's exact JSON text shows of its person. If it is no JSON, all of it counts as a text of others."""
+    emails, phones, postcodes, recipients = set[str](), set[str](), set[str](), set[str]()
+    firsts, lasts, others = list[str](), list[str](), list[str]()
+    for path, text in texts_of(payload):
+        match _role(path):
+            case "recipient":
+                recipients |= email_keys(text)
+            case "first name":
+                firsts.append(text)
+            case "last name":
+                lasts.append(text)
+            case "contact":
+                emails |= email_keys(text)
+                phones |= phone_keys(text)
+            case "postcode":
+                postcodes |= {postcode_key(text) or ""} - {""}
+            case _:
+                others.append(text)
+    names = {name_key(first, last) for first in firsts or [""] for last in lasts or [""]} - {None}
+    return Shown(
+        frozenset(emails),
+        frozenset(phones),
+        frozenset(filter(None, names)),
+        frozenset(postcodes),
+        frozenset(recipients),
+        tuple(others),
+    )
+
+
+def texts_of(payload: str) -> list[tuple[str, str]]:
+    """Every text, number and name of a field in a JSON text, each with the names that lead to it, joined by dots."""
+    try:
+        # An object becomes a tuple of its members, because a dict would hide all but the last of a repeated name.
+        value = json.loads(payload, object_pairs_hook=tuple, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return [("", payload)]
+    left: list[tuple[str, Any]] = [("", value)]
+    texts: list[tuple[str, str]] = []
+    while left:
+        path, value = left.pop()
+        if isinstance(value, tuple):
+            texts += [(f"{path}.", name) for name, _ in value]
+            left += [(f"{path}.{name}" if path else name, one) for name, one in value]
+        elif isinstance(value, list):
+            left += [(path, one) for one in value]
+        elif isinstance(value, str):
+            texts.append((path, value))
+    return texts
+
+
+@lru_cache(maxsize=4096)
+def _role(path: str) -> str:
+    if _RECIPIENT.search(path):
+        return "recipient"
+    if _NAME.search(path):
+        return "first name" if _FIRST_NAME.search(path) else "last name"
+    if _CONTACT.search(path):
+        return "contact"
+    return "postcode" if _OWN_POSTCODE.search(path) else ""
+
+
+# --- who is sought --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who is sought, as keys. `spoken` are the names as they were given, to find them in messages."""
+
+    emails: frozenset[str] = frozenset()
+    phones: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    postcodes: frozenset[str] = frozenset()
+    lead_ids: frozenset[str] = frozenset()
+    spoken: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        emails: Sequence[str] = (),
+        phones: Sequence[str] = (),
+        lead_ids: Sequence[str] = (),
+        names: Sequence[str] = (),
+        postcodes: Sequence[str] = (),
+    ) -> Self:
+        """Read what was given. Raises QuestionError, which never repeats it."""
+        person = cls(
+            _given("e-mail address", emails, email_keys),
+            _given("telephone number", phones, phone_keys),
+            _given("name", names, lambda text: {name_key(text)}),
+            _given("postcode", postcodes, lambda text: {postcode_key(text)}),
+            frozenset(plain(one).strip() for one in lead_ids) - {""},
+            tuple(_without_accents(name) for name in names),
+        )
+        if person == cls():
+            raise QuestionError("Nobody is sought. Give an e-mail address, a telephone number, a lead id or a name.")
+        return person
+
+    def may_be_in(self, payload: str) -> bool:
+        """False if the text can't show the person. True means: decode it and compare keys."""
+        return bool(_DISGUISE.search(payload) or self._pattern.search(payload))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        parts = [_loosely(key.partition("@")[0], 3) for key in self.emails]
+        parts += [_loosely(_national_digits(key), 8) for key in self.phones]
+        parts += [_loosely(max(key.split(), key=len), 0) for key in self.names]
+        parts += [_loosely(key, 3) for key in self.postcodes]
+        return re.compile("|".join(filter(None, parts)) or "(?!)", re.IGNORECASE)
+
+    def is_mentioned_in(self, texts: Iterable[str]) -> bool:
+        """Whether any of the texts has the address, the number or the whole name."""
+        return any(
+            (self.emails and not self.emails.isdisjoint(email_keys(text)))
+            or (self.phones and not self.phones.isdisjoint(phone_keys(text)))
+            # An address that wasn't given may have a name's letters by chance.
+            or (self._spoken and self._spoken.search(_ADDRESS.sub(" ", _without_accents(text))))
+            for text in texts
+        )
+
+    @cached_property
+    def _spoken(self) -> re.Pattern[str] | None:
+        # A first name alone is anybody's.
+        names = [words for name in self.spoken if len(words := _WORDS.findall(name)) > 1]
+        between = r"\W{1,3}"
+        return re.compile("|".join(rf"\b{between.join(words)}\b" for words in names)) if names else None
+
+    def sees(self, shown: Shown) -> bool:
+        """Whether this version of a lead is a reason to show the lead to whoever asks."""
+        return bool(
+            self.emails & shown.emails
+            or self.phones & shown.phones
+            or self.has_name_and_postcode(shown)
+            or self.is_mentioned_in(shown.others)
+        )
+
+    def has_name_and_postcode(self, shown: Shown) -> bool:
+        """Whether it has the name and the postcode, as far as they were given."""
+        return (
+            bool(self.names or self.postcodes)
+            and (not self.names or bool(self.names & shown.names))
+            and (not self.postcodes or bool(self.postcodes & shown.postcodes))
+        )
+
+
+# A kind's name and a lead's id.
+LeadKey = tuple[str, str]
+
+
+class Reason(StrEnum):
+    """Why a lead is shown. The first four make it theirs."""
+
+    ID = "the given id"
+    ADDRESS = "the given address"
+    NUMBER = "the given number, under no name and no other address"
+    NUMBER_AND_NAME = "the given number, under a name that was given or stands beside the given address"
+    OTHER_NAME = "the given number, under another name or address"
+    MENTION = "mentioned in what somebody wrote"
+    NAME = "the given name or postcode"
+
+
+THEIRS: Final = frozenset({Reason.ID, Reason.ADDRESS, Reason.NUMBER, Reason.NUMBER_AND_NAME})
+
+# A household has two or three names on one number. More are an office or a placeholder.
+NAMES_MAX: Final = 3
+
+
+def reasons(
+    person: Person, leads: Mapping[LeadKey, Sequence[Shown]], *, is_shared: bool = False
+) -> dict[LeadKey, frozenset[Reason]]:
+    """All reasons for each lead, from all of its versions. A lead without a reason is left out.
+
+    Raises QuestionError if what was given stands under more than `NAMES_MAX` names, unless it may be shared.
+    """
+    versions = [shown for rows in leads.values() for shown in rows]
+    if not is_shared:
+        _refuse_shared(person, versions)
+    names = own_names(person, versions)
+    found = {
+        key: frozenset(reason for shown in rows for reason in _reasons(person, names, shown))
+        | ({Reason.ID} if key[1] in person.lead_ids else set())
+        for key, rows in leads.items()
+    }
+    return {key: why for key, why in found.items() if why}
+
+
+def own_names(person: Person, versions: Iterable[Shown]) -> frozenset[str]:
+    """The names that were given or stand beside the given address."""
+    return person.names.union(*(shown.names for shown in versions if person.emails & shown.emails))
+
+
+def _reasons(person: Person, names: frozenset[str], shown: Shown) -> Iterator[Reason]:
+    if person.emails & shown.emails:
+        yield Reason.ADDRESS
+    if person.phones & shown.phones:
+        if shown.names:
+            yield Reason.NUMBER_AND_NAME if shown.names <= names else Reason.OTHER_NAME
+        else:
+            yield Reason.NUMBER if shown.emails <= person.emails else Reason.OTHER_NAME
+    if person.is_mentioned_in(shown.others):
+        yield Reason.MENTION
+    if person.has_name_and_postcode(shown):
+        yield Reason.NAME
+
+
+def _refuse_shared(person: Person, versions: Sequence[Shown]) -> None:
+    for what, given in (("address", person.emails), ("number", person.phones)):
+        for key in given:
+            names = frozenset[str]().union(*(one.names for one in versions if key in one.emails | one.phones))
+            if len(names) > NAMES_MAX:
+                raise QuestionError(
+                    f"The {what} appears under {len(names)} names. It may be an office or a placeholder. Give an "
+                    "identifier that only this person has, or add --shared and check each lead."
+                )
+    if any(person.emails & shown.recipients for shown in versions):
+        raise QuestionError(
+            "Leads are sent to this address: it belongs to the agency. Give the person's own address, or add --shared "
+            "and check each lead."
+        )
+
+
+def _given(what: str, texts: Sequence[str], read: Callable[[str], Iterable[str | None]]) -> frozenset[str]:
+    keys: set[str] = set()
+    for number, text in enumerate(texts, 1):
+        found = {key for key in read(text) if key}
+        if not found:
+            raise QuestionError(f"The {what} that was given as number {number} can't be read. Check its spelling.")
+        keys |= found
+    return frozenset(keys)
+
+
+def _national_digits(phone_key: str) -> str:
+    return str(phonenumbers.national_significant_number(phonenumbers.parse(phone_key)))
+
+
+def _loosely(key: str, most: int) -> str:
+    """The letters and digits of the key with up to so many other characters between. Only ASCII: see `_DISGUISE`."""
+    between = rf"(?:[^0-9A-Za-z]|\\[bfnrt]){{0,{most}}}"  # a line may end inside a number, in JSON by a letter
+    return between.join(re.findall("[0-9A-Za-z]", key)) if key.isascii() else ""
