@@ -47,16 +47,19 @@ bench: $(VENV)/dev ## Run the benchmarks, side by side
 
 venv: $(VENV)/runtime ## Install the pipeline into .venv
 
-# Both files below are written when the installation is complete. They go with the folder.
-$(VENV)/runtime: requirements.lock pyproject.toml
+# The files below are written when their step is complete. They go with the folder.
+$(VENV)/uv.lock: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo 'This needs Python 3.11 or newer, and $(PYTHON) is: '"$$($(PYTHON) --version 2>&1)" >&2; \
 		echo 'Name a newer one: make PYTHON=/path/to/python3.11 ...' >&2; exit 1; }
 	@echo 'Installing the locked packages into $(VENV) (once, about 15 seconds) ...'
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV) || { echo 'On Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
-	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >$(VENV)/uv.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.lock
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >$(VENV)/uv.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
+	@mv $(VENV)/uv.txt $@
+
+$(VENV)/runtime: $(VENV)/uv.lock pyproject.toml
 	@$(INSTALL) --editable .
 	@touch $@
 
@@ -66,7 +69,7 @@ $(VENV)/dev: $(VENV)/runtime
 	@touch $@
 
 # Locked versions that still fit stay. `make lock UPGRADE=--upgrade` takes the newest ones.
-lock: venv ## Write requirements.lock anew from pyproject.toml
+lock: $(VENV)/uv.lock ## Write requirements.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --universal --python-version 3.11 --fork-strategy fewest \
 		--all-extras --group build --group dev --generate-hashes --custom-compile-command 'make lock' $(UPGRADE) \
 		--output-file requirements.lock
