@@ -312,100 +312,6 @@ ORDINARY = (
     '{"id":"neighbour-%d","createdAt":"2026-01-02T10:00:00Z","contact":{"firstName":"Ann"},'
     '"listingDetails":{"pricing":{"price":250000.10}}}'
 )
-FLAGGED = "list_contains(_problems, 'not valid JSON')"
-DEEP = 100_000
-
-# Each lead's members beside its id, and what an analyst finds of it. None: an id of its own, which is odd.
-ODD: dict[str, list[tuple[bytes, str]]] = {
-    "wrong charset": [
-        (b'"message":"caf\xe9"', "message = 'café' and list_contains(_problems, 'not UTF-8, kept as ISO 8859-1')"),
-        (b'"message":"\xff\xfe","intent":"\xc0\xaf"', "len(_problems) > 0 and message is not null"),
-        (b'"message":"\xed\xa0\x80"', "len(_problems) > 0 and message is not null"),
-        ('"message":"café 你好 🏠"'.encode(), "message = 'café 你好 🏠' and len(_problems) = 0"),
-    ],
-    "duplicate keys": [
-        (b'"message":"one","message":"two"', "message in ('one', 'two') and list_contains(_problems, 'message')"),
-        (b'"contact":{"email":"a"},"contact":{"email":"b"}', "list_contains(_problems, 'contact')"),
-        (b'"contact":{"email":"a","email":"b"}', "list_contains(_problems, 'contact.email')"),
-        (b'"new":1,"new":2', "list_contains(_problems, 'new') and _extra is not null"),
-    ],
-    "NaN": [
-        (b'"searchCriteria":{"radius":NaN}', f"search_criteria_radius is null and {FLAGGED}"),
-        (b'"searchCriteria":{"radius":-Infinity},"message":"m"', f"message = 'm' and {FLAGGED}"),
-        (b'"listingDetails":{"pricing":{"price":Infinity}}', f"listing_details_pricing_price is null and {FLAGGED}"),
-        (b'"new":[NaN]', FLAGGED),
-        (b'"searchCriteria":{"radius":"NaN"}', "list_contains(_problems, 'searchCriteria.radius')"),
-    ],
-    "5,000-digit integer": [
-        (
-            b'"listingDetails":{"pricing":{"price":%b}}' % (b"9" * 5000),
-            "listing_details_pricing_price is null and list_contains(_problems, 'listingDetails.pricing.price')",
-        ),
-        (
-            b'"listingDetails":{"uprn":%b}' % (b"9" * 5000),
-            "listing_details_uprn is null and list_contains(_problems, 'listingDetails.uprn')",
-        ),
-        (b'"message":%b' % (b"7" * 5000), "message = repeat('7', 5000)"),
-        (b'"new":%b' % (b"8" * 5000), "_extra::varchar like '%' || repeat('8', 5000) || '%' or len(_problems) > 0"),
-        (b'"new":-%b.%b' % (b"8" * 5000, b"1" * 5000), "_extra is not null or len(_problems) > 0"),
-    ],
-    "100,000-deep nesting": [
-        (b'"new":' + b"[" * DEEP + b"]" * DEEP, FLAGGED),
-        (b'"new":' + b'{"a":' * DEEP + b"1" + b"}" * DEEP, FLAGGED),
-        (b'"message":' + b'[{"a":' * DEEP + b"1" + b"}]" * DEEP, FLAGGED),
-        (b'"message":"m","new":' + b"[" * 990 + b"]" * 990, "message = 'm' or len(_problems) > 0"),
-        (
-            b'"message":"m","contact":' + b"[" * 500 + b"]" * 500,
-            "message = 'm' and list_contains(_problems, 'contact')",
-        ),
-    ],
-    "lone surrogate": [
-        (rb'"message":"cut \ud83c"', f"message like 'cut %' and {FLAGGED}"),
-        (rb'"message":"\udfe0\ud83c"', f"message is not null and {FLAGGED}"),
-        (rb'"\ud800":1,"message":"m"', f"message = 'm' and {FLAGGED}"),
-        (rb'"new":{"a":["\udc00"]},"message":"m"', f"message = 'm' and {FLAGGED}"),
-        (rb'"message":"\ud83c\udfe0"', "message = '🏠' and len(_problems) = 0"),
-    ],
-    "NUL": [
-        (rb'"message":"a\u0000b"', "message = 'a' || chr(0) || 'b' or list_contains(_problems, 'message')"),
-        (b'"message":"a\0b"', f"message is not null and {FLAGGED}"),
-        (rb'"a\u0000b":1,"message":"m"', "message = 'm' and (_extra is not null or len(_problems) > 0)"),
-        (rb'"contact":{"email":"\u0000"}', "contact_email = chr(0) or list_contains(_problems, 'contact.email')"),
-    ],
-    "integers past 2^63": [
-        (b'"listingDetails":{"uprn":9223372036854775807}', "listing_details_uprn = 9223372036854775807"),
-        (b'"listingDetails":{"uprn":9223372036854775808}', "list_contains(_problems, 'listingDetails.uprn')"),
-        (b'"listingDetails":{"uprn":-9223372036854775809}', "list_contains(_problems, 'listingDetails.uprn')"),
-        (b'"listingDetails":{"uprn":18446744073709551616}', "list_contains(_problems, 'listingDetails.uprn')"),
-        (
-            b'"listingDetails":{"propertyId":123456789012345678901234567890}',
-            "listing_details_property_id = '123456789012345678901234567890'",
-        ),
-        (b'"new":18446744073709551617', "_extra::varchar like '%18446744073709551617%'"),
-        (b'"searchCriteria":{"minimumBedrooms":1e30}', "list_contains(_problems, 'searchCriteria.minimumBedrooms')"),
-    ],
-}
-
-
-@pytest.mark.parametrize("fault", ODD)
-def test_an_odd_lead_is_kept_and_costs_its_neighbours_nothing(lake: Lake, fault: str) -> None:
-    odd = [b'{"id":"odd-%d",%b}' % (number, members) for number, (members, _) in enumerate(ODD[fault])]
-    elements = [part for number, lead in enumerate(odd) for part in (lead, (ORDINARY % number).encode())]
-    with answering(lambda *_: (200, body_of(*elements))) as (_, variables):
-        assert failures(pull(connect(variables, lake)[0], lake, [WINDOW])) == []
-
-    assert_kept_exactly(lake, elements)
-    warehouse = publish(lake)
-    assert_neighbours_are_whole(warehouse, len(odd))
-    unmet = []
-    for number, (_, expected) in enumerate(ODD[fault]):
-        found = warehouse.query(
-            f"select coalesce({expected}, false), _problems from applicant_leads where lead_id = $id",  # noqa: S608 - the table above
-            {"id": f"odd-{number}"},
-        )[1]
-        if [row[0] for row in found] != [True]:
-            unmet.append((expected, found))
-    assert unmet == []
 
 
 def assert_kept_exactly(lake: Lake, elements: Sequence[bytes]) -> None:
@@ -424,27 +330,6 @@ def assert_neighbours_are_whole(warehouse: Warehouse, count: int) -> None:
         """
     )[1]
     assert whole == count
-
-
-def test_of_one_id_with_different_content_the_last_version_counts_and_nothing_is_doubled(lake: Lake) -> None:
-    def version(number: int) -> str:
-        return (
-            f'{{"id":"same","message":"version {number}","viewingTimes":[{{"earliest":"2026-01-0{number}T09:00Z"}}]}}'
-        )
-
-    bodies = iter(
-        [body_of(version(1), ORDINARY % 0, version(2)), body_of(version(3), version(4), version(3)), body_of()]
-    )
-    with answering(lambda *_: (200, next(bodies))) as (_, variables):
-        client, _ = connect(variables, lake)
-        for latest in (2, 3, 3):
-            assert failures(pull(client, lake, [WINDOW])) == []
-            warehouse = publish(lake)
-            assert warehouse.query("select message from applicant_leads where lead_id = 'same'")[1] == [
-                (f"version {latest}",)
-            ]
-            assert warehouse.query("select day(earliest) from applicant_viewing_times")[1] == [(latest,)]
-            assert_neighbours_are_whole(warehouse, 1)
 
 
 def test_each_case_of_the_json_test_suite_is_kept_or_told(lake: Lake) -> None:

@@ -1,28 +1,15 @@
-"""Leads at awkward moments, from the portal's socket to an analyst's query: the area "time".
+"""Leads at awkward moments, from the portal's answers to an analyst's query: each is there once, on its day."""
 
-Belongs here: that each is in the warehouse once, on its day. Doesn't: windows by themselves (test_window.py), how one
-moment is read (test_flatten.py).
-"""
-
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, date, datetime, time, timedelta
 
 import pytest
 
-from leads_pipeline.client import LeadsClient, Timing
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, Answer, LeadKind
-from leads_pipeline.lake import Lake
-from leads_pipeline.resources import DataFolder, LeadsService
-from leads_pipeline.warehouse import Grid, Warehouse
-from leads_pipeline.window import Scope, Window, day_interval, days
-from leads_pipeline_tests.support.small_portal import CLIENT_ID, SmallPortal, served
-from leads_pipeline_tests.support.staging import DAY, LONDON, stage
+from leads_pipeline_tests.support.house import DAY, LONDON, House
 
-BRANCH = Scope.parse("branch-101")
 SECOND = timedelta(seconds=1)
+ONE_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -41,59 +28,31 @@ class Lead:
 Found = dict[str, tuple[date, datetime | None]]
 
 
-class Portal(SmallPortal):
-    """Answers a request for a window with the leads from its first to its last moment, both included."""
-
-    def __init__(self, leads: Sequence[Lead]) -> None:
-        super().__init__("secret", self._answer)
-        self.windows: set[tuple[datetime, datetime]] = set()
-        self.given_out: list[str] = []
-        self._leads = leads
-
-    def _answer(self, path: str, parameters: dict[str, str]) -> tuple[int, bytes]:
-        start, end = (datetime.fromisoformat(parameters[name]) for name in ("from-time", "to-time"))
-        answered = [lead for lead in self._leads if start <= lead.moment <= end]
-        self.windows.add((start, end))
-        self.given_out += [lead.id for lead in answered]
-        body = [{"id": lead.id, "createdAt": lead.created_at} for lead in answered]
-        return 200, json.dumps({path.strip("/").removesuffix("-leads") + "s": body}).encode()
+def midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), LONDON).astimezone(UTC)
 
 
-def whole_way(portal: Portal, folder: Path, day: date, kind: LeadKind = APPLICANT) -> Found:
-    """Pull, land, flatten and publish that day, the one before and the one after; every lead that an analyst finds."""
-    pulled = list(days(day - timedelta(days=1), day + timedelta(days=1)))
-    windows = [Window.of(one, BRANCH, LONDON) for one in pulled]
-    now = windows[-1].end + timedelta(hours=6)
-    data = DataFolder(path=str(folder))
-    service = LeadsService(
-        data=data,
-        base_url=portal.base_url,
-        auth_url=portal.base_url,
-        client_id=CLIENT_ID,
-        client_secret="secret",
-        audience=portal.base_url,
-    )
-    client = LeadsClient(portal.base_url, service.auth(), max_concurrency=2, timing=Timing(now=lambda: now))
-    lake = Lake(folder)
-    for window, answer in client.fetch_windows(kind, windows):
-        assert isinstance(answer, Answer), answer
-        assert lake.land(answer, "run").path.parts[-3] == f"day={window.day}"
-    for one in pulled:
-        stage(lake, kind, one)
-    warehouse = Warehouse(lake)
-    warehouse.publish(Grid((BRANCH,), pulled[0], LONDON), now)
-    _, rows = warehouse.query(f"select lead_id, lead_day, created_at from {kind.table}")  # noqa: S608 - our own name
-    found = {lead_id: (lead_day, created_at) for lead_id, lead_day, created_at in rows}
-    assert len(found) == len(rows)
-    _, by_day = warehouse.query("select lead_day, sum(leads)::bigint from mart_leads_daily group by lead_day")
-    assert sum(leads for _, leads in by_day) == len(rows)
-    return found
+def published(house: House, leads: Sequence[Lead], day: date, kind: str = "applicant") -> Found:
+    """Publish that day, the one before and the one after; every lead that an analyst finds.
+
+    The portal answers a window with the leads from its first to its last moment, both included.
+    """
+    house.first_day = day - ONE_DAY
+    house.now = midnight(day + 2 * ONE_DAY) + timedelta(hours=6)
+    for one in (day - ONE_DAY, day, day + ONE_DAY):
+        answered = [lead for lead in leads if midnight(one) <= lead.moment <= midnight(one + ONE_DAY)]
+        house.land(kind, [{"id": lead.id, "createdAt": lead.created_at} for lead in answered], one)
+    house.publish()
+    found = house.leads(kind)
+    [(counted,)] = house.query("select sum(leads)::bigint from mart_leads_daily")
+    assert counted == len(found)
+    return {id_: (lead["lead_day"], lead["created_at"]) for id_, lead in found.items()}
 
 
 FRACTIONS = [timedelta(), timedelta(microseconds=1), timedelta(milliseconds=1), timedelta(seconds=1)]
 
 
-@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", ["applicant", "appraisal"])
 @pytest.mark.parametrize(
     ("day", "hours"),
     [
@@ -104,22 +63,19 @@ FRACTIONS = [timedelta(), timedelta(microseconds=1), timedelta(milliseconds=1), 
     ],
 )
 def test_each_lead_of_a_day_is_there_once_and_on_its_day_to_the_microsecond(
-    tmp_path: Path, day: date, hours: int, kind: LeadKind
+    house: House, day: date, hours: int, kind: str
 ) -> None:
-    start, end = day_interval(day, LONDON)
+    start, end = midnight(day), midnight(day + ONE_DAY)
     assert end - start == timedelta(hours=hours)
     around = [edge + sign * fraction for edge in (start, end) for fraction in FRACTIONS for sign in (-1, 1)]
     within = [start + timedelta(minutes=30 * number) for number in range(2 * hours)]
     moments = sorted({*around, *within})
     leads = [Lead(moment, moment.isoformat().replace("+00:00", "Z")) for moment in moments]
-    with served(Portal(leads)) as portal:
-        assert isinstance(portal, Portal)
-        found = whole_way(portal, tmp_path / "data", day, kind)
+
+    found = published(house, leads, day, kind)
 
     assert found == {lead.id: (lead.moment.astimezone(LONDON).date(), lead.moment) for lead in leads}
     assert sum(lead_day == day for lead_day, _ in found.values()) == 2 * hours + 6
-    assert (start, end) in portal.windows
-    assert len(portal.given_out) == len(leads) + 2, "at each midnight one lead is in two answers"
 
 
 # Leads of the days around DAY: createdAt, when the portal got them, and the moment that createdAt means. Their day is
@@ -144,23 +100,17 @@ WRITTEN = [
 ]
 
 
-def test_a_moment_however_written_puts_its_lead_on_its_day_once(tmp_path: Path) -> None:
+def test_a_moment_however_written_puts_its_lead_on_its_day_once(house: House) -> None:
     leads = {Lead(moment, text): meant for text, moment, meant in WRITTEN}
-    with served(Portal(list(leads))) as portal:
-        assert isinstance(portal, Portal)
-        found = whole_way(portal, tmp_path / "data", DAY)
+
+    found = published(house, list(leads), DAY)
 
     assert found == {lead.id: ((meant or lead.moment).date(), meant) for lead, meant in leads.items()}
-    assert set(portal.given_out) == set(found)
 
 
-def test_an_unknown_moment_at_midnight_is_one_lead_on_either_of_the_two_days(tmp_path: Path) -> None:
-    lead = Lead(MIDNIGHT, "0001-01-01T00:00Z")
-    with served(Portal([lead])) as portal:
-        assert isinstance(portal, Portal)
-        found = whole_way(portal, tmp_path / "data", DAY)
+def test_an_unknown_moment_at_midnight_is_one_lead_on_either_of_the_two_days(house: House) -> None:
+    found = published(house, [Lead(MIDNIGHT, "0001-01-01T00:00Z")], DAY)
 
-    assert portal.given_out == [lead.id] * 2
     ((lead_day, created_at),) = found.values()
-    assert lead_day in (DAY - timedelta(days=1), DAY)
+    assert lead_day in (DAY - ONE_DAY, DAY)
     assert created_at is None

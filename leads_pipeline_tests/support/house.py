@@ -33,6 +33,7 @@ from leads_pipeline.person.matching import Group, Sought
 from leads_pipeline.privacy.erase import Wish, add_to_list, restage, sweep
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.search import FoundLead, search
+from leads_pipeline.report.page import write_report
 from leads_pipeline.retry import FailedWindow
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.suppression import Action
@@ -144,6 +145,10 @@ class House(ABC):
         found = {row["lead_id"]: row for row in rows}
         assert len(found) == len(rows)
         return found
+
+    @abstractmethod
+    def report(self) -> str:
+        """The page of figures for people, of what is published."""
 
     def tables(self) -> month.Tables:
         """All published tables with their rows in order, without the moments of the run."""
@@ -273,6 +278,9 @@ class Quick(House):
         )
         Warehouse(self.lake).publish(grid, self.now)
 
+    def report(self) -> str:
+        return write_report(Warehouse(self.lake), self.lake).path.read_text(encoding="utf-8")
+
     def built_anew(self, folder: Path) -> Self:
         house = copy.copy(self)
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("leads.duckdb", "staged"))
@@ -390,6 +398,9 @@ class Real(House):
         if self._has_pushes:
             self.land_inventory({"Nowhere": []})
             self._has_pushes = False
+
+    def report(self) -> str:
+        return (self.folder / "reports" / "leads.html").read_text(encoding="utf-8")
 
     def built_anew(self, folder: Path) -> Self:
         raise NotImplementedError("`restore` builds anew, too.")
