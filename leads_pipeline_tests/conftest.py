@@ -10,12 +10,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from alembic.config import Config as AlembicConfig
-from alembic.script import ScriptDirectory
 from hypothesis import settings
 
 from leads_pipeline_tests.promises.month import libfaketime
 from leads_pipeline_tests.support.house import House, Quick, Real
+from leads_pipeline_tests.support.migrations import read_migrations_once
 
 # The seed of the tests that choose at random. It is set here, so that all workers of pytest-xdist have the same.
 SEED_VARIABLE = "CHAOS_SEED"
@@ -32,20 +31,7 @@ for name in list(os.environ):
 settings.register_profile("leads_pipeline", deadline=None)
 settings.load_profile("leads_pipeline")
 
-# Dagster has Alembic read its hundred migrations for every database that it opens, each run's among them: a fifth of
-# such a test's CPU time (measured). They stay the same, so one reading is enough.
-_read_migrations = ScriptDirectory.from_config
-_migrations: dict[str, ScriptDirectory] = {}
-
-
-def _migrations_read_once(config: AlembicConfig) -> ScriptDirectory:
-    place = str(config.get_main_option("script_location"))
-    if place not in _migrations:
-        _migrations[place] = _read_migrations(config)
-    return _migrations[place]
-
-
-ScriptDirectory.from_config = _migrations_read_once  # type: ignore[method-assign]
+read_migrations_once()
 
 _ends_at = pytest.StashKey[float]()
 

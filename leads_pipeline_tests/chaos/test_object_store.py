@@ -1,4 +1,4 @@
-"""Machines whose truth is in a store: killed again and again they lose nothing, and a month ends as in a folder."""
+"""Machines that land in one store. Killed again and again, they lose nothing."""
 
 import json
 import random
@@ -6,23 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import duckdb
 import pytest
-from dagster import AssetCheckResult
 
-from leads_pipeline.assets.checks import habit_checks
-from leads_pipeline.assets.published import completeness_check, drift_check, uniqueness_check
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS
-from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.contract import APPLICANT
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import open_store
-from leads_pipeline.warehouse import Grid, Warehouse
-from leads_pipeline.window import Scope
-from leads_pipeline_tests.chaos.test_weeks import Weeks
 from leads_pipeline_tests.storage.test_lake import payloads
 from leads_pipeline_tests.storage.test_objects import moto, new_bucket
 from leads_pipeline_tests.support.sample_answers import DAY
@@ -108,67 +100,3 @@ def test_of_four_machines_that_are_killed_none_loses_what_it_said_is_landed(addr
         held = {id_: json.loads(payload)["at"] for id_, payload in payloads(path).items()}
         assert {id_: at for id_, at in newest.items() if held.get(id_, 0) < at} == {}
     assert len(store.list("raw/")) == 1
-
-
-MONTH_DAYS = 30
-
-# These befall a folder, of which a store has another copy, or end a run after so many events, which come side by side.
-OF_A_FOLDER = {"rot raw", "rot staged", "lose warehouse", "copy", "restore", "kill"}
-
-# When and by what run it was looked at, by what publication it was written, and which file on which disk it was: no two
-# machines have that in common.
-NOT_COMPARED = ("run_id", "looked_at", "fetched_at", "sequence", "fingerprint", "id")
-
-
-def test_a_month_with_the_truth_in_a_store_ends_as_with_the_truth_in_a_folder(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same portal, mishaps and clock: equal tables, marts and checks, each judged by the portal's ledger too."""
-    monkeypatch.setattr(Lake, "person_key", lambda _: bytes(32))  # each makes one of its own
-    there, here = (Weeks("a month", tmp_path / name, days=MONTH_DAYS) for name in ("there", "here"))
-    there.machine.store = address
-    for weeks in (there, here):
-        weeks.happenings = [one for one in weeks.happenings if one.what not in OF_A_FOLDER]
-        weeks.run()
-    assert there.machine.runs == here.machine.runs
-    assert there.published == here.published > 0
-    assert differing(tables(there), tables(here)) == set()
-    assert differing(checks(there), checks(here)) == set()
-
-    there.machine.folder = tmp_path / "successor"  # of a machine that was lost
-    lake = there.machine.lake
-    lake.refresh()
-    for kind in LEAD_KINDS:
-        for day in lake.landed_days(kind):
-            flatten_day(lake, kind, day, there.zone)
-    scopes = [Scope.parse(f"branch-{branch}") for branch in there.machine.branches]
-    Warehouse(lake).publish(Grid(scopes, there.first_day, there.zone), there.machine.now())
-    # The facts have the settings, and each file numbers its own publications.
-    own = {"pipeline.facts", "pipeline.publications", "pipeline.touched_days"}
-    assert differing(tables(there), tables(here)) <= own
-
-
-def differing(one: Mapping[str, object], other: Mapping[str, object]) -> set[str]:
-    assert len(one) > 9
-    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
-
-
-def tables(weeks: Weeks) -> dict[str, list[str]]:
-    """Every row of every table of the published file, as text, sorted."""
-    with duckdb.connect(weeks.machine.warehouse, read_only=True) as db:
-        names = db.execute("select schema_name || '.' || table_name from duckdb_tables() where not internal").fetchall()
-        compared = f"columns(lambda name: name not in {NOT_COMPARED})"
-        return {name: sorted(map(str, db.execute(f"select {compared} from {name}").fetchall())) for (name,) in names}  # noqa: S608
-
-
-def checks(weeks: Weeks) -> dict[str, AssetCheckResult]:
-    """What each check says of the published file."""
-    lake = weeks.machine.lake
-    with Warehouse(lake).reading() as db:
-        results = [
-            *habit_checks(db),
-            drift_check(db),
-            *(uniqueness_check(db, kind.table) for kind in LEAD_KINDS),
-            *(completeness_check(db, lake, kind) for kind in LEAD_KINDS),
-        ]
-    return {f"{result.asset_key} {result.check_name}": result for result in results}

@@ -1,0 +1,87 @@
+"""Dagster's own daemon, one round at a time, for a test that moves the clock.
+
+Belongs here: Dagster's loops and `leads_pipeline.definitions`. Doesn't: the clock and what happens when (machine.py).
+Each line of the input starts a round. The answer is a line with the number of runs that the round started.
+Runs work in this process, so that whoever kills it kills a run.
+"""
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from dagster import DagsterInstance
+from dagster._core.execution.backfill import BulkActionStatus
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
+from dagster._daemon.asset_daemon import AssetDaemon
+from dagster._daemon.backfill import execute_backfill_iteration
+from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
+from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+from dagster._daemon.sensor import execute_sensor_iteration
+from dagster._scheduler.scheduler import launch_scheduled_runs
+
+from leads_pipeline_tests.support.migrations import read_migrations_once
+
+# Everything but this is as the user's dagster.yaml has it.
+IN_THIS_PROCESS: Final = {
+    "run_launcher": {
+        "module": "dagster._core.launcher.sync_in_memory_run_launcher",
+        "class": "SyncInMemoryRunLauncher",
+    }
+}
+UNFINISHED = [BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionStatus.CANCELING]
+
+
+def one_round(workspace: WorkspaceProcessContext, conditions: AssetDaemon) -> int:
+    """One iteration of each loop, and the runs that come of it, to their ends. Give the number of runs.
+
+    A backfill that isn't finished counts as one, as more runs may follow.
+    """
+    instance = workspace.instance
+    before = instance.get_runs_count()
+    log = logging.getLogger("daemon")
+    _finish(launch_scheduled_runs(workspace, log, datetime.now(UTC), {}))
+    _finish(execute_sensor_iteration(workspace, log, None, None))
+    conditions._run_iteration_impl(workspace, None, {}, {})  # noqa: SLF001 - the loop around it only sleeps
+    _finish(execute_backfill_iteration(workspace, log))
+    _finish(execute_run_monitoring_iteration(workspace, log))
+    _finish(QueuedRunCoordinatorDaemon(interval_seconds=0).run_iteration(workspace))
+    started = max(0, instance.get_runs_count() - before)  # old runs may be deleted
+    return started + sum(len(instance.get_backfills(status=status)) for status in UNFINISHED)
+
+
+def _finish(iteration: Iterable[object]) -> None:
+    for error in iteration:
+        if error is not None:
+            raise RuntimeError(str(error))
+
+
+def main() -> None:
+    """Work on the Dagster home that the argument names, until the input ends."""
+    read_migrations_once()
+    home = Path(sys.argv[1])
+    home.mkdir(parents=True, exist_ok=True)
+    location = InProcessCodeLocationOrigin(
+        LoadableTargetOrigin(module_name="leads_pipeline.definitions"), location_name="leads_pipeline"
+    )
+    reference = InstanceRef.from_dir(str(home), overrides=IN_THIS_PROCESS)
+    with (
+        DagsterInstance.from_ref(reference) as instance,
+        WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget([location])) as workspace,
+    ):
+        conditions = AssetDaemon(instance.get_auto_materialize_settings(), pre_sensor_interval_seconds=30)
+        for _ in sys.stdin:
+            sys.stdout.write(f"{one_round(workspace, conditions)}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()

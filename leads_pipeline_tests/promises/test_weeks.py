@@ -1,0 +1,408 @@
+"""Weeks of mishaps, judged by the portal's ledger alone. Nothing that the pipeline says of itself is believed.
+
+Leads come on time, late, at midnight and by push. They move, are corrected, return to an old version, change their day,
+and are deleted after 30 days. The portal refuses, is busy, is down, answers nonsense, and wants another secret. The
+machine is off, its clock is wrong, its daemon is killed, files rot, the folder is copied and restored, Dagster's
+database and `leads.duckdb` are lost, a branch is added, and somebody runs backfills by hand.
+
+The promises:
+
+- A window is looked at when it is over, and again when its leads are late or corrected: see LOOKS. Each of these looks
+  is made within a day of good time: the portal answers, the machine is on and knows its secret and the time, and has
+  had REACH to recover. So a lead that is listed when a look falls due, and still a day later, has been received.
+- Every lead that was received is published once, in the version that was received last, whatever clocks say. Received
+  means answered to a pull, or acknowledged with 200. The answers to a daemon that was killed may be published.
+- A lead that a reader has seen stays. If a backup is restored, `leads.duckdb` is as old as the backup.
+- A window shows as landed only after an answer from after its end, and from before the portal began to delete it.
+- The marts add up with the tables.
+
+`WEEKS_DAYS=60` makes it longer, and `WEEKS_SEED=17` repeats a seed. `WEEKS_ONLY=3,5` leaves out the other mishaps.
+"""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+
+from leads_pipeline_tests.promises.ledger import KEEPS, KINDS, Lead, Portal, Version, day_interval, served
+from leads_pipeline_tests.promises.machine import Clock, KilledError, Machine
+from leads_pipeline_tests.promises.month import libfaketime
+from leads_pipeline_tests.promises.weeks import (
+    BRANCHES,
+    DAY,
+    HOUR,
+    MANY_DAYS,
+    ZONES,
+    Happening,
+    leads_of,
+    mishaps,
+    ticks,
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(libfaketime() is None, reason="libfaketime is not installed: apt install faketime"),
+]
+
+DAYS: Final = int(os.environ.get("WEEKS_DAYS", "6"))
+SEED: Final = os.environ.get("WEEKS_SEED") or os.environ["CHAOS_SEED"]
+
+# How long after its end a window is looked at by promise.
+LOOKS: Final = (timedelta(hours=6), 7 * DAY, 14 * DAY, 21 * DAY, 28 * DAY)
+# The effects of a mishap are over after REACH: a refused window is asked for again within 30 hours, and the daemon
+# works once or twice a day here.
+REACH: Final = 54 * HOUR
+# In these, nobody can ask the portal, or isn't answered.
+BAD: Final = ("refused", "passing", "secret", "off", "clock", "kill", "lose dagster", "restore")
+
+
+@dataclass(slots=True)
+class Backup:
+    taken: datetime
+    handed: int
+    seen: dict[str, set[str]]
+
+
+@dataclass(slots=True)
+class Weeks:
+    """One seed's weeks."""
+
+    folder: Path
+    begin: datetime
+    zone: ZoneInfo
+    first_day: date
+    happenings: list[Happening]
+    clock: Clock
+    portal: Portal
+    machine: Machine
+    address: str
+    # From when each branch is configured.
+    since: dict[str, datetime]
+    # Places in the ledger: received and lost again with a folder that was restored; answered to a killed daemon.
+    undone: set[int] = field(default_factory=set)
+    killed: set[int] = field(default_factory=set)
+    restored: list[tuple[datetime, datetime]] = field(default_factory=list)
+    seen: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in KINDS})
+    backup: Backup | None = None
+    kill: Random | None = None
+    secret: str = ""
+    is_whole: bool = True
+    judged: int = 0
+
+    def configure(self) -> None:
+        """Give the machine the settings of now."""
+        self.machine.configure(
+            self.address,
+            self.secret,
+            LEADS_BRANCH_IDS=",".join(self.since),
+            LEADS_TIMEZONE=self.zone.key,
+            LEADS_START_DATE=str(self.first_day),
+        )
+
+    def run(self, moments: Sequence[datetime]) -> None:
+        """Let the weeks pass. The daemon works at these moments."""
+        self.secret = self.portal.secret
+        self.configure()
+        assert self.machine.command("backfill", "--last", "1d") == 0
+        coming = sorted(
+            [(moment, "tick", None) for moment in moments]
+            + [(one.begins, "mishap", one) for one in self.happenings]
+            + [(one.ends, "secret known", one) for one in self.happenings if one.what == "secret"]
+            + [(one.begins - 20 * HOUR, "backup", one) for one in self.happenings if one.what == "restore"]
+            + [(moment, "push", lead) for lead in self.portal.leads for moment in lead.pushed_at],
+            key=lambda one: one[0],
+        )
+        for moment, what, of in coming:
+            if self.clock.now() <= moment <= max(moments):
+                self._at(moment, what, of)
+        self._settle()
+
+    def _at(self, moment: datetime, what: str, of: Any) -> None:
+        self.clock.move_to(moment)
+        self.portal.mood = next((one.how for one in self._now("refused", "passing")), None)
+        clock = next((one.how.split() for one in self._now("clock")), None)
+        self.clock.set_wrong(timedelta(**{clock[1]: int(clock[0])}) if clock else timedelta())
+        is_off = any(self._now("off"))
+        if is_off:
+            self.machine.stop()
+        elif what == "tick":
+            self._tick()
+        elif what == "push":
+            self.portal.push(of, self.machine.push)
+        elif what == "backup":
+            self.machine.back_up()
+            self.backup = Backup(
+                self.clock.now(), len(self.portal.handed), {k: set(ids) for k, ids in self.seen.items()}
+            )
+        if what == "secret known":
+            self.secret = self.portal.secret
+            self.configure()
+        elif what == "mishap":
+            befall = getattr(self, f"befall_{of.what.replace(' ', '_').replace('.', '_')}", None)
+            if befall is not None:  # what lasts is looked up when it matters
+                befall(Random(f"{SEED} {of.number}"))  # noqa: S311 - to be repeated
+
+    def _now(self, *whats: str) -> Iterator[Happening]:
+        return (one for one in self.happenings if one.what in whats and one.is_at(self.clock.now()))
+
+    def _tick(self) -> None:
+        handed = len(self.portal.handed)
+        if self.kill is not None:
+            chance, self.kill = self.kill, None
+            self._kill_soon(chance)
+        try:
+            self.machine.tick()
+        except KilledError:
+            self.killed |= set(range(handed, len(self.portal.handed)))
+            self.is_whole = False
+            return
+        finally:
+            self.portal.on_request = lambda: None
+        # After a clock that ran ahead, Dagster waits until its last look is past.
+        lately = [
+            one for one in self.happenings if one.what == "clock" and one.begins <= self.clock.now() < one.ends + DAY
+        ]
+        if not lately:
+            self.judge()
+            self.is_whole = True
+
+    def _kill_soon(self, chance: Random) -> None:
+        """Kill the daemon at one of the next requests, or some time after it."""
+        left = chance.randrange(12)
+        delay = chance.choice([0, 0, 0.5, 1, 2, 4]) * chance.random()
+
+        def count() -> None:
+            nonlocal left
+            if left == 0:
+                threading.Timer(delay, self.machine.kill).start()
+            left -= 1
+
+        self.portal.on_request = count
+
+    # --- mishaps -----------------------------------------------------------------------------------------------------
+
+    def befall_secret(self, chance: Random) -> None:
+        self.portal.secret = f"secret-{chance.random()}"
+
+    def befall_kill(self, chance: Random) -> None:
+        self.kill = chance
+
+    def befall_lose_leads_duckdb(self, _: Random) -> None:
+        self.machine.stop()
+        (self.machine.data / "leads.duckdb").unlink(missing_ok=True)
+
+    def befall_copy(self, _: Random) -> None:
+        self.machine.copy_folder()
+
+    def befall_restore(self, _: Random) -> None:
+        if self.backup is not None:
+            self.machine.restore()
+            self.undone |= set(range(self.backup.handed, len(self.portal.handed)))
+            self.seen = {kind: set(ids) for kind, ids in self.backup.seen.items()}
+            self.restored.append((self.backup.taken, self.clock.now()))
+
+    def befall_lose_dagster(self, _: Random) -> None:
+        self.machine.lose_dagster()
+
+    def befall_branch(self, _: Random) -> None:
+        more = next((branch for branch in BRANCHES if branch not in self.since), None)
+        if more is not None:
+            self.since[more] = self.clock.now()
+            self.configure()
+
+    def befall_backfill(self, chance: Random) -> None:
+        if not any(self._now("off")):
+            assert self.machine.command("backfill", "--last", f"{chance.randint(1, 12)}d") in (0, 1)
+
+    def befall_rot(self, chance: Random) -> None:
+        """Cut off half of a raw file. Its leads are published, so it isn't the only copy."""
+        paths = sorted((self.machine.data / "raw").glob("*_leads/day=*/scope=*/*.parquet"))
+        if paths and self.is_whole:
+            path = chance.choice(paths)
+            content = path.read_bytes()
+            path.chmod(0o600)
+            path.write_bytes(content[: len(content) // 2])
+
+    def _settle(self) -> None:
+        """Two days without mishaps."""
+        now = self.clock.now()
+        self.happenings = [
+            replace(one, lasts=min(one.lasts, now - one.begins)) for one in self.happenings if one.begins < now
+        ]
+        self.kill = None
+        if self.secret != self.portal.secret:
+            self.secret = self.portal.secret
+            self.configure()
+        before = self.judged
+        for _ in range(3):
+            self._at(self.clock.now() + 16 * HOUR, "tick", None)
+        assert self.judged > before
+        self.judge_looks()
+
+    # --- the judgement -----------------------------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """Compare the published tables with the ledger."""
+        self.judged += 1
+        for kind in KINDS:
+            rows = self._query(f"select lead_id, message, portal_branch_id, created_at from {kind}_leads order by 1")  # noqa: S608 - our own names
+            versions = {id_: tuple(version) for id_, *version in rows}
+            assert len(versions) == len(rows), f"{kind} leads are there twice"
+            gone = self.seen[kind] - versions.keys()
+            assert not gone, f"readers have seen {self._tell(gone)}, which are gone"
+            self.seen[kind] = set(versions)
+            wanted = self._wanted(kind)
+            missing = [id_ for id_, (must, _) in wanted.items() if must and id_ not in versions]
+            assert not missing, f"received and not published: {self._tell(missing)}"
+            stale = [id_ for id_, version in versions.items() if version not in wanted[id_][1]]
+            assert not stale, f"not in the version received last: {self._tell(stale)}, shown {versions[stale[0]]}"
+        self._judge_coverage()
+        self._judge_marts()
+
+    def _wanted(self, kind: str) -> dict[str, tuple[bool, list[tuple[str, str, datetime]]]]:
+        """By lead: whether it must be published, and the versions that it may be published in."""
+        found: dict[str, tuple[bool, list[tuple[str, str, datetime]]]] = {}
+        for number, handed in enumerate(self.portal.handed):
+            if handed.lead.kind == kind:
+                must, may = found.get(handed.lead.id, (False, []))
+                is_certain = number not in self.undone | self.killed
+                found[handed.lead.id] = must or is_certain, [*([] if is_certain else may), handed.version.shown]
+        return found
+
+    def _judge_coverage(self) -> None:
+        complete = {
+            (one.kind, f"branch-{one.branch}", one.start)
+            for one in self.portal.answered
+            if one.end <= one.moment <= one.start + KEEPS
+        }
+        rows = self._query("select kind, day, scope, state from mart_coverage where is_configured")
+        days = sorted({day for _, day, _, _ in rows})
+        assert all(later - earlier == timedelta(days=1) for earlier, later in pairwise(days))
+        today = self.clock.now().astimezone(self.zone).date()
+        assert days[0] == self.first_day
+        assert today - timedelta(days=1) <= days[-1] <= today
+        assert len(rows) == len({row[:3] for row in rows}) == len(KINDS) * len(self.since) * len(days)
+        for kind, day, scope, state in rows:
+            is_complete = (kind, scope, day_interval(day, self.zone)[0]) in complete
+            assert is_complete or state not in ("landed", "empty"), f"{kind} {day}|{scope} is called {state}"
+
+    def _judge_marts(self) -> None:
+        counts = {kind: len(ids) for kind, ids in self.seen.items() if ids}
+        assert dict(self._query("select kind, sum(leads)::int from mart_leads_daily group by kind")) == counts
+        [(of_people,)] = self._query("select coalesce(sum(leads), 0)::int from mart_people")
+        assert of_people == sum(counts.values())
+        [(asked,)] = self._query("select coalesce(sum(leads), 0)::int from mart_listing_demand")
+        assert asked == counts.get("applicant", 0)
+
+    def judge_looks(self) -> None:
+        """Compare what was listed when looks fell due with what was received."""
+        received = {
+            (handed.lead.id, handed.version)
+            for number, handed in enumerate(self.portal.handed)
+            if number not in self.undone
+            and (number not in self.killed or handed.lead.id in self.seen[handed.lead.kind])
+        }
+        stretches = self._good_stretches()
+        promised, lost = 0, []
+        for lead in self.portal.leads:
+            for number, version in enumerate(lead.versions):
+                listed, ends = lead.listed(number)
+                day = version.created_at.astimezone(self.zone).date()
+                if version.branch in self.since and day >= self.first_day:
+                    looks = self._looks(version, day, stretches)
+                    if any(listed <= due and done <= ends for due, done in looks):
+                        promised += 1
+                        if (lead.id, version) not in received:
+                            lost.append(f"{lead.id} {number}: listed {listed:%m-%d %H:%M} to {ends:%m-%d %H:%M}")
+        assert not lost, f"{len(lost)} of {promised} were listed at a look and never received: {lost[:5]}"
+        assert promised
+
+    def _looks(
+        self, version: Version, day: date, stretches: Sequence[tuple[datetime, datetime]]
+    ) -> Iterator[tuple[datetime, datetime]]:
+        """When each look at a version's window falls due, and by when it is made."""
+        _, end = day_interval(day, self.zone)
+        for after in LOOKS:
+            due = max(end + after, self.since[version.branch])
+            done = next((done for a, b in stretches if (done := max(due + DAY, a + REACH)) <= b), None)
+            # A restored folder may show a look of before the backup.
+            is_undone = done and any(taken < done and due < restored for taken, restored in self.restored)
+            if done is not None and due >= self.begin and not is_undone:
+                yield due, done
+
+    def _good_stretches(self) -> list[tuple[datetime, datetime]]:
+        """From when to when nothing was wrong with the portal and the machine."""
+        good, since = [], self.begin
+        for one in self.happenings:
+            if one.what in BAD:
+                if one.begins > since:
+                    good.append((since, one.begins))
+                since = max(since, one.ends)
+        return [*good, (since, self.clock.now())]
+
+    def _query(self, statement: str) -> list[Any]:
+        with duckdb.connect(str(self.machine.data / "leads.duckdb"), read_only=True) as db:
+            db.execute("set TimeZone = 'UTC'")
+            return db.execute(statement).fetchall()
+
+    def _tell(self, ids: Any) -> str:
+        """The first few with their stories."""
+        told = []
+        for id_ in sorted(ids)[:3]:
+            handed = [
+                f"{one.moment:%m-%d %H:%M} {'push' if one.is_push else 'pull'} "
+                f"{one.version.shown[:2]} of {one.version.created_at:%m-%d %H:%M}"
+                + (" undone" if number in self.undone else "")
+                + (" killed" if number in self.killed else "")
+                for number, one in enumerate(self.portal.handed)
+                if one.lead.id == id_
+            ]
+            told.append(f"{id_} ({'; '.join(handed)})")
+        return f"{len(ids)}: {', '.join(told)}"
+
+
+def test_weeks_of_mishaps_lose_nothing_double_nothing_and_hide_nothing(tmp_path: Path) -> None:
+    chance = Random(f"weeks {SEED}")  # noqa: S311 - to be repeated
+    zone = ZoneInfo(chance.choice(ZONES))
+    # In the past, so that no file is older than it should be. A change of clocks is among the days, or not.
+    first = date(2025, 1, 10) + timedelta(days=chance.randrange(280))
+    begin = datetime.combine(first, time(0, 20), zone).astimezone(UTC)
+    branches = BRANCHES[: chance.choice([2, 2, 2, 3])]
+    leads: list[Lead] = leads_of(Random(f"leads {SEED}"), begin, zone, BRANCHES, DAYS)  # noqa: S311
+    happenings = mishaps(Random(f"mishaps {SEED}"), begin, DAYS)  # noqa: S311
+    if only := os.environ.get("WEEKS_ONLY"):
+        happenings = [one for one in happenings if str(one.number) in only.split(",")]
+    moments = ticks(Random(f"ticks {SEED}"), begin, DAYS)  # noqa: S311
+    clock = Clock(tmp_path / "clock", begin)
+    portal = Portal(leads, clock.now)
+    told = "\n".join(map(str, happenings))
+    with served(portal) as address:
+        machine = Machine(tmp_path, clock, {})
+        weeks = Weeks(
+            folder=tmp_path,
+            begin=begin,
+            zone=zone,
+            first_day=first - timedelta(days=chance.choice([0, 12, 29] if DAYS >= MANY_DAYS else [0, 8, 15])),
+            happenings=happenings,
+            clock=clock,
+            portal=portal,
+            machine=machine,
+            address=address,
+            since=dict.fromkeys(branches[: 1 + (len(branches) > 2)], begin),
+        )
+        try:
+            weeks.run(moments)
+        except BaseException as error:
+            error.add_note(f"repeat it with WEEKS_SEED={SEED}; at {clock.now():%Y-%m-%d %H:%M} UTC of\n{told}")
+            raise
+        finally:
+            machine.stop()
