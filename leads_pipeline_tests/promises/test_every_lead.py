@@ -1,0 +1,147 @@
+"""Every lead of the portal is published once, as last received: by commands, and by the daemon alone."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+
+from leads_pipeline_tests.promises.ledger import KINDS, Lead, Portal, Version, day_interval, served
+from leads_pipeline_tests.promises.machine import Clock, Machine
+from leads_pipeline_tests.promises.month import libfaketime
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(libfaketime() is None, reason="libfaketime is not installed: apt install faketime"),
+]
+
+LONDON = ZoneInfo("Europe/London")
+# The clocks are set back on the first of these days, which has 25 hours.
+DAYS = (date(2025, 10, 26), date(2025, 10, 27), date(2025, 10, 28))
+MORNING = datetime(2025, 10, 29, 7, tzinfo=UTC)
+BRANCHES = ("101", "102")
+
+
+def leads() -> list[Lead]:
+    """Of both kinds, for each branch and day: one of midnight and one of each sixth hour."""
+    return [
+        lead(f"{kind}-{branch}-{day:%d}-{hours}", kind, branch, day_interval(day, LONDON)[0] + timedelta(hours=hours))
+        for kind in KINDS
+        for branch in BRANCHES
+        for day in (*DAYS, MORNING.date())
+        for hours in range(0, 24, 6)
+    ]
+
+
+def lead(id_: str, kind: str, branch: str, created_at: datetime, *pushed_at: datetime) -> Lead:
+    return Lead(id_, kind, (Version(created_at, branch, created_at, "A"),), pushed_at)
+
+
+def changed(lead: Lead, *, text: str = "A", branch: str | None = None, created_at: datetime | None = None) -> Lead:
+    """The lead with a newer version, from two hours after MORNING on."""
+    first = lead.versions[0]
+    newer = Version(MORNING + timedelta(hours=2), branch or first.branch, created_at or first.created_at, text)
+    return replace(lead, versions=(first, newer))
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Clock:
+    return Clock(tmp_path / "clock", MORNING)
+
+
+@pytest.fixture
+def portal(clock: Clock) -> Portal:
+    return Portal(leads(), clock.now)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, clock: Clock, portal: Portal) -> Iterator[Machine]:
+    machine = Machine(tmp_path, clock, {})
+    with served(portal) as address:
+        machine.configure(
+            address,
+            portal.secret,
+            LEADS_BRANCH_IDS=",".join(BRANCHES),
+            LEADS_TIMEZONE=LONDON.key,
+            LEADS_START_DATE=str(DAYS[0]),
+        )
+        yield machine
+        machine.stop()
+
+
+def published(machine: Machine, kind: str) -> dict[str, tuple[str, str, datetime]]:
+    """What an analyst finds of the kind: each lead once."""
+    if not (machine.data / "leads.duckdb").exists():
+        return {}
+    with duckdb.connect(str(machine.data / "leads.duckdb"), read_only=True) as db:
+        db.execute("set TimeZone = 'UTC'")
+        rows = db.sql(f"select lead_id, message, portal_branch_id, created_at from {kind}_leads").fetchall()  # noqa: S608 - our own name
+    found = {id_: tuple(version) for id_, *version in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def assert_published_as_received(machine: Machine, portal: Portal) -> None:
+    for kind in KINDS:
+        assert published(machine, kind) == portal.received(kind)
+
+
+def test_commands_publish_every_lead_once_as_last_received(machine: Machine, portal: Portal) -> None:
+    closed = ["--from", str(DAYS[0]), "--to", str(DAYS[-1])]
+    assert machine.command("backfill", *closed) == 0
+    in_days = {one.id for one in portal.leads if one.versions[0].created_at <= day_interval(DAYS[-1], LONDON)[1]}
+    assert in_days == {id_ for kind in KINDS for id_ in portal.received(kind)}
+    assert_published_as_received(machine, portal)
+
+    # The portal corrects a lead, moves one to another branch and one to another day, adds one, and delivers two.
+    first, second, third, *others = portal.leads
+    late = lead("late", "appraisal", "102", datetime(2025, 10, 27, 12, tzinfo=UTC))
+    pushed = lead("pushed", "applicant", "101", datetime(2025, 10, 29, 8, tzinfo=UTC))
+    portal.leads = [
+        changed(first, text="BB"),
+        changed(second, branch="102"),
+        changed(third, created_at=datetime(2025, 10, 28, 12, tzinfo=UTC)),
+        *others,
+        late,
+    ]
+    machine.clock.move_to(MORNING + timedelta(hours=3))
+    for one in (pushed, portal.leads[0]):
+        portal.push(one, machine.push)
+    assert machine.command("backfill", *closed) == 0
+    assert {"late", "pushed"} <= portal.received("appraisal").keys() | portal.received("applicant").keys()
+    assert_published_as_received(machine, portal)
+
+    # A backfill without news changes nothing.
+    assert machine.command("backfill", *closed) == 0
+    assert_published_as_received(machine, portal)
+
+
+def test_the_daemon_publishes_every_lead_and_retries_what_failed(machine: Machine, portal: Portal) -> None:
+    def all_are_published(until: datetime, *branches: str) -> Callable[[], bool]:
+        wanted = {
+            kind: {
+                one.id
+                for one in portal.leads
+                if one.kind == kind and (now := one.versions[-1]).created_at <= until and now.branch in branches
+            }
+            for kind in KINDS
+        }
+        return lambda: all(published(machine, kind).keys() >= wanted[kind] for kind in KINDS)
+
+    midnight = day_interval(DAYS[-1], LONDON)[1]
+    portal.refused["102"] = 500
+    with machine.serving():
+        machine.wait_for(all_are_published(midnight, "101"))
+        assert not any(branch == "102" for kind in KINDS for _, branch, _ in published(machine, kind).values())
+        portal.refused.clear()
+        machine.let_pass(timedelta(minutes=15))
+        machine.wait_for(all_are_published(midnight, *BRANCHES))
+        assert_published_as_received(machine, portal)
+        # The day under way is pulled after its end.
+        midnight = day_interval(MORNING.date(), LONDON)[1]
+        machine.clock.move_to(midnight + timedelta(hours=1, minutes=14))
+        machine.wait_for(all_are_published(midnight, *BRANCHES))
+        assert_published_as_received(machine, portal)
