@@ -27,7 +27,8 @@ from leads_pipeline import contract
 from leads_pipeline.backup import Store, back_up, restore
 from leads_pipeline.branches import read_branches
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind, lead_kind
-from leads_pipeline.flatten.batches import flatten_day
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought
 from leads_pipeline.privacy.erase import Wish, add_to_list, restage, sweep
@@ -264,8 +265,12 @@ class Quick(House):
         if self._flattened_in != self.zone:
             self._landed = {(kind, day) for kind in LEAD_KINDS for day in self.lake.landed_days(kind)}
             self._flattened_in = self.zone
-        for kind, day in sorted(self._landed, key=str):
-            flatten_day(self.lake, kind, day, self.zone)
+        for kind in LEAD_KINDS:
+            for _, result in flatten_days(
+                self.lake, kind, sorted(day for of, day in self._landed if of is kind), self.zone
+            ):
+                if isinstance(result, LeadsPipelineError):
+                    raise result
         self._landed.clear()
         names = self.folder.parent / "branches.csv"
         names.write_text(self.names, encoding="utf-8")
