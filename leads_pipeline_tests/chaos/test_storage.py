@@ -1,7 +1,7 @@
 """Landing, staging and publishing while the disk, the kernel and other processes are against it: the area "storage".
 
-Belongs here: faults below the data folder, injected at each system call or made real by a mount. Doesn't: the
-injection itself (system_calls.py), what the steps do on a good day (test_lake.py, test_flatten.py, test_warehouse.py).
+Belongs here: disks made small or read-only by a mount, damage, other processes, and the order of syncs. Doesn't: faults
+at sampled calls of whole commands (promises/test_kills_and_full_disks.py), what the steps do on a good day.
 """
 
 import multiprocessing
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from leads_pipeline.contract import APPLICANT, InventoryItem, PushedLead
+from leads_pipeline.contract import APPLICANT
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.columns import staged_tables
 from leads_pipeline.flatten.lost import LostRawError
@@ -62,20 +61,10 @@ def files_below(folder: Path) -> list[Path]:
 
 OLD = [lead(number) for number in range(20)]
 NEW = [lead(0, "changed"), lead(1), lead(20)]
-BROKEN = b"PAR1 but no Parquet"
 
 
 def land_window(folder: Path, leads: list[Any] = NEW, at: datetime = LATER) -> None:
     Lake(folder).land(answer(leads, fetched_at=at), "run")
-
-
-def land_pushed(folder: Path, leads: list[Any] = NEW, at: datetime = LATER) -> None:
-    Lake(folder).land_pushed(APPLICANT, DAY, "branch-101", [PushedLead(APPLICANT, one, at) for one in leads], "run")
-
-
-def land_inventory(folder: Path, leads: list[Any] = NEW, at: datetime = LATER) -> None:
-    items = [InventoryItem(one.lead_id, one.payload, 1) for one in leads]
-    Lake(folder).land_inventory(DAY, {"Leeds": items}, at, "run")
 
 
 def landed(folder: Path) -> Content:
@@ -95,15 +84,8 @@ def landing_clutter(folder: Path) -> list[Path]:
     return [path for path in files_below(folder / "raw") if path.suffix != ".parquet"]
 
 
-def landing(work: Callable[..., None], before: str) -> Step:
-    def prepare(folder: Path) -> None:
-        if before != "nothing":
-            work(folder, OLD, CLOSED_AT)
-        if before == "a broken file":
-            (path,) = files_below(folder / "raw")
-            path.write_bytes(BROKEN)
-
-    return Step(prepare, work, landed, landing_clutter)
+def landing() -> Step:
+    return Step(lambda folder: land_window(folder, OLD, CLOSED_AT), land_window, landed, landing_clutter)
 
 
 # --- staging and publishing ---------------------------------------------------------------------------------------
@@ -139,12 +121,11 @@ def staging_clutter(folder: Path) -> list[Path]:
     return [*folder.glob("staged/.*"), *folder.glob(".state/duckdb/*")]
 
 
-def staging(*, is_first: bool) -> Step:
+def staging() -> Step:
     def prepare(folder: Path) -> None:
         land_version(folder, 1)
-        if not is_first:
-            stage_day(folder)
-            land_version(folder, 2)
+        stage_day(folder)
+        land_version(folder, 2)
 
     return Step(prepare, stage_day, staged, staging_clutter)
 
@@ -167,12 +148,12 @@ def publishing_clutter(folder: Path) -> list[Path]:
     return [*folder.glob(".leads.duckdb*"), *folder.glob("*.wal"), *folder.glob(".state/duckdb/*")]
 
 
-def publishing(*, is_first: bool) -> Step:
+def publishing() -> Step:
     def prepare(folder: Path) -> None:
-        for version in (1,) if is_first else (1, 2):
+        for version in (1, 2):
             land_version(folder, version)
             stage_day(folder)
-            if not is_first and version == 1:
+            if version == 1:
                 publish(folder)
 
     return Step(prepare, publish, published, publishing_clutter)
@@ -227,61 +208,13 @@ class Trial:
         return {path: path.read_bytes() for path in files}
 
 
-LANDINGS = {
-    f"{what} over {before}": landing(work, before)
-    for what, work in {"a window": land_window, "pushed leads": land_pushed, "inventory": land_inventory}.items()
-    for before in ("nothing", "older leads", "a broken file")
-}
-# The step, the fault, and in how many parts to try it at every call, so that several processes share the longest.
-TRIALS = [
-    *(
-        pytest.param(step, fault, 0, 1, id=f"{name}-{fault.value}")
-        for name, step in LANDINGS.items()
-        for fault in Fault
-    ),
-    *(
-        pytest.param(step, fault, part, parts, id=f"{name} {kind}-{fault.value}-{part}")
-        for kind, make, parts_of_eio in (("staging", staging, 2), ("publication", publishing, 6))
-        for name, step in (("first", make(is_first=True)), ("next", make(is_first=False)))
-        for fault in Fault
-        # Reading is the same the first time, where there is only less to read.
-        if fault is not Fault.EIO or name == "next"
-        for parts in [parts_of_eio if fault is Fault.EIO else 1]
-        for part in range(parts)
-    ),
-]
-
-
-@needs_seccomp
-@pytest.mark.parametrize(("step", "fault", "part", "parts"), TRIALS)
-def test_a_fault_at_any_system_call_leaves_the_old_or_the_new_and_the_next_time_succeeds(
-    tmp_path: Path, step: Step, fault: Fault, part: int, parts: int
-) -> None:
-    trial = Trial(step, tmp_path)
-    no_storage_errors = []
-    for at in count(part, parts):
-        trial.renew()
-        outcome = run(step.work, trial.copy, folder=trial.copy, fault=fault, at=at)
-        trial.check(is_done=outcome.is_done)
-        if not outcome.was_injected:
-            break
-        # A draft that DuckDB can't write is made anew.
-        if fault is Fault.EIO and outcome.calls[at].startswith("fsync ") and not outcome.calls[at].endswith(".draft"):
-            assert not outcome.is_done, f"done, with what is not on the disk: {outcome.calls[at]}"
-        if outcome.error not in ("", "StorageError"):
-            no_storage_errors.append(f"{outcome.calls[at]}: {outcome.error}: {outcome.message}")
-    assert outcome.is_done
-    trial.check_base()
-    assert no_storage_errors == []
-
-
 @needs_seccomp
 @pytest.mark.parametrize(
     ("step", "fault", "call"),
     [
-        pytest.param(staging(is_first=False), Fault.EROFS, "link raw/", id="link_or_copy, which copies then"),
-        pytest.param(publishing(is_first=False), Fault.EROFS, "chmod .leads.duckdb.draft", id="_sweep, after an error"),
-        pytest.param(publishing(is_first=False), Fault.EIO, "openat .state/duckdb", id="_sweep, at the beginning"),
+        pytest.param(staging(), Fault.EROFS, "link raw/", id="link_or_copy, which copies then"),
+        pytest.param(publishing(), Fault.EROFS, "chmod .leads.duckdb.draft", id="_sweep, after an error"),
+        pytest.param(publishing(), Fault.EIO, "openat .state/duckdb", id="_sweep, at the beginning"),
     ],
 )
 def test_a_call_that_fails_outside_of_the_lake_is_a_storage_error_too(
@@ -336,7 +269,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-WHOLE = [landing(land_window, "older leads"), staging(is_first=False), publishing(is_first=False)]
+WHOLE = [landing(), staging(), publishing()]
 
 
 @pytest.mark.parametrize("step", WHOLE, ids=["landing", "staging", "publication"])

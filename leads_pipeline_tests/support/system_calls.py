@@ -106,11 +106,13 @@ class Fault(Enum):
 class Outcome:
     """What became of the process: its calls on the folder that counted, and how it ended.
 
+    `changes`: those of the calls that change something.
     `is_done`: the work returned, `result` is what. `error`: the name of the exception that it raised instead, with
     `message`. Neither: it was killed. `was_injected`: there was an n-th call, and it got the fault.
     """
 
     calls: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
     was_injected: bool = False
     is_done: bool = False
     result: Any = None
@@ -131,6 +133,7 @@ def run(work: Callable[..., Any], *arguments: Any, folder: Path, fault: Fault = 
         try:
             for number, call in enumerate(_notified(listener, folder, only_changes=fault is not Fault.EIO)):
                 outcome.calls.append(f"{call.name} {call.path}")
+                outcome.changes += outcome.calls[-1:] if call.changes else []
                 outcome.was_injected |= number == at
                 if number == at and fault is Fault.KILL:
                     process.kill()
@@ -213,6 +216,7 @@ class _Notified:
     id: int
     name: str
     path: str
+    changes: bool
 
     def let_through(self) -> None:
         self._answer(_RESPONSE.pack(self.id, 0, 0, _CONTINUE))
@@ -241,8 +245,8 @@ def _notified(listener: int, folder: Path, *, only_changes: bool) -> Iterator[_N
         call = _CALLS[number]
         path = _path(thread, call, arguments)
         creates = call.flags is not None and arguments[call.flags] & (os.O_CREAT | os.O_TRUNC)
-        heard = _Notified(listener, id_, call.name, path.removeprefix(f"{folder}/"))
-        if f"{path}/".startswith(f"{folder}/") and (call.changes or creates or not only_changes):
+        heard = _Notified(listener, id_, call.name, path.removeprefix(f"{folder}/"), call.changes or bool(creates))
+        if f"{path}/".startswith(f"{folder}/") and (heard.changes or not only_changes):
             yield heard
         else:
             heard.let_through()

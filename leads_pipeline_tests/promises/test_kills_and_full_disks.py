@@ -1,0 +1,293 @@
+"""A command is killed, or its disk fails, fills up or goes read-only under it, at any system call.
+
+Then readers still find whole publications, the command says what is wrong, and the same command ends well once the
+disk is well again: each lead is published once in its newest version, no acknowledged push is lost, who was to be
+erased is gone, and a backup brings everything back. `FAULTS=200` tries so many calls; the seed chooses them.
+"""
+
+import errno
+import os
+import shutil
+import socket
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+
+from leads_pipeline_tests.promises import faults
+from leads_pipeline_tests.promises.agency import BRANCHES, DAY, Agency, agency, lead, versions
+from leads_pipeline_tests.support.system_calls import NEVER, Fault, Outcome, needs_seccomp, run
+
+pytestmark = [needs_seccomp, pytest.mark.slow]
+
+JANE = "jane.roe@people.example"
+KEY = "a-key-of-whoever-pushes"
+PUSHED = [lead(f"pushed-{number}", 1) for number in range(3)]
+
+# What the command has to say, unless it went on without the call that failed.
+SAID = {
+    Fault.EIO: (os.strerror(errno.EIO), "I/O error", "disk"),
+    Fault.ENOSPC: (os.strerror(errno.ENOSPC), "full", "space"),
+    Fault.EROFS: (os.strerror(errno.EROFS), "read-only", "readonly"),
+}
+
+
+@dataclass
+class House:
+    """A data folder, a backup of it, and the portal. `before` holds a copy of the folders for each trial."""
+
+    agency: Agency
+    folder: Path
+    before: Path
+    # The leads that are published before the command, and those at the portal.
+    old: dict[str, str]
+    new: dict[str, str]
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+    @property
+    def target(self) -> Path:
+        return self.folder / "backups"
+
+    def renew(self) -> None:
+        """Bring the folders into the state before the command."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.before, self.folder, symlinks=True)
+
+    def run(self, *arguments: str, fault: Fault = Fault.EIO, at: int = NEVER) -> Outcome:
+        """Run a command, whose call of that number fails."""
+        return self._watched(fault, at, faults.command, self.agency.environment(), arguments)
+
+    def receive(self, leads: Any, fault: Fault = Fault.EIO, at: int = NEVER) -> Outcome:
+        """Run the receiver, to which the leads are pushed; as above."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        environment = {**self.agency.environment(), "LEADS_RECEIVE_KEY": KEY}
+        return self._watched(fault, at, faults.receive, environment, port, leads)
+
+    def _watched(self, fault: Fault, at: int, work: Callable[..., int], *arguments: Any) -> Outcome:
+        return run(work, *arguments, self.folder.parent / "output", folder=self.folder, fault=fault, at=at)
+
+    def succeed(self, *arguments: str) -> None:
+        """Run a command without a fault."""
+        done = self.run(*arguments)
+        assert (done.is_done, done.result) == (True, 0), self.printed()
+
+    def backfill(self) -> None:
+        self.succeed(*BACKFILL)
+
+    def printed(self) -> str:
+        return " ".join((self.folder.parent / "output").read_text().split())
+
+    def acknowledged(self) -> set[str]:
+        return {*(self.folder.parent / "acknowledged").read_text().split()}
+
+    @property
+    def published(self) -> dict[str, str]:
+        return versions(self.agency.data)
+
+    def rows(self) -> dict[str, list[str]]:
+        """Every row of the tables of leads but those of the person who is to be erased."""
+        with duckdb.connect(str(self.agency.data / "leads.duckdb"), read_only=True) as db:
+            return {
+                table: sorted(map(str, db.execute(f"from {table} where not starts_with(lead_id, 'jane')").fetchall()))
+                for table in TABLES
+            }
+
+
+BACKFILL = ("backfill", "--from", str(DAY), "--to", str(DAY))
+ERASE = ("privacy", "erase", "--email", JANE, "--yes")
+TABLES = ("applicant_leads", "appraisal_leads", "applicant_viewing_times", "applicant_listing_images")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """Leads of two branches, published and backed up, that have changed at the portal since."""
+    folder = tmp_path_factory.mktemp("house")
+    with agency(folder / "here" / "data") as there:
+        house = House(there, folder / "here", folder / "before", {}, {})
+        house.folder.mkdir()
+        for branch in BRANCHES:
+            for number in range(3):
+                there.put("applicant", branch, lead(f"applicant-{branch}-{number}", 1))
+                there.put("appraisal", branch, lead(f"appraisal-{branch}-{number}", 1))
+            there.put("applicant", branch, lead(f"jane-{branch}", 1, email=JANE))
+        house.backfill()
+        house.succeed("backup", str(house.target))
+        house.old = house.published
+        for branch in BRANCHES:
+            for number in range(2, 5):
+                there.put("applicant", branch, lead(f"applicant-{branch}-{number}", 2))
+        house.new = {id_: str(one["message"]) for (_, _, id_), one in there.leads.items()}
+        house.folder.rename(house.before)
+        yield house
+
+
+# --- the commands -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A command: how the folders come to be as it finds them, how it runs, and what must hold after it."""
+
+    run: Callable[[House, Fault, int], Outcome]
+    check: Callable[[House, bool], None]
+    prepare: Callable[[House], None] = lambda _: None
+
+
+def check_readers(house: House) -> None:
+    """Each window shows one version whole; what was published stays published."""
+    published = house.published
+    for prefix in ("applicant-101", "applicant-102", "appraisal-101", "appraisal-102"):
+        shown, old, new = (
+            {id_: text for id_, text in every.items() if id_.startswith(prefix)}
+            for every in (published, house.old, house.new)
+        )
+        assert shown in (old, new), "a reader sees half of a window"
+
+
+def check_backfill(house: House, is_done: bool) -> None:
+    check_readers(house)
+    assert house.published == house.new or not is_done
+    house.backfill()
+    assert house.published == house.new
+
+
+def check_erasure(house: House, is_done: bool) -> None:
+    others = {id_: text for id_, text in house.old.items() if not id_.startswith("jane")}
+    assert house.published in (others, house.old) if not is_done else house.published == others
+    before = house.rows()
+    house.run(*ERASE)
+    assert house.published == others
+    assert house.rows() == before
+    # Nor is she back after the next pull.
+    house.backfill()
+    assert house.published == {id_: text for id_, text in house.new.items() if not id_.startswith("jane")}
+
+
+def restored(house: House) -> dict[str, str]:
+    """The leads that come of restoring the backup while the portal has none of them."""
+    elsewhere = house.folder.parent / "elsewhere" / "data"
+    shutil.rmtree(elsewhere.parent, ignore_errors=True)
+    elsewhere.parent.mkdir()
+    there = house.agency
+    try:
+        house.agency, leads = replace(there, data=elsewhere), there.leads.copy()
+        there.leads.clear()
+        house.succeed("restore", str(house.target))
+        house.backfill()
+        return house.published
+    finally:
+        there.leads.update(leads)
+        house.agency = there
+
+
+def check_backup(house: House, is_done: bool) -> None:
+    assert restored(house) in ([house.new] if is_done else [house.new, house.old])
+    house.succeed("backup", str(house.target))
+    assert restored(house) == house.new
+
+
+def lose_the_data(house: House) -> None:
+    shutil.rmtree(house.agency.data)
+
+
+def check_restoring(house: House, is_done: bool) -> None:
+    if not is_done:
+        house.succeed("restore", str(house.target))
+    leads = house.agency.leads.copy()
+    house.agency.leads.clear()
+    house.backfill()
+    house.agency.leads.update(leads)
+    assert house.published == house.old
+
+
+def check_pushes(house: House, _: bool) -> None:
+    pushed = {str(one["id"]): str(one["message"]) for one in PUSHED}
+    acknowledged = house.acknowledged()
+    house.backfill()
+    found = house.published
+    assert house.new.items() <= found.items()
+    assert acknowledged <= found.keys()
+    assert found.items() <= (house.new | pushed).items()
+    # The portal sends again whatever wasn't acknowledged.
+    house.receive([one for one in PUSHED if one["id"] not in acknowledged])
+    house.backfill()
+    assert house.published == house.new | pushed
+
+
+TRIALS = {
+    "backfill": Trial(lambda house, fault, at: house.run(*BACKFILL, fault=fault, at=at), check_backfill),
+    "receive": Trial(lambda house, fault, at: house.receive(PUSHED, fault, at), check_pushes),
+    "erase": Trial(lambda house, fault, at: house.run(*ERASE, fault=fault, at=at), check_erasure),
+    "backup": Trial(
+        lambda house, fault, at: house.run("backup", str(house.target), fault=fault, at=at),
+        check_backup,
+        House.backfill,
+    ),
+    "restore": Trial(
+        lambda house, fault, at: house.run("restore", str(house.target), fault=fault, at=at),
+        check_restoring,
+        lose_the_data,
+    ),
+}
+
+
+# --- the faults -------------------------------------------------------------------------------------------------------
+
+
+def chosen(number: int, house: House) -> tuple[str, Fault, int]:
+    """A command, a fault and a call, by the seed. Each folder of the data folder is as likely as the others."""
+    rng = Random(f"{os.environ['CHAOS_SEED']} {number}")  # noqa: S311 - to be repeated
+    name = list(TRIALS)[number % len(TRIALS)]
+    fault = rng.choice([Fault.KILL, Fault.KILL, Fault.EIO, Fault.EROFS, Fault.ENOSPC])
+    if name not in house.outcomes:
+        house.renew()
+        TRIALS[name].prepare(house)
+        house.outcomes[name] = TRIALS[name].run(house, Fault.EIO, NEVER)
+        assert house.outcomes[name].is_done, house.printed()
+    outcome = house.outcomes[name]
+    places = defaultdict(list)
+    for at, call in enumerate(outcome.calls if fault is Fault.EIO else outcome.changes):
+        places["/".join(call.split(" ", 1)[1].split("/")[:2])].append(at)
+    return name, fault, rng.choice(places[rng.choice(list(places))])
+
+
+@pytest.mark.parametrize("number", range(int(os.environ.get("FAULTS", "6"))))
+def test_after_a_fault_at_any_system_call_nothing_is_lost_and_the_next_command_ends_well(
+    house: House, number: int
+) -> None:
+    name, fault, at = chosen(number, house)
+    house.renew()
+    TRIALS[name].prepare(house)
+
+    outcome = TRIALS[name].run(house, fault, at)
+
+    where = f"{name}: {fault.value} at {at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
+    try:
+        check_message(house, name, fault, outcome, at)
+        TRIALS[name].check(house, outcome.result == 0)
+    except BaseException as error:
+        error.add_note(where)
+        error.add_note(house.printed())
+        raise
+
+
+def check_message(house: House, name: str, fault: Fault, outcome: Outcome, at: int) -> None:
+    """The command was killed, went on without the call, or says what is wrong."""
+    assert outcome.is_done or fault is Fault.KILL
+    if fault is Fault.KILL or not outcome.was_injected:
+        return
+    if name in ("backfill", "erase") and (fault is not Fault.EIO or "/.dagster/" in outcome.calls[at]):
+        return  # Dagster's records are on the same disk, and its message is a known fault
+    # Landed means on the disk.
+    assert outcome.result or not (name == "backfill" and outcome.calls[at].startswith("fsync data/raw/"))
+    printed = house.printed()
+    # The receiver answers 503, and goes on.
+    assert outcome.result == 0 or name == "receive" or any(word in printed for word in SAID[fault])
+    # Nobody expects that the disk can't even say whether there is a file.
+    assert "Traceback" not in printed or "stat" in outcome.calls[at].split(" ")[0]
