@@ -1,0 +1,404 @@
+"""Who was erased is as if they had never been: random histories of pulls, pushes, erasures, kills and restores.
+
+The same history happens twice: with everybody and with erasures, and at a portal that never had the erased leads. Every
+table must be the same then. Whose a lead is, the test knows by itself. `NEVER_WAS_SEEDS=50` tries so many histories,
+`NEVER_WAS_SEED=17` one.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from leads_pipeline_tests.promises.month import Tables, prepare
+from leads_pipeline_tests.support.house import House, Quick
+from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
+
+pytestmark = needs_seccomp
+
+ZONE = ZoneInfo("Europe/London")
+# The second has 25 hours. The history goes on during the last two.
+DAYS = tuple(date(2026, 10, day) for day in range(24, 29))
+BEGIN = datetime(2026, 10, 27, 6, tzinfo=UTC)
+SCOPES = ("branch-101", "branch-102", "branch-103")
+KINDS = ("applicant", "appraisal")
+STEP = timedelta(minutes=97)
+STEPS: Final = 14
+
+WEIGHTS: Final = {"pull": 30, "push": 20, "publish": 14, "erase": 16, "back up": 6, "restore": 6}
+
+# A killed process changes this many things at most before; if it does less, it isn't killed.
+LATEST_DEATH: Final = 90
+
+# What says how a row came about: counts of what was taken out, and what is left of a window.
+PROVENANCE: Final = {"removed", "received", "state"}
+
+
+# --- people and what they send ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Person:
+    name: str
+    email: str
+    phone: str
+
+
+# Jane and John share a telephone; two are at one provider under nearly the same address.
+PEOPLE = (
+    Person("Jane Roe", "jane.roe@people.example", "07700900123"),
+    Person("John Roe", "john.roe@people.example", "07700900123"),
+    Person("Mary Ó Néill", "mary+homes@people.example", "02079460001"),
+    Person("Mary Poe", "mary@people.example", "02079460010"),
+    Person("Ann Lee", "ann.lee@gmail.com", "+16502530000"),
+    Person("Ann Lee", "annlee@people.example", "07700900124"),
+    Person("Bob Moe", "bob@people.example", "07700900125"),
+)
+SHARING: Final = {PEOPLE[0]: PEOPLE[:2], PEOPLE[1]: PEOPLE[:2]}
+STRANGERS = tuple(Person("", f"{number}@elsewhere.example", "") for number in range(6))
+
+
+def spaced(phone: str) -> str:
+    national = f"+44 (0){phone[1:]}" if phone.startswith("0") else phone
+    return f"{national[:-4]} {national[-4:]}"
+
+
+# How somebody writes themselves this time: e-mail address, telephone, name.
+FORMS: Final[tuple[Callable[[Person], tuple[str, str, str]], ...]] = (
+    lambda one: (one.email, one.phone, one.name),
+    lambda one: (f" {one.email.upper()}", "", ""),
+    lambda one: (one.email.title(), one.phone, ""),
+    lambda one: ("", spaced(one.phone), one.name.upper()),
+    lambda one: ("", spaced(one.phone), " ".join(reversed(one.name.split(" ", 1)))),
+)
+# With a telephone, and without a name.
+NAMELESS: Final = 2
+
+
+@dataclass(frozen=True)
+class Version:
+    """What the portal shows of a lead from a moment on. `person` is the truth."""
+
+    since: datetime
+    scope: str
+    created_at: datetime
+    text: str
+    person: Person
+    form: int
+
+
+@dataclass(frozen=True)
+class Lead:
+    id: str
+    kind: str
+    versions: tuple[Version, ...]
+
+    def at(self, moment: datetime) -> Version | None:
+        """The version that the portal shows then, if it has the lead by then."""
+        return next((version for version in reversed(self.versions) if version.since <= moment), None)
+
+    def content(self, version: Version) -> dict[str, Any]:
+        """What the portal sends, with a member and a word that the contract doesn't know."""
+        email, phone, name = FORMS[version.form](version.person)
+        first, _, last = name.partition(" ")
+        return {
+            "id": self.id,
+            "createdAt": f"{version.created_at:%Y-%m-%dT%H:%M:%SZ}",
+            "message": version.text,
+            "contact": {"firstName": first, "lastName": last, "phoneNumber": phone, "email": email},
+            "viewingTimes": [{"earliest": "2026-11-01T09:00:00Z"}] * (version.form % 3),
+            "listingDetails": {"images": [{"filename": version.text}]},
+            "portalSource": f"source {len(version.text) % 2}",
+            f"unknown{version.form % 2}": version.text,
+            "propertyDetails": {"address": {"postcode": "SW1A 1AA"}},
+        }
+
+
+def midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=ZONE).astimezone(UTC)
+
+
+def seeded_leads(rng: Random) -> list[Lead]:
+    """Leads of the days before and new enquiries, corrected, moved and given to somebody else."""
+    leads: list[Lead] = []
+    for number in range(36):
+        person = rng.choice(PEOPLE if rng.random() < 0.8 else STRANGERS)
+        is_new = number % 4 == 0
+        since = BEGIN + rng.random() * STEP * STEPS if is_new else BEGIN - timedelta(hours=rng.randrange(1, 72))
+        if not is_new and rng.random() < 0.3:
+            since = midnight(rng.choice(DAYS[:-1]))
+        since = since.replace(microsecond=0)
+        versions = [written(rng, since, rng.choice(SCOPES), since, person)]
+        while rng.random() < 0.4 and len(versions) < 4:
+            last = versions[-1]
+            later = max(BEGIN, last.since) + rng.random() * STEP * STEPS / 2
+            scope = rng.choice(SCOPES) if rng.random() < 0.4 else last.scope
+            created = last.created_at - timedelta(hours=rng.randrange(30)) if rng.random() < 0.2 else last.created_at
+            whose = rng.choice(SHARING.get(last.person, PEOPLE)) if rng.random() < 0.4 else last.person
+            versions.append(written(rng, later, scope, max(created, midnight(DAYS[0])), whose))
+        leads.append(Lead(f"lead-{number:04}", KINDS[number % 3 == 2], tuple(versions)))
+    return leads
+
+
+def written(rng: Random, since: datetime, scope: str, created_at: datetime, person: Person) -> Version:
+    form = rng.randrange(len(FORMS)) if person.phone else 1
+    if form == NAMELESS and person in SHARING:
+        form = 0  # whose that is depends on who else was seen by then
+    text = f"text {rng.randrange(10**6)}"
+    if rng.random() < 0.2:
+        other = rng.choice(PEOPLE)
+        text += f", or ask {other.name}, {other.email}"
+    return Version(since, scope, created_at, text, person, form)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Who asks to be erased, and what they give: address, telephone with name, both, or a lead's id."""
+
+    person: Person
+    gives: str
+    lead_id: str
+    at: datetime
+
+    @property
+    def identifiers(self) -> dict[str, str]:
+        one, gives = self.person, self.gives
+        given = {"email": one.email} if "email" in gives else {}
+        given |= {"phone": one.phone, "name": one.name} if "phone" in gives else {}
+        return given | ({"lead": self.lead_id} if "lead" in gives else {})
+
+    def is_shown_by(self, lead: Lead, version: Version) -> bool:
+        """Whether a version is theirs, by what they gave: the address, or the number and no other name or address."""
+        if "lead" in self.gives:
+            return lead.id == self.lead_id
+        email, phone, name = FORMS[version.form](version.person)
+        if "email" in self.gives and email and version.person.email == self.person.email:
+            return True
+        if "phone" not in self.gives or not phone or version.person.phone != self.person.phone:
+            return False
+        if name:
+            return version.person.name == self.person.name
+        return "email" not in self.gives or not email
+
+
+# --- what happens -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    what: str
+    which: int
+    how: int
+    # Before which change of a file the process that does it is killed first, if it is.
+    dies: int | None = None
+
+
+def seeded_steps(rng: Random) -> list[Step]:
+    chosen = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=STEPS)
+    chosen[0], chosen[STEPS // 2] = "pull", "erase"
+    return [
+        Step(
+            what, rng.randrange(1000), rng.randrange(1000), rng.randrange(LATEST_DEATH) if rng.random() < 0.3 else None
+        )
+        for what in chosen
+    ]
+
+
+# A word of the house, with what it is said of.
+Deed = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+def do(house: House, deeds: Sequence[Deed]) -> None:
+    for word, arguments, more in deeds:
+        getattr(house, word)(*arguments, **more)
+
+
+# The versions that were handed over, in their order.
+Handed = list[tuple[Lead, Version]]
+
+
+@dataclass
+class History:
+    """A house, and a portal that has these leads. `meant` are the leads that were to be erased."""
+
+    house: House
+    leads: Sequence[Lead]
+    with_erasures: bool
+    handed: Handed = field(default_factory=list)
+    backup: tuple[Path, Handed] | None = None
+    requests: list[Request] = field(default_factory=list)
+    meant: set[str] = field(default_factory=set)
+    houses: int = 0
+
+    def run(self, steps: Sequence[Step], everybody: Sequence[Lead]) -> None:
+        for number, step in enumerate(steps):
+            self.house.now = BEGIN + number * STEP
+            try:
+                self.do(step, everybody)
+            except BaseException as error:
+                error.add_note(f"in step {number}: {step}")
+                raise
+        self.house.now = BEGIN + STEPS * STEP
+        self.pull(Step("pull", 0, 0), is_whole=True)
+        self.publish(Step("publish", 0, 0))
+
+    def do(self, step: Step, everybody: Sequence[Lead]) -> None:
+        match step.what:
+            case "pull":
+                self.pull(step)
+            case "push":
+                self.push(step, everybody)
+            case "publish":
+                self.publish(step)
+            case "erase":
+                self.erase(step)
+            case "back up":
+                self.back_up()
+            case "restore":
+                self.restore()
+
+    def work(self, step: Step, *deeds: Deed) -> None:
+        """Do it in a process that is killed on the way, if it is to be; then again, whole."""
+        if step.dies is not None and self.with_erasures:
+            run(do, self.house, deeds, folder=self.house.folder, fault=Fault.KILL, at=step.dies)
+        do(self.house, deeds)
+
+    def hand(self, lead: Lead, version: Version) -> None:
+        self.handed.append((lead, version))
+        for request in self.requests:
+            if version.created_at < request.at and request.is_shown_by(lead, version) and request.gives != "lead":
+                self.meant.add(lead.id)
+
+    def pull(self, step: Step, *, is_whole: bool = False) -> None:
+        rng, now = Random(step.which), self.house.now  # noqa: S311 - to be repeated
+        deeds: list[Deed] = []
+        shown = [(lead, version) for lead in self.leads if (version := lead.at(now))]
+        for kind in KINDS:
+            for day, ends in zip(DAYS, [*DAYS[1:], date(2026, 10, 29)], strict=True):
+                for scope in SCOPES:
+                    if midnight(day) > now or not (is_whole or rng.random() < 0.6):
+                        continue
+                    answered = [
+                        (lead, version)
+                        for lead, version in shown
+                        if (lead.kind, version.scope) == (kind, scope)
+                        and midnight(day) <= version.created_at <= midnight(ends)
+                    ]
+                    deeds.append(("land", (kind, [one.content(version) for one, version in answered], day, scope), {}))
+                    for one, version in answered:
+                        self.hand(one, version)
+        self.work(step, *deeds)
+
+    def push(self, step: Step, everybody: Sequence[Lead]) -> None:
+        there = [lead for lead in everybody if lead.at(self.house.now)]
+        lead = there[step.which % len(there)]
+        version = lead.at(self.house.now)
+        if lead in self.leads and version:
+            self.work(step, ("push", (lead.kind, lead.content(version)), {}))
+            self.hand(lead, version)
+
+    def publish(self, step: Step) -> None:
+        self.work(step, ("publish", (), {}))
+        self.assert_gone()
+
+    def erase(self, step: Step) -> None:
+        """Erase somebody who is known by then, if anybody is."""
+        known = {lead.id: version for lead, version in self.handed if lead.id not in self.meant}
+        people = [version.person for version in known.values() if version.person.phone]
+        if not self.with_erasures or not people:
+            return
+        gives = ("email", "email phone", "phone", "lead")[step.how % 4]
+        person, lead_id = people[step.which % len(people)], list(known)[step.which % len(known)]
+        request = Request(person, gives, lead_id, self.house.now)
+        wanted = {lead.id for lead, version in self.handed if request.is_shown_by(lead, version)}
+        if wanted - self.meant:
+            self.work(step, ("erase", (), request.identifiers))
+            self.requests.append(request)
+            self.meant |= wanted
+            self.assert_gone()
+
+    def back_up(self) -> None:
+        if self.handed:
+            self.houses += 1
+            target = self.house.folder.parent / f"backup-{self.houses}"
+            self.house.back_up(target)
+            self.backup = target, [*self.handed]
+
+    def restore(self) -> None:
+        """Lose the data folder, but for the list of who was erased, and restore the newest backup."""
+        if self.backup is None:
+            return
+        self.houses += 1
+        before, folder = self.house.folder, self.house.folder.parent / f"data-{self.houses}"
+        if (before / "privacy").exists():
+            shutil.copytree(before / "privacy", folder / "privacy")
+        target, handed = self.backup
+        self.house, self.handed = self.house.restore(target, folder), [*handed]
+        shutil.rmtree(before)
+        self.assert_gone()
+
+    def assert_gone(self) -> None:
+        for kind in KINDS:
+            assert not self.meant & {id_ for id_, _ in self.house.raw(kind)}
+            if self.house.file.exists():
+                assert not self.meant & self.house.leads(kind).keys()
+
+
+# --- the judgement ----------------------------------------------------------------------------------------------------
+
+
+def house_in(folder: Path) -> House:
+    prepare(folder / "data", {})
+    house = Quick(folder / "data")
+    house.scopes, house.first_day, house.now = SCOPES, DAYS[0], BEGIN
+    return house
+
+
+def compared(tables: Tables) -> dict[str, list[Any]]:
+    """The rows without what says how they came about."""
+    found = {}
+    for name, (columns, rows) in tables.items():
+        kept = [place for place, column in enumerate(columns) if column not in PROVENANCE]
+        found[name] = sorted(repr([row[place] for place in kept]) for row in rows)
+    return found
+
+
+def check_seed(seed: str, folder: Path) -> None:
+    rng = Random(seed)  # noqa: S311 - to be repeated
+    everybody, steps = seeded_leads(rng), seeded_steps(rng)
+    here = History(house_in(folder / "here"), everybody, with_erasures=True)
+    here.run(steps, everybody)
+    others = [lead for lead in everybody if lead.id not in here.meant]
+    never = History(house_in(folder / "never"), others, with_erasures=False)
+    never.run(steps, everybody)
+
+    newest = {lead.id: version.text for lead, version in here.handed if lead.id not in here.meant}
+    found = {id_: row["message"] for kind in KINDS for id_, row in here.house.leads(kind).items()}
+    assert found == newest
+    truth = compared(never.house.tables())
+    for table, rows in compared(here.house.tables()).items():
+        assert rows == truth[table], table
+
+
+def seeds() -> list[str]:
+    if "NEVER_WAS_SEED" in os.environ:
+        return [os.environ["NEVER_WAS_SEED"]]
+    return [f"{os.environ['CHAOS_SEED']} {n}" for n in range(int(os.environ.get("NEVER_WAS_SEEDS", "2")))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(seeds())))
+def test_it_is_as_if_who_was_erased_had_never_been(tmp_path: Path, number: int) -> None:
+    seed = seeds()[number]
+    try:
+        check_seed(seed, tmp_path)
+    except BaseException as error:
+        error.add_note(f"repeat it with NEVER_WAS_SEED='{seed}'")
+        raise
