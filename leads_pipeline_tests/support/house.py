@@ -24,6 +24,7 @@ import duckdb
 import httpx
 
 from leads_pipeline import contract
+from leads_pipeline.assets.checks import habit_checks
 from leads_pipeline.backup import Store, back_up, restore
 from leads_pipeline.branches import read_branches
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind, lead_kind
@@ -123,10 +124,6 @@ class House(ABC):
     def file(self) -> Path:
         """The published file."""
         return self.folder / "leads.duckdb"
-
-    @abstractmethod
-    def built_anew(self, folder: Path) -> Self:
-        """A house on a copy of all files but leads.duckdb, published there from raw."""
 
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """The rows of a query. A new reader opens the published file."""
@@ -283,13 +280,27 @@ class Quick(House):
         )
         Warehouse(self.lake).publish(grid, self.now)
 
+    def failing_checks(self) -> dict[str, str]:
+        """What the checks of usual values say of what is published, by asset and name of each that fails."""
+        results = [result for result in habit_checks(Warehouse(self.lake)) if not result.passed and result.asset_key]
+        return {f"{one.asset_key.to_user_string()}: {one.check_name}": str(one.description) for one in results}  # type: ignore[union-attr]
+
     def report(self) -> str:
         return write_report(Warehouse(self.lake), self.lake).path.read_text(encoding="utf-8")
 
-    def built_anew(self, folder: Path) -> Self:
+    def copied(self, folder: Path) -> Self:
+        """A house on a copy of the data folder."""
         house = copy.copy(self)
-        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("leads.duckdb", "staged"))
+        shutil.copytree(self.folder, folder)
         house.folder, house.lake = folder, Lake(folder)
+        house._landed, house._failed = set(self._landed), dict(self._failed)  # noqa: SLF001 - a copy of this house
+        return house
+
+    def built_anew(self, folder: Path) -> Self:
+        """A house on a copy of all files but leads.duckdb, published there from raw."""
+        house = self.copied(folder)
+        house.file.unlink()
+        shutil.rmtree(folder / "staged", ignore_errors=True)
         house._flattened_in = None  # noqa: SLF001 - a copy of this house
         house.publish()
         return house
@@ -406,9 +417,6 @@ class Real(House):
 
     def report(self) -> str:
         return (self.folder / "reports" / "leads.html").read_text(encoding="utf-8")
-
-    def built_anew(self, folder: Path) -> Self:
-        raise NotImplementedError("`restore` builds anew, too.")
 
     def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
         said = self._run("privacy", "find", "--json", *_options(person))
