@@ -16,6 +16,7 @@ from leads_pipeline.retry import (
     RetryBudget,
     RetryPlan,
     RetryPolicy,
+    last_look_due_at,
     parse_retry_after,
     plan_retries,
 )
@@ -332,3 +333,10 @@ def test_windows_that_cannot_be_had_now_are_counted_by_why() -> None:
     assert (after.due, after.deleted, str(after)) == ((), 1, "1 are past what the portal keeps")
     still = plan({window_of(10): FailedWindow(1, long_ago)}, window_of(10).end + RETENTION - timedelta(seconds=1))
     assert still.due == (window_of(10).partition_key,)
+
+
+@pytest.mark.parametrize(("days", "due"), [(6.9, None), (7, 7), (13.9, 7), (14, 14), (21, 21), (28, 28), (40, 28)])
+def test_a_landed_window_is_looked_at_again_after_one_to_four_weeks(days: float, due: int | None) -> None:
+    window = Window.of(date(2026, 11, 1), Scope.parse("branch-101"), ZoneInfo("UTC"))
+    wanted = None if due is None else window.end + timedelta(days=due)
+    assert last_look_due_at(window, window.end + timedelta(days=days)) == wanted

@@ -1,5 +1,6 @@
 import errno
 import os
+import stat
 import threading
 from pathlib import Path
 
@@ -82,3 +83,31 @@ def test_a_file_that_cannot_be_written_is_a_storage_error_that_says_what_to_do(t
         replace_file(blocked / "x", b"")
     with pytest.raises(StorageError, match="can't be written"):
         publish_file(tmp_path / "missing", tmp_path / "target")
+
+
+def test_a_file_and_its_folder_are_on_the_disk_before_the_writer_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+    path = tmp_path / "folder" / "file"
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink().suffix or "folder", path.exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    replace_file(path, b"content")
+    # The folder above it, the draft before it gets its name, and the folder after.
+    assert synced == [("folder", False), (".tmp", False), ("folder", True)]
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022])
+def test_files_and_folders_are_this_users_alone_whatever_the_mask(tmp_path: Path, mask: int) -> None:
+    path = tmp_path / "folder" / "file"
+    before = os.umask(mask)
+    try:
+        replace_file(path, b"content")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]

@@ -1,0 +1,315 @@
+"""The mutants: each breaks one promise in one place.
+
+Whoever rebuilds a room brings the room's mutants along. A mutant whose function is gone is an error.
+"""
+
+# ruff: noqa: ARG001, S113
+# mypy: disable-error-code="no-untyped-def, no-any-return"
+
+from typing import TYPE_CHECKING
+
+from leads_pipeline_tests.mutants.patching import mutant, sql_mutant, unbroken
+
+if TYPE_CHECKING:  # the bodies see the names of the modules that they are put into
+    import base64
+    import os
+    from datetime import UTC, datetime, time, timedelta
+    from http import HTTPStatus
+
+    import httpx
+
+    from leads_pipeline.durable import storing, sync
+    from leads_pipeline.errors import CredentialsError, ServerError
+    from leads_pipeline.retry import FIRST_RETRY_SECONDS, RetryPlan
+    from leads_pipeline.settings import AuthMethod
+    from leads_pipeline.window import RETENTION
+
+TESTS = "leads_pipeline_tests"
+DURABLE = (f"{TESTS}/storage/test_durable.py",)
+RETRY = (f"{TESTS}/portal/test_retry.py",)
+WINDOW = (f"{TESTS}/domain/test_window.py",)
+AUTH = (f"{TESTS}/portal/test_auth.py",)
+CLIENT = (f"{TESTS}/portal/test_client.py",)
+CREDENTIALS = (f"{TESTS}/portal/test_credentials.py", f"{TESTS}/test_secrets.py")
+RECEIVER = (f"{TESTS}/portal/test_receiver.py",)
+ALERTS = (f"{TESTS}/observe/test_alerts.py",)
+CHANNELS = (f"{TESTS}/observe/test_channels.py",)
+PERSON = (f"{TESTS}/domain/test_person.py",)
+MARTS = (f"{TESTS}/transform/test_marts.py",)
+CHECKS = (f"{TESTS}/orchestration/test_checks.py",)
+REPORT = (f"{TESTS}/transform/test_report.py",)
+DELTA = (f"{TESTS}/transform/test_delta.py",)
+BACKUP = (f"{TESTS}/storage/test_backup.py",)
+SHARE = (f"{TESTS}/privacy/test_share.py",)
+
+ON_DISK = "materialized means on the disk"
+PRIVATE = "other users of the machine read no lead and no token"
+ASKED = "every window that can still be had is asked for"
+POLITE = "a service that asks for patience gets it"
+DAYS = "days tile, so no lead is lost or doubled"
+TOKENS = "one token serves the whole installation, for the portal alone"
+SECRET = "no secret leaves the product"
+PUSHED = "a pushed lead is taken from the key's owner alone, and is kept"
+TOLD = "told once, and over"
+FIGURES = "figures are those of the portal's leads"
+ERASED = "an erased person stays erased"
+RESTORED = "a backup brings everything back"
+
+
+# --- durable bytes ----------------------------------------------------------------------------------------------------
+
+
+@mutant("nothing is synced", "leads_pipeline.durable:sync", promise=ON_DISK, tests=DURABLE)
+def _(path):
+    return None
+
+
+@mutant("the folder isn't synced", "leads_pipeline.durable:publish_file", promise=ON_DISK, tests=DURABLE)
+def _(source, path):
+    with storing(path):
+        sync(source)
+        source.replace(path)
+
+
+@mutant("files are open to others", "leads_pipeline.durable:write_new", promise=PRIVATE, tests=DURABLE)
+def _(draft, content):
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
+        file.write(content)
+
+
+# --- windows and days -------------------------------------------------------------------------------------------------
+
+
+@mutant("each day has 24 hours", "leads_pipeline.window:day_interval", promise=DAYS, tests=WINDOW)
+def _(day, zone):
+    start = datetime.combine(day, time.min, tzinfo=zone).astimezone(UTC)
+    return start, start + timedelta(days=1)
+
+
+@mutant("a window counts as deleted too early", "leads_pipeline.window:Window.is_deleted", promise=ASKED, tests=WINDOW)
+def _(self, now):
+    return self.start <= now - RETENTION
+
+
+@mutant("a day under way counts as over", "leads_pipeline.window:Window.is_closed", promise=ASKED, tests=WINDOW)
+def _(self, now):
+    return self.start <= now
+
+
+# --- retries ----------------------------------------------------------------------------------------------------------
+
+
+@mutant("Retry-After by date isn't read", "leads_pipeline.retry:parse_retry_after", promise=POLITE, tests=RETRY)
+def _(value, now):
+    return float(value) if value is not None and value.strip().isdigit() else None
+
+
+@mutant(
+    "a run waits as long as it is told",
+    "leads_pipeline.retry:RetryPolicy.is_beyond_patience",
+    promise=POLITE,
+    tests=RETRY,
+)
+def _(self, retry_after_seconds):
+    return False
+
+
+@mutant("answers of an older pace count", "leads_pipeline.retry:Pace.succeeded", promise=POLITE, tests=RETRY)
+def _(self, pace):
+    self._complaints_in_a_row = 0
+    self.interval_seconds *= self.RECOVERY_FACTOR
+
+
+@mutant("a complaint doesn't slow the run", "leads_pipeline.retry:Pace.asked_for_patience", promise=POLITE, tests=RETRY)
+def _(self, pace, now, retry_after_seconds):
+    self._number += 1
+
+
+@mutant("each retry waits the same", "leads_pipeline.retry:FailedWindow.next_attempt_at", promise=POLITE, tests=RETRY)
+def _(self, key):
+    return self.failed_at + timedelta(seconds=FIRST_RETRY_SECONDS)
+
+
+@mutant("what is deleted soonest isn't first", "leads_pipeline.retry:plan_retries", promise=ASKED, tests=RETRY)
+def _(failed, now):
+    plan = unbroken(failed, now)
+    return RetryPlan(plan.due[::-1], plan.waiting, plan.next_at, plan.refused, plan.refused_next_at, plan.deleted)
+
+
+@mutant("landed windows aren't looked at again", "leads_pipeline.retry:last_look_due_at", promise=ASKED, tests=RETRY)
+def _(window, now):
+    return None
+
+
+@mutant("a 403 is temporary", "leads_pipeline.client.verdicts:verdict_on", promise=ASKED, tests=CLIENT)
+def _(spec, response, problem, now):
+    if response.status_code == HTTPStatus.FORBIDDEN:
+        return ServerError("no")
+    return unbroken(spec, response, problem, now)
+
+
+@mutant(
+    "an error repeats what the portal wrote", "leads_pipeline.client.verdicts:problem_in", promise=SECRET, tests=CLIENT
+)
+async def _(response):
+    return f" ({(await response.aread()).decode(errors='replace')})"
+
+
+# --- tokens and secrets -----------------------------------------------------------------------------------------------
+
+
+@mutant("a token is used to its last second", "leads_pipeline.auth.tokens:Token.is_usable", promise=TOKENS, tests=AUTH)
+def _(self, now):
+    return now < self.fetched_at + self.lifetime_seconds
+
+
+@mutant("tokens aren't kept", "leads_pipeline.auth.tokens:TokenStore.write", promise=TOKENS, tests=AUTH)
+def _(self, key, token):
+    return None
+
+
+@mutant(
+    "a refused token isn't renewed",
+    "leads_pipeline.auth.flow:ClientCredentialsAuth._is_worth_renewing",
+    promise=TOKENS,
+    tests=AUTH,
+)
+def _(self, response, token):
+    return False
+
+
+@mutant(
+    "a secret follows redirects", "leads_pipeline.auth.endpoint:TokenEndpoint._make_client", promise=SECRET, tests=AUTH
+)
+def _(self):
+    return httpx.AsyncClient(transport=self._transport, timeout=None, follow_redirects=True)
+
+
+@mutant(
+    "Basic isn't form-encoded", "leads_pipeline.auth.endpoint:ClientCredentials.headers", promise=TOKENS, tests=AUTH
+)
+def _(self, secret):
+    pair = base64.b64encode(f"{self.client_id}:{secret}".encode()).decode()
+    return {**unbroken(self, secret), **({"Authorization": f"Basic {pair}"} if self.method is AuthMethod.BASIC else {})}
+
+
+@mutant("a secret shows itself", "leads_pipeline.credentials:StaticSecret.__repr__", promise=SECRET, tests=CREDENTIALS)
+def _(self):
+    return f"StaticSecret({self._value!r})"
+
+
+@mutant("an error quotes the secret", "leads_pipeline.credentials:_checked", promise=SECRET, tests=CREDENTIALS)
+def _(value, named):
+    try:
+        return unbroken(value, named)
+    except CredentialsError:
+        raise CredentialsError(f"{named} is wrong: {value!r}") from None
+
+
+# --- pushes -----------------------------------------------------------------------------------------------------------
+
+
+@mutant("any key is right", "leads_pipeline.receiver:_digest", promise=PUSHED, tests=RECEIVER)
+def _(key):
+    return b""
+
+
+@mutant("X-API-Key isn't read", "leads_pipeline.receiver:_given_keys", promise=PUSHED, tests=RECEIVER)
+def _(request):
+    given = request.headers.get("authorization", "").encode()
+    return [given, given.removeprefix(b"Bearer ")]
+
+
+# --- alerts -----------------------------------------------------------------------------------------------------------
+
+
+@mutant("what was told is forgotten", "leads_pipeline.alerts:Memory.note_told", promise=TOLD, tests=ALERTS)
+def _(self, alert):
+    return None
+
+
+@mutant("a channel's address is logged", "leads_pipeline.channels:_Hidden.filter", promise=SECRET, tests=CHANNELS)
+def _(self, record):
+    return True
+
+
+# --- people -----------------------------------------------------------------------------------------------------------
+
+
+@mutant(
+    "an address in other letters is another", "leads_pipeline.person.identity:email_keys", promise=ERASED, tests=PERSON
+)
+def _(text):
+    return frozenset([text.strip()]) if "@" in text else frozenset()
+
+
+@mutant(
+    "who is to be erased may be shared",
+    "leads_pipeline.privacy.share:_refuse_who_is_to_go",
+    promise=ERASED,
+    tests=SHARE,
+)
+def _(db, lake):
+    return None
+
+
+# --- published tables, report, Delta ----------------------------------------------------------------------------------
+
+sql_mutant(
+    "people are counted per lead",
+    "sql/mart_leads_daily.sql",
+    "count(distinct person) as people",
+    "count(person) as people",
+    promise=FIGURES,
+    tests=MARTS,
+)
+sql_mutant(
+    "who objected is called",
+    "sql/mart_hidden_valuations.sql",
+    "and person not in (select person from pipeline.objected)",
+    "",
+    promise=ERASED,
+    tests=(f"{TESTS}/privacy/test_privacy_object.py",),
+)
+sql_mutant(
+    "the two kinds are mixed up",
+    "sql/mart_people.sql",
+    "count(*) filter (kind = 'applicant') as applicant_leads",
+    "count(*) filter (kind = 'appraisal') as applicant_leads",
+    promise=FIGURES,
+    tests=MARTS,
+)
+sql_mutant(
+    "an odd day is compared with itself",
+    "sql/checks/volumes_are_as_usual.sql",
+    "where age = 1 and",
+    "where age = 2 and",
+    promise=TOLD,
+    tests=CHECKS,
+)
+sql_mutant(
+    "today counts in the report's week",
+    "sql/report/branches.sql",
+    "where lead_day between full_day - 13 and full_day\n    group by grouping sets ((scope), ())\n),\nwindows",
+    "where lead_day >= full_day - 13\n    group by grouping sets ((scope), ())\n),\nwindows",
+    promise=FIGURES,
+    tests=REPORT,
+)
+
+
+@mutant("a Delta table stays as it was", "leads_pipeline.delta.publishing:_Table.follow", promise=FIGURES, tests=DELTA)
+def _(self, publications):
+    return None if self._ours() else unbroken(self, publications)
+
+
+# --- backups ----------------------------------------------------------------------------------------------------------
+
+
+@mutant("a damaged backup is restored", "leads_pipeline.backup.store:Store._hashed", promise=RESTORED, tests=BACKUP)
+def _(self, entry, copy):
+    return unbroken(self, entry, copy) or (copy is not None and copy.exists()) or copy is None
+
+
+@mutant("old backups stay for ever", "leads_pipeline.backup.store:Store.forget", promise=RESTORED, tests=BACKUP)
+def _(self, keep):
+    return 0
