@@ -8,12 +8,16 @@ VENV ?= .venv
 WORKERS ?= 4
 # `make chaos MINUTES=10` runs a sample: it begins no test after that time. A printed seed decides the order.
 MINUTES ?=
+# `make test VERSIONS=lowest` runs the quick tests on the lowest versions that pyproject.toml allows. `VERSIONS=newest` takes
+# the newest of the index, also of the packages that pyproject.toml holds to one version of Dagster.
+VERSIONS ?=
+QUICK = $(addprefix leads_pipeline_tests/,domain portal transform promises)
 
 BIN := $(VENV)/bin
-PYTEST = $(BIN)/pytest --numprocesses auto --maxprocesses $(WORKERS) --dist worksteal
+PYTEST = $(if $(VERSIONS),.venv-$(VERSIONS),$(VENV))/bin/pytest --numprocesses auto --maxprocesses $(WORKERS) --dist worksteal
 # uv reads neither pip.conf nor, by default, the certificates of the system. Networks of companies need both.
-INSTALL = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)}" \
-	$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python \
+UV = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)}" $(BIN)/uv
+INSTALL = $(UV) pip install --quiet --system-certs --python $(BIN)/python \
 	--constraints requirements.lock --build-constraints requirements.lock
 
 .DEFAULT_GOAL := help
@@ -29,8 +33,8 @@ demo: venv ## Pull 7 days from a simulated portal, up to a first query
 dev: venv ## Start the Dagster UI and its daemon on http://127.0.0.1:3000
 	@$(BIN)/leads-pipeline dev
 
-test: $(VENV)/dev ## Run the tests
-	@$(PYTEST) -m 'not chaos and not slow'
+test: $(if $(VERSIONS),.venv-$(VERSIONS),$(VENV))/dev ## Run the tests
+	@$(PYTEST) -m 'not chaos and not slow' $(if $(VERSIONS),$(QUICK))
 
 check: lint test ## Check format, lint rules and types, then run the tests
 
@@ -68,6 +72,20 @@ $(VENV)/dev: $(VENV)/runtime
 	@$(INSTALL) --editable '.[delta,postgres,s3]' --group build --group dev
 	@touch $@
 
+# The project's own dependencies are in other versions there. The tools of the tests are as new as those allow.
+DAGSTER = dagster dagster-webserver dagster-dg-cli dagster-postgres dagster-docker dagster-k8s
+.venv-lowest/dev: RESOLUTION = --resolution lowest-direct
+.venv-newest/dev: OVERRIDE = --override $(@D)/any-version.txt
+.venv-lowest/dev .venv-newest/dev: pyproject.toml | venv
+	@echo 'Installing the $(VERSIONS) versions into $(@D) ...'
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
+	@printf '%s\n' $(DAGSTER) >$(@D)/any-version.txt
+	@$(UV) pip compile pyproject.toml --quiet --no-config --system-certs --python $(@D)/bin/python --all-extras \
+		$(RESOLUTION) $(OVERRIDE) --output-file $(@D)/versions.txt
+	@$(UV) pip install --quiet --system-certs --python $(@D)/bin/python --constraints $(@D)/versions.txt $(OVERRIDE) \
+		--editable '.[delta,postgres,s3]' --group build --group dev
+	@touch $@
+
 # Locked versions that still fit stay. `make lock UPGRADE=--upgrade` takes the newest ones.
 lock: $(VENV)/uv.lock ## Write requirements.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --universal --python-version 3.11 --fork-strategy fewest \
@@ -75,5 +93,5 @@ lock: $(VENV)/uv.lock ## Write requirements.lock anew from pyproject.toml
 		--output-file requirements.lock
 
 clean: ## Remove everything that was generated, except data/
-	rm -rf $(VENV) .venv-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .venv-bench .venv-lowest .venv-newest .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -type d -not -path './data/*' -prune -exec rm -rf {} +
