@@ -1,0 +1,409 @@
+"""Secrets and personal data are in no log, event, mart, report, metric, alert or shared file.
+
+Values that nobody else has go through everything: as secrets, in leads, in names of members, in errors of the portal,
+in odd deliveries. Then every file is searched, decoded where it is Parquet, DuckDB, SQLite or packed.
+"""
+
+import base64
+import gzip
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult
+
+from leads_pipeline_tests.promises.agency import DAY, PROGRAM
+from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
+from leads_pipeline_tests.support.newcomer import free_port
+from leads_pipeline_tests.support.small_portal import SmallPortal, served
+
+# Letters and digits, so that no encoding of URLs, JSON or forms hides them from the search.
+SECRET, TOKEN, PASSPHRASE = "canarySecret5e7d", "canaryToken9a21", "canaryPassphrase33f0"
+WRONG_SECRET, WRONG_PASSPHRASE = "canaryWrongSecret8c4b", "canaryWrongPassphrase71aa"
+RECEIVE_KEY, WRONG_KEY = "canaryReceiveKey5c1e", "canaryWrongKey77d0"
+WEBHOOK, SLACK, HEARTBEAT = "canaryWebhook91bb", "canarySlack04cd", "canaryHeartbeat6e2f"
+MAIL_PASSWORD, WRONG_MAIL_PASSWORD = "canaryMail2d9a", "canaryWrongMail55fe"
+SECRETS: Final = (
+    *(SECRET, TOKEN, PASSPHRASE, WRONG_SECRET, WRONG_PASSPHRASE, RECEIVE_KEY, WRONG_KEY),
+    *(WEBHOOK, SLACK, HEARTBEAT, MAIL_PASSWORD, WRONG_MAIL_PASSWORD),
+)
+
+EMAIL, PHONE, MESSAGE = "canaryemail77@person.example", "07700900077", "canaryMessage0b6e"
+POSTCODE, STREET, PLACE = "ZZ97 3QX", "canaryStreet18f3", "51.9182736"
+# A name as a programmer might give one, for it to stand where a field's or a member's name is due.
+PERSON = "canaryPerson4d1c"
+ERASED, RECIPIENT = "canaryerased19@person.example", "canaryagent3c@agency.example"
+PERSONAL: Final = (EMAIL, RECIPIENT, PHONE, MESSAGE, POSTCODE, STREET, PLACE, PERSON, ERASED)
+
+# Where leads belong: as they came, and in the published file in tables of leads.
+PLACES: Final = (
+    r"data/(raw|staged|tables|spool|quarantine)/.*|"
+    r"data/(leads\.duckdb|\.versions/\S+)"
+    r"( (applicant_leads|appraisal_leads|applicant_viewing_times|applicant_listing_images))?"
+)
+
+SAID: Final = f"{MESSAGE} {EMAIL} {PHONE} {POSTCODE} {PERSON}"
+
+# The sensor that sends alerts.
+ALERTING: Final = "tell_people"
+
+
+# --- leads and errors that are full of canaries -----------------------------------------------------------------------
+
+
+def odd_leads(branch: str) -> list[Any]:
+    """Good leads, values of no declared type, unknown members, unknown values, no id, and no lead at all."""
+    contact = {"firstName": PERSON, "lastName": MESSAGE, "email": EMAIL, "phoneNumber": PHONE}
+    address = {"line1": STREET, "line2": STREET, "line3": STREET, "postcode": POSTCODE}
+    home = {"address": address, "latitude": float(PLACE), "longitude": float(PLACE)}
+    good = {"createdAt": f"{DAY}T10:00:00Z", "contact": contact, "message": SAID, "recipientEmail": RECIPIENT}
+    return [
+        {"id": f"{branch}-1", **good, "consumerPostcode": POSTCODE, "propertyDetails": home},
+        {"id": f"{branch}-erased", "createdAt": f"{DAY}T10:00:00Z", "contact": {"email": ERASED}},
+        {"id": f"{branch}-2", "createdAt": EMAIL, "isOverseas": PHONE, "contact": SAID, "unheardOf": {PHONE: EMAIL}},
+        {"contact": contact, "propertyPreferences": SAID, "viewingTimes": SAID},
+        SAID,
+        # A person's name and address as names of fields, once and twice, at every depth, and as members.
+        {
+            "id": f"{branch}-3",
+            PERSON: 1,
+            EMAIL: {PERSON: [{PERSON: 1}]},
+            "twice": 0,
+            "leadSource": PERSON,
+            "intent": EMAIL,
+            "urgency": PERSON,
+            "consumerSituation": PERSON,
+            "contact": {"email": EMAIL, PERSON: 1, "preferences": {EMAIL: 1, "method": PERSON, "twice": 0}},
+            "viewingTimes": [{PERSON: 1, EMAIL: {PERSON: 1}}, {"twice": 0}],
+            "searchCriteria": {"propertyType": PERSON, "priceFrequency": EMAIL},
+            "propertyDetails": {"propertyType": PERSON, STREET: POSTCODE, "estimate": {"confidenceBand": PERSON}},
+            "listingDetails": {"propertyType": PERSON, "images": [{EMAIL: 1}, {PERSON: PERSON, "twice": 0}]},
+        },
+    ]
+
+
+def as_json(content: Any) -> bytes:
+    return json.dumps(content).replace('"twice": 0', f'"{PERSON}": 1, "{PERSON}": 2, "{EMAIL}": 1').encode()
+
+
+@dataclass
+class Answers:
+    """Branch 101 answers, 102 only at the third time, the others never; each refuses in its own way."""
+
+    asked: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def __call__(self, path: str, parameters: dict[str, str]) -> tuple[int, bytes]:
+        branch = parameters.get("branch-id", "")
+        times = self.asked[path, branch] = self.asked.get((path, branch), 0) + 1
+        name = f"{path.strip('/').removesuffix('-leads')}s"
+        match branch, times:
+            case "103", _:
+                errors = [{"code": EMAIL, "message": SAID, "links": [SAID]}]
+                return 400, json.dumps({"errors": errors, "title": PHONE}).encode()
+            case "104", _:
+                return 404, json.dumps({EMAIL: SAID}).encode()
+            case "105", _:
+                return 200, as_json({PERSON: odd_leads(branch), EMAIL: SAID})
+            case "102", 1:
+                return 200, f'{{"{name}": [{{"id": "1", "message": "{SAID}"'.encode()
+            case "102", 2:
+                return 500, f"<html><title>{EMAIL}</title>{SAID}</html>".encode()
+        # Unknown members beside the list.
+        return 200, as_json({name: odd_leads(branch), PERSON: EMAIL, EMAIL: [SAID]})
+
+
+# --- who is told ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def web_sink(folder: Path) -> Iterator[str]:
+    """Takes every request, and writes what came below its path into a file."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            with (folder / "alerts-by-web").open("ab") as file:
+                file.write(body)
+            self.send_response(500 if self.path.endswith("broken") else 200)
+            self.end_headers()
+            self.wfile.write(self.path.encode())
+
+        do_GET = do_POST  # noqa: N815 - a name that http.server calls
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def mail_sink(folder: Path) -> Iterator[str]:
+    """Takes mail from whoever knows the password, and writes it into a file."""
+
+    class Sink:
+        async def handle_DATA(self, _: Any, __: Any, envelope: Any) -> str:  # noqa: N802 - a name that aiosmtpd calls
+            with (folder / "alerts-by-mail").open("ab") as file:
+                file.write(envelope.content)
+            return "250 OK"
+
+    def authenticate(*arguments: Any) -> AuthResult:
+        return AuthResult(success=arguments[-1].password == MAIL_PASSWORD.encode(), handled=False)
+
+    port = free_port()
+    server = Controller(
+        Sink(), "127.0.0.1", port=port, authenticator=authenticate, auth_require_tls=False, ready_timeout=30
+    )
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop()
+
+
+# --- the search -------------------------------------------------------------------------------------------------------
+
+
+def decoded(path: Path) -> Iterator[tuple[str, bytes]]:
+    """What is in a file, with the table that it is in: its bytes, and what they decode to."""
+    content = path.read_bytes()
+    yield "", content
+    if content[:2] == b"\x1f\x8b":
+        yield "", gzip.decompress(content)
+    elif content[:4] == b"PAR1":
+        yield "", repr(pq.ParquetFile(path).read().to_pylist()).encode()
+        yield "", repr(pq.ParquetFile(path).metadata.to_dict()).encode()
+    elif content[8:12] == b"DUCK":
+        yield from of_duckdb(path)
+    elif content[:16] == b"SQLite format 3\0":
+        yield from of_sqlite(path)
+
+
+def of_duckdb(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Every table and view, and what the file says of them."""
+    with duckdb.connect(str(path), read_only=True) as db:
+        for schema, table in db.execute("select table_schema, table_name from information_schema.tables").fetchall():
+            yield table, repr(db.execute(f'from "{schema}"."{table}"').fetchall()).encode()
+        for catalog in ("tables", "columns", "views", "functions"):
+            yield catalog, repr(db.execute(f"from duckdb_{catalog}() where not internal").fetchall()).encode()
+
+
+def of_sqlite(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Every row, and every cell that is packed."""
+    with closing(sqlite3.connect(path)) as lite:
+        for (table,) in lite.execute("select name from sqlite_master where type = 'table'").fetchall():
+            for row in lite.execute(f'select * from "{table}"').fetchall():  # noqa: S608 - its own names
+                yield table, repr(row).encode()
+                for cell in row:
+                    with suppress(TypeError, zlib.error):
+                        yield table, zlib.decompress(cell)
+
+
+def holding(folder: Path, canaries: Sequence[str]) -> dict[str, set[str]]:
+    """Where each canary is, as it is or in Base64 at any offset: files, and tables in files."""
+    needles = {
+        canary: [canary.encode(), *(base64.b64encode(b" " * shift + canary.encode())[4:-4] for shift in range(3))]
+        for canary in canaries
+    }
+    found: dict[str, set[str]] = {canary: set() for canary in canaries}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        for table, content in [("", name.encode()), *(decoded(path) if path.is_file() else ())]:
+            for canary in canaries:
+                if any(needle in content for needle in needles[canary]):
+                    found[canary].add(f"{name} {table}".strip())
+    return found
+
+
+def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
+    for number, content in enumerate((EMAIL.encode(), base64.b64encode(f"agency:{SECRET}".encode()), b"innocent")):
+        (tmp_path / str(number)).write_bytes(content)
+    (tmp_path / PHONE).touch()
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(MESSAGE.encode()))
+    with duckdb.connect(str(tmp_path / "file.duckdb")) as db:
+        db.execute(f"create table mart as select repeat('{STREET}', 100) as street from range(5000)")  # noqa: S608
+        db.execute(f"copy mart to '{tmp_path / 'file.parquet'}' (compression zstd)")
+    with closing(sqlite3.connect(tmp_path / "file.db")) as lite, lite:
+        lite.execute("create table snapshots (body blob)")
+        lite.execute("insert into snapshots values (?)", [zlib.compress(PERSON.encode())])
+
+    found = holding(tmp_path, [EMAIL, SECRET, PHONE, MESSAGE, TOKEN, PERSON, STREET])
+
+    assert {"file.duckdb mart", "file.parquet"} <= found.pop(STREET)
+    assert list(found.values()) == [{"0"}, {"1"}, {PHONE}, {"packed.gz"}, set(), {"file.db snapshots"}]
+
+
+# --- the promise ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Installation:
+    """A folder in which commands run, each of whose output becomes a file."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, *command: str, **more: str) -> None:
+        """Run a command to its end, well or not."""
+        ended = subprocess.run(
+            command,
+            env=self.environment | more,
+            cwd=self.folder / "work",
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
+        self._keep(ended.stdout + ended.stderr)
+
+    def push(self, *deliveries: tuple[str, bytes]) -> list[int]:
+        """Deliver to the receiver under a key; the status of each answer."""
+        port, statuses = free_port(), []
+        log = self.folder / "output" / "receive"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [PROGRAM, "receive", "--port", str(port)],
+                env=self.environment,
+                cwd=self.folder / "work",
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            for _ in range(300):
+                if f":{port}" in log.read_text():
+                    break
+                time.sleep(0.2)
+            for key, body in deliveries:
+                headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+                request = Request(f"http://127.0.0.1:{port}/leads", body, headers)
+                try:
+                    with urlopen(request) as answer:  # noqa: S310 - this machine
+                        statuses.append(answer.status)
+                        self._keep(answer.read())
+                except HTTPError as error:
+                    statuses.append(error.code)
+                    self._keep(error.read())
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+        return statuses
+
+    def _keep(self, output: bytes) -> None:
+        folder = self.folder / "output"
+        (folder / str(len(list(folder.iterdir())))).write_bytes(output)
+
+
+@needs_gpg
+@pytest.mark.slow
+def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_data(tmp_path: Path) -> None:
+    for name in ("home", "tmp", "work", "output"):
+        (tmp_path / name).mkdir()
+    with running_gpg() as gpg:
+        (tmp_path / "key.asc").write_bytes(gpg.make_key("agency", passphrase=PASSPHRASE))
+        (tmp_path / "message.asc").write_bytes(gpg.encrypt(SECRET.encode(), "agency"))
+    answers = Answers()
+    with (
+        served(SmallPortal(SECRET, answers, tokens_begin=TOKEN)) as portal,
+        web_sink(tmp_path / "output") as web,
+        mail_sink(tmp_path / "output") as mail,
+    ):
+        installation = Installation(
+            tmp_path,
+            {
+                **portal.environment(),
+                "LEADS_CLIENT_SECRET_PGP_FILE": str(tmp_path / "message.asc"),
+                "LEADS_PGP_PRIVATE_KEY_FILE": str(tmp_path / "key.asc"),
+                "LEADS_PGP_PASSPHRASE": PASSPHRASE,
+                "LEADS_BRANCH_IDS": "101,102,103,104,105",
+                "LEADS_START_DATE": str(DAY),
+                "LEADS_DATA_DIR": str(tmp_path / "data"),
+                "LEADS_RECEIVE_KEY": RECEIVE_KEY,
+                "LEADS_ALERT_WEBHOOK": f"{web}/{WEBHOOK}",
+                "LEADS_ALERT_SLACK_WEBHOOK": f"{web}/{SLACK}",
+                "LEADS_HEARTBEAT_URL": f"{web}/{HEARTBEAT}",
+                "LEADS_ALERT_EMAIL": "agent@agency.example",
+                "LEADS_SMTP_URL": f"smtp://agent:{MAIL_PASSWORD}@{mail}",
+                "PATH": os.environ["PATH"],
+                "HOME": str(tmp_path / "home"),
+                "TMPDIR": str(tmp_path / "tmp"),
+            },
+        )
+        use(installation, web, mail)
+        assert {SECRET, WRONG_SECRET} == {*portal.token_requests}
+    assert answers.asked["/applicant-leads", "102"] >= 3
+
+    # The canaries went through: the leads are where they belong, and the drift of their members is known.
+    with duckdb.connect(str(tmp_path / "data" / "leads.duckdb"), read_only=True) as db:
+        assert (EMAIL,) in db.execute("select contact_email from applicant_leads").fetchall()
+        assert (ERASED,) not in db.execute("select contact_email from applicant_leads").fetchall()
+        assert ("pushed",) in db.execute("select lead_id from applicant_leads").fetchall()
+        assert db.execute("select count(*) from applicant_leads where len(_problems) > 0").fetchall() != [(0,)]
+        assert len(db.execute("from drift").fetchall()) > 10
+    alerts = [(tmp_path / "output" / f"alerts-by-{way}").read_text() for way in ("web", "mail")]
+    assert all("branch-103" in alert for alert in alerts)
+
+    found = holding(tmp_path, [*SECRETS, *PERSONAL])
+    assert all(place.startswith("data/.state/tokens/") for place in found[TOKEN])
+    assert found.pop(TOKEN)
+    assert {canary: places for canary in SECRETS if (places := found.get(canary))} == {}
+    wrong = {canary: {one for one in found[canary] if not re.fullmatch(PLACES, one)} for canary in PERSONAL}
+    assert {canary: places for canary, places in wrong.items() if places} == {}
+
+
+def use(here: Installation, web: str, mail: str) -> None:
+    """Run every command, once well and once with each wrong secret."""
+    backfill = (PROGRAM, "backfill", "--from", str(DAY), "--to", str(DAY))
+    here.run(*backfill)  # branches 103 to 105 fail
+    lead = {"id": "pushed", "createdAt": f"{DAY}T10:00:00Z", "contact": {"email": EMAIL}, "message": SAID}
+    statuses = here.push(
+        (RECEIVE_KEY, as_json({"applicants": [lead, *odd_leads("pushed")], PERSON: SAID})),
+        (RECEIVE_KEY, f'{{"applicants": [{{"id": "{SAID}"'.encode()),
+        (RECEIVE_KEY, as_json({PERSON: lead, EMAIL: SAID})),
+        (RECEIVE_KEY, SAID.encode()),
+        (WRONG_KEY, as_json({"applicants": [lead]})),
+    )
+    assert statuses[0] == 200
+    assert statuses[-1] == 401
+    here.run(*backfill)
+    here.run(PROGRAM, "privacy", "erase", "--email", ERASED, "--yes")
+    here.run(PROGRAM, "privacy", "share", str(here.folder / "output" / "shared.duckdb"))
+    here.run(PROGRAM, "privacy", "log")
+    here.run(PROGRAM, "privacy", "find", "--email", EMAIL)
+    here.run(PROGRAM, "status")
+    here.run(PROGRAM, "status", "--json")
+    here.run(PROGRAM, "doctor")
+    here.run(PROGRAM, "coverage", "--days", "3")
+    here.run(PROGRAM, "metrics")
+    here.run(PROGRAM, "verify")
+    here.run(PROGRAM, "alert", "--test")
+    dagster = str(Path(sys.executable).with_name("dagster"))
+    home = {"DAGSTER_HOME": str(here.folder / "data" / ".dagster")}
+    here.run(dagster, "sensor", "preview", ALERTING, "-m", "leads_pipeline.definitions", **home)
+    here.run(*backfill, LEADS_CLIENT_SECRET_PGP_FILE="", LEADS_CLIENT_SECRET=WRONG_SECRET)
+    here.run(*backfill, LEADS_PGP_PASSPHRASE=WRONG_PASSPHRASE)
+    broken = {"LEADS_ALERT_WEBHOOK": f"{web}/{WEBHOOK}/broken", "LEADS_ALERT_SLACK_WEBHOOK": f"{web}/{SLACK}/broken"}
+    broken["LEADS_SMTP_URL"] = f"smtp://agent:{WRONG_MAIL_PASSWORD}@{mail}"
+    here.run(PROGRAM, "alert", "--test", **broken)
