@@ -142,12 +142,14 @@ class Spool:
             replace_file(self._folder / name, _file_of(pushed))
 
     def _admitted(self, pushed: Sequence[PushedLead]) -> Sequence[PushedLead]:
-        with suppress(StorageError):
+        try:
             suppressed = self._lake.suppression.read()
             if suppressed.refusals and (refused := suppressed.refusals.leads(map(_shown, pushed))):
                 # Nobody sees this version again, and others of the lead may lie here.
                 self._lake.know_leads(suppressed, refused)
                 return [one for one in pushed if (one.kind.name, one.lead.lead_id) not in refused]
+        except StorageError as error:
+            logger.warning("A delivery was kept whole, and waits. %s", error)
         return pushed
 
     def remove_refused(self) -> int:

@@ -51,8 +51,9 @@ def examine_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
 
 def writable(folder: Path) -> str:
     """Say that the folder can be written to, or made. Raises StorageError where neither can be."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
+    there = folder
     try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:

@@ -287,6 +287,19 @@ def test_a_disk_that_cannot_be_used_is_told_as_503(
     assert SECRET_TEXT not in caplog.text + json.dumps(said)
 
 
+def test_a_delivery_is_kept_and_logged_while_the_suppression_list_cannot_be_read(
+    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "data" / "privacy" / "suppressed").mkdir(parents=True)  # a folder in the file's place
+    with receiving(spool) as port:
+        assert deliver(port)[0] == 200
+    [record] = caplog.records
+    assert str(tmp_path / "data" / "privacy") in record.getMessage()
+    assert len(kept(spool)) == 1
+    assert KEY not in caplog.text
+    assert SECRET_TEXT not in caplog.text
+
+
 def test_a_fault_of_the_program_is_500_and_quotes_nothing(
     spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
