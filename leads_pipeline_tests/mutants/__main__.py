@@ -36,14 +36,18 @@ def main() -> int:
             text=True,
             check=False,
         )
-        results.append(done.returncode)
-        verdict = {CAUGHT: "caught", ALIVE: "ALIVE"}.get(done.returncode, "no tests ran")
-        by = next((line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith("FAILED")), "")
+        # An exit code alone may also come from an environment that is broken.
+        lines = done.stdout.splitlines()
+        by = next((line.split(" - ")[0] for line in lines if line.startswith(("FAILED", "ERROR leads"))), "")
+        verdict = (
+            "ALIVE" if done.returncode == ALIVE else "caught" if done.returncode == CAUGHT and by else "no tests ran"
+        )
+        results.append(verdict)
         print(f"{verdict:<12} {one.name} ({one.promise}) {by}", flush=True)  # noqa: T201 - it is a command
         if verdict == "no tests ran":
             print(done.stdout[-2000:], done.stderr[-2000:])  # noqa: T201 - likewise
-    print(f"{results.count(CAUGHT)} of {len(results)} mutants are caught.")  # noqa: T201 - likewise
-    return 0 if set(results) == {CAUGHT} else 1
+    print(f"{results.count('caught')} of {len(results)} mutants are caught.")  # noqa: T201 - likewise
+    return 0 if set(results) == {"caught"} else 1
 
 
 sys.exit(main())
