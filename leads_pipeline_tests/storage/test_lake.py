@@ -106,36 +106,6 @@ def test_the_file_says_by_itself_how_it_came_to_be(lake: Lake) -> None:
     assert not landed.is_partial
 
 
-@pytest.mark.parametrize(
-    ("later", "new", "changed", "unchanged", "kept"),
-    [
-        pytest.param([], 0, 0, 0, 20, id="none"),
-        pytest.param(TWENTY[:10], 0, 0, 10, 10, id="half"),
-        pytest.param([lead(0, "changed"), *TWENTY[1:]], 0, 1, 19, 0, id="a changed one"),
-        pytest.param([*TWENTY, lead(20), lead(21)], 2, 0, 20, 0, id="two more"),
-        pytest.param([lead(3, "changed"), lead(20)], 1, 1, 0, 19, id="some of each"),
-    ],
-)
-def test_a_later_answer_never_takes_a_lead_away_and_the_newest_version_wins(
-    lake: Lake, later: list[ReceivedLead], new: int, changed: int, unchanged: int, kept: int
-) -> None:
-    lake.land(answer(TWENTY), "run-1")
-
-    landing = lake.land(answer(later, fetched_at=LATER), "run-2")
-
-    expected = {one.lead_id: one.payload for one in [*TWENTY, *later]}
-    assert payloads(landing.path) == expected
-    glob = str(lake.folder / "raw/applicant_leads/*/*/*.parquet")
-    in_duckdb = (
-        "SELECT lead_id, arg_max(payload, sequence) FROM read_parquet(?, hive_partitioning = true) "
-        "WHERE scope = 'branch-101' GROUP BY lead_id"
-    )
-    assert dict(duckdb.execute(in_duckdb, [glob]).fetchall()) == expected
-    assert (landing.new, landing.changed, landing.unchanged, landing.kept) == (new, changed, unchanged, kept)
-    assert landing.leads == len(expected)
-    assert versions(landing.path) == {(one.lead_id, one.payload) for one in [*TWENTY, *later]}
-
-
 def test_an_unchanged_lead_keeps_the_moment_it_was_first_received(lake: Lake) -> None:
     lake.land(answer(TWENTY[:2]), "run-1")
 
@@ -218,34 +188,6 @@ def test_after_the_clock_was_set_back_the_newer_version_counts(
     assert versions(landing.path) == {("lead-01", lead(1, text).payload) for text in ("older", "newer")}
 
 
-def test_a_version_that_comes_back_counts_again(lake: Lake) -> None:
-    for text in ("A", "B", "A"):
-        landing = lake.land(answer([lead(1, text)], sequence=lake.next_sequence()), "run")
-        assert landing.is_changed
-    assert payloads(landing.path) == {"lead-01": lead(1, "A").payload}
-    assert len(rows(landing.path)) == 2
-
-
-def test_a_push_and_a_pull_take_turns_by_what_was_received_last(lake: Lake) -> None:
-    """Whichever holds the version that counts has the higher sequence, also where it was there before."""
-    for source, text in [("pull", "A"), ("push", "B"), ("pull", "A"), ("push", "B"), ("push", "A"), ("pull", "B")]:
-        sequence = lake.next_sequence()
-        if source == "pull":
-            lake.land(answer([lead(1, text)], sequence=sequence), "run")
-        else:
-            one = PushedLead(APPLICANT, lead(1, text), LATER, sequence)
-            lake.land_pushed(APPLICANT, DAY, "branch-101", [one], "run")
-        files = [*[window.path for window in lake.landed_windows(APPLICANT, DAY)], *lake.pushed_files(APPLICANT, DAY)]
-        newest = max((row for path in files for row in rows(path)), key=lambda row: row["sequence"])
-        assert (newest["source"], newest["payload"]) == (source, lead(1, text).payload)
-
-
-def test_text_without_a_utf8_form_costs_no_neighbour(lake: Lake) -> None:
-    path = lake.land(answer([ReceivedLead("a", '{"id":"a","m":"\ud800"}'), lead(1)]), "run-1").path
-
-    assert payloads(path) == {"a": '{"id":"a","m":"\\ud800"}', "lead-01": lead(1).payload}
-
-
 def test_an_id_that_would_leave_the_folder_is_refused(lake: Lake) -> None:
     escaping = Window.of(DAY, Scope(ScopeKind.BRANCH, "../../../../escaped"), UTC_ZONE)
 
@@ -253,15 +195,6 @@ def test_an_id_that_would_leave_the_folder_is_refused(lake: Lake) -> None:
         lake.land(answer([lead(1)], escaping), "run-1")
 
     assert not lake.folder.exists()
-
-
-def test_hostile_lead_ids_stay_inside_the_file(lake: Lake) -> None:
-    hostile = ["../../etc/passwd", "a\x00b", "'; DROP TABLE leads; --", "day=2026-01-01", "é\u202e", "x" * 10_000]
-
-    path = lake.land(answer([ReceivedLead(id_, json.dumps({"id": id_})) for id_ in hostile]), "run-1").path
-
-    assert set(payloads(path)) == set(hostile)
-    assert everything_below(lake.folder / "raw") == [path]
 
 
 @settings(max_examples=40, deadline=None)

@@ -246,10 +246,9 @@ class Quick(House):
         )
 
     def push(self, kind: str, *leads: Lead) -> None:
-        moment = self._tick()
-        Spool(self.lake).add(
-            [contract.PushedLead(of, lead, moment) for of, lead in contract.read_delivery(_answer(kind, leads))]
-        )
+        moment, number = self._tick(), self.lake.next_sequence()
+        delivered = contract.read_delivery(_answer(kind, leads))
+        Spool(self.lake).add([contract.PushedLead(of, lead, moment, number) for of, lead in delivered])
 
     def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
         found = {place: contract.read_inventory_page(_body("items", items), 1).items for place, items in places.items()}

@@ -2,43 +2,41 @@
 
 import html
 import re
-from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-import duckdb
 import pytest
 
-from leads_pipeline.branches import Branches
-from leads_pipeline.contract import APPLICANT, APPRAISAL
-from leads_pipeline.lake import Lake
 from leads_pipeline.report.charts import round_above
-from leads_pipeline.report.page import write_report
-from leads_pipeline.warehouse import Grid, Warehouse
-from leads_pipeline.window import Scope
+from leads_pipeline_tests.support.house import DAY, House, Quick
 from leads_pipeline_tests.support.portal_leads import Lead, people
-from leads_pipeline_tests.support.staging import DAY, LONDON, land, stage
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NAMES = {"branch-101": "York & Sons", "branch-102": "Leeds, Headingley"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
-def grid(*scopes: str, first_day: date = DAY) -> Grid:
-    return Grid(tuple(map(Scope.parse, scopes)), first_day, LONDON, branches=Branches(NAMES))
+def named(folder: Path, *scopes: str) -> Quick:
+    """A house with these branches, of which two have names."""
+    house = Quick(folder / "data")
+    house.scopes = scopes
+    house.names = "id,name\n" + "".join(f'{scope.partition("-")[2]},"{name}"\n' for scope, name in NAMES.items())
+    return house
 
 
-def written(lake: Lake) -> str:
-    return write_report(Warehouse(lake), lake).path.read_text(encoding="utf-8")
+def report_at(house: House, now: datetime) -> str:
+    house.now = now
+    house.publish()
+    return house.report()
 
 
-# --- a day of leads, by the whole way ------------------------------------------------------------------------------
+# --- a day of leads -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    lake = Lake(tmp_path_factory.mktemp("report") / "data")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Quick:
+    house = named(tmp_path_factory.mktemp("report"), "branch-101")
     contact = {"firstName": "Annabel", "email": "annabel@example.org", "phoneNumber": "07700 900123"}
     lead = {
         "createdAt": "2026-11-19T10:00:00Z",
@@ -51,29 +49,26 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     }
     selling = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"}
     leads = [{"id": "1", **lead}, {"id": "2", **lead}, {"id": "3", **lead, **selling, "contact": {"email": "b@b.org"}}]
-    land(lake, APPLICANT, leads)
-    land(lake, APPRAISAL, [{"id": "9", "createdAt": "2026-11-19T10:00:00Z"}])
-    for kind in (APPLICANT, APPRAISAL):
-        stage(lake, kind)
-    Warehouse(lake).publish(grid("branch-101"), NOW)
-    return lake
+    house.land("applicant", leads)
+    house.land("appraisal", [{"id": "9", "createdAt": "2026-11-19T10:00:00Z"}])
+    return house
 
 
 @pytest.fixture(scope="module")
-def page(lake: Lake) -> str:
-    return written(lake)
+def page(day: Quick) -> str:
+    return report_at(day, NOW)
 
 
-def test_the_figures_are_of_the_last_seven_days_and_of_what_is_to_do(lake: Lake) -> None:
-    assert write_report(Warehouse(lake), lake).figures == {
-        "applicant_leads": 3,
-        "appraisal_leads": 1,
-        "people": 2,
-        "viewings": 3,
-        "hidden_valuations": 1,
-        "windows_not_landed": 2,
-        "contract_changes": 1,
-    }
+def test_the_figures_are_of_the_last_seven_days_and_of_what_is_to_do(page: str) -> None:
+    figures = re.findall(r"<div><b>([\d,]+)</b>([a-z ]+[a-z])", page)
+    assert figures == [
+        ("3", "applicant leads"),
+        ("1", "appraisal leads"),
+        ("2", "different people"),
+        ("3", "viewings asked for"),
+        ("1", "owners to call"),
+    ]
+    assert "2 windows not landed, 1 changes at the portal" in texts("summary", page)[-1]
 
 
 def test_what_somebody_typed_is_text_and_never_markup(page: str) -> None:
@@ -129,42 +124,35 @@ def section(page: str, heading: str) -> list[list[str]]:
     return [texts("t[hd]", row) for row in re.findall(r"(?s)<tr>(.*?)</tr>", markup)]
 
 
-def test_listings_are_those_of_the_week(page: str, lake: Lake) -> None:
+def test_listings_are_those_of_the_week(page: str, day: Quick, tmp_path: Path) -> None:
     assert section(page, "Listings most asked about")[1:] == [
         [f"listing, {HOSTILE} {NAMES['branch-101']}, {HOSTILE}", "250,000", "3", "3"]
     ]
+    house = day.copied(tmp_path / "data")
     for later, listings in ((6, 1), (7, 0)):
-        Warehouse(lake).publish(grid("branch-101"), NOW + timedelta(days=later))
-        file = Warehouse(lake).path
-        file.chmod(0o600)
-        with duckdb.connect(file) as db:
-            db.execute("update mart_coverage set state = 'empty' where day = $1", [DAY + timedelta(days=later)])
-        assert len(section(written(lake), "Listings most asked about")[1:]) == listings
-    Warehouse(lake).publish(grid("branch-101"), NOW)
+        house.now = NOW + timedelta(days=later)
+        house.land("applicant", [], DAY + timedelta(days=later))
+        shown = section(report_at(house, NOW + timedelta(days=later)), "Listings most asked about")
+        assert len(shown[1:]) == listings
 
 
-def test_a_warehouse_without_leads_gives_a_page_that_says_so(tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "data")
-    Warehouse(lake).publish(grid("branch-101"), NOW)
-
-    page = written(lake)
+def test_no_leads_at_all_give_a_page_that_says_so(tmp_path: Path) -> None:
+    page = report_at(named(tmp_path, "branch-101"), NOW)
 
     assert page.count('class="none"') == 7
     assert "chart-" not in page
     assert "No day has landed yet." in page
 
 
-def test_a_week_that_ended_long_ago_is_called_so(lake: Lake) -> None:
-    Warehouse(lake).publish(grid("branch-101"), NOW + timedelta(days=40))
+def test_a_week_that_ended_long_ago_is_called_so(page: str, day: Quick, tmp_path: Path) -> None:
+    late = report_at(day.copied(tmp_path / "data"), NOW + timedelta(days=40))
 
-    page = written(lake)
-
-    assert "Nothing newer than 19 November 2026 has landed" in page
-    assert "No leads in these days." in page
-    Warehouse(lake).publish(grid("branch-101"), NOW)
+    assert "Nothing newer than" not in page
+    assert "Nothing newer than 19 November 2026 has landed" in late
+    assert "No leads in these days." in late
 
 
-# --- two weeks of leads, written into the marts ---------------------------------------------------------------------
+# --- two weeks of leads ---------------------------------------------------------------------
 
 TODAY = NOW.date()
 LAST_DAY = TODAY - timedelta(days=1)
@@ -175,7 +163,16 @@ WITH_A_GAP = "branch-103"
 
 
 def lead(kind: str, scope: str, day: date, email: str, *, asks_for_viewing: bool = False) -> Lead:
-    return Lead(kind, scope, day, {"contact": {"email": email}, "organiseViewing": asks_for_viewing})
+    content = {
+        "id": f"{scope} {day} {email}",
+        "createdAt": f"{day}T10:00:00Z",
+        "enquiryType": "ENQUIRY_TYPE_SALES",
+        "leadSource": "SOMEWHERE",
+        "portalSource": "LISTING",
+        "contact": {"email": email},
+        "organiseViewing": asks_for_viewing,
+    }
+    return Lead(kind, scope, day, content)
 
 
 LEADS = [
@@ -194,38 +191,18 @@ LEADS = [
 SCOPES = ("branch-101", "branch-102", WITH_A_GAP)
 
 
-def write_marts(lake: Lake, scopes: Sequence[str], leads: Sequence[Lead]) -> None:
-    """Replace what the published marts say: landing and staging four weeks takes seconds."""
-    Warehouse(lake).publish(grid(*scopes, first_day=FIRST_DAY), NOW)
-    file = Warehouse(lake).path
-    file.chmod(0o600)
-    with duckdb.connect(file) as db:
-        db.execute("update mart_coverage set state = 'landed' where day < $today", {"today": TODAY})
-        db.execute("update mart_coverage set state = 'missing' where day = $1 and scope = $2", [FIRST_DAY, WITH_A_GAP])
-        for lead in leads:
-            db.execute(
-                "insert into mart_people_daily by name select $day as lead_day, $scope as scope, $kind as kind, "
-                "'sales' as market, 'somewhere' as source, 'listing' as portal_source, "
-                "md5_number($person)::uuid as person, 1 as leads",
-                {"day": lead.day, "scope": lead.scope, "kind": lead.kind, "person": lead.identity},
-            )
-        db.execute(
-            "insert into mart_leads_daily by name select columns(* exclude (person, branch, situation, leads)), "
-            "sum(leads) as leads from mart_people_daily group by all"
-        )
-        for lead in leads:
-            db.execute(
-                "insert into mart_enquiry_mix by name select $day as lead_day, $scope as scope, 'sales' as market, "
-                "'other' as situation, 1 as leads, $viewings as viewings",
-                {"day": lead.day, "scope": lead.scope, "viewings": int(lead.content["organiseViewing"])},
-            )
-
-
 @pytest.fixture(scope="module")
 def weeks(tmp_path_factory: pytest.TempPathFactory) -> str:
-    lake = Lake(tmp_path_factory.mktemp("weeks") / "data")
-    write_marts(lake, SCOPES, LEADS)
-    return written(lake)
+    house = named(tmp_path_factory.mktemp("weeks"), *SCOPES)
+    house.first_day = FIRST_DAY
+    for day in (FIRST_DAY + timedelta(days=number) for number in range(15)):
+        house.now = min(NOW, datetime(day.year, day.month, day.day, 2, tzinfo=UTC) + timedelta(days=1))
+        for kind in ("applicant", "appraisal"):
+            for scope in SCOPES:
+                if (day, scope) != (FIRST_DAY, WITH_A_GAP):
+                    found = [lead.content for lead in LEADS if (lead.kind, lead.scope, lead.day) == (kind, scope, day)]
+                    house.land(kind, found, day, scope)
+    return report_at(house, NOW)
 
 
 def of_week(ends: date, scope: str = "") -> list[Lead]:
@@ -270,10 +247,11 @@ def test_a_day_that_has_not_landed_is_marked_in_the_chart(weeks: str) -> None:
 
 def test_a_hundred_branches_take_no_more_room_than_ten(tmp_path: Path) -> None:
     scopes = [f"branch-{number}" for number in range(201, 301)]
-    lake = Lake(tmp_path / "data")
-    write_marts(lake, scopes, [lead("applicant", scope, LAST_DAY, f"{scope}@a.org") for scope in scopes])
+    house = named(tmp_path, *scopes)
+    for scope in scopes:
+        house.land("applicant", [lead("applicant", scope, LAST_DAY, f"{scope}@a.org").content], LAST_DAY, scope)
 
-    page = written(lake)
+    page = report_at(house, NOW)
 
     assert len(page) < 200_000
     assert re.findall(r"<summary>(… and .*?)</summary>", page) == ["… and 90 more", "… and 190 more"]
