@@ -10,13 +10,17 @@ import sys
 import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from dagster import DagsterInstance
+from dagster import DagsterInstance, RunsFilter
+from dagster._core.definitions.reconstruct import ReconstructableRepository
 from dagster._core.execution.backfill import BulkActionStatus
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.storage.dagster_run import FINISHED_STATUSES
+from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
@@ -34,7 +38,12 @@ IN_THIS_PROCESS: Final = {
     "run_launcher": {
         "module": "dagster._core.launcher.sync_in_memory_run_launcher",
         "class": "SyncInMemoryRunLauncher",
-    }
+    },
+    # Dagster's own starts four processes for each step.
+    "compute_logs": {
+        "module": "dagster._core.storage.noop_compute_log_manager",
+        "class": "NoOpComputeLogManager",
+    },
 }
 UNFINISHED = [BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionStatus.CANCELING]
 
@@ -42,10 +51,12 @@ UNFINISHED = [BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionSt
 def one_round(workspace: WorkspaceProcessContext, conditions: AssetDaemon) -> int:
     """One iteration of each loop, and the runs that come of it, to their ends. Give the number of runs.
 
-    A backfill that isn't finished counts as one, as more runs may follow.
+    A run that waited since an earlier round counts again. A backfill that isn't finished counts as one, as more runs
+    may follow.
     """
     instance = workspace.instance
-    before = instance.get_runs_count()
+    ended = RunsFilter(statuses=list(FINISHED_STATUSES))
+    before, ended_before = instance.get_runs_count(), instance.get_runs_count(ended)
     log = logging.getLogger("daemon")
     _finish(launch_scheduled_runs(workspace, log, datetime.now(UTC), {}))
     _finish(execute_sensor_iteration(workspace, log, None, None))
@@ -53,8 +64,9 @@ def one_round(workspace: WorkspaceProcessContext, conditions: AssetDaemon) -> in
     _finish(execute_backfill_iteration(workspace, log))
     _finish(execute_run_monitoring_iteration(workspace, log))
     _finish(QueuedRunCoordinatorDaemon(interval_seconds=0).run_iteration(workspace))
-    started = max(0, instance.get_runs_count() - before)  # old runs may be deleted
-    return started + sum(len(instance.get_backfills(status=status)) for status in UNFINISHED)
+    # Old runs may be deleted meanwhile.
+    runs = max(0, instance.get_runs_count() - before, instance.get_runs_count(ended) - ended_before)
+    return runs + sum(len(instance.get_backfills(status=status)) for status in UNFINISHED)
 
 
 def _finish(iteration: Iterable[object]) -> None:
@@ -63,9 +75,23 @@ def _finish(iteration: Iterable[object]) -> None:
             raise RuntimeError(str(error))
 
 
+def look_up_once() -> None:
+    """Have Dagster look up once what stays the same in this process. It takes a third of the CPU time (measured)."""
+    read_migrations_once()
+    ReconstructableRepository.get_definition = cache(ReconstructableRepository.get_definition)  # type: ignore[method-assign]
+    has_index, indexes = SqlEventLogStorage.has_secondary_index, set[str]()
+
+    def has_index_once(storage: SqlEventLogStorage, name: str) -> bool:
+        if name not in indexes and has_index(storage, name):
+            indexes.add(name)  # it stays
+        return name in indexes
+
+    SqlEventLogStorage.has_secondary_index = has_index_once  # type: ignore[method-assign, assignment]
+
+
 def main() -> None:
     """Work on the Dagster home that the argument names, until the input ends."""
-    read_migrations_once()
+    look_up_once()
     home = Path(sys.argv[1])
     home.mkdir(parents=True, exist_ok=True)
     location = InProcessCodeLocationOrigin(
