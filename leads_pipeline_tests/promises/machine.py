@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline_tests.promises.month import libfaketime
+from leads_pipeline_tests.promises.month import libfaketime, remove_shared_clock
 from leads_pipeline_tests.promises.portal import variables
 
 KEY: Final = "0123456789abcdef-key"
@@ -27,8 +27,8 @@ PROGRAM: Final = str(Path(sys.executable).parent / "leads-pipeline")
 ROUND: Final = timedelta(seconds=61)  # the daemon looks at most things once a minute
 MOST_ROUNDS: Final = 20
 PATIENCE_SECONDS: Final = 300.0  # only what hangs takes that long
-# A process looks at the clock's file this often, as reading it each time doubles the test's CPU time (measured).
-CACHED_SECONDS: Final = 1
+# A process reads the clock's file once in each second, as reading it each time doubles the test's CPU time (measured).
+OF_THE_SAME_SECOND: Final = "0"
 
 # With a clock that is set, libfaketime breaks the system call behind Python's sleep, and no other. Runs wait shorter
 # here, so that an outage costs the test seconds.
@@ -105,8 +105,8 @@ class Machine:
 
     def command(self, *arguments: str) -> int:
         """Run `leads-pipeline` to its end, and give the exit code."""
-        with self._start([PROGRAM, *arguments]) as process:
-            process.communicate(timeout=600)
+        process = self._start([PROGRAM, *arguments])
+        _wait(process)
         return process.returncode
 
     def tick(self) -> None:
@@ -114,24 +114,30 @@ class Machine:
         idle = 0
         for _ in range(MOST_ROUNDS):
             idle = idle + 1 if self._round() == 0 else 0
-            if idle > 1:
+            if idle > 1:  # a condition may want to see twice what has changed
                 return
             self.clock.move_to(self.clock.now() + ROUND)
         raise AssertionError(f"The daemon is still at work after {MOST_ROUNDS} rounds.")
+
+    def work_for(self, time_: timedelta) -> None:
+        """Let time pass, and let the daemon look at everything four times meanwhile."""
+        for _ in range(4):
+            self.clock.move_to(self.clock.now() + time_ / 4)
+            self.tick()
 
     def _round(self) -> int:
         if self._daemon is None:
             self._daemon = self._start([sys.executable, "-m", f"{__package__}.daemon", str(self.data / ".dagster")])
         assert self._daemon.stdin is not None
         assert self._daemon.stdout is not None
-        time.sleep(CACHED_SECONDS)
+        time.sleep(1)  # until it reads the clock's file again
         with suppress(BrokenPipeError):
             self._daemon.stdin.write("\n")
             self._daemon.stdin.flush()
         if answer := self._daemon.stdout.readline():
             return int(answer)
         process, self._daemon = self._daemon, None
-        process.communicate()
+        _wait(process)
         code = process.returncode
         assert code == -signal.SIGKILL, self.output()
         raise KilledError
@@ -151,7 +157,7 @@ class Machine:
             assert process.poll() is None, self.output()
         finally:
             process.terminate()
-            process.communicate(timeout=PATIENCE_SECONDS)
+            _wait(process)
 
     def wait_for(self, what: Callable[[], bool]) -> None:
         """Let time pass until it is so, four times as fast as it does: runs must not seem to hang on a busy machine."""
@@ -160,12 +166,6 @@ class Machine:
             assert time.monotonic() < deadline, f"Not until {self.clock.now()}.\n{self.output()}"
             time.sleep(1)
             self.clock.move_to(self.clock.now() + timedelta(seconds=3))
-
-    def let_pass(self, time_: timedelta) -> None:
-        """Let time pass while no run works, and let the daemon look several times meanwhile."""
-        for _ in range(4):
-            self.clock.move_to(self.clock.now() + time_ / 4)
-            time.sleep(8)
 
     def output(self) -> str:
         """The end of what the processes printed."""
@@ -193,7 +193,7 @@ class Machine:
             if process is not None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGTERM)
-                process.communicate(timeout=PATIENCE_SECONDS)
+                _wait(process)
         self._daemon = self._receiver = None
 
     def _start(self, command: Sequence[str]) -> "subprocess.Popen[str]":
@@ -211,7 +211,7 @@ class Machine:
                     "PYTHONPATH": os.pathsep.join([str(self.folder / "patched"), str(Path(__file__).parents[2])]),
                     "LD_PRELOAD": str(libfaketime()),
                     "FAKETIME_TIMESTAMP_FILE": str(self.clock.file),
-                    "FAKETIME_CACHE_DURATION": str(CACHED_SECONDS),
+                    "FAKETIME_CACHE_DURATION": OF_THE_SAME_SECOND,
                     "FAKETIME_DONT_FAKE_MONOTONIC": "1",
                     "NO_FAKE_STAT": "1",
                     "TZ": "UTC",
@@ -260,6 +260,15 @@ def free_port() -> int:
     """A port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
+
+
+def _wait(process: "subprocess.Popen[str]") -> None:
+    try:
+        process.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # what it started and left
+        remove_shared_clock(process.pid)
 
 
 def _listens(port: int) -> bool:

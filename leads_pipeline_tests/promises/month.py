@@ -89,6 +89,12 @@ def libfaketime() -> Path | None:
     return next((path for folder in folders for path in sorted(folder.rglob("libfaketimeMT.so.1"))), None)
 
 
+def remove_shared_clock(pid: int) -> None:
+    """Remove what libfaketime shares with a process's children: one that a signal ends leaves it behind."""
+    for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
+        Path("/dev/shm", name).unlink(missing_ok=True)  # noqa: S108 - the library decides where
+
+
 def command(data: Path, address: str, clock: str, arguments: Sequence[str], **more: str) -> tuple[int, str]:
     """Run `leads-pipeline` to its end at that moment. Give the exit code and everything that it printed."""
     with running(data, address, clock, arguments, **more) as process:
@@ -134,6 +140,7 @@ def running(
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
+        remove_shared_clock(process.pid)
 
 
 def _output(data: Path) -> Path:
