@@ -33,7 +33,8 @@ PUSHED = [lead(f"pushed-{number}", 1) for number in range(3)]
 SAID = {
     Fault.EIO: (os.strerror(errno.EIO), "I/O error", "disk"),
     Fault.ENOSPC: (os.strerror(errno.ENOSPC), "full", "space"),
-    Fault.EROFS: (os.strerror(errno.EROFS), "read-only", "readonly"),
+    # SQLite calls a write that is refused an I/O error.
+    Fault.EROFS: (os.strerror(errno.EROFS), "read-only", "readonly", "I/O error"),
 }
 
 
