@@ -26,13 +26,14 @@ from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind, read_leads
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought
-from leads_pipeline.privacy.erase import Wish, add_to_list, left_by_list, left_of, sweep
+from leads_pipeline.privacy.erase import Wish, add_to_list, left_by_list, left_of
 from leads_pipeline.privacy.search import search
+from leads_pipeline.privacy.sweeping import sweep, sweep_what_appeared
 from leads_pipeline.simulator.book import LeadBook
 from leads_pipeline.simulator.leads import KINDS, LeadFactory
 from leads_pipeline.simulator.organisation import BRANCHES_PER_COMPANY, Branch, Organisation
 from leads_pipeline.simulator.stock import Stock
-from leads_pipeline.suppression import Action
+from leads_pipeline.suppression import Action, Entry
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window, day_interval, days
 
@@ -155,13 +156,15 @@ def _measure(folder: Path, first: date) -> None:
     with _timed(took, "verify by the list"):
         assert left_by_list(lake) == []
     with _timed(took, "the night after"):
-        sweep(lake, ZONE, is_nightly=True)
+        sweep_what_appeared(lake, ZONE)
     with _timed(took, "a quiet night"):
-        assert sweep(lake, ZONE, is_nightly=True).leads == 0
-    kind, day = LEAD_KINDS[0], first
-    lake.know_leads(lake.suppression.read(), {(kind.name, min(lake.lead_ids(kind, day))): entry.number})
+        assert sweep_what_appeared(lake, ZONE).leads == 0
+    kind, suppressed = LEAD_KINDS[0], lake.suppression.read()
+    known = (suppressed.hashed_lead(kind.name, min(lake.lead_ids(kind, first))),)
+    learned = Entry(number=len(suppressed.entries) + 1, at=now, action=Action.LEARNED, of=entry.number, leads=known)
+    lake.suppression.append(lambda *_: learned)
     with _timed(took, "an id learned"):
-        assert sweep(lake, ZONE, is_nightly=True).leads > 0
+        assert sweep(lake, ZONE, mark=suppressed.mark).leads > 0
 
     files = sum(1 for _ in lake.raw_lead_files())
     erasing = ("find", "raw and staged", "leads.duckdb", "look again")

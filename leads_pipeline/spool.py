@@ -129,11 +129,12 @@ class Spool:
     def add(self, pushed: Sequence[PushedLead]) -> None:
         """Keep these leads, all or none. When this returns, they are on the disk.
 
-        But for leads that the suppression list refuses. Where that can't be read, all are kept: nothing is landed then.
+        Whom the suppression list keeps out is kept out when they are taken in.
         """
-        pushed = self._admitted(pushed)
-        if not pushed:
-            return
+        try:
+            self._lake.suppression.read()
+        except StorageError as error:
+            logger.warning("A delivery was kept whole, and waits. %s", error)
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(8)}{_SUFFIX}"
         if self._lake.store is not None:
             # There alone: whichever machine takes in next fetches it.
@@ -141,28 +142,15 @@ class Spool:
         else:
             replace_file(self._folder / name, _file_of(pushed))
 
-    def _admitted(self, pushed: Sequence[PushedLead]) -> Sequence[PushedLead]:
-        try:
-            suppressed = self._lake.suppression.read()
-            if suppressed.refusals and (refused := suppressed.refusals.leads(map(_shown, pushed))):
-                # Nobody sees this version again, and others of the lead may lie here.
-                self._lake.know_leads(suppressed, refused)
-                return [one for one in pushed if (one.kind.name, one.lead.lead_id) not in refused]
-        except StorageError as error:
-            logger.warning("A delivery was kept whole, and waits. %s", error)
-        return pushed
-
-    def remove_refused(self) -> int:
-        """Take deliveries of leads that the suppression list refuses out of what waits; how many."""
+    def drop_erased(self) -> int:
+        """Take deliveries of leads that the suppression list erases out of what waits; how many."""
         removed = 0
         with self._lake.lock("spool"), storing(self._folder):
             self._sweep(WRITING_SECONDS)
-            suppressed = self._lake.suppression.read()
             for path in self.waiting():
                 pushed = self._read(path)
-                refused = suppressed.refusals.leads(map(_shown, pushed))
-                self._lake.know_leads(suppressed, refused)
-                rest = [one for one in pushed if (one.kind.name, one.lead.lead_id) not in refused]
+                erased = self._lake.verdict(map(_shown, pushed)).erased
+                rest = [one for one in pushed if (one.kind.name, one.lead.lead_id) not in erased]
                 if len(rest) == len(pushed):
                     continue
                 removed += len(pushed) - len(rest)
@@ -176,11 +164,10 @@ class Spool:
                 sync(self._folder)
         return removed
 
-    def refused(self) -> list[Path]:
-        """The files that wait and hold a lead that the suppression list refuses."""
+    def with_erased(self) -> list[Path]:
+        """The files that wait and hold a lead that the suppression list erases."""
         with self._lake.lock("spool"), storing(self._folder):
-            refusals = self._lake.suppression.read().refusals
-            return [path for path in self.waiting() if refusals.leads(map(_shown, self._read(path)))]
+            return [path for path in self.waiting() if self._lake.verdict(map(_shown, self._read(path))).erased]
 
     def waiting(self) -> list[Path]:
         """The files that nobody has taken in yet, oldest first; with them those that lie in a store."""

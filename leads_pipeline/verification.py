@@ -66,16 +66,14 @@ def _staged(lake: Lake, kind: LeadKind) -> Iterator[Finding]:
     troubles, leads = [], 0
     if unstaged := unstaged_days(lake, kind, date.min):
         troubles.append(f"Landed and not staged yet: {', '.join(map(str, unstaged))}. {_REFRESH}")
-    suppressed = lake.suppression.read()
+    if lake.is_behind:
+        troubles.append(
+            "The folder isn't in line with the suppression list. Run `leads-pipeline privacy apply`, or publish."
+        )
     for day in lake.landed_days(kind):
         raw, staged = lake.lead_ids(kind, day), staged_ids(lake, kind, day)
         leads += len(raw)
-        if erased := sum(suppressed.refusals.is_known(kind.name, lead_id) for lead_id in raw | staged):
-            troubles.append(
-                f"Of {day}, {erased} leads are of people who were erased. Run `leads-pipeline privacy apply`, as after "
-                "each restore."
-            )
-        if missing := sum(not suppressed.withheld.is_known(kind.name, lead_id) for lead_id in raw - staged):
+        if missing := len(raw - staged):
             troubles.append(f"Of {day}, {missing} of {len(raw)} leads in raw aren't staged. {_REFRESH}")
         if more := len(staged - raw):
             troubles.append(f"Of {day}, {more} leads are staged that raw doesn't have.")

@@ -22,9 +22,9 @@ def privacy_sweep_asset(settings: Settings) -> AssetsDefinition:
     @asset(
         name=PRIVACY_SWEEP,
         description=(
-            "Applies the suppression list to the data folder again, so that killed erasures are finished and nobody "
-            "comes back with a restored backup; cuts personal fields out of old leads if LEADS_KEEP_PERSONAL_DAYS is "
-            "set; sweeps what killed processes left. Its metadata counts what it did. A publication follows."
+            "Looks for erased people in files that appeared since the night before, which somebody may have put back; "
+            "cuts personal fields out of old leads if LEADS_KEEP_PERSONAL_DAYS is set; sweeps what killed processes "
+            "left. Its metadata counts what it did. A publication follows."
         ),
         group_name="privacy",
         kinds={"python", "parquet"},

@@ -42,6 +42,7 @@ from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.flatten.windows import damage_message, damaged_files
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
+from leads_pipeline.privacy.sweeping import in_line
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.status import failed_windows
@@ -109,7 +110,10 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             failed = failed_windows(context.instance, settings, partitions)
             branches, trouble = known_branches(settings.branches_file, store)
             grid = Grid(settings.scopes, partitions.first_day, settings.zone, failed, branches)
-            publication = store.publish(grid, now)
+            with in_line(data.lake, settings.zone) as swept:
+                publication = store.publish(grid, now)
+            for what, why in swept.failed.items():
+                context.log.error("The suppression list couldn't be applied to %s: %s", what, why)
         except LeadsPipelineError as error:
             raise failure("The warehouse could not be published", error) from None
         # Whatever breaks from here on, the file is published.
@@ -242,8 +246,8 @@ def completeness_check(db: Reader, lake: Lake, kind: LeadKind) -> AssetCheckResu
             statement("checks/leads_not_loaded").format(table=kind.table),
             {"patterns": [glob_literal(files[day].path) for day in short]},
         )
-        withheld = lake.suppression.read().withheld
-        missing = sum(not withheld.is_known(kind.name, lead_id) for (lead_id,) in not_loaded)
+        out = lake.suppression.read().out
+        missing = sum(not out.is_known(kind.name, lead_id) for (lead_id,) in not_loaded)
     return AssetCheckResult(
         asset_key=kind.table,
         check_name="staged_rows_add_up",

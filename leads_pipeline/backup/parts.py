@@ -78,7 +78,7 @@ PARTS: Final = (
     # What raw has lost for good is only here.
     Part(DATA, _staged, is_intact),
     Part(DATA, _matching("spool/*.pushed"), is_whole_delivery),
-    Part(DATA, _matching("raw/**/*.parquet"), is_intact),
+    Part(DATA, _matching("raw/**/*.parquet", "restricted/**/*.parquet"), is_intact),
     # An earlier version wrote these. They count leads that it has deleted.
     Part(DATA, _matching("frozen/*.parquet"), is_intact),
     Part(DATA, _matching("quarantine/**/*")),

@@ -21,20 +21,19 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group
 from leads_pipeline.privacy.erase import (
     Left,
-    Swept,
     Wish,
-    add_redaction,
+    add_clearing,
     add_to_list,
     left_by_list,
     left_in_tables,
     left_of,
     note_done,
     quarantined_of,
-    sweep,
 )
 from leads_pipeline.privacy.objecting import close
 from leads_pipeline.privacy.places import HELD_OPEN
 from leads_pipeline.privacy.requests import due_on, is_on_an_erasure, no_backup_from, open_entries, open_entries_of
+from leads_pipeline.privacy.sweeping import sweep
 from leads_pipeline.settings import Settings
 from leads_pipeline.suppression import Action, Entry
 
@@ -46,7 +45,7 @@ _LISTED_FILES: Final = 20
 NAMES: Final = {
     Action.ERASE: "erasure",
     Action.OBJECT: "objection",
-    Action.REFUSE: "refusal of new enquiries",
+    Action.CLEAR: "emptied messages",
     Action.RESTRICT: "restriction",
     Action.LIFT: "end",
 }
@@ -96,10 +95,11 @@ def received_on(case: str, received: datetime | None) -> date:
 @request
 @click.option("--yes", is_flag=True, help="Don't ask again.")
 @click.option(
-    "--mentions",
-    type=click.Choice(["redact", "leave"]),
-    default="leave",
-    help="What group D, messages of others, say of them: replace address, number and name by [removed], or leave it.",
+    "--clear-message",
+    "clear",
+    multiple=True,
+    metavar="ID",
+    help="Empty the message of this lead of somebody else, which mentions them; repeat for more.",
 )
 @click.option(
     "--quarantine",
@@ -113,7 +113,7 @@ def erase(
     more: Sequence[str],
     case: str,
     received: datetime | None,
-    mentions: str,
+    clear: Sequence[str],
     quarantine: str,
     listed: TextIO | None,
     shared: bool,
@@ -122,9 +122,9 @@ def erase(
     """Take a person out of every file, and keep them from coming back with the next pull, push or backup.
 
     First they go on the suppression list, as hashes; then raw files, deliveries and staged days lose their leads, and
-    leads.duckdb is written anew; then everything is looked through again. Repeat it if it is interrupted, or run
-    `privacy apply`. A new enquiry of theirs lands. What somebody else's message says of them stays, unless you have
-    read it and say `--mentions redact`: groups B, C, D and P are yours to read.
+    leads.duckdb is written anew; then everything is looked through again. If it is interrupted, the next publication
+    finishes it, or `privacy apply`. A new enquiry of theirs lands. What somebody else's message says of them stays,
+    unless you have read it and give that lead's id by `--clear-message`: groups B, C, D and P are yours to read.
 
     Exit code 1 if the person wasn't shown to be gone.
     """
@@ -134,7 +134,7 @@ def erase(
             sought = sought_in(session.lake, listed, **given)
             found = looked_for(session.settings, sought, shared)
             chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
-            mentioning = [lead for lead in found.leads if lead.group is Group.MENTION and mentions == "redact"]
+            mentioning = [lead for lead in found.leads if lead not in chosen and lead.lead_id in clear]
             show_found(found, show=False)
             # A running pull, a delivery on its way or a backup may still bring what they sent before now.
             is_to_be_listed = bool(sought.emails or sought.phones)
@@ -143,31 +143,25 @@ def erase(
                 out.print(
                     "Nothing to erase."
                     if is_of_nobody
-                    else f"{len(chosen)} leads would be erased, {len(mentioning)} of others redacted. "
+                    else f"{len(chosen)} leads would be erased, messages of {len(mentioning)} others emptied. "
                     "Nothing was changed."
                 )
                 sys.exit(0 if found.is_whole else 1)
             if not yes:
-                redacted = f" and redact {len(mentioning)} of others" if mentioning else ""
+                emptied = f" and empty the messages of {len(mentioning)} others" if mentioning else ""
                 click.confirm(
-                    f"Erase {len(chosen)} leads{redacted} in every version and place, for good?"
+                    f"Erase {len(chosen)} leads{emptied} in every version and place, for good?"
                     if chosen or mentioning
                     else "No lead of theirs is here. Refuse what they sent before now, should it still come?",
                     abort=True,
                     err=True,
                 )
-            wish = Wish(
-                action=Action.ERASE,
-                groups=[Group(one) for one in more],
-                case=case,
-                received=day,
-                is_shared=found.is_shared,
-            )
+            wish = Wish(action=Action.ERASE, case=case, received=day, is_shared=found.is_shared)
             entry = add_to_list(session.lake, sought, chosen, wish, datetime.now(UTC))
             with saying_what_is_left(entry):
                 if mentioning:
-                    add_redaction(session.lake, sought, mentioning, datetime.now(UTC))
-                swept, troubles = swept_and_published(session)
+                    add_clearing(session.lake, entry, mentioning)
+                troubles = published(session)
                 found = looked_for(session.settings, sought, shared=True)
                 if quarantine == "delete" and (files := quarantined_of(found)):
                     for file in files:
@@ -181,14 +175,13 @@ def erase(
                 for lead in found.leads
                 if lead.group is Group.MENTION and any(sight.file.place != HELD_OPEN for sight in lead.sights)
             ]
-            if mentioning and of_others:
-                troubles.append(f"{len(of_others)} leads of others still mention them: `privacy find` lists them.")
+            troubles += [f"Lead {lead.lead_id} still mentions them." for lead in of_others if lead.lead_id in clear]
             is_done = left.is_nothing and not troubles
             if is_done:
-                note_done(session.lake, entry, swept)
-            mentions_line = f"redacted in {len(mentioning)} leads, left in {len(of_others)}"
+                note_done(session.lake, entry)
+            mentions_line = f"emptied the messages of {len(mentioning)} leads, left in {len(of_others)}"
             backups = _backups(session.settings, datetime.now(UTC)) if is_done else _BACKUPS_OF_NOW
-            receipt = _receipt(entry, swept, left, mentions_line, backups, is_done=is_done)
+            receipt = _receipt(entry, left, mentions_line, backups, is_done=is_done)
             hand_out(session.lake, entry, receipt)
         _show_left(left, troubles)
     sys.exit(0 if is_done else 1)
@@ -205,8 +198,11 @@ def apply() -> None:
     """
     with plain_errors():
         with Session.opened() as session:
-            swept, troubles = swept_and_published(session)
-            left = [*dict.fromkeys([*left_by_list(session.lake), *close(session.lake, swept), *troubles])]
+            # Somebody may have put files back by hand, of which no number tells.
+            with err.status("Looking through raw files and staged days"):
+                swept = sweep(session.lake, session.settings.zone)
+            troubles = [f"{what}: {why}" for what, why in swept.failed.items()] + published(session)
+            left = [*dict.fromkeys([*left_by_list(session.lake), *close(session.lake), *troubles])]
             out.print(
                 f"{swept.leads} leads were taken out of {swept.files} raw files and {swept.deliveries} deliveries, "
                 f"{sum(swept.days.values())} days were staged again, and leads.duckdb was published without them."
@@ -315,13 +311,14 @@ def _as_row(entry: Entry, done: Entry | None, lifted: Entry | None, settings: Se
     }
 
 
-def swept_and_published(session: Session) -> tuple[Swept, list[str]]:
-    """Go through the folder and publish; what that did, and what went wrong."""
-    with err.status("Taking leads out of raw files and staged days"):
-        swept = sweep(session.lake, session.settings.zone)
-    with err.status("Writing leads.duckdb anew"):
+def published(session: Session) -> list[str]:
+    """Publish, which takes out of the folder what the list keeps out; what went wrong."""
+    number = session.lake.suppression.read().number
+    with err.status("Taking leads out of all files and writing leads.duckdb anew"):
         trouble = session.runner.publish()
-    return swept, [*(f"{what}: {why}" for what, why in swept.failed.items()), *([trouble] if trouble else [])]
+    if trouble is None and not session.lake.follows(number):
+        trouble = "Not every file could be gone through. The log of the run says which."
+    return [trouble] if trouble else []
 
 
 @contextmanager
@@ -348,7 +345,7 @@ def _left_in_the_bucket(lake: Lake) -> list[str]:
 
 def _close(lake: Lake, entry: Entry, settings: Settings) -> None:
     """Note that somebody was shown to be gone, and beside the list too, where the receipt lies."""
-    done = note_done(lake, entry, Swept())
+    done = note_done(lake, entry)
     path = _receipt_of(lake, entry)
     before = path.read_text(encoding="utf-8") if path.exists() else f"Erasure {entry.number}\n"
     shown = f"Shown to be gone by `privacy verify`, {done.at:%Y-%m-%d %H:%M} UTC.\n{_backups(settings, done.at)}\n"
@@ -381,16 +378,14 @@ def _backups(settings: Settings, gone_at: datetime) -> str:
     )
 
 
-def _receipt(entry: Entry, swept: Swept, left: Left, mentions_line: str, backups: str, *, is_done: bool) -> str:
+def _receipt(entry: Entry, left: Left, mentions_line: str, backups: str, *, is_done: bool) -> str:
     """What was done, without a word of the person's."""
-    days = sum(swept.days.values())
     received = entry.received or date.min
     return f"""\
 Erasure {entry.number}{f", case {entry.case}" if entry.case else ""}
 Received {received}, due {due_on(received)}, listed {entry.at:%Y-%m-%d %H:%M} UTC
 
-Removed: {len(entry.leads)} leads in every version: {swept.files} raw files, {swept.deliveries} deliveries that waited,
-{days} days staged anew, leads.duckdb written anew.
+Removed: {len(entry.leads)} leads in every version, from raw files, waiting deliveries, staged files, leads.duckdb.
 Kept: {left.kept} leads of theirs or about them: new enquiries, groups that weren't chosen, what others wrote.
 What others wrote of them: {mentions_line}.
 Kept for keeping them out: keyed hashes on the suppression list.

@@ -1,4 +1,4 @@
-"""`privacy object` keeps a person out of direct marketing, `restrict` their leads in raw alone; `lift` ends both."""
+"""`privacy object` keeps a person out of direct marketing, `restrict` sets their leads aside; `lift` ends both."""
 
 import sys
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from typing import Any, Final, TextIO
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.erasing import NAMES, dated, hand_out, received_on, request, saying_what_is_left
+from leads_pipeline.cli.erasing import NAMES, dated, hand_out, published, received_on, request, saying_what_is_left
 from leads_pipeline.cli.privacy import identifiers, looked_for, show_found, sought_in
 from leads_pipeline.cli.session import Session, err, out, plain_errors
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.person.matching import Group
-from leads_pipeline.privacy.erase import Swept, Wish, add_to_list, restage
+from leads_pipeline.privacy.erase import Wish, add_to_list
 from leads_pipeline.privacy.objecting import add_lift, close, liftable_numbered, liftable_of
 from leads_pipeline.privacy.requests import due_on
 from leads_pipeline.suppression import Action, Entry
@@ -32,29 +32,28 @@ open.""",
 @click.command("object", short_help="Keep a person out of direct marketing.")
 @identifiers
 @request
-@click.option("--refuse", is_flag=True, help="Take no new enquiry of theirs any more, either.")
-def object_(refuse: bool, **asked: Any) -> None:
+def object_(**asked: Any) -> None:
     """Keep a person out of direct marketing (UK GDPR, article 21): out of mart_hidden_valuations.
 
-    Their leads stay, and so does what they will still send, which serves no marketing either. `--refuse` refuses what
-    they send from now on. It holds until `privacy lift` ends it.
+    Their leads stay, and so does what they will still send, which serves no marketing either. It holds until
+    `privacy lift` ends it.
 
     Exit code 1 if they weren't shown to be out.
     """
-    _ask(Action.OBJECT, [Action.OBJECT, *([Action.REFUSE] if refuse else [])], **asked)
+    _ask(Action.OBJECT, **asked)
 
 
-@click.command(short_help="Set a person's leads aside, in raw files only.")
+@click.command(short_help="Set a person's leads aside.")
 @identifiers
 @request
 def restrict(**asked: Any) -> None:
-    """Keep a person's leads in raw files alone (UK GDPR, article 18), out of staged files and leads.duckdb.
+    """Set a person's leads aside in data/restricted/ (UK GDPR, article 18), out of all tables.
 
-    Those that there are and those that come, until `privacy lift` ends it: then they are staged and published again.
+    Those that there are and those that come, until `privacy lift` ends it: then they are landed and published again.
 
     Exit code 1 if a lead of theirs is still staged or published.
     """
-    _ask(Action.RESTRICT, [Action.RESTRICT], **asked)
+    _ask(Action.RESTRICT, **asked)
 
 
 @click.command(short_help="End an objection or a restriction.")
@@ -71,10 +70,10 @@ def lift(
     shared: bool,  # noqa: ARG001 - whoever is listed may share
     **given: Any,
 ) -> None:
-    """End an objection, a refusal or a restriction, by its NUMBER in `privacy log` or by whom it was made for.
+    """End an objection or a restriction, by its NUMBER in `privacy log` or by whom it was made for.
 
     Without a number it asks for whom: give every address and number that it was made with. What was restricted is
-    staged and published again. An erasure can't be ended.
+    landed and published again. An erasure can't be ended.
 
     Exit code 1 if something isn't back.
     """
@@ -93,16 +92,13 @@ def lift(
                 sys.exit(0)
             for entry in entries:
                 add_lift(session.lake, entry, case, day, datetime.now(UTC))
-            _, left = _carried_out(session, [entry.action for entry in entries])
-        if any(entry.action is Action.REFUSE for entry in entries):
-            out.print("What was refused and the portal still has comes with the next pull of its day: `backfill`.")
+            left = _carried_out(session)
         _show(left)
     sys.exit(1 if left else 0)
 
 
 def _ask(
-    what: Action,
-    actions: Sequence[Action],
+    action: Action,
     *,
     dry_run: bool,
     more: Sequence[str],
@@ -118,7 +114,7 @@ def _ask(
         with Session.opened() as session:
             sought = sought_in(session.lake, listed, **given)
             is_by_contact = bool(sought.emails or sought.phones)
-            if what is Action.OBJECT and not is_by_contact:
+            if action is Action.OBJECT and not is_by_contact:
                 raise QuestionError(
                     "Nobody knows their future leads by that. Give an address or a telephone number of theirs as well."
                 )
@@ -130,70 +126,44 @@ def _ask(
             if dry_run:
                 out.print(f"It would mean {len(chosen)} leads. Nothing was changed.")
                 sys.exit(0 if found.is_whole else 1)
-            groups = [Group(one) for one in more]
-            entries = [
-                add_to_list(
-                    session.lake,
-                    sought,
-                    chosen,
-                    Wish(
-                        action=action,
-                        groups=groups,
-                        case=case,
-                        received=day,
-                        is_shared=found.is_shared,
-                    ),
-                    datetime.now(UTC),
-                )
-                for action in actions
-            ]
-            with saying_what_is_left(entries[0]):
-                swept, left = _carried_out(session, actions)
-            hand_out(
+            entry = add_to_list(
                 session.lake,
-                entries[0],
-                _receipt(entries, len(chosen), swept, by_contact=is_by_contact, is_done=not left),
+                sought,
+                chosen,
+                Wish(action=action, case=case, received=day, is_shared=found.is_shared),
+                datetime.now(UTC),
             )
+            with saying_what_is_left(entry):
+                left = _carried_out(session)
+            hand_out(session.lake, entry, _receipt(entry, len(chosen), by_contact=is_by_contact, is_done=not left))
         _show(left)
     sys.exit(1 if left else 0)
 
 
-def _carried_out(session: Session, actions: Sequence[Action]) -> tuple[Swept, list[str]]:
-    """Stage what a restriction changes, and publish; what that did, and what is left to do."""
-    swept = Swept()
-    if Action.RESTRICT in actions:
-        with err.status("Staging days anew"):
-            swept = restage(session.lake, session.settings.zone)
-    with err.status("Publishing leads.duckdb"):
-        trouble = session.runner.publish()
-    left = [*(f"{what}: {why}" for what, why in swept.failed.items()), *([trouble] if trouble else [])]
-    return swept, left or close(session.lake, swept)
+def _carried_out(session: Session) -> list[str]:
+    """Publish, which brings the folder in line with the list; what is left to do."""
+    return published(session) or close(session.lake)
 
 
-def _receipt(entries: Sequence[Entry], leads: int, swept: Swept, *, by_contact: bool, is_done: bool) -> str:
+def _receipt(entry: Entry, leads: int, *, by_contact: bool, is_done: bool) -> str:
     """What holds now, without a word of the person's."""
-    first = entries[0]
-    day = first.received or first.at.date()
+    day = entry.received or entry.at.date()
     effects = {
         Action.OBJECT: f"Out of mart_hidden_valuations, which is direct marketing: now and with what they will send. "
         f"Their {leads} leads stay.",
-        Action.REFUSE: "New enquiries of theirs, created from now on, are refused.",
-        Action.RESTRICT: f"Kept in raw files alone: {leads} leads"
-        + (", and those that come" if by_contact else "; no address or number was given, so new ones are not")
-        + f". {sum(swept.days.values())} days were staged anew.",
+        Action.RESTRICT: f"Set aside in data/restricted/: {leads} leads"
+        + (", and those that come." if by_contact else "; no address or number was given, so new ones are not."),
     }
-    names = ", ".join(f"{NAMES[entry.action].capitalize()} {entry.number}" for entry in entries)
-    numbers = " ".join(str(entry.number) for entry in entries)
     return "\n".join(
         [
-            f"{names}{f', case {first.case}' if first.case else ''}",
-            f"Received {day}, due {due_on(day)}, listed {first.at:%Y-%m-%d %H:%M} UTC",
+            f"{NAMES[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}",
+            f"Received {day}, due {due_on(day)}, listed {entry.at:%Y-%m-%d %H:%M} UTC",
             "",
-            *(effects[entry.action] for entry in entries),
-            f"Until `leads-pipeline privacy lift {numbers}`. Kept for that: keyed hashes on the suppression list.",
+            effects[entry.action],
+            f"Until `leads-pipeline privacy lift {entry.number}`. Kept for that: keyed hashes on the suppression list.",
             f"Looked at again: {'so it is' if is_done else 'NOT shown to be so, run `leads-pipeline privacy apply`'}.",
             "",
-            _OUT_OF_REACH[first.action],
+            _OUT_OF_REACH[entry.action],
             "",
         ]
     )

@@ -283,8 +283,8 @@ def _as_text(type_: str) -> str:
 def _want_nobody_refused(lake: Lake, db: Version) -> None:
     """Raise StorageError if the list has grown since leads.duckdb was published: the tables would bring people back."""
     lake.suppression.refresh()
-    _, [(whom,)] = db.query("select coalesce(max(value), '') from pipeline.facts where name = 'whom'")
-    if whom != lake.suppression.read().whom:
+    _, [(listed,)] = db.query("select coalesce(max(value), '') from pipeline.facts where name = 'listed'")
+    if listed != lake.suppression.read().mark:
         raise StorageError(
             "The suppression list has changed since leads.duckdb was published, so the Delta tables were not written. "
             "Run again: leads.duckdb is published without the people on the list, and the tables follow."

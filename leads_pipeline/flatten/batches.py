@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import date
 from pathlib import Path
@@ -30,9 +30,9 @@ from leads_pipeline.flatten.lost import refuse_damaged, refuse_lost
 from leads_pipeline.flatten.raw import read_part, read_raw, second_names
 from leads_pipeline.flatten.statement import make_tables
 from leads_pipeline.flatten.windows import querying
-from leads_pipeline.flatten.withholding import redact, withheld_leads, withhold
 from leads_pipeline.flatten.workspace import Workspace, let_go
 from leads_pipeline.lake import Lake, LandedWindow
+from leads_pipeline.lake.gate import MESSAGE
 from leads_pipeline.window import offsets
 
 # Days with fewer leads are flattened together, as planning a statement takes as long as flattening 3,000. The number of
@@ -142,7 +142,7 @@ def _flatten_batch(
             parts = read_raw(db, dict(zip(frozen, files.values(), strict=True)))
             _fill_windows(db, kind, windows)
             refuse_lost(db, lake, kind, taken, name)
-            unexplained = _fill_tables(db, lake, kind, parts)
+            unexplained = _fill_tables(db, kind, parts)
             let_go(db)
             # Otherwise two threads may write a file's row groups of 122,880 rows in either order (seen).
             db.execute("set preserve_insertion_order = true")
@@ -151,16 +151,12 @@ def _flatten_batch(
             return [balanced(kind, staged) for staged in count_days(db, kind, targets, unexplained)]
 
 
-def _fill_tables(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, parts: Iterable[pa.Table]) -> Counter[date]:
+def _fill_tables(db: duckdb.DuckDBPyConnection, kind: LeadKind, parts: Iterable[pa.Table]) -> Counter[date]:
     """Make the views of all leads and their children, a part at a time; how many leads are unexplained, by day.
 
     Each part has a schema of its own, in which all that needs the leads' texts is done: then these go, before the texts
     of the next part come.
     """
-    db.execute("create table withheld (lead_id varchar, window_day date)")
-    # The days' locks are held, so who is added to the list meanwhile waits to take their leads out of these files.
-    texts_are_read = bool(lake.suppression.read().withheld)
-    db.execute("set variable texts_are_read = $are_read", {"are_read": texts_are_read})
     unexplained: Counter[date] = Counter()
     schemas: list[str] = []
 
@@ -170,8 +166,6 @@ def _fill_tables(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, part
         odd_leads = read_part(db, kind, part)
         del part  # otherwise its texts stay until the next one comes
         make_tables(db, kind, odd_leads=odd_leads)
-        withhold(db, lake, kind)
-        redact(db, lake, kind)
         unexplained.update(count_unexplained(db, kind))
         for column in more_columns(kind):
             db.execute(f"alter table {quoted(kind.table)} drop column {column}")
@@ -260,28 +254,27 @@ def _write(db: duckdb.DuckDBPyConnection, kind: LeadKind, day: date, targets: Ma
     db.execute("reset disabled_optimizers")
 
 
-def withhold_staged(lake: Lake, kind: LeadKind, day: date) -> None:
-    """Take what the suppression list withholds out of the staged files of a day that can't be staged anew from raw.
+def rewrite_staged(lake: Lake, kind: LeadKind, day: date, out: Collection[str], cleared: Collection[str] = ()) -> None:
+    """Take leads, and messages of others, out of the staged files of a day that can't be staged anew from raw.
 
     Raises StorageError, also if one of the files is damaged.
     """
     tables = [table for table in kind.tables if lake.staged_path(table, day).exists()]
     with lake.replacing_staged(tables, day) as targets, querying(lake) as db:
-        for table in kind.tables:
-            path = lake.whole_staged(table, day)
-            if path is None and table in tables:
-                raise StorageError(f"{table} of {day} is damaged in staged/, and may hold leads that are withheld.")
-            source = "read_parquet($path, hive_partitioning = false)" if path else "(select '' as lead_id limit 0)"
-            parameters = {"path": glob_literal(path)} if path else {}
-            db.execute(f"create table {quoted(table)} as from {source}", parameters)
-        if withheld_leads(db, lake, kind, quoted(kind.table), "window_day"):
-            for table in kind.tables:
-                db.execute(f"delete from {quoted(table)} where lead_id in (from withheld_ids)")  # noqa: S608 - our own
-        redact(db, lake, kind)
         for table in tables:
+            path = lake.whole_staged(table, day)
+            if path is None:
+                raise StorageError(f"{table} of {day} is damaged in staged/, and may hold leads that are erased.")
             order = "lead_id" if table == kind.table else "lead_id, position"
-            rows = f"from {quoted(table)} order by {order}"
-            db.execute(f"copy ({rows}) to {literal(str(targets[table]))} {STAGED_FORMAT}")
+            selected = f"* replace (if(lead_id in (select unnest($cleared)), '', {MESSAGE}) as {MESSAGE})"
+            rows = (
+                f"select {selected if table == kind.table else '*'} "  # noqa: S608 - our own names
+                "from read_parquet($path, hive_partitioning = false) "
+                f"where lead_id not in (select unnest($out)) order by {order}"
+            )
+            parameters = {"path": glob_literal(path), "out": [*out], "cleared": [*cleared]}
+            used = {name: value for name, value in parameters.items() if f"${name}" in rows}
+            db.execute(f"copy ({rows}) to {literal(str(targets[table]))} {STAGED_FORMAT}", used)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ WITNESSES: Final = {
     "contact_phone_number": "contact.phoneNumber",
 }
 
-# Of a plain lead, in SQL. The variable says whether the suppression list is to look into each.
-TEXT_IS_READ: Final = " or ".join(["getvariable('texts_are_read')", *(f"{column} is null" for column in WITNESSES)])
+# Of a plain lead, in SQL.
+TEXT_IS_READ: Final = " or ".join(f"{column} is null" for column in WITNESSES)
 
 
 def extras_column(child: ChildTable) -> str:
@@ -91,7 +91,7 @@ WINDOW_COLUMNS: Final = (
     Column("window_start", "timestamptz", "First moment of the window, UTC"),
     Column("window_end", "timestamptz", "First moment after the window, UTC"),
     Column("rows", "bigint", "Leads landed for the window; one that several windows hold counts in each"),
-    Column("removed", "bigint", "Leads of the window that were erased, or refused since", stand_in="0"),
+    Column("removed", "bigint", "Leads of the window that were erased or set aside, or refused since", stand_in="0"),
     Column("received", "bigint", "Leads that the portal sent for the window: rows and removed", stand_in="staged.rows"),
     Column(
         "looked_at",

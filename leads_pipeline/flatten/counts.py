@@ -20,8 +20,8 @@ from leads_pipeline.flatten.trees import declared_part, objects_in, pointer, tre
 class StagedDay:
     """What flattening a day did.
 
-    `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates - withheld` of them.
-    `withheld` are leads that the suppression list keeps out. `duplicates` are further rows of a lead id within the day:
+    `rows` counts the staged rows per table; the kind's own table holds `raw_rows - duplicates` of them.
+    `duplicates` are further rows of a lead id within the day:
     older versions, or held by several scopes. `lead_ids` counts the different ids in the kind's staged table, as
     written, `unexplained` the leads that lack a key field which the payload has, without `_problems` saying so: a fault
     of flattening. `problems` counts leads and child rows by what `_problems` says, without names that the contract
@@ -34,7 +34,6 @@ class StagedDay:
     duplicates: int
     lead_ids: int
     unexplained: int
-    withheld: int
     rows: Mapping[str, int]
     problems: Mapping[str, int]
     extra: Mapping[str, int]
@@ -46,7 +45,7 @@ class UnbalancedError(StorageError):
     def __init__(self, staged: StagedDay, rows: int) -> None:
         super().__init__(
             f"The {staged.kind} leads of {staged.day} don't add up once they are flattened: of {staged.raw_rows} raw "
-            f"rows {staged.duplicates} are repeats, {staged.withheld} leads are withheld, {rows} were to be staged, "
+            f"rows {staged.duplicates} are repeats, {rows} were to be staged, "
             f"with {staged.lead_ids} different ids; {staged.unexplained} lack a key field that their payload has. That "
             "day's staged files stay as they were, raw has every lead, and the other days go on. It is a fault of "
             "leads-pipeline: please report it.",
@@ -67,7 +66,6 @@ def count_days(
     """
     raw_rows = _by_day(db, "select day, count(*) from raw group by day")
     duplicates = _by_day(db, "select day, count(*) from dropped group by day")
-    withheld = _by_day(db, "select window_day, count(*) from withheld group by window_day")
     problems, extra = _problem_counts(db, kind), _extra_counts(db, kind)
     rows = _by_file(db, _ROWS, [path for paths in targets.values() for path in paths.values()])
     lead_ids = _by_file(db, _LEAD_IDS, [paths[kind.table] for paths in targets.values()])
@@ -77,7 +75,6 @@ def count_days(
             day=day,
             raw_rows=raw_rows[day],
             duplicates=duplicates[day],
-            withheld=withheld[day],
             lead_ids=lead_ids[str(paths[kind.table])],
             unexplained=unexplained.get(day, 0),
             rows={table: rows[str(path)] for table, path in paths.items()},
@@ -91,7 +88,7 @@ def count_days(
 def balanced(kind: LeadKind, staged: StagedDay) -> StagedDay:
     """The day, whose files are about to replace others. Raises UnbalancedError."""
     rows = staged.rows[kind.table]
-    expected = staged.raw_rows - staged.duplicates - staged.withheld
+    expected = staged.raw_rows - staged.duplicates
     if expected == rows == staged.lead_ids and not staged.unexplained:
         return staged
     raise UnbalancedError(staged, rows)

@@ -15,8 +15,8 @@ import duckdb
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import WAREHOUSE_FILE, files_of_days, literal, quoted
 from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.kept_out import ids_out
 from leads_pipeline.flatten.raw import second_names
-from leads_pipeline.flatten.withholding import withheld_leads
 from leads_pipeline.lake import Lake
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def refuse_lost(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, days:
     """Raise LostRawError if the view `raw` lacks a staged lead of these days, or has only an older version of one.
 
     If a day has no whole staged file, its published leads count. The days' locks are held. Leads that the suppression
-    list withholds may be missing.
+    list keeps out may be missing.
     """
     staged = {day: lake.whole_staged(kind.table, day) for day in days}
     by_day = Counter[date]()
@@ -77,7 +77,7 @@ def _without(lake: Lake, kind: LeadKind, day: date, files: str = "") -> str:
 def _lost(
     db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, rows: str, sequence: str = "null::bigint"
 ) -> Counter[date]:
-    """How many of the rows `raw` lacks in that version or a newer one, by day, without those that are withheld."""
+    """How many of the rows `raw` lacks in that version or a newer one, by day, but for those kept out."""
     db.execute(
         f"""
         create or replace table lost as
@@ -88,8 +88,8 @@ def _lost(
         where now.sequence is null or now.sequence < {sequence}
         """  # noqa: S608 - only our own names
     )
-    withheld_leads(db, lake, kind, "lost", "window_day")
-    left = "select day, count(*) from lost where lead_id not in (from withheld_ids) group by day"
+    ids_out(db, lake, kind, "lost")
+    left = "select day, count(*) from lost where lead_id not in (from ids_out) group by day"
     return Counter(dict(db.execute(left).fetchall()))
 
 

@@ -4,7 +4,7 @@ Belongs here: landing, reading, quarantine, staged replacement, locks, whose dat
 (client/), what a lead's fields mean (flatten/), the DuckDB file (warehouse/), durable writing (durable.py).
 
 This is the door: whoever uses a lake imports from here, and the rooms from each other, downwards: refreshing,
-rewriting, raw and inventory, refusing, shared, quarantine, sealed, rows; staged, sealed; all of them state.
+rewriting, raw and inventory, gate, shared, quarantine, sealed, rows; staged, sealed; all of them state.
 """
 
 from typing import Self

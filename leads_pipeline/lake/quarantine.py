@@ -17,6 +17,7 @@ from leads_pipeline.lake.sealed import UnreadableError
 from leads_pipeline.lake.state import FolderState
 
 RAW: Final = "raw"
+RESTRICTED: Final = "restricted"
 INVENTORY: Final = "inventory"
 QUARANTINE: Final = "quarantine"
 

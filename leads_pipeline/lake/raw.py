@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.contract import Answer, LeadKind, PushedLead
 from leads_pipeline.durable import PRIVATE_FOLDER_MODE, make_folder, reading, sweep, sync
+from leads_pipeline.lake.gate import Gate
 from leads_pipeline.lake.quarantine import RAW, raw_lock
-from leads_pipeline.lake.refusing import Refusing
 from leads_pipeline.lake.rows import RAW_SCHEMA, lead_rows, merge, pushed_rows, sequence_of
 from leads_pipeline.lake.sealed import UnreadableError, open_parquet, rows_of
 from leads_pipeline.lake.state import days_in, found_in
@@ -100,7 +100,7 @@ class LandedWindow:
         return self.is_closed and self.is_of(window)
 
 
-class RawLeads(Refusing):
+class RawLeads(Gate):
     """The folder raw/ of pulled and pushed leads."""
 
     def land(self, answer: Answer, run_id: str) -> Landing:
@@ -117,11 +117,10 @@ class RawLeads(Refusing):
             sweep(path)
             before = self._read_or_quarantine(path, self._read_landed)
             rows_before, answered = rows_of(before.file) if before else [], lead_rows(answer, run_id)
-            received = self.redacted(answered)
-            if refused := self.refused([*rows_before, *received]):
-                rows_before = [row for row in rows_before if row["lead_id"] not in refused]
-            merged = merge(rows_before, [row for row in received if row["lead_id"] not in refused], "lead_id")
-            removed = self.removed_fact(before.facts.get("removed", "") if before else "", refused, merged.rows)
+            verdict = self.asked(path, [*rows_before, *answered])
+            received = verdict.passed(answered)
+            merged = merge(verdict.passed(rows_before), received, "lead_id")
+            removed = self.removed_fact(before.facts.get("removed", "") if before else "", verdict.out, merged.rows)
             window_before = before.window if before and before.window.is_of(window) else None
             is_closed, is_partial = _completeness(window_before, answer)
             is_changed = (
@@ -158,6 +157,8 @@ class RawLeads(Refusing):
                 **removed,
             }
             self.write_raw(path, merged.rows, RAW_SCHEMA, facts)
+        if self.has_moved_on(verdict):
+            self.pass_again(path)
         self._keep_sequence_above(merged.highest)
         return Landing(
             leads=merged.ids,
@@ -165,7 +166,7 @@ class RawLeads(Refusing):
             changed=merged.changed,
             unchanged=merged.unchanged,
             kept=merged.kept,
-            refused=len(refused & {row["lead_id"] for row in received}),
+            refused=len(verdict.out & {row["lead_id"] for row in answered}),
             is_partial=is_partial,
             is_closed=is_closed,
             is_changed=is_changed,
@@ -202,13 +203,14 @@ class RawLeads(Refusing):
             sweep(path)
             before = self._read_or_quarantine(path, self._read_pushed)
             rows_before = rows_of(before) if before is not None else []
-            received = self.redacted(pushed_rows(kind, day, scope, pushed, run_id))
-            if refused := self.refused([*rows_before, *received]):
-                rows_before = [row for row in rows_before if row["lead_id"] not in refused]
-                received = [row for row in received if row["lead_id"] not in refused]
-            merged = merge(rows_before, received, "lead_id")
+            received = pushed_rows(kind, day, scope, pushed, run_id)
+            verdict = self.asked(path, [*rows_before, *received])
+            received = verdict.passed(received)
+            merged = merge(verdict.passed(rows_before), received, "lead_id")
             if before is not None or received:
                 self.write_raw(path, merged.rows, RAW_SCHEMA, {})
+        if self.has_moved_on(verdict):
+            self.pass_again(path)
         self._keep_sequence_above(merged.highest)
         return merged.new, merged.changed
 

@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.durable import reading, replace_file, storing, sweep
+from leads_pipeline.lake.gate import CUT
 from leads_pipeline.lake.inventory import Inventory
-from leads_pipeline.lake.quarantine import INVENTORY, QUARANTINE, RAW, raw_lock
+from leads_pipeline.lake.quarantine import INVENTORY, QUARANTINE, RAW, RESTRICTED, raw_lock
 from leads_pipeline.lake.raw import LandedWindow, landed_window
-from leads_pipeline.lake.rewriting import CUT, RawRewriting
+from leads_pipeline.lake.rewriting import RawRewriting
 from leads_pipeline.lake.rows import RAW_INVENTORY_SCHEMA, RAW_SCHEMA, merge
 from leads_pipeline.lake.sealed import UnreadableError, opened, parquet, rows_of
 from leads_pipeline.lake.shared import NAME_DIGITS, REPLACES, lineage, name_of
@@ -72,18 +73,17 @@ class Refreshing(RawRewriting, Inventory):
         replace_file(path, f"{store.address}\n".encode())
 
     def _prefixes(self, days: Collection[date] | None) -> Iterator[str]:
-        for table in _TABLES:
+        for folder in _FOLDERS:
             if days is None:
-                yield f"{RAW}/{table}/"
+                yield f"{folder}/"
             else:
-                yield from (f"{RAW}/{table}/day={day}/" for day in sorted(days))
+                yield from (f"{folder}/day={day}/" for day in sorted(days))
 
     def _here(self, days: Collection[date] | None) -> Iterator[Path]:
-        for table in _TABLES:
-            folder = self._folder / RAW / table
+        for folder in (self._folder / one for one in _FOLDERS):
             for day in days_in(folder) if days is None else days:
                 yield from found_in(
-                    folder / f"day={day}", "items.parquet" if table == INVENTORY else "scope=*/*.parquet"
+                    folder / f"day={day}", "items.parquet" if folder.name == INVENTORY else "scope=*/*.parquet"
                 )
 
     def _named(self, key: str) -> tuple[Path, str] | None:
@@ -123,6 +123,8 @@ class Refreshing(RawRewriting, Inventory):
             if here is None:
                 self._forget_damaged(path)
             store.delete([self._key_of(path, old) for old in names - {name}])
+        if content != here and self._is_raw_leads(path):
+            self.pass_again(path)
         sequences = rows_of(self._open(path, content)[0], ["sequence", "fetched_at"])
         self._keep_sequence_above(max((row["sequence"] for row in sequences), default=0))
 
@@ -171,20 +173,19 @@ class Refreshing(RawRewriting, Inventory):
         )
 
     def _merged(self, path: Path, files: Mapping[str, "_Opened"]) -> bytes:
-        """The file with every row of these, but for people whom the list refuses meanwhile."""
+        """The file with every row of these that passes the gate."""
         is_inventory = INVENTORY in path.parts[-3:]
         all_facts = [facts for _, facts in files.values()]
         rows = [row for file, _ in files.values() for row in rows_of(file)]
         rows.sort(key=lambda row: (row["fetched_at"], row["sequence"]))  # a version's first receipt is what is kept
         facts: dict[str, str] = {}
-        if not is_inventory:
-            rows = self.redacted(rows)
-            refused = self.refused(rows)
-            rows = [row for row in rows if row["lead_id"] not in refused]
+        if self._is_raw_leads(path):
+            verdict = self.asked(path, rows)
+            rows = verdict.passed(rows)
             removed = " ".join(one.get("removed", "") for one in all_facts)
-            facts |= self.removed_fact(removed.strip(), refused, rows)
+            facts |= self.removed_fact(removed.strip(), verdict.out, rows)
         merged = merge([], rows, "item_id" if is_inventory else "lead_id")
-        if path.stem == "leads":
+        if path.stem == "leads" and self._is_raw_leads(path):
             facts |= _window_facts([(landed_window(path, facts, file), facts) for file, facts in files.values()])
             facts["leads"] = str(merged.ids)
         if all(CUT in one for one in all_facts):
@@ -192,17 +193,21 @@ class Refreshing(RawRewriting, Inventory):
         facts |= {"path": self._relative(path), REPLACES: lineage(files, all_facts)}
         return parquet(merged.rows, RAW_INVENTORY_SCHEMA if is_inventory else RAW_SCHEMA, facts)
 
+    def _is_raw_leads(self, path: Path) -> bool:
+        folder = path.relative_to(self._folder).parts
+        return folder[0] == RAW and folder[1] != INVENTORY
+
 
 _Opened = tuple[pq.ParquetFile, dict[str, str]]
 
+_FOLDERS: Final = (*(f"{root}/{kind.table}" for root in (RAW, RESTRICTED) for kind in LEAD_KINDS), f"{RAW}/{INVENTORY}")
+
 # What lies elsewhere in the store isn't ours, and no key leads out of the folder.
 _KEY: Final = re.compile(
-    rf"(?P<file>{RAW}/(?:{'|'.join([*(kind.table for kind in LEAD_KINDS), INVENTORY])})/day=(?P<day>[0-9-]+)/"
+    rf"(?P<file>(?:{'|'.join(_FOLDERS)})/day=(?P<day>[0-9-]+)/"
     rf"(?:scope=\w[\w.-]*/(?:leads|pushed)|items))-(?P<name>[0-9a-f]{{{NAME_DIGITS}}})\.parquet",
     re.ASCII,
 )
-
-_TABLES: Final = (*(kind.table for kind in LEAD_KINDS), INVENTORY)
 
 
 def _window_facts(files: Sequence[tuple[LandedWindow, Mapping[str, str]]]) -> dict[str, str]:

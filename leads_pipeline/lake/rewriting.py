@@ -13,16 +13,14 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.durable import reading, replace_file, storing
-from leads_pipeline.lake.examined import ExaminedFiles
+from leads_pipeline.durable import reading, replace_file, storing, sweep
+from leads_pipeline.lake.gate import CUT
+from leads_pipeline.lake.quarantine import raw_lock
 from leads_pipeline.lake.raw import RawLeads
 from leads_pipeline.lake.rows import Row
 from leads_pipeline.lake.sealed import rows_of
 from leads_pipeline.lake.state import found_in
-from leads_pipeline.suppression import Suppressed
 
-# What the footer of a raw file says once nobody is named in it. A landing writes a footer without it.
-CUT: Final = "personal_fields"
 _RETENTION_LOCK: Final = "retention"
 
 
@@ -34,29 +32,6 @@ class RawRewriting(RawLeads):
         """Hold the lock by which retention goes on once at a time."""
         with self.lock(_RETENTION_LOCK):
             yield
-
-    @contextmanager
-    def sweeping(self) -> Iterator[None]:
-        """Hold the lock by which the folder is gone through for the suppression list once at a time."""
-        with self.lock("sweep", timeout_seconds=-1):
-            yield
-
-    def examined(self, what: str, state: str, *, is_anew: bool = False) -> ExaminedFiles:
-        """Which files were searched and had nothing left, as long as what is searched for stays in that state."""
-        return ExaminedFiles(self._state / f"gone-through-{what}", state, is_anew=is_anew)
-
-    def examined_by(self, suppressed: Suppressed, *, is_anew: bool = False) -> ExaminedFiles:
-        """The files in which nothing was left for the list, but for those with a lead whose id it has learned."""
-        path = self._state / "gone-through-by-the-list"
-
-        def mark(number: int) -> str:
-            return suppressed.hashed(
-                "mark", str([(one.number, one.at, one.leads) for one in suppressed.entries[:number]])
-            )
-
-        return ExaminedFiles(
-            path, suppressed.whom, len(suppressed.entries), suppressed.learned_since, mark, is_anew=is_anew
-        )
 
     def raw_files(self, kind: LeadKind, day: date) -> list[Path]:
         """The day's raw files of leads, pulled and pushed."""
@@ -87,7 +62,9 @@ class RawRewriting(RawLeads):
                 for row, payload in zip(rows, payloads, strict=True)
             ]
 
-        self._rewrite(path, rewritten)
+        with self.lock(raw_lock(path)):
+            sweep(path)
+            self._rewrite(path, rewritten)
         return cut_rows
 
     # --- the warehouse, which keeps deleted rows in blocks until they are written over ------------------------------

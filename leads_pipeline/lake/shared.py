@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from leads_pipeline.durable import reading, replace_file
+from leads_pipeline.durable import reading, replace_file, storing, sync
 from leads_pipeline.lake.quarantine import Quarantine
 from leads_pipeline.lake.rows import Row
 from leads_pipeline.lake.sealed import is_intact, open_parquet, parquet, seal_of
@@ -58,6 +58,15 @@ class SharedFiles(Quarantine):
         store.create(self._key_of(path, name_of(content)), content)
         replace_file(path, content, modified_ns=modified_ns)
         self._forget(store, path, before, name_of(content))
+
+    def remove_raw(self, path: Path) -> None:
+        """Delete the file, whose lock is held: in the store before here, as it would come back from there."""
+        name = self._object_name(path)
+        if self.store is not None and name is not None:
+            self.store.delete([self._key_of(path, name)])
+        with storing(path):
+            path.unlink(missing_ok=True)
+            sync(path.parent)
 
     def _forget(self, store: ObjectStore, path: Path, before: str | None, now: str) -> None:
         if before not in {None, now}:

@@ -105,10 +105,10 @@ def _characters(escapes: str) -> str:
 
 
 def email_keys(text: str) -> frozenset[str]:
-    """The e-mail addresses in the text, each as the mailbox that it leads to wherever its provider says so.
+    """The e-mail addresses in the text, each without its tag: jane+homes@ is jane@.
 
-    Case, invisible characters and the form of an internationalised domain make no difference; at Gmail nor do dots,
-    tags and the older domain.
+    Case, invisible characters and the form of an internationalised domain make no difference; at Gmail nor do dots and
+    the older domain.
     """
     seen = plain(text)
     if "@" not in seen:
@@ -120,9 +120,10 @@ def email_keys(text: str) -> frozenset[str]:
 def _email_key(address: str) -> str | None:
     local, _, domain = address.rpartition("@")
     local = plain(local.casefold()).strip(".")
+    local = local.partition("+")[0] or local
     domain = _domain(domain.strip(".-_!*#'"))
     if domain in _GMAIL:
-        local, domain = local.partition("+")[0].replace(".", "") or local, "gmail.com"
+        local, domain = local.replace(".", "") or local, "gmail.com"
     return f"{local}@{domain}" if local and "." in domain else None
 
 

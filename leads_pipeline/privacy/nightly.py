@@ -13,9 +13,9 @@ from leads_pipeline.duck import SCRATCH_ROOT, sweep_readers
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import sweep_stagings
 from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.erase import sweep
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import SCRATCH, cut_days, due_before
+from leads_pipeline.privacy.sweeping import sweep_what_appeared
 from leads_pipeline.settings import Settings
 
 
@@ -52,7 +52,10 @@ def keep_clean(lake: Lake, settings: Settings, now: datetime) -> Night:
 
 def _apply_list(lake: Lake, settings: Settings, night: Night) -> None:
     night.counts["requests_not_shown_done"] = len(open_entries(lake.suppression.read()))
-    swept = sweep(lake, settings.zone, is_nightly=True)
+    # A folder that is behind is swept by the publication that follows.
+    if lake.is_behind or not lake.suppression.read():
+        return
+    swept = sweep_what_appeared(lake, settings.zone)
     night.counts |= {
         "leads_taken_out": swept.leads,
         "raw_files_rewritten": swept.files,
@@ -66,7 +69,7 @@ def _cut(lake: Lake, settings: Settings, now: datetime, night: Night) -> None:
     if settings.keep_personal_days is None:
         return
     before = due_before(now, settings.zone, settings.keep_personal_days)
-    days = list(cut_days(lake, before, settings.zone, is_nightly=True))
+    days = list(cut_days(lake, before, settings.zone))
     night.counts |= {
         "days_cut": sum(day.error is None for day in days),
         "leads_cut": sum(day.leads for day in days if day.error is None),

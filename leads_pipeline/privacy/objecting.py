@@ -1,25 +1,23 @@
-"""Objections, refusals and restrictions: which hold for whom, ending one, and whether each is carried out.
+"""Objections and restrictions: which hold for whom, ending one, and whether each is carried out.
 
 Belongs here: what the list and the published file say of them. Doesn't: adding one (erase.py), keeping leads back
-(lake/, flatten/, warehouse/).
+(lake/gate.py, warehouse/).
 """
 
 from collections.abc import Sequence
 from datetime import date, datetime
 
-from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import WAREHOUSE_FILE, connection, literal, quoted
+from leads_pipeline.duck import WAREHOUSE_FILE, connection, literal
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.flatten.withholding import objected_leads
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Sought
-from leads_pipeline.privacy.erase import Swept, note_done, shown_of, staged_or_published_by_list
+from leads_pipeline.privacy.erase import left_published, note_done, shown_of
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.search import Found
 from leads_pipeline.suppression import Action, Entry, Meant, Suppressed, hashes
 
 # What can be ended. An erasure can't: nothing is left that would come back.
-LIFTABLE = frozenset({Action.OBJECT, Action.REFUSE, Action.RESTRICT})
+LIFTABLE = frozenset({Action.OBJECT, Action.RESTRICT})
 
 
 def entries_in_force(suppressed: Suppressed, sought: Sought, found: Found) -> list[tuple[Entry, int]]:
@@ -37,8 +35,8 @@ def entries_in_force(suppressed: Suppressed, sought: Sought, found: Found) -> li
 def _is_of(suppressed: Suppressed, entry: Entry, sought: Sought) -> bool:
     """Whether the entry knows its person by nothing but what is sought."""
     return (
-        bool(entry.mailboxes or entry.phones)
-        and {*entry.mailboxes}.issubset(hashes(suppressed, "mailbox", sought.mailboxes))
+        bool(entry.emails or entry.phones)
+        and {*entry.emails}.issubset(hashes(suppressed, "mailbox", sought.mailboxes | sought.cut_emails))
         and {*entry.phones}.issubset(hashes(suppressed, "phone", sought.phones))
     )
 
@@ -77,32 +75,29 @@ def add_lift(lake: Lake, entry: Entry, case: str, received: date, now: datetime)
 
 
 def marketed(lake: Lake) -> int:
-    """How many leads of people in mart_hidden_valuations are of somebody who objected."""
+    """How many people in mart_hidden_valuations have objected."""
     published = lake.folder / WAREHOUSE_FILE
     if not published.exists():
         return 0
-    count = 0
     with connection(lake, "objections") as db:
         db.execute(f"attach {literal(str(published))} as published (read_only)")
-        for kind in LEAD_KINDS:
-            source = (
-                f"(from published.{quoted(kind.table)} "  # noqa: S608 - only our own names
-                "where person in (select person from published.mart_hidden_valuations))"
-            )
-            if objected_leads(db, lake, kind, source, "window_day"):
-                count += db.execute("select count(*) from objected_ids").fetchall()[0][0]
-    return count
+        [(count,)] = db.execute(
+            "select count(*) from published.mart_hidden_valuations where person in (select unnest($persons::uuid[]))",
+            {"persons": sorted(lake.suppression.read().objecting)},
+        ).fetchall()
+    return int(count)
 
 
-def close(lake: Lake, swept: Swept) -> list[str]:
+def close(lake: Lake) -> list[str]:
     """Note as done what the list alone shows to be carried out, all but erasures; why the others aren't."""
     still = [entry for entry in open_entries(lake.suppression.read()) if entry.action is not Action.ERASE]
     left: list[str] = []
-    if any(entry.action is not Action.REFUSE for entry in still):
+    if still:
         count = marketed(lake)
-        left = [f"{count} leads in mart_hidden_valuations"] if count else []
-        left += staged_or_published_by_list(lake)
-    for entry in still:
-        if not left or entry.action is Action.REFUSE:
-            note_done(lake, entry, swept)
+        left = [f"{count} people in mart_hidden_valuations"] if count else []
+        left += left_published(lake)
+        is_followed = lake.follows(max(entry.number for entry in still))
+        left += [] if is_followed else ["the folder, which isn't in line with the suppression list"]
+    for entry in still if not left else ():
+        note_done(lake, entry)
     return left

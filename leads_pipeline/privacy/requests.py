@@ -21,7 +21,7 @@ def open_entries(suppressed: Suppressed) -> list[Entry]:
 
 def open_entries_of(suppressed: Suppressed, sought: Sought) -> list[Entry]:
     """Erasures among them that know their person by nothing but what is sought: to look for that shows them done."""
-    emails, phones = hashes(suppressed, "email", sought.emails), hashes(suppressed, "phone", sought.phones)
+    emails, phones = hashes(suppressed, "mailbox", sought.mailboxes), hashes(suppressed, "phone", sought.phones)
     leads = _leads(suppressed, sought)
     return [
         entry
@@ -38,14 +38,13 @@ def open_entries_of(suppressed: Suppressed, sought: Sought) -> list[Entry]:
 def is_on_an_erasure(suppressed: Suppressed, sought: Sought) -> bool:
     """Whether any erasure knows its person by something of what is sought."""
     given = {
-        *hashes(suppressed, "email", sought.emails),
         *hashes(suppressed, "mailbox", sought.mailboxes),
         *hashes(suppressed, "phone", sought.phones),
         *hashes(suppressed, "name", sought.names),
         *_leads(suppressed, sought),
     }
     return any(
-        not given.isdisjoint((*entry.emails, *entry.mailboxes, *entry.phones, *entry.names, *entry.leads))
+        not given.isdisjoint((*entry.emails, *entry.phones, *entry.names, *entry.leads))
         for entry in suppressed.active
         if entry.action is Action.ERASE
     )

@@ -4,7 +4,6 @@ Belongs here: which days are due, what is done to each in which order. Doesn't: 
 (cutting.py), rewriting a raw file (lake/), when it runs (assets/, cli/privacy.py).
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -31,11 +30,6 @@ SCRATCH: Final = "retention"
 
 _EMAIL: Final = "contact_email"
 
-# What is personal, by the contract: with another one, no file counts as gone through.
-_DECLARED: Final = hashlib.sha256(
-    repr([(kind.name, [field.column for field in kind.fields if field.is_personal]) for kind in LEAD_KINDS]).encode()
-).hexdigest()
-
 
 @dataclass(frozen=True, slots=True)
 class CutDay:
@@ -56,30 +50,23 @@ def due_before(now: datetime, zone: ZoneInfo, keep_days: int) -> date:
     return today(zone, now) - timedelta(days=keep_days)
 
 
-def cut_days(
-    lake: Lake, before: date, zone: ZoneInfo, *, is_dry: bool = False, is_nightly: bool = False
-) -> Iterator[CutDay]:
+def cut_days(lake: Lake, before: date, zone: ZoneInfo, *, is_dry: bool = False) -> Iterator[CutDay]:
     """Cut personal and unknown fields out of every day before that one, in raw, then staged; each day as it is done.
 
     The publication that has to follow writes `leads.duckdb` anew. A day that fails stays as it is and the others go
     on. Each step may be repeated: what a killed process left is finished by the next call, and so is what a push or a
-    backup has brought back. A dry run only counts. A nightly one leaves out files that were seen to have lost theirs.
+    backup has brought back. A dry run only counts.
     """
     with lake.retaining():
         is_wanted = False
-        examined = lake.examined("personal-fields", _DECLARED, is_anew=not is_nightly)
         for kind in LEAD_KINDS:
             days = {*lake.landed_days(kind), *(file.day for file in lake.staged_files(kind.table))}
             for day in sorted(day for day in days if day < before):
                 try:
-                    staged = [path for table in kind.tables if (path := lake.staged_path(table, day)).exists()]
-                    raw = examined.unexamined(lake.raw_files(kind, day))
-                    files = [path for path in raw if not lake.is_cut(path)]
-                    is_staged_anew = bool(examined.unexamined(staged))
-                    leads = _uncut_leads(lake, kind, day) if is_staged_anew else 0
+                    files = [path for path in lake.raw_files(kind, day) if not lake.is_cut(path)]
+                    leads = _uncut_leads(lake, kind, day)
                     if not files and not leads:
                         continue
-                    examined.again([*files, *staged])
                     if not is_dry:
                         if not is_wanted:
                             # First: a process that is killed after this leaves the request for a rebuild.
@@ -88,9 +75,7 @@ def cut_days(
                         leads = _cut(lake, kind, day, files, zone) or leads
                     yield CutDay(kind, day, len(files), leads)
                 except LeadsPipelineError as error:
-                    examined.again(lake.staged_path(table, day) for table in kind.tables)
                     yield CutDay(kind, day, 0, 0, error)
-        examined.note()
 
 
 def cut_addresses(lake: Lake, emails: Iterable[str], phones: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:

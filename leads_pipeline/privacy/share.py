@@ -94,8 +94,8 @@ def _check(lake: Lake, file: Path) -> None:
 
 def _refuse_who_is_to_go(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
     """No erasure reaches a copy, so none is made of who is on the list and still published."""
-    published = db.execute("select value from source.pipeline.facts where name = 'suppressed'").fetchall()
-    if published != [(lake.suppression.read().state,)]:
+    sql = "select coalesce(max(value), '') from source.pipeline.facts where name = 'listed'"
+    if db.execute(sql).fetchall() != [(lake.suppression.read().mark,)]:
         raise StorageError(
             f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
             "be erased. Run `leads-pipeline privacy apply`, then share again."

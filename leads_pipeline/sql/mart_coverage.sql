@@ -4,8 +4,8 @@
 -- scope: Scope of the window, e.g. branch-101
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- state: landed, empty (no leads), partial (some deleted unseen), open (not over yet), failed or missing (not pulled since it was over)
--- rows: Leads landed for the window, before it was over too, with restricted ones, which raw files alone show; NULL where nothing was
--- removed: Leads of the window that were erased, or refused since
+-- rows: Leads landed for the window, before it was over too; NULL where nothing was
+-- removed: Leads of the window that were erased or set aside, or refused since
 -- received: Leads that the portal sent for the window: rows and removed
 -- landed_at: When the last answer that changed something was fetched, UTC
 -- last_looked_at: When the last answer was fetched, whether it changed anything or not, UTC

@@ -1,7 +1,7 @@
 """What an entry of the list says, and which leads it means.
 
 Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files (files.py), spelling
-(person/).
+(person/), taking leads out (lake/gate.py).
 """
 
 import hmac
@@ -9,13 +9,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 import msgspec
 
 from leads_pipeline.person.identity import email_keys, mailbox_of, phone_keys
-from leads_pipeline.person.redacting import redacted_payload
 from leads_pipeline.person.showing import Evidence, PathAndText, Shown, shown_by
 
 # 128 of its 256 bits: no two of what an agency ever sees have the same.
@@ -23,32 +22,37 @@ _HASH_BYTES: Final = 16
 
 _CREATED_AT: Final = frozenset({"createdAt", "created_at"})
 
+LeadKey = tuple[str, str]
+
 
 class Action(StrEnum):
-    """What an entry says of a person: each means one thing alone, and who asks for two has two entries.
+    """What an entry does.
 
-    OBJECT: their leads serve no direct marketing. REFUSE: no new enquiry of theirs is taken. REDACT: what the leads of
-    others, which it names, say of them goes. MORE adds lead ids to an
-    earlier entry, DONE says that one was carried out, LIFT that it ended.
+    ERASE keeps leads out of everything. RESTRICT keeps their raw rows in `restricted/` alone. OBJECT keeps people out
+    of direct marketing. CLEAR empties the messages of the leads that it names. LIFT ends an entry, LEARNED adds ids or
+    people to one, DONE says that one was carried out. REFUSE is of earlier versions, and does nothing any more.
     """
 
     ERASE = "erase"
     OBJECT = "object"
-    REFUSE = "refuse"
     RESTRICT = "restrict"
-    REDACT = "redact"
+    CLEAR = "clear"
     LIFT = "lift"
-    MORE = "more"
+    LEARNED = "learned"
     DONE = "done"
+    REFUSE = "refuse"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Action | None":
+        """Earlier versions had other words. They replaced a mention by [removed]; now the message is emptied."""
+        return {"more": cls.LEARNED, "redact": cls.CLEAR}.get(str(value))
 
 
 class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A line of the list, without a word of the person's.
+    """An entry of the list, without personal data in clear: addresses, numbers, names and lead ids are keyed hashes.
 
-    It means the leads of the ids, and those that show the person and were created from `since` and before `until`. `of`
-    is the number of the entry that it belongs to. With `any_tag` a lead belongs that shows the mailbox under another
-    tag, with `any_name` one that shows the telephone under another name. With `is_shared` somebody else has the
-    telephone, and what shows it without a name isn't the person's. `counts` is what was done, by place.
+    It means the leads of its ids, and the leads that show the person and were created before `until`. `persons` are
+    values of the column `person`. `of` is the number of the entry that it belongs to.
     """
 
     number: int
@@ -57,73 +61,64 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     of: int = 0
     case: str = ""
     received: date | None = None
-    since: datetime | None = None
     until: datetime | None = None
     emails: tuple[str, ...] = ()
-    mailboxes: tuple[str, ...] = ()
     phones: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    any_tag: bool = False
-    any_name: bool = False
-    is_shared: bool = False
     leads: tuple[str, ...] = ()
-    counts: dict[str, int] = {}
+    persons: tuple[str, ...] = ()
+    # Somebody else has the number: what shows it without a name isn't the person's.
+    is_shared: bool = False
+    # Written by earlier versions: addresses without tags, and whether the number alone decided.
+    mailboxes: tuple[str, ...] = ()
+    any_name: bool = False
 
 
 class Suppressed:
-    """The list as it was read."""
+    """The list as it was read. `marks` says what the list was after each entry."""
 
-    def __init__(self, key: bytes, entries: Sequence[Entry]) -> None:
+    def __init__(self, key: bytes, entries: Sequence[Entry], marks: Sequence[str] = ()) -> None:
         self._key = key
         self.entries = tuple(entries)
+        self._marks = marks
 
     def __bool__(self) -> bool:
         return bool(self.entries)
 
     @cached_property
-    def state(self) -> str:
-        """Changes with what the list withholds: who has applied it in that state need not do so again."""
-        return self.whom and self.hashed("state", f"{self.whom} {sorted(self.learned_since(0))}")
+    def number(self) -> int:
+        """The number of the newest entry that asks for something, 0 if there is none."""
+        return max((one.number for one in self.entries if one.action is not Action.DONE), default=0)
 
     @cached_property
-    def whom(self) -> str:
-        """Changes with whom the list withholds and redacts, and not with the ids of their leads that it learns."""
-        meant = [one.number for one in self.withheld.entries]
-        meant += [one.number for one in self.entries if one.action is Action.REDACT]
-        return self.hashed("whom", str(meant)) if meant else ""
+    def mark(self) -> str:
+        """That number, and what tells the entry from another list's; empty if there is none."""
+        return f"{self.number} {self._marks[self.number - 1]}" if self.number else ""
 
-    def learned_since(self, number: int) -> frozenset[str]:
-        """Hashed ids of withheld people's leads that the list has learned after the entry of that number."""
-        meant = {one.number for one in self.withheld.entries}
-        more = (one for one in self.entries[number:] if one.action is Action.MORE and one.of in meant)
-        return frozenset(lead for one in more for lead in one.leads)
-
-    @cached_property
-    def objected(self) -> str:
-        """Changes with who has objected."""
-        return self.hashed("objected", str([one.number for one in self.objections.entries])) if self.objections else ""
+    def has_only_learned_since(self, mark: str) -> bool:
+        """Whether no entry since that mark means people whom the list didn't mean then."""
+        number = int(mark.partition(" ")[0] or 0)
+        is_of_this_list = 0 < number <= len(self._marks) and mark == f"{number} {self._marks[number - 1]}"
+        asking = {Action.ERASE, Action.RESTRICT, Action.CLEAR, Action.LIFT}
+        return is_of_this_list and not any(one.action in asking for one in self.entries[number:])
 
     @cached_property
     def active(self) -> tuple[Entry, ...]:
-        """The entries that mean leads, with the ids that were added later, but for those that ended."""
+        """The entries that hold, each with what it has learned since."""
         ended = {entry.of for entry in self.entries if entry.action is Action.LIFT}
-        more: dict[int, list[str]] = {}
+        learned: dict[int, list[Entry]] = {}
         for entry in self.entries:
-            if entry.action is Action.MORE:
-                more.setdefault(entry.of, []).extend(entry.leads)
+            if entry.action is Action.LEARNED:
+                learned.setdefault(entry.of, []).append(entry)
         return tuple(
-            msgspec.structs.replace(entry, leads=(*entry.leads, *more.get(entry.number, ())))
+            msgspec.structs.replace(
+                entry,
+                leads=tuple(lead for one in (entry, *learned.get(entry.number, ())) for lead in one.leads),
+                persons=tuple(person for one in (entry, *learned.get(entry.number, ())) for person in one.persons),
+            )
             for entry in self.entries
-            if entry.action in _MEANING and entry.number not in ended
+            if entry.action in _HOLDING and entry.number not in ended
         )
-
-    @cached_property
-    def _leads(self) -> Mapping[int, frozenset[str]]:
-        return {entry.number: frozenset(entry.leads) for entry in self.active}
-
-    def knows(self, number: int, kind: str, lead_id: str) -> bool:
-        """Whether the entry of that number has the lead's id."""
-        return self.hashed_lead(kind, lead_id) in self._leads.get(number, ())
 
     def hashed(self, what: str, text: str) -> str:
         """The keyed hash of an address, a number, a name or an id."""
@@ -134,37 +129,29 @@ class Suppressed:
         return self.hashed("lead", f"{kind}\0{lead_id}")
 
     @cached_property
-    def refusals(self) -> "Meant":
-        """What mustn't be landed or kept: erased people's leads, and new enquiries of who refused them."""
-        return self._meant(Action.ERASE, Action.REFUSE)
+    def erased(self) -> "Meant":
+        """Leads that are kept out of everything."""
+        return self._meant(Action.ERASE)
 
     @cached_property
-    def withheld(self) -> "Meant":
-        """What mustn't be staged or published: the same, and restricted people's leads."""
-        return self._meant(Action.ERASE, Action.REFUSE, Action.RESTRICT)
+    def restricted(self) -> "Meant":
+        """Leads that are kept in `restricted/` alone."""
+        return self._meant(Action.RESTRICT)
 
     @cached_property
-    def objections(self) -> "Meant":
-        """What mustn't serve direct marketing."""
-        return self._meant(Action.OBJECT)
+    def out(self) -> "Meant":
+        """Both."""
+        return self._meant(Action.ERASE, Action.RESTRICT)
 
     @cached_property
-    def redactions(self) -> Mapping[str, Sequence[Entry]]:
-        """The redactions by the leads that they are of."""
-        by_lead: dict[str, list[Entry]] = {}
-        for entry in self.entries:
-            for lead in entry.leads if entry.action is Action.REDACT else ():
-                by_lead.setdefault(lead, []).append(entry)
-        return by_lead
+    def cleared(self) -> "Meant":
+        """Leads whose message is emptied."""
+        return self._meant(Action.CLEAR)
 
-    def redacted(self, kind: str, lead_id: str, payload: str) -> str:
-        """The lead's payload without what it says of people whom somebody has decided to take out of it."""
-        for entry in self.redactions.get(self.hashed_lead(kind, lead_id), ()):
-            payload = redacted_payload(payload, partial(self._has, entry))
-        return payload
-
-    def _has(self, entry: Entry, what: str, key: str) -> bool:
-        return self.hashed(what, key) in {"mailbox": entry.mailboxes, "phone": entry.phones, "name": entry.names}[what]
+    @cached_property
+    def objecting(self) -> frozenset[str]:
+        """People who are kept out of direct marketing, as the column `person` has them."""
+        return frozenset(one for entry in self.active if entry.action is Action.OBJECT for one in entry.persons)
 
     def _meant(self, *actions: Action) -> "Meant":
         return Meant(self, [entry for entry in self.active if entry.action in actions])
@@ -177,80 +164,72 @@ class Meant:
         self._list = suppressed
         self.entries = tuple(entries)
         self._by_lead = {lead: entry.number for entry in entries for lead in entry.leads}
-        self._by_person = [entry for entry in entries if entry.emails or entry.mailboxes or entry.phones]
+        self._by_person = [entry for entry in entries if entry.emails or entry.phones]
         self._emails = {one for entry in self._by_person for one in entry.emails}
-        self._mailboxes = {one for entry in self._by_person if entry.any_tag for one in entry.mailboxes}
         self._phones = {one for entry in self._by_person for one in entry.phones}
 
     def __bool__(self) -> bool:
         return bool(self.entries)
 
-    def leads(self, rows: Iterable[Shown]) -> dict[tuple[str, str], int]:
-        """The leads, by kind and id, that any of the rows shows to be meant, and the number of the entry that does."""
-        refused: dict[tuple[str, str], int] = {}
-        for row in rows:
-            key = (row.kind, row.lead_id)
-            if key not in refused and (number := self._entry_of(row)):
-                refused[key] = number
-        return refused
-
     def is_known(self, kind: str, lead_id: str) -> bool:
-        """Whether an entry has the lead's id, so that its other versions are meant whomever they show."""
-        return self._list.hashed_lead(kind, lead_id) in self._by_lead
+        """Whether an entry has the lead's id. Then all versions of the lead are meant, whomever they show."""
+        return bool(self._by_lead) and self._list.hashed_lead(kind, lead_id) in self._by_lead
+
+    def leads(self, rows: Iterable[Shown]) -> dict[LeadKey, int]:
+        """The leads that any of the rows shows to be meant, and the number of the entry that means each."""
+        meant: dict[LeadKey, int] = {}
+        for row in rows if self.entries else ():
+            key = (row.kind, row.lead_id)
+            if key not in meant and (number := self._entry_of(row)):
+                meant[key] = number
+        return meant
+
+    def unknown(self, meant: Mapping[LeadKey, int]) -> dict[int, list[str]]:
+        """The hashes of those that no entry knows by their id yet, by the number of the entry that means them."""
+        by_entry: dict[int, list[str]] = {}
+        for key, number in meant.items():
+            if not self.is_known(*key):
+                by_entry.setdefault(number, []).append(self._list.hashed_lead(*key))
+        return by_entry
 
     def _entry_of(self, row: Shown) -> int:
-        """The number of the first entry that means the row's lead; 0 where none does."""
+        """The number of the first entry that means the row's lead; 0 if there is none."""
         if number := self._by_lead.get(self._list.hashed_lead(row.kind, row.lead_id), 0):
             return number
-        if not self._by_person:
-            return 0
-        contacts = row.contacts()
-        if contacts is not None and not self._is_listed(contacts):
+        contacts = row.contacts() if self._by_person else []
+        if (
+            contacts is not None
+            and not any(self._emails & self._hashed_emails(text) for text in contacts)
+            and not any(self._phones & self._hashed_phones(text) for text in contacts)
+        ):
             return 0
         texts = list(row.texts())
-        # Where the moment isn't known, the end or the beginning of its day, whichever lets it land: a new enquiry of
-        # the day of an erasure, and what came on the day of a refusal before it. What those found is known by its id.
-        created = _created(texts)
-        latest = created or datetime.combine(row.day + timedelta(days=1), time(), UTC)
-        earliest = created or datetime.combine(row.day, time(), UTC)
-        in_time = [
-            entry
-            for entry in self._by_person
-            if (entry.until is None or latest < entry.until) and (entry.since is None or earliest >= entry.since)
-        ]
-        if not in_time:
-            return 0
-        shown = shown_by(texts)
-        return next((entry.number for entry in in_time if self._means(entry, shown)), 0)
+        # A lead of an unknown moment counts as created at the end of its day: a new enquiry must land.
+        created = _created(texts) or datetime.combine(row.day + timedelta(days=1), time(), UTC)
+        entries = [entry for entry in self._by_person if entry.until is None or created < entry.until]
+        shown = shown_by(texts) if entries else Evidence()
+        return next((entry.number for entry in entries if self._shows(entry, shown)), 0)
 
-    def _is_listed(self, contacts: Iterable[str]) -> bool:
-        """Whether an entry has one of these addresses and numbers, without which none means a row."""
-        hashed = self._list.hashed
-        for text in contacts:
-            for key in email_keys(text):
-                if hashed("email", key) in self._emails:
-                    return True
-                if self._mailboxes and hashed("mailbox", mailbox_of(key)) in self._mailboxes:
-                    return True
-            if any(hashed("phone", key) in self._phones for key in phone_keys(text)):
-                return True
-        return False
+    def _shows(self, entry: Entry, shown: Evidence) -> bool:
+        """Whether the person of an entry wrote the row.
 
-    def _means(self, entry: Entry, shown: Evidence) -> bool:
-        emails, phones, names, boxes = entry.emails, entry.phones, entry.names, entry.mailboxes
-        if emails and any(self._list.hashed("email", one) in emails for one in shown.emails):
+        They did if it shows their address. They did if it shows their number and all names in it are theirs, or if it
+        has their number, no name and nobody else's address: whoever shares the telephone is somebody else.
+        """
+        emails = frozenset[str]().union(*map(self._hashed_emails, shown.emails))
+        if not emails.isdisjoint(entry.emails):
             return True
-        mailboxes = {self._list.hashed("mailbox", mailbox_of(one)) for one in shown.emails}
-        if entry.any_tag and not mailboxes.isdisjoint(boxes):
-            return True
-        if not phones or not any(self._list.hashed("phone", one) in phones for one in shown.phones):
+        if not any(self._list.hashed("phone", one) in entry.phones for one in shown.phones):
             return False
-        # Whoever shares the telephone is somebody else, unless a person has decided otherwise.
-        if entry.any_name:
-            return True
-        if shown.people:
-            return all(self._list.hashed("name", one) in names for one in shown.people)
-        return not entry.is_shared and (not emails or mailboxes.issubset(boxes))
+        if shown.people and not entry.any_name:
+            return all(self._list.hashed("name", one) in entry.names for one in shown.people)
+        return entry.any_name or (not entry.is_shared and (not emails or not entry.emails))
+
+    def _hashed_emails(self, text: str) -> frozenset[str]:
+        return frozenset(self._list.hashed("mailbox", mailbox_of(key)) for key in email_keys(text))
+
+    def _hashed_phones(self, text: str) -> frozenset[str]:
+        return frozenset(self._list.hashed("phone", key) for key in phone_keys(text))
 
 
 def _created(texts: Iterable[PathAndText]) -> datetime | None:
@@ -263,8 +242,7 @@ def _created(texts: Iterable[PathAndText]) -> datetime | None:
     return None
 
 
-# The actions that mean leads until they are lifted.
-_MEANING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.REFUSE, Action.RESTRICT})
+_HOLDING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR})
 
 NOBODY: Final = Suppressed(b"", ())
 

@@ -1,39 +1,41 @@
 """The suppression list's files.
 
-Belongs here: the list, its key, its chain, what the data folder knows of it, and the same in an object store. Doesn't:
-what an entry says (entries.py).
+Belongs here: the list, its key, its versions, and what the data folder knows of it. Doesn't: what an entry says
+(entries.py).
 
-A line is an entry, added and synced, never changed. Each has a chained HMAC under the list's own key, so that a line
-that is gone, added or changed shows. The data folder remembers the last entry that it knew (the guard): a list that
-lacks it is not the list. Where the list, its key or its chain isn't what it should be, reading it raises StorageError,
-and who was about to land a lead stops: nobody comes back because a file was lost.
-
-Where a store has the truth, each entry is an object of its number, which only one can create: of two machines that add
-one at once, the second makes its own anew, after the first's.
+A version of the list is one document: a seal, then an entry a line. Its name is the number of its newest entry. It is
+created once and never changed, in a folder and, if a bucket has the truth, in the bucket first. The seal is a chain of
+HMACs under the list's own key, so a line that is gone, added or changed shows. The data folder remembers the newest
+entry that it knew (the guard). If the list lacks that entry, its key is gone or it is damaged, reading it raises
+StorageError and nothing is landed or published: nobody comes back because a file was lost.
 """
 
 import fcntl
 import hmac
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing, sync
+from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
 from leads_pipeline.errors import StorageError
-from leads_pipeline.objects import ObjectStore
-from leads_pipeline.suppression.entries import NOBODY, Entry, Suppressed
+from leads_pipeline.objects import FolderStore, ObjectStore
+from leads_pipeline.suppression.entries import NOBODY, Action, Entry, Suppressed
 
-LIST_FILE: Final = "suppressed"
 KEY_FILE: Final = "key"
+VERSIONS: Final = "list/"
 
-# Where the store has the list.
-_ENTRIES: Final = "privacy/entries/"
-_KEY: Final = "privacy/key"
+# Where the list lies in a bucket, and in the folder of earlier versions, which had a chained file.
+_STORED: Final = "privacy/"
+_FORMER_FILE: Final = "suppressed"
+_FORMER_ENTRIES: Final = "privacy/entries/"
+
+# Whoever has just listed them can still read the newest.
+_VERSIONS_KEPT: Final = 5
 
 
 class SuppressionList:
@@ -42,110 +44,142 @@ class SuppressionList:
     def __init__(self, folder: Path, guard: Path, store: ObjectStore | None = None) -> None:
         self.folder = folder
         self.guard = guard
+        self._here = FolderStore(folder)
         self._store = store
 
     @property
     def path(self) -> Path:
-        """The list's file."""
-        return self.folder / LIST_FILE
+        """The newest version of the list, or where its first will be."""
+        return self.folder / VERSIONS / (self._newest() or f"{1:08}")
 
     def read(self) -> Suppressed:
-        """The list as it is now. Raises StorageError where it isn't whole, or isn't the one that the guard knows.
+        """The list as it is now. Raises StorageError if it isn't whole, or isn't the one that the guard knows.
 
-        It is asked for at each landing, so what hasn't changed isn't read again.
+        It is asked for at each landing, so a version that was read isn't read again.
         """
-        identity = tuple(map(_identity, (self.path, self.guard, self.folder / KEY_FILE)))
-        if identity[:2] == (None, None):
+        newest = self._newest()
+        if newest is None and (self.folder / _FORMER_FILE).exists():
+            with self._held():
+                self._take_over()
+            newest = self._newest()
+        if newest is None and not self.guard.exists():
             return NOBODY
-        cached = _cache.get(self.folder)
-        if cached is not None and cached[0] == (self.guard, *identity):
+        identity = (newest, *map(_identity, (self.path, self.guard, self.folder / KEY_FILE)))
+        cached = _cache.get((self.folder, self.guard))
+        if cached is not None and cached[0] == identity:
             return cached[1]
-        suppressed = self._read()
-        _cache[self.folder] = ((self.guard, *identity), suppressed)
+        guarded = self._guarded()  # before the list, which is never behind it then
+        suppressed = self._opened(self._lines(), guarded)
+        _cache[self.folder, self.guard] = (identity, suppressed)
         return suppressed
 
     def append(self, make: Callable[[Suppressed, int], Entry]) -> Entry:
         """Add the entry that is made of the list, for its hashes, and the next number. It is on the disk afterwards."""
         with self._held():
+            self._take_over()
             while True:
                 self._refresh()
-                key = self._made_key()
-                entries, chain, size = self._entries(key)
-                entry = make(Suppressed(key, entries), len(entries) + 1)
-                content = msgspec.json.encode(entry)
-                line = f"{_chained(key, chain, content)} ".encode() + content + b"\n"
-                if self._is_kept(entry.number, line):
-                    break
-            self._add(entry.number, line, size)
-        return entry
+                self._make_key()
+                lines = self._lines()
+                entry = make(self._opened(lines, self._guarded()), len(lines) + 1)
+                if self._create([*lines, msgspec.json.encode(entry)]):
+                    return entry
 
     def refresh(self) -> None:
-        """Have here what the store's list has, and there what this one has. Raises StorageError where they part."""
+        """Have here what the bucket's list has, and there what this one has. Raises StorageError if they part."""
         if self._store is not None:
             with self._held():
+                self._take_over()
                 self._refresh()
 
-    def _add(self, number: int, line: bytes, size: int) -> None:
-        """Have the line on the disk, where the whole lines of the file end."""
-        with storing(self.path):
-            is_new = not self.path.exists()
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE_MODE)
+    # --- versions ---------------------------------------------------------------------------------------------------
+
+    def _create(self, lines: Sequence[bytes]) -> bool:
+        """Keep the version of these entries. False if another machine was first with that number."""
+        marks = _marks(self._key(), lines)
+        name = f"{VERSIONS}{len(lines):08}"
+        content = b"\n".join([marks[-1].encode(), *lines, b""])
+        if self._store is not None:
+            stored = f"{_STORED}{name}"
+            # It may have been ours all along: an answer gets lost.
+            if not self._store.create(stored, content) and self._store.get(stored) != content:
+                return False
+        self._here.create(name, content)
+        replace_file(self.guard, f"{len(lines)} {marks[-1]}\n".encode())
+        self._here.delete(self._here.list(VERSIONS)[:-_VERSIONS_KEPT])
+        if self._store is not None:
+            self._store.delete(self._store.list(f"{_STORED}{VERSIONS}")[:-_VERSIONS_KEPT])
+        return True
+
+    def _newest(self) -> str | None:
+        with reading(self.folder):
             try:
-                # What a killed process had begun was never acknowledged to anybody.
-                os.ftruncate(descriptor, size)
-                if os.pwrite(descriptor, line, size) != len(line):
-                    raise StorageError(f"{self.path} can't be written to its end. Free some space, then run again.")
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            if is_new:
-                sync(self.folder)
-        replace_file(self.guard, f"{number} {line.partition(b' ')[0].decode()}\n".encode())
+                names = os.listdir(self.folder / VERSIONS)  # noqa: PTH208 - at each landing
+            except FileNotFoundError:
+                return None
+        return max(filter(str.isdecimal, names), default=None)
 
-    # --- the same in a store ----------------------------------------------------------------------------------------
+    def _lines(self) -> list[bytes]:
+        """The entries of the newest version, each as it was written."""
+        while newest := self._newest():
+            # One that is gone again was followed by newer ones.
+            if (content := self._here.get(f"{VERSIONS}{newest}")) is not None:
+                return self._checked(content, self.folder / VERSIONS / newest)
+        return []
 
-    def _is_kept(self, number: int, line: bytes) -> bool:
-        """Whether the entry of that number is this one. It is kept then, wherever there is a store."""
-        if self._store is None:
-            return True
-        key = f"{_ENTRIES}{number:08}"
-        # It may have been ours all along: an answer gets lost.
-        return self._store.create(key, line) or self._store.get(key) == line
+    def _checked(self, content: bytes, where: Path | str) -> list[bytes]:
+        """The entries of a version's content. Raises StorageError if it isn't as it was written."""
+        seal, *lines = content.split(b"\n")
+        end = lines.pop() if lines else b"?"
+        if end or not lines or not hmac.compare_digest(seal, _marks(self._key(), lines)[-1].encode()):
+            raise self._broken(f"{where} isn't as it was written, or its key isn't its own")
+        return lines
+
+    def _opened(self, lines: Sequence[bytes], guarded: tuple[int, str]) -> Suppressed:
+        """The list of these entries. Raises StorageError if the data folder knows one that it lacks."""
+        key = self._key()
+        marks = _marks(key, lines)
+        number, known = guarded
+        if number and (number > len(marks) or marks[number - 1] != known):
+            raise self._broken(f"it lacks the entry {number} that this data folder knows")
+        return Suppressed(key, list(map(_entry, lines)), marks)
+
+    def _guarded(self) -> tuple[int, str]:
+        with reading(self.guard):
+            try:
+                number, _, mark = self.guard.read_text(encoding="ascii", errors="replace").strip().partition(" ")
+            except FileNotFoundError:
+                return 0, ""
+        if not number.isdigit():
+            raise self._broken(f"{self.guard}, which says how far it goes, can't be read")
+        return int(number), mark
+
+    # --- the same in a bucket, and from earlier versions --------------------------------------------------------------
 
     def _refresh(self) -> None:
-        if self._store is None:
-            return
-        self._refresh_key(self._store)
-        if not (self.folder / KEY_FILE).exists():
-            return
-        key = self._key()
-        entries, chain, size = self._entries(key)
-        there = {*self._store.list(_ENTRIES)}
-        for number, line in enumerate(self._lines(size), 1):
-            name = f"{_ENTRIES}{number:08}"
-            if name not in there and not self._is_kept(number, line):
-                raise self._broken(f"its entry {number} is another than the one in {self._store.address}")
-            there.discard(name)
-        for number, name in enumerate(sorted(there), len(entries) + 1):
-            if name != f"{_ENTRIES}{number:08}":
-                raise self._broken(
-                    f"{self._store.address} lacks its entry {number}, which any machine that has it puts back with its "
-                    "next run"
-                )
-            line = self._store.get(name) or b""
-            chain = _chained(key, chain, line.rstrip(b"\n").partition(b" ")[2])
-            if not hmac.compare_digest(line.partition(b" ")[0], chain.encode()):
-                raise self._broken(f"{self._store.address}/{name} isn't its entry {number} as it was written")
-            self._add(number, line, size)
-            size += len(line)
+        store = self._store
+        if store is None:
+            return None
+        self._refresh_key(store)
+        there = [key for key in store.list(f"{_STORED}{VERSIONS}") if key.rpartition("/")[2].isdecimal()]
+        ours, theirs = self._lines(), list[bytes]()
+        if there:
+            if (content := store.get(there[-1])) is None:
+                return self._refresh()  # followed by newer ones since it was listed
+            theirs = self._checked(content, f"{store.address}/{there[-1]}")
+        if ours[: len(theirs)] != theirs[: len(ours)]:
+            raise self._broken(f"it is another than the one in {store.address}")
+        if len(ours) != len(theirs):
+            self._create(max(ours, theirs, key=len))
+        return None
 
     def _refresh_key(self, store: ObjectStore) -> None:
         path = self.folder / KEY_FILE
         with reading(path):
             here = path.read_bytes() if path.exists() else None
-        there = store.get(_KEY)
+        there = store.get(f"{_STORED}{KEY_FILE}")
         if here is not None and there is None:
-            there = here if store.create(_KEY, here) else store.get(_KEY)
+            there = here if store.create(f"{_STORED}{KEY_FILE}", here) else store.get(f"{_STORED}{KEY_FILE}")
         if there is None:
             return
         if here is None:
@@ -153,9 +187,31 @@ class SuppressionList:
         elif here != there:
             raise self._broken(f"its key {path} is another than the one in {store.address}")
 
-    def _lines(self, size: int) -> list[bytes]:
-        with reading(self.path):
-            return self.path.read_bytes()[:size].splitlines(keepends=True) if size else []
+    def _take_over(self) -> None:
+        """Make a version of the list that an earlier version of the pipeline had, if there is none yet."""
+        path = self.folder / _FORMER_FILE
+        if self._newest() is not None:
+            return
+        with reading(path):
+            former = path.read_bytes() if path.exists() else b""
+        if self._store is not None:
+            self._refresh_key(self._store)
+            if not self._store.list(f"{_STORED}{VERSIONS}"):
+                entries = [self._store.get(key) or b"" for key in self._store.list(_FORMER_ENTRIES)]
+                former = max(former, b"".join(entries), key=len)
+        # A line that has no end was never acknowledged.
+        sealed = [line.partition(b" ")[::2] for line in former.split(b"\n")[:-1]]
+        lines = [line for _, line in sealed]
+        if not lines:
+            return
+        for number, (seal, mark) in enumerate(zip(sealed, _marks(self._key(), lines), strict=True), 1):
+            if not hmac.compare_digest(seal[0], mark.encode()):
+                raise self._broken(f"its line {number} isn't as it was written, or its key isn't its own")
+        self._opened(lines, self._guarded())
+        self._create(lines)
+        path.unlink(missing_ok=True)
+
+    # --- lock and key -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -170,45 +226,6 @@ class SuppressionList:
             finally:
                 os.close(descriptor)
 
-    def _read(self) -> Suppressed:
-        key = self._key()
-        entries, _, _ = self._entries(key)
-        return Suppressed(key, entries)
-
-    def _entries(self, key: bytes) -> tuple[list[Entry], str, int]:
-        """The entries, the chain's end, and the size of the file without a line that somebody had only begun."""
-        number, known_chain = self._guarded()
-        with reading(self.path):
-            try:
-                content = self.path.read_bytes()
-            except FileNotFoundError:
-                content = b""
-        entries: list[Entry] = []
-        chain, size, is_known = "", 0, number == 0
-        for line in content.splitlines(keepends=True):
-            if not line.endswith(b"\n"):
-                break
-            written, _, text = line[:-1].partition(b" ")
-            chain = _chained(key, chain, text)
-            if not hmac.compare_digest(written, chain.encode()):
-                raise self._broken(f"its line {len(entries) + 1} isn't as it was written, or its key isn't its own")
-            entries.append(_ENTRY.decode(text))
-            is_known = is_known or (len(entries), chain) == (number, known_chain)
-            size += len(line)
-        if not is_known:
-            raise self._broken(f"it lacks the entry {number} that this data folder knows")
-        return entries, chain, size
-
-    def _guarded(self) -> tuple[int, str]:
-        with reading(self.guard):
-            try:
-                number, _, chain = self.guard.read_text(encoding="ascii", errors="replace").strip().partition(" ")
-            except FileNotFoundError:
-                return 0, ""
-        if not number.isdigit():
-            raise self._broken(f"{self.guard}, which says how far it goes, can't be read")
-        return int(number), chain
-
     def _key(self) -> bytes:
         path = self.folder / KEY_FILE
         with reading(path):
@@ -220,20 +237,19 @@ class SuppressionList:
             except ValueError:
                 raise self._broken(f"{path} holds no key") from None
 
-    def _made_key(self) -> bytes:
-        """The key, made where there is neither a list nor a guard yet."""
+    def _make_key(self) -> None:
+        """Make the key if there is neither a list nor a guard yet."""
         path = self.folder / KEY_FILE
-        if not (path.exists() or self.path.exists() or self.guard.exists()):
+        if not (path.exists() or self._newest() or self.guard.exists()):
             made = f"{secrets.token_hex(32)}\n".encode()
-            if self._store is not None and not self._store.create(_KEY, made):
-                made = self._store.get(_KEY) or made
+            if self._store is not None and not self._store.create(f"{_STORED}{KEY_FILE}", made):
+                made = self._store.get(f"{_STORED}{KEY_FILE}") or made
             replace_file(path, made)
-        return self._key()
 
     def _broken(self, why: str) -> StorageError:
         return StorageError(
-            f"The suppression list {self.path} can't be used: {why}. Nothing is landed, staged or published until it "
-            "can, as people who were erased would come back. Put list and key back from a backup, both of them, or "
+            f"The suppression list in {self.folder} can't be used: {why}. Nothing is landed or published until it can, "
+            "because people who were erased would come back. Put list and key back from a backup, both of them, or "
             "point LEADS_PRIVACY_DIR to where they are. What was landed before is untouched.",
             reason="suppression list",
         )
@@ -242,7 +258,15 @@ class SuppressionList:
 _ENTRY: Final = msgspec.json.Decoder(Entry)
 
 # What each list's files looked like when they were read, and what they said.
-_cache: Final[dict[Path, tuple[tuple[object, ...], Suppressed]]] = {}
+_cache: Final[dict[tuple[Path, Path], tuple[tuple[object, ...], Suppressed]]] = {}
+
+
+def _entry(line: bytes) -> Entry:
+    """The entry of a line. Of earlier versions, the addresses without tags count, as that is how keys are now."""
+    entry = _ENTRY.decode(line)
+    if entry.action is Action.CLEAR:
+        return msgspec.structs.replace(entry, emails=(), mailboxes=(), phones=(), names=())
+    return msgspec.structs.replace(entry, emails=entry.mailboxes, mailboxes=()) if entry.mailboxes else entry
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
@@ -255,5 +279,10 @@ def _identity(path: Path) -> tuple[int, ...] | None:
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
-def _chained(key: bytes, before: str, content: bytes) -> str:
-    return hmac.digest(key, before.encode() + b"\n" + content, "sha256").hex()
+def _marks(key: bytes, lines: Sequence[bytes]) -> list[str]:
+    """The seal of the list after each of its entries."""
+    marks: list[str] = []
+    for line in lines:
+        before = marks[-1] if marks else ""
+        marks.append(hmac.digest(key, before.encode() + b"\n" + line, "sha256").hex())
+    return marks

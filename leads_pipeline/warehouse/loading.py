@@ -7,21 +7,23 @@ Belongs here: what is deleted and inserted when. Doesn't: which version of a lea
 import hmac
 from collections.abc import Set
 from contextlib import suppress
-from dataclasses import replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Final
 from uuid import UUID, uuid4
 
 import duckdb
+from msgspec.structs import replace
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.drift import PEOPLE_MIN, Drift, Seen, find_drift
 from leads_pipeline.duck import literal, quoted, scratch_folder
 from leads_pipeline.flatten.columns import staged_columns, windows_table
 from leads_pipeline.flatten.inventory import insert_inventory
+from leads_pipeline.flatten.kept_out import ids_of, ids_out
 from leads_pipeline.flatten.trees import HIDDEN, trees_of
-from leads_pipeline.flatten.withholding import known_leads, objected_leads, redact, withheld_leads
 from leads_pipeline.lake import Lake
+from leads_pipeline.lake.gate import MESSAGE
+from leads_pipeline.suppression import Action, Entry, Meant
 from leads_pipeline.warehouse.answers import set_answers
 from leads_pipeline.warehouse.grid import Grid, set_grid
 from leads_pipeline.warehouse.people import PERSON_OF_LEAD, set_person_key
@@ -77,11 +79,6 @@ def load(
         # anew together with full ones all the same: a quarter of what 320,000 leads take (measured).
         db.execute("set max_vacuum_tasks = 0")
     is_whole = _load_kinds(db, lake, state, wanted, changed)
-    # Loading may have added lead ids to the list, which are dealt with. Whoever was added to it meanwhile waits for the
-    # next publication.
-    suppressed = lake.suppression.read()
-    if suppressed.whom == wanted.whom:
-        wanted = replace(wanted, suppressed=suppressed.state)
     if any(table == INVENTORY for table, _ in changed):
         _load_inventory(db, lake)
     set_grid(db, grid, now)
@@ -109,44 +106,55 @@ def _load_kinds(
 ) -> bool:
     """Replace what the changed files hold; whether the marts are to be made anew as a whole."""
     is_whole = state.marts != wanted.marts
+    is_moved_on = state.listed != wanted.listed
     for kind in LEAD_KINDS:
-        if state.suppressed != wanted.suppressed:
-            is_whole = _take_out(db, lake, kind, is_of_others=state.whom != wanted.whom) or is_whole
+        if is_moved_on:
+            is_whole = _take_out(db, lake, kind) or is_whole
         of_kind = {(table, day) for table, day in changed if table in staged_columns(kind)}
         if of_kind:
             is_whole = _load_leads(db, lake, kind, of_kind, is_whole=is_whole)
-            if state.objected == wanted.objected:
-                note_objections(
-                    db, lake, kind, "lead_id in (select lead_id from removed union all select lead_id from winners)"
-                )
-        if state.suppressed != wanted.suppressed or of_kind:
-            # A redacted row counts as gone, because the old text must not stay in the file's blocks.
-            new = "lead_id in (select lead_id from winners)" if state.suppressed == wanted.suppressed else "true"
-            redacted = redact(db, lake, kind, new)
-            db.execute("insert into gone select $kind, null from range($rows)", {"kind": kind.name, "rows": redacted})
-            is_whole = is_whole or redacted > 0
-        if state.objected != wanted.objected:
+            new = "lead_id in (select lead_id from removed union all select lead_id from winners)"
+            note_objections(db, lake, kind, new)
+    if is_moved_on:
+        _note_who_objects(db, lake)
+        for kind in LEAD_KINDS:
             note_objections(db, lake, kind, "true")
     return is_whole
 
 
-def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, *, is_of_others: bool) -> bool:
-    """Take leads that the list withholds out of days that don't change, too; whether there are any.
+def _take_out(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind) -> bool:
+    """Take leads that the list keeps out, by their ids, and cleared messages out of days that don't change, too.
 
-    Where it has only learned more ids since, and withholds no others' leads, these decide.
+    Whether there were any. Of damaged days, leads are here that raw has lost.
     """
-    leads = quoted(kind.table)
-    if not (
-        withheld_leads(db, lake, kind, leads, "window_day") if is_of_others else known_leads(db, lake, kind, leads)
-    ):
-        return False
-    db.execute("insert into gone select $kind, lead_id from withheld_ids", {"kind": kind.name})
-    for table in kind.tables:
-        db.execute(f"delete from {quoted(table)} where lead_id in (from withheld_ids)")  # noqa: S608 - our own names
+    leads, suppressed = quoted(kind.table), lake.suppression.read()
+    # A cleared row counts as gone, because the old text must not stay in the file's blocks.
+    ids_of(db, suppressed.cleared, kind, f"(from {leads} where {MESSAGE} <> '')", "ids_to_clear")
+    ids_out(db, lake, kind, leads)
     db.execute(
-        "delete from pipeline.objected where kind = $kind and lead_id in (from withheld_ids)", {"kind": kind.name}
+        "insert into gone select $kind, lead_id from (from ids_to_clear union from ids_out)", {"kind": kind.name}
     )
-    return True
+    db.execute(f"update {leads} set {MESSAGE} = '' where lead_id in (from ids_to_clear)")  # noqa: S608 - our own names
+    for table in kind.tables:
+        db.execute(f"delete from {quoted(table)} where lead_id in (from ids_out)")  # noqa: S608 - our own names
+    db.execute("delete from pipeline.objected where kind = $kind and lead_id in (from ids_out)", {"kind": kind.name})
+    return db.execute("select count(*) from ids_out").fetchall() != [(0,)]
+
+
+def _note_who_objects(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+    """Have the list know the people of objections that an earlier version wrote, by the leads that it knew."""
+    suppressed = lake.suppression.read()
+    for entry in suppressed.active:
+        if entry.action is not Action.OBJECT or entry.persons:
+            continue
+        persons: set[str] = set()
+        for kind in LEAD_KINDS:
+            ids_of(db, Meant(suppressed, [entry]), kind, quoted(kind.table), "ids_objecting")
+            theirs = f"from {quoted(kind.table)} where lead_id in (from ids_objecting) and person is not null"
+            persons |= {one for (one,) in db.execute(f"select distinct person::varchar {theirs}").fetchall()}
+        if persons:
+            known = Entry(number=0, at=datetime.now(UTC), action=Action.LEARNED, of=entry.number, persons=(*persons,))
+            lake.suppression.append(lambda _, number, known=known: replace(known, number=number))  # type: ignore[misc]
 
 
 def _note_publication(db: duckdb.DuckDBPyConnection) -> None:
@@ -208,7 +216,7 @@ def _load_leads(
             where (
                 window_day in (from changed_days)
                 or lead_id in (select lead_id from winners)
-                or lead_id in (from withheld_ids)
+                or lead_id in (from ids_out)
             ) and row_id not in (select row_id from confirmed)
             """
         )
@@ -267,15 +275,15 @@ def _load_leads(
 
 def note_objections(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, leads: str) -> None:
     """Note anew which of these leads are of people who objected, and that the marts of these people are touched."""
-    rows = f"(from {quoted(kind.table)} where {leads})"
+    objecting = sorted(lake.suppression.read().objecting)
     former = f"from pipeline.objected where kind = $kind and {leads}"
     db.execute(f"insert into touched (person) select distinct person {former}", {"kind": kind.name})
     db.execute(f"delete {former}", {"kind": kind.name})
-    if objected_leads(db, lake, kind, rows, "window_day"):
+    if objecting:
         db.execute(
-            "insert into pipeline.objected select $kind, lead_id, person "  # noqa: S608
-            f"from {rows} where person is not null and lead_id in (from objected_ids)",
-            {"kind": kind.name},
+            f"insert into pipeline.objected select $kind, lead_id, person from {quoted(kind.table)} "  # noqa: S608
+            f"where {leads} and person in (select unnest($objecting::uuid[]))",
+            {"kind": kind.name, "objecting": objecting},
         )
         db.execute(f"insert into touched (person) select distinct person {former}", {"kind": kind.name})
 

@@ -34,7 +34,7 @@ INVENTORY: Final = "inventory"
 class State:
     """What a file was made from: fingerprints of schema, marts, comments and grid, and of each file loaded.
 
-    `suppressed`, `whom` and `objected` are the suppression list's: what it withholds, of whom, and who has objected.
+    `listed` is the mark of the suppression list.
 
     `files` is by table and day, the inventory's files under the table `inventory`.
     """
@@ -43,16 +43,14 @@ class State:
     marts: str
     comments: str
     grid: str
-    suppressed: str
-    whom: str
-    objected: str
+    listed: str
     files: Mapping[tuple[str, date], str]
 
 
-EMPTY: Final = State("", "", "", "", "", "", "", {})
+EMPTY: Final = State("", "", "", "", "", {})
 
 
-_FACTS: Final = ("schema", "marts", "comments", "grid", "suppressed", "whom", "objected")
+_FACTS: Final = ("schema", "marts", "comments", "grid", "listed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,6 @@ def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
     """What a file that is up to date is made from."""
     staged = (file for kind in LEAD_KINDS for table in staged_columns(kind) for file in lake.staged_files(table))
     files = {(file.table, file.day): file.fingerprint for file in staged}
-    suppressed = lake.suppression.read()
     for path in lake.inventory_files():
         files[INVENTORY, date.fromisoformat(path.parent.name.removeprefix("day="))] = fingerprint_of(path)
     return State(
@@ -87,9 +84,7 @@ def wanted_state(lake: Lake, grid: Grid, now: datetime) -> State:
         marts=_fingerprint([(mart.name, mart.statement, mart.follows) for mart in marts()], MART_MACROS, grid.branches),
         comments=comments_fingerprint(),
         grid=_fingerprint(grid, today(grid.zone, now), answers_fingerprint(lake)),
-        suppressed=suppressed.state,
-        whom=suppressed.whom,
-        objected=suppressed.objected,
+        listed=lake.suppression.read().mark,
         files=files,
     )
 

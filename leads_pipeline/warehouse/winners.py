@@ -15,7 +15,7 @@ from leads_pipeline.contract import LeadKind
 from leads_pipeline.duck import files_of_days, link_or_copy, quoted
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.columns import staged_columns
-from leads_pipeline.flatten.withholding import withheld_leads
+from leads_pipeline.flatten.kept_out import ids_out
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse.sql_marts import followed_columns
 
@@ -135,9 +135,8 @@ def find_winners(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, file
         """
     )
     # A staged file that was put back from a backup may hold who was erased since.
-    files_at_hand = f"({files.select(kind.table, 'staged.day')}) as staged"
-    if withheld_leads(db, lake, kind, files_at_hand, "staged.day"):
-        db.execute("delete from versions where lead_id in (from withheld_ids)")
+    if ids_out(db, lake, kind, "versions"):
+        db.execute("delete from versions where lead_id in (from ids_out)")
     db.execute(
         """
         create or replace temp table winners as

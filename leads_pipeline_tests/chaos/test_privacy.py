@@ -28,8 +28,9 @@ from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Sought
-from leads_pipeline.privacy.erase import left_by_list, quarantined_of, sweep
+from leads_pipeline.privacy.erase import left_by_list, quarantined_of
 from leads_pipeline.privacy.search import search
+from leads_pipeline.privacy.sweeping import in_line
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.book import LeadBook
 from leads_pipeline.simulator.leads import LeadFactory
@@ -64,8 +65,8 @@ def erase(folder: Path) -> None:
     """As the command does it, which deletes what quarantine/ shows of her."""
     lake = lake_in(folder)
     listed(lake.suppression)
-    swept = sweep(lake, LONDON)
-    Warehouse(lake).publish(GRID, NOW)
+    with in_line(lake, LONDON) as swept:
+        Warehouse(lake).publish(GRID, NOW)
     for path in quarantined_of(search(lake, folder / "home", Sought.of([EMAIL]))):
         path.unlink()
     if swept.failed:
@@ -133,7 +134,7 @@ def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(tmp_path: Path, f
         lake = lake_in(folder)
         assert raw_rows(lake)["john"] == johns, where
         if not all(shows_her(lake).values()):
-            assert lake.suppression.read().refusals, f"the data are ahead of the list: {where}"
+            assert lake.suppression.read().erased, f"the data are ahead of the list: {where}"
         erase(folder)
         assert raw_rows(lake) == {"john": johns}, where
         assert left_by_list(lake) == [], where

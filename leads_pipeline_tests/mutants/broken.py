@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
 
     from leads_pipeline.durable import storing, sync
     from leads_pipeline.errors import CredentialsError, ServerError
+    from leads_pipeline.privacy.sweeping import sweep
     from leads_pipeline.retry import FIRST_RETRY_SECONDS, RetryPlan
     from leads_pipeline.settings import AuthMethod
     from leads_pipeline.window import RETENTION
@@ -41,6 +42,7 @@ REPORT = (f"{TESTS}/transform/test_report.py",)
 DELTA = (f"{TESTS}/transform/test_delta.py",)
 BACKUP = (f"{TESTS}/storage/test_backup.py",)
 SHARE = (f"{TESTS}/privacy/test_share.py",)
+LIST = (f"{TESTS}/privacy/test_suppression.py",)
 
 ON_DISK = "materialized means on the disk"
 PRIVATE = "other users of the machine read no lead and no token"
@@ -251,6 +253,47 @@ def _(text):
 )
 def _(db, lake):
     return None
+
+
+@mutant("the gate lets everybody in", "leads_pipeline.lake.gate:Verdict.passed", promise=ERASED, tests=LIST)
+def _(self, rows):
+    return list(rows)
+
+
+@mutant("the list learns no ids", "leads_pipeline.lake.gate:Gate._learn", promise=ERASED, tests=LIST)
+def _(self, meant, leads):
+    return 0
+
+
+@mutant("restricted rows are dropped", "leads_pipeline.lake.gate:Gate._set_aside", promise=RESTORED, tests=LIST)
+def _(self, path, verdict, rows):
+    return None
+
+
+@mutant(
+    "who is listed during a landing is landed", "leads_pipeline.lake.gate:Gate.has_moved_on", promise=ERASED, tests=LIST
+)
+def _(self, verdict):
+    return False
+
+
+@mutant(
+    "a sweep is noted before it is published", "leads_pipeline.privacy.sweeping:in_line", promise=ERASED, tests=LIST
+)
+def _(lake, zone):
+    swept = sweep(lake, zone)
+    lake.note_swept(swept.mark)
+    yield swept
+
+
+@mutant(
+    "a list that was put back from a backup is the list",
+    "leads_pipeline.suppression.files:SuppressionList._guarded",
+    promise=ERASED,
+    tests=LIST,
+)
+def _(self):
+    return 0, ""
 
 
 # --- published tables, report, Delta ----------------------------------------------------------------------------------

@@ -16,16 +16,27 @@ import pytest
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought
-from leads_pipeline.privacy.erase import Wish, add_redaction, add_to_list, left_by_list, sweep
+from leads_pipeline.privacy.erase import Wish, add_to_list, left_by_list
 from leads_pipeline.privacy.requests import due_on, no_backup_from
-from leads_pipeline.privacy.search import FoundLead, search
+from leads_pipeline.privacy.search import search
+from leads_pipeline.privacy.sweeping import sweep
 from leads_pipeline.suppression import Action
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.privacy.test_suppression import push, take_in
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
-from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, installed, land, stage, staged_leads
+from leads_pipeline_tests.support.staging import (
+    DAY,
+    FETCHED_AT,
+    LONDON,
+    NEXT_DAY,
+    installed,
+    land,
+    publish,
+    publish_in_line,
+    stage,
+)
 
 BEFORE = "2026-11-19T10:00:00Z"
 GRID = Grid(scopes=(Scope.parse("branch-101"), Scope.parse("branch-102")), first_day=DAY, zone=LONDON)
@@ -66,7 +77,7 @@ def fill(lake: Lake, hers: list[dict[str, Any]]) -> None:
     for kind in (APPLICANT, APPRAISAL):
         for day in (DAY, NEXT_DAY):
             stage(lake, kind, day)
-    Warehouse(lake).publish(GRID, NOW)
+    publish(lake, GRID, NOW)
 
 
 def published(lake: Lake) -> dict[str, list[tuple[Any, ...]]]:
@@ -106,9 +117,8 @@ def test_after_a_sweep_it_is_as_if_the_person_had_never_been(tmp_path: Path) -> 
     push(lake, *HERS)
 
     listed(lake.suppression, phones=[PHONE], names=["Jane Roe"])
-    swept = sweep(lake, LONDON)
-    Warehouse(lake).publish(GRID, NOW)
-    Warehouse(lake).publish(GRID, NOW)
+    _, swept = publish_in_line(lake, GRID, NOW)
+    publish(lake, GRID, NOW)
 
     assert (swept.failed, swept.deliveries) == ({}, 2)
     assert left_by_list(lake) == []
@@ -176,7 +186,7 @@ def test_a_program_that_has_the_old_file_open_is_named_until_it_closes_it(
     lake = installed(tmp_path, monkeypatch)
     land(lake, APPLICANT, [*HERS, *OTHERS])
     stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, NOW)
+    publish(lake, GRID, NOW)
     who = ("--email", EMAIL)
     command = [sys.executable, "-c", HOLDERS[holder], str(lake.folder / "leads.duckdb")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -192,7 +202,7 @@ def test_a_program_that_has_the_old_file_open_is_named_until_it_closes_it(
     with duckdb.connect(lake.folder / "leads.duckdb", read_only=True):
         Warehouse(lake).path.rename(lake.folder / "leads.duckdb.old")
         (lake.folder / "leads.duckdb.old").unlink()
-        assert Warehouse(lake).publish(GRID, NOW).is_rebuilt
+        assert publish(lake, GRID, NOW).is_rebuilt
         assert run("privacy", "verify", *who).exit_code == 0
         assert run("privacy", "verify").exit_code == 0
     assert run("privacy", "log").exit_code == 0
@@ -226,9 +236,7 @@ def test_a_receipt_says_from_when_no_backup_holds_the_person(
     if days is not None:
         monkeypatch.setenv("LEADS_BACKUP_DAYS", days)
     land(lake, APPLICANT, HERS)
-    monkeypatch.setattr(
-        "leads_pipeline.cli.erasing.swept_and_published", lambda session: (sweep(session.lake, LONDON), [])
-    )
+    monkeypatch.setattr("leads_pipeline.cli.erasing.published", lambda session: [*sweep(session.lake, LONDON).failed])
     told = run("privacy", "erase", "--email", EMAIL, "--yes")
     assert told.exit_code == 0, told.output + told.stderr
     [row] = json.loads(run("privacy", "log", "--json").stdout)["entries"]
@@ -298,7 +306,6 @@ def test_applying_the_list_closes_no_erasure_as_it_looks_not_everywhere(
 NOTE = (
     "Née \\u0041? Ask Jane\\tRoe, Jane.Roe@People.example, or +44 7700 900123 and 07700 900456; jane@x.example stays."
 )
-REDACTED = "Née A? Ask [removed], [removed], or [removed] and 07700 900456; jane@x.example stays."
 
 
 def of_somebody_else(message: str = NOTE) -> str:
@@ -309,78 +316,6 @@ def of_somebody_else(message: str = NOTE) -> str:
 
 
 @pytest.mark.slow
-def test_what_others_wrote_of_a_person_is_taken_out_of_every_version_and_stays_out(tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "data", tmp_path / "list")
-    neighbour = json.dumps(OTHERS[0])
-    land(lake, APPLICANT, [of_somebody_else("Née, jane.roe@people.example."), neighbour], sequence=1)
-    land(lake, APPLICANT, [of_somebody_else(), neighbour], sequence=2)
-    stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, NOW)
-    sought = Sought.of([EMAIL], [PHONE], names=["Jane Roe"])
-    mary = FoundLead("applicant", "mary", Group.MENTION, [])
-    add_redaction(lake, sought, [mary], NOW)
-    assert left_by_list(lake) != []
-    assert sweep(lake, LONDON).days == {"applicant": 1}
-    Warehouse(lake).publish(GRID, NOW)
-
-    def texts() -> list[str]:
-        [path] = (path for path in lake.raw_lead_files() if path.name == "leads.parquet")
-        return [row["payload"] for row in pq.ParquetFile(path).read().to_pylist() if row["lead_id"] == "mary"]
-
-    expected = [of_somebody_else(json.dumps(text)[1:-1]) for text in ("Née, [removed].", REDACTED)]
-    assert sorted(texts()) == sorted(expected)
-    [(message,)] = Warehouse(lake).query("select message from applicant_leads where lead_id = 'mary'")[1]
-    assert message == REDACTED
-    assert b"jane.roe" not in everything_in(lake.folder)
-    for _ in range(2):  # the portal still sends it
-        land(lake, APPLICANT, [of_somebody_else(), neighbour], sequence=3)
-        push(lake, json.loads(of_somebody_else()))
-        take_in(lake)
-    assert sorted(texts()) == sorted(expected)
-    assert b"jane.roe" not in everything_in(lake.folder)
-    [path] = (path for path in lake.raw_lead_files() if path.name == "leads.parquet")
-    rows = pq.ParquetFile(path).read().to_pylist()
-    assert [row["payload"] for row in rows if row["lead_id"] == "john"] == [neighbour]
-    assert (left_by_list(lake), sweep(lake, LONDON).days) == ([], {})
-
-
-def test_a_redaction_whose_sweep_was_killed_after_raw_is_staged_by_the_next(tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "data", tmp_path / "list")
-    land(lake, APPLICANT, [of_somebody_else()])
-    stage(lake, APPLICANT)
-    add_redaction(lake, Sought.of([EMAIL]), [FoundLead("applicant", "mary", Group.MENTION, [])], NOW)
-    for path in lake.raw_lead_files():
-        lake.rewrite_raw(path, lake.redacted)
-    assert sweep(lake, LONDON).days == {"applicant": 1}
-    assert b"jane.roe" not in everything_in(lake.folder)
-
-
-@pytest.mark.slow
-def test_nothing_that_a_backup_brings_back_is_staged_or_published_with_what_was_redacted(tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "data", tmp_path / "list")
-    land(lake, APPLICANT, [of_somebody_else(), OTHERS[0]])
-    stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, NOW)
-    shutil.copytree(lake.folder, tmp_path / "backup")
-    johns = staged_leads(lake, APPLICANT)["john"]
-    mary = FoundLead("applicant", "mary", Group.MENTION, [])
-    add_redaction(lake, Sought.of([EMAIL], [PHONE], names=["Jane Roe"]), [mary], NOW)
-    for is_restored in (False, True):
-        if is_restored:
-            shutil.rmtree(lake.folder)
-            shutil.copytree(tmp_path / "backup", lake.folder)
-        Warehouse(lake).publish(GRID, NOW)
-        assert Warehouse(lake).query("select message from applicant_leads where lead_id = 'mary'")[1] == [(REDACTED,)]
-        assert b"jane.roe" not in Warehouse(lake).path.read_bytes().lower()
-        stage(lake, APPLICANT)
-        assert staged_leads(lake, APPLICANT)["mary"]["message"] == REDACTED
-        assert b"jane.roe" not in everything_in(lake.folder / "staged")
-        assert staged_leads(lake, APPLICANT)["john"] == johns
-        Warehouse(lake).publish(GRID, NOW)
-        assert not Warehouse(lake).publish(GRID, NOW).is_changed
-
-
-@pytest.mark.slow
 def test_the_command_takes_a_person_out_of_what_others_wrote_when_told_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,17 +323,21 @@ def test_the_command_takes_a_person_out_of_what_others_wrote_when_told_to(
     fill(lake, HERS)
     land(lake, APPLICANT, [of_somebody_else()], sequence=9)
     stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, NOW)
+    publish(lake, GRID, NOW)
     who = ("--email", EMAIL, "--phone", PHONE, "--name", "Jane Roe")
 
-    dry = run("privacy", "erase", *who, "--mentions", "redact", "--dry-run")
-    assert (dry.exit_code, "1 of others redacted" in dry.stdout) == (0, True), dry.output
+    dry = run("privacy", "erase", *who, "--clear-message", "mary", "--dry-run")
+    assert (dry.exit_code, "messages of 1 others emptied" in dry.stdout) == (0, True), dry.output
     assert EMAIL not in dry.output.lower()
     told = run("privacy", "erase", *who, "--yes")
-    assert (told.exit_code, "redacted in 0 leads, left in 1" in told.stdout) == (0, True), told.output + told.stderr
+    assert (told.exit_code, "emptied the messages of 0 leads, left in 1" in told.stdout) == (0, True), (
+        told.output + told.stderr
+    )
     assert NOTE.encode().lower() in everything_in(lake.folder / "raw").replace(b"\\\\", b"\\")
-    told = run("privacy", "erase", *who, "--yes", "--mentions", "redact")
-    assert (told.exit_code, "redacted in 1 leads, left in 0" in told.stdout) == (0, True), told.output + told.stderr
+    told = run("privacy", "erase", *who, "--yes", "--clear-message", "mary")
+    assert (told.exit_code, "emptied the messages of 1 leads, left in 0" in told.stdout) == (0, True), (
+        told.output + told.stderr
+    )
     assert b"jane.roe" not in everything_in(lake.folder)
     assert run("privacy", "verify", *who).exit_code == 0
     assert "mary" not in run("privacy", "find", *who).stdout
@@ -468,7 +407,7 @@ def test_who_stops_an_erasure_is_told_that_it_goes_on(tmp_path: Path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("leads_pipeline.cli.erasing.sweep", stopped)
+        patched.setattr("leads_pipeline.cli.erasing.published", stopped)
         told = run("privacy", "erase", "--email", EMAIL, "--yes")
     assert told.exit_code == 130
     assert "erasure 1 is on the list" in " ".join(told.stderr.split())
@@ -499,15 +438,14 @@ def test_no_text_hides_a_person_from_an_erasure_or_takes_a_neighbour(tmp_path: P
     hers, others = naughty(EMAIL, "jane"), naughty("mary.poe@people.example", "mary")
     land(lake, APPLICANT, [*hers.values(), *others.values()])
     stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, NOW)
+    publish(lake, GRID, NOW)
     sought = Sought.of([EMAIL.upper()])
     found = search(lake, tmp_path / "home", sought, may_be_shared=True)
     assert len({lead.lead_id for lead in found.leads}) == len(hers)
     assert {lead.group for lead in found.leads} == {Group.GIVEN}
 
     add_to_list(lake, sought, found.leads, Wish(action=Action.ERASE), NOW)
-    assert sweep(lake, LONDON).failed == {}
-    Warehouse(lake).publish(GRID, NOW)
+    publish(lake, GRID, NOW)
     again = search(lake, tmp_path / "home", sought, may_be_shared=True)
     assert (again.leads, again.traces, again.undecoded) == ([], {}, {})
     land(lake, APPLICANT, [*hers.values(), *others.values()])

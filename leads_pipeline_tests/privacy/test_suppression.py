@@ -1,7 +1,9 @@
-"""The suppression list, and that what it refuses is landed, staged and published by nobody."""
+"""The suppression list, and that nobody whom it keeps out is landed, staged or published."""
 
+import hmac
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
@@ -14,9 +16,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead, read_leads
+from leads_pipeline.contract import APPLICANT, PushedLead, read_leads
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought
@@ -28,7 +29,7 @@ from leads_pipeline.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, entry_of, lead, listed
-from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, stage, staged_leads
+from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, publish, stage, staged_leads
 
 BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
 GRID = Grid(scopes=tuple(map(Scope.parse, ("branch-101", "branch-102"))), first_day=DAY, zone=LONDON)
@@ -55,23 +56,9 @@ def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(list_: 
     assert [entry.number for entry in added] == [1, 2]
     assert list(list_.read().entries) == added
     assert (list_.folder.stat().st_mode & 0o777, list_.path.stat().st_mode & 0o777) == (0o700, 0o600)
-    written = b"".join(path.read_bytes() for path in list_.folder.iterdir() if path.name != "key").lower()
+    written = b"".join(path.read_bytes() for path in list_.folder.glob("list/*")).lower()
     for text in (EMAIL, "jane", "roe", "people", "7700900"):  # four digits may well stand in a hash
         assert text.encode() not in written
-
-
-def test_a_line_that_somebody_was_killed_over_is_none(list_: SuppressionList) -> None:
-    first = listed(list_)
-    whole = list_.path.read_bytes()
-    listed(list_)
-    line = list_.path.read_bytes()[len(whole) :]
-    guard = list_.guard.read_bytes()
-    for cut in range(0, len(line), 7):
-        list_.path.write_bytes(whole + line[:cut])
-        list_.guard.write_bytes(guard.replace(guard[:1], b"0", 1))
-        assert list(list_.read().entries) == [first]
-    assert listed(list_).number == 2
-    assert len(list_.read().entries) == 2
 
 
 def test_an_entry_is_on_the_disk_when_it_was_added(list_: SuppressionList, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,27 +68,15 @@ def test_an_entry_is_on_the_disk_when_it_was_added(list_: SuppressionList, monke
     def noting(descriptor: int) -> None:
         fsync(descriptor)
         path = Path(f"/proc/self/fd/{descriptor}").resolve()
-        if path == list_.path:
-            synced.append(path.read_bytes())
+        if path.is_relative_to(list_.folder):
+            synced.append(path.read_bytes() if path.is_file() else b"folder")
 
     monkeypatch.setattr(os, "fsync", noting)
     for _ in range(2):
+        synced.clear()
         listed(list_)
-        assert synced[-1:] == [list_.path.read_bytes()]
-
-
-def test_an_entry_that_a_full_disk_cuts_short_is_said_to_be_none(
-    list_: SuppressionList, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed(list_)
-    pwrite = os.pwrite
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "pwrite", lambda descriptor, line, at: pwrite(descriptor, line[:40], at))
-        with pytest.raises(StorageError, match="can't be written to its end"):
-            listed(list_)
-    assert len(list_.read().entries) == 1
-    listed(list_)
-    assert [entry.number for entry in list_.read().entries] == [1, 2]
+        content = list_.path.read_bytes()
+        assert synced.index(content) < len(synced) - 1 - synced[::-1].index(b"folder")
 
 
 def lose_the_key(list_: SuppressionList) -> None:
@@ -117,20 +92,42 @@ def no_key(list_: SuppressionList) -> None:
 
 
 def lose_the_list(list_: SuppressionList) -> None:
+    shutil.rmtree(list_.path.parent)
+
+
+def lose_the_newest(list_: SuppressionList) -> None:
     list_.path.unlink()
 
 
 def lose_all(list_: SuppressionList) -> None:
-    for path in list_.folder.iterdir():
-        path.unlink()
+    for path in [*list_.folder.rglob("*")]:
+        if path.is_file():
+            path.unlink()
+
+
+def rewrite(list_: SuppressionList, content: bytes) -> None:
+    list_.path.write_bytes(content)
 
 
 def lose_an_entry(list_: SuppressionList) -> None:
-    list_.path.write_bytes(list_.path.read_bytes().splitlines(keepends=True)[0])
+    rewrite(list_, b"".join(list_.path.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def cut_off(list_: SuppressionList) -> None:
+    rewrite(list_, list_.path.read_bytes()[:-9])
+
+
+def empty(list_: SuppressionList) -> None:
+    rewrite(list_, b"")
+
+
+def leave_the_seal(list_: SuppressionList) -> None:
+    rewrite(list_, list_.path.read_bytes().splitlines(keepends=True)[0])
 
 
 def lose_the_first(list_: SuppressionList) -> None:
-    list_.path.write_bytes(list_.path.read_bytes().splitlines(keepends=True)[1])
+    seal, _, second = list_.path.read_bytes().splitlines(keepends=True)
+    rewrite(list_, seal + second)
 
 
 def change_an_entry(list_: SuppressionList) -> None:
@@ -146,8 +143,12 @@ BREAKS = [
     another_key,
     no_key,
     lose_the_list,
+    lose_the_newest,
     lose_all,
     lose_an_entry,
+    cut_off,
+    empty,
+    leave_the_seal,
     lose_the_first,
     change_an_entry,
     break_theguard,
@@ -169,9 +170,7 @@ def test_nothing_goes_on_with_a_list_that_is_not_what_it_was(
         land(lake, APPLICANT, [lead("2", email=EMAIL, createdAt=BEFORE)])
     assert EMAIL not in str(told.value)
     with pytest.raises(StorageError, match="suppression list"):
-        stage(lake, APPLICANT)
-    with pytest.raises(StorageError, match="suppression list"):
-        Warehouse(lake).publish(GRID, UNTIL)
+        publish(lake, GRID, UNTIL)
     with pytest.raises(StorageError, match="suppression list"):
         listed(lake.suppression)
     assert {path: path.read_bytes() for path in (lake.folder / "raw").rglob("*.parquet")} == before
@@ -188,6 +187,48 @@ def test_a_restored_data_folder_does_not_take_the_list_back(lake: Lake, tmp_path
     assert len(Lake(lake.folder, tmp_path / "list").suppression.read().entries) == 2
 
 
+def former_list(key: bytes) -> list[bytes]:
+    """Lines of the chained file of earlier versions: an erasure that learned an id, a redaction, a refusal."""
+    nobody = Suppressed(key, [])
+    at, jane = UNTIL.isoformat(), [nobody.hashed("mailbox", EMAIL)]
+    entries: list[dict[str, Any]] = [
+        {"action": "erase", "emails": ["0" * 32], "mailboxes": jane, "until": at, "leads": []},
+        {"action": "more", "of": 1, "leads": [nobody.hashed_lead("applicant", "learned")]},
+        {"action": "redact", "mailboxes": jane, "leads": [nobody.hashed_lead("applicant", "mary")]},
+        {"action": "refuse", "mailboxes": jane, "since": at},
+    ]
+    lines, chain = list[bytes](), ""
+    for number, entry in enumerate(entries, 1):
+        text = json.dumps({"number": number, "at": at, **entry}).encode()
+        chain = hmac.digest(key, chain.encode() + b"\n" + text, "sha256").hex()
+        lines.append(chain.encode() + b" " + text + b"\n")
+    return lines
+
+
+def test_the_list_of_an_earlier_version_is_taken_over_and_a_broken_one_is_not(list_: SuppressionList) -> None:
+    lines = former_list(b"k" * 32)
+    list_.folder.mkdir()
+    (list_.folder / "key").write_text((b"k" * 32).hex())
+    list_.guard.write_bytes(b"2 " + lines[1].partition(b" ")[0])
+    former = list_.folder / "suppressed"
+    for broken in (lines[:1], lines[1:], [*lines[:2], lines[2].replace(b"mary", b"m"), lines[2][:-9] + b"\n"]):
+        former.write_bytes(b"".join(broken))
+        with pytest.raises(StorageError, match="suppression list"):
+            list_.read()
+    former.write_bytes(b"".join(lines) + b"what somebody was killed over")
+    for _ in range(2):
+        leads = [
+            lead("hers", email="jane.roe+homes@people.example", createdAt=BEFORE),
+            lead("learned", createdAt=BEFORE),
+            lead("mary", email="mary@people.example", createdAt=BEFORE, message=EMAIL),
+            lead("new", email=EMAIL, createdAt=AFTER),
+        ]
+        assert meant(list_.read(), *leads) == {"hers", "learned"}
+        assert list_.read().cleared.is_known("applicant", "mary")
+        assert not former.exists()
+    assert listed(list_).number == 5
+
+
 # --- whom an entry means ----------------------------------------------------------------------------------------------
 
 
@@ -196,7 +237,7 @@ def meant(suppressed: Suppressed, *leads: dict[str, Any], day: date = DAY) -> se
         Shown.of_raw({"kind": "applicant", "lead_id": one["id"], "day": day, "payload": json.dumps(one)})
         for one in leads
     ]
-    return {lead_id for _, lead_id in suppressed.refusals.leads(rows)}
+    return {lead_id for _, lead_id in suppressed.erased.leads(rows)}
 
 
 def test_an_erasure_means_the_persons_leads_of_before_and_the_known_ids(list_: SuppressionList) -> None:
@@ -210,7 +251,7 @@ def test_an_erasure_means_the_persons_leads_of_before_and_the_known_ids(list_: S
         lead("tagged", email="jane.roe+x@people.example", createdAt=BEFORE),
         lead("mentioned", email="john@people.example", createdAt=BEFORE, message=EMAIL),
     ]
-    assert meant(list_.read(), *leads) == {"mine", "known"}
+    assert meant(list_.read(), *leads) == {"mine", "known", "tagged"}
 
 
 def test_a_lead_of_unknown_moment_counts_by_its_day(list_: SuppressionList) -> None:
@@ -245,20 +286,6 @@ def test_what_bears_a_shared_telephone_without_a_name_is_nobodys(list_: Suppress
     assert meant(list_.read(), *leads) == {"own", "nameless, own address"}
 
 
-def test_another_tag_belongs_where_somebody_said_so(list_: SuppressionList) -> None:
-    listed(list_, any_tag=True)
-    assert meant(list_.read(), lead("1", email="jane.roe+x@people.example", createdAt=BEFORE)) == {"1"}
-
-
-def test_what_was_lifted_means_nobody(list_: SuppressionList) -> None:
-    entry = listed(list_, Action.REFUSE, until=None)
-    assert meant(list_.read(), lead("1", email=EMAIL, createdAt=AFTER)) == {"1"}
-    before = list_.read().state
-    listed(list_, Action.LIFT, emails=(), of=entry.number)
-    assert meant(list_.read(), lead("1", email=EMAIL, createdAt=AFTER)) == set()
-    assert list_.read().state != before
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.text(st.characters(), max_size=40), st.text(st.characters(), max_size=40))
 def test_no_text_keeps_the_list_from_being_asked(
@@ -269,7 +296,7 @@ def test_no_text_keeps_the_list_from_being_asked(
     text = json.dumps({"id": one, "contact": {"email": other, "phoneNumber": one}, "createdAt": other})
     for payload in (text, f"{text}x", other.encode("utf-8", "replace").decode()):
         row = {"kind": "applicant", "lead_id": one.encode("utf-8", "replace").decode(), "day": DAY, "payload": payload}
-        assert list_.read().refusals.leads([Shown.of_raw(row)]) == {}
+        assert list_.read().erased.leads([Shown.of_raw(row)]) == {}
 
 
 HERS = {"email": EMAIL, "phone": PHONE, "name": "Jane Roe"}
@@ -304,7 +331,7 @@ def test_the_list_means_what_was_found_as_the_persons(
     lake = Lake(tmp_path_factory.mktemp("data"))
     add_to_list(lake, sought, chosen, Wish(action=Action.ERASE, is_shared=sought.is_shared(seen)), UNTIL)
     rows = [Shown(*key, DAY, partial(texts_of, text)) for key, versions in texts.items() for text in versions]
-    assert lake.suppression.read().refusals.leads(rows).keys() == {(lead.kind, lead.lead_id) for lead in chosen}
+    assert lake.suppression.read().erased.leads(rows).keys() == {(lead.kind, lead.lead_id) for lead in chosen}
 
 
 def objects(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -332,11 +359,9 @@ DOCUMENTS = st.recursive(
 def test_looking_at_contacts_first_overlooks_nobody(payload: str) -> None:
     row = Shown.of_raw({"kind": "applicant", "lead_id": "1", "day": DAY, "payload": payload})
     in_full = replace(row, contacts=lambda: None)
-    for any_tag in (True, False):
-        nobody = Suppressed(b"key", [])
-        entry = entry_of(nobody, 1, phones=[PHONE], until=None, any_tag=any_tag)
-        refusals = Suppressed(b"key", [entry]).refusals
-        assert refusals.leads([row]) == refusals.leads([in_full])
+    entry = entry_of(Suppressed(b"key", []), 1, phones=[PHONE], until=None)
+    erased = Suppressed(b"key", [entry]).erased
+    assert erased.leads([row]) == erased.leads([in_full])
 
 
 def test_most_leads_need_no_second_look() -> None:
@@ -402,25 +427,6 @@ def take_in(lake: Lake) -> None:
         """All of it."""
 
 
-def test_a_push_is_refused_before_it_is_kept(lake: Lake) -> None:
-    listed(lake.suppression)
-    push(lake, JANE)
-    assert Spool(lake).waiting() == []
-    push(lake, JANE, JOHN)
-    [waiting] = Spool(lake).waiting()
-    assert b"john" in waiting.read_bytes()
-    assert EMAIL.encode() not in waiting.read_bytes()
-
-
-def test_a_lead_that_a_push_shows_to_be_hers_is_known_from_then_on(lake: Lake) -> None:
-    listed(lake.suppression)
-    other = JANE | {"contact": JOHN["contact"]}
-    land(lake, APPLICANT, [other, JOHN])
-    push(lake, JANE)
-    stage(lake, APPLICANT)
-    assert staged_leads(lake, APPLICANT).keys() == {"john"}
-
-
 def test_a_push_that_waits_is_refused_when_it_is_taken_in(lake: Lake) -> None:
     push(lake, JANE, JOHN)
     listed(lake.suppression)
@@ -445,49 +451,15 @@ def test_what_waits_is_swept(lake: Lake) -> None:
     push(lake, JANE)
     push(lake, JANE, JOHN)
     listed(lake.suppression)
-    assert Spool(lake).remove_refused() == 2
+    assert Spool(lake).drop_erased() == 2
     [waiting] = Spool(lake).waiting()
     assert EMAIL.encode() not in waiting.read_bytes()
     take_in(lake)
     assert [ids(path) for path in lake.pushed_files(APPLICANT, DAY)] == [["john"]]
 
 
-def test_staging_refuses_what_raw_still_has_or_what_was_staged_before(lake: Lake) -> None:
-    land(lake, APPLICANT, [JANE | {"viewingTimes": [{"earliest": BEFORE}]}, JOHN])
-    stage(lake, APPLICANT)
-    listed(lake.suppression)
-    staged = stage(lake, APPLICANT)
-    assert (staged.withheld, staged.rows["applicant_viewing_times"]) == (1, 0)
-    assert staged_leads(lake, APPLICANT).keys() == {"john"}
-
-
-def test_staging_refuses_whom_only_what_is_new_in_a_list_shows(lake: Lake) -> None:
-    sent = {"id": "jane", "createdAt": BEFORE, "contact": {"email": "", "phoneNumber": ""}}
-    land(lake, APPLICANT, [sent | {"viewingTimes": [{"email": EMAIL}]}, JOHN])
-    listed(lake.suppression)
-    assert stage(lake, APPLICANT).withheld == 1
-    assert staged_leads(lake, APPLICANT).keys() == {"john"}
-
-
-def test_staging_brings_nobody_back_whom_raw_lacks(lake: Lake) -> None:
-    land(lake, APPLICANT, [JANE, JOHN])
-    stage(lake, APPLICANT)
-    [path] = lake.raw_lead_files()
-    listed(lake.suppression)
-    assert lake.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] != "jane"]) == {"jane"}
-    assert stage(lake, APPLICANT).raw_rows == 1
-    assert staged_leads(lake, APPLICANT).keys() == {"john"}
-
-
-def test_publication_refuses_what_is_staged_and_writes_the_file_anew(lake: Lake) -> None:
-    land(lake, APPLICANT, [JANE, JOHN])
-    stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, UNTIL)
-    listed(lake.suppression)
-    publication = Warehouse(lake).publish(GRID, UNTIL)
-    assert publication.is_rebuilt
-    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
-    assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
+def published(lake: Lake) -> list[str]:
+    return [lead_id for (lead_id,) in Warehouse(lake).query("select lead_id from applicant_leads order by 1")[1]]
 
 
 def test_publication_refuses_who_is_in_a_staged_file_that_was_put_back(lake: Lake) -> None:
@@ -496,12 +468,182 @@ def test_publication_refuses_who_is_in_a_staged_file_that_was_put_back(lake: Lak
     paths = [file.path for table in staged_columns(APPLICANT) for file in lake.staged_files(table)]
     backup = {path: path.read_bytes() for path in paths}
     listed(lake.suppression)
-    stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, UNTIL)
+    publish(lake, GRID, UNTIL)
     for path, content in backup.items():
         path.write_bytes(content)
-    assert Warehouse(lake).publish(GRID, UNTIL).is_changed
-    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
+    assert publish(lake, GRID, UNTIL).is_changed
+    assert published(lake) == ["john"]
+
+
+def other_files(lake: Lake) -> dict[Path, int]:
+    """Inodes of raw files, which change when one is written."""
+    return {path: path.stat().st_ino for path in lake.raw_lead_files()}
+
+
+def test_whoever_publishes_first_finishes_an_erasure_and_the_next_changes_nothing(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    land(lake, APPLICANT, [JOHN], day=NEXT_DAY)
+    for day in (DAY, NEXT_DAY):
+        stage(lake, APPLICANT, day)
+    publish(lake, GRID, UNTIL)
+    listed(lake.suppression)
+    assert lake.is_behind
+    untouched = other_files(lake)
+    assert publish(lake, GRID, UNTIL).is_rebuilt
+    assert (lake.is_behind, published(lake), [*staged_leads(lake, APPLICANT)]) == (False, ["john"], ["john"])
+    changed = {path.parts[-3] for path, inode in other_files(lake).items() if untouched[path] != inode}
+    assert changed == {f"day={DAY}"}
+    assert EMAIL.encode() not in Warehouse(lake).path.read_bytes()
+    assert not publish(lake, GRID, UNTIL).is_changed
+
+
+def test_the_number_is_noted_once_what_is_published_has_nobody_any_more(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    stage(lake, APPLICANT)
+    publish(lake, GRID, UNTIL)
+    listed(lake.suppression)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Warehouse, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            publish(lake, GRID, UNTIL)
+    assert landed(lake) == {"branch-101": ["john"]}
+    assert (lake.is_behind, published(lake)) == (True, ["jane", "john"])
+    publish(lake, GRID, UNTIL)
+    assert (lake.is_behind, published(lake)) == (False, ["john"])
+
+
+def test_a_sweep_that_was_killed_after_raw_changed_has_the_day_staged_by_the_next(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN | {"message": "Ask Jane"}])
+    stage(lake, APPLICANT)
+    publish(lake, GRID, UNTIL)
+    entry = listed(lake.suppression, Action.RESTRICT, until=None)
+    publish(lake, GRID, UNTIL)
+    listed(lake.suppression, Action.LIFT, emails=(), of=entry.number)
+    listed(lake.suppression, Action.CLEAR, emails=(), leads=[("applicant", "john")])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("leads_pipeline.privacy.sweeping.flatten_days", killed)
+        with pytest.raises(KeyboardInterrupt):
+            publish(lake, GRID, UNTIL)
+    assert staged_leads(lake, APPLICANT).keys() == {"john"}
+    publish(lake, GRID, UNTIL)
+    assert staged_leads(lake, APPLICANT).keys() == {"jane", "john"}
+    assert [row["message"] for row in staged_leads(lake, APPLICANT).values()] == [None, ""]
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_all_versions_of_a_lead_go_wherever_one_was_met_by_its_contact(lake: Lake) -> None:
+    listed(lake.suppression)
+    other = JANE | {"contact": JOHN["contact"]}
+    land(lake, APPLICANT, [other, JOHN])
+    stage(lake, APPLICANT)
+    publish(lake, GRID, UNTIL)
+    assert published(lake) == ["jane", "john"]
+    land(lake, APPLICANT, [JANE], day=NEXT_DAY)  # refused
+    assert lake.is_behind
+    publish(lake, GRID, UNTIL)
+    assert (published(lake), landed(lake)) == (["john"], {"branch-101": ["john"]})
+    land(lake, APPLICANT, [other], scope="branch-102")
+    assert landed(lake)["branch-102"] == []
+
+
+def test_who_is_added_while_a_file_is_landed_is_not_in_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_raw = Lake.write_raw
+
+    def meanwhile(self: Lake, *args: Any, **kwargs: Any) -> None:
+        monkeypatch.setattr(Lake, "write_raw", write_raw)
+        listed(self.suppression)
+        write_raw(self, *args, **kwargs)
+
+    for scope, deliver in (("branch-101", land), ("push", None)):
+        monkeypatch.setattr(Lake, "write_raw", meanwhile)
+        if deliver:
+            deliver(lake, APPLICANT, [JANE, JOHN])
+        else:
+            push(lake, JANE | {"id": "other"}, JOHN)
+            take_in(lake)
+        assert {row for path in lake.raw_lead_files() for row in ids(path)} == {"john"}, scope
+
+
+def test_a_day_that_raw_has_lost_is_swept_where_it_is_staged_and_published(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN, lead("mary", email="m@people.example", message=EMAIL, createdAt=BEFORE)])
+    stage(lake, APPLICANT)
+    publish(lake, GRID, UNTIL)
+    for path in lake.raw_lead_files():
+        path.write_bytes(b"PAR1 cut off")
+    listed(lake.suppression)
+    listed(lake.suppression, Action.CLEAR, emails=(), leads=[("applicant", "mary")])
+    publish(lake, GRID, UNTIL)
+    assert published(lake) == ["john", "mary"]
+    assert staged_leads(lake, APPLICANT).keys() == {"john", "mary"}
+    for folder in ("staged", ""):
+        assert EMAIL.encode() not in everything_in(lake.folder / folder)
+    assert not publish(lake, GRID, UNTIL).is_changed
+
+
+def everything_in(folder: Path) -> bytes:
+    """What a reader of bytes finds, payloads decoded."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            found.append(path.read_bytes())
+            if path.suffix == ".parquet":
+                found.append(repr(pq.ParquetFile(path).read().to_pylist()).encode())
+    return b"\n".join(found).lower()
+
+
+@pytest.mark.slow
+def test_restricted_rows_are_set_aside_until_that_is_lifted_and_none_is_lost(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    land(lake, APPLICANT, [JANE | {"message": "again"}, JOHN], fetched_at=FETCHED_AT + timedelta(hours=1))
+    push(lake, JANE | {"id": "pushed"})
+    take_in(lake)
+    before = {path: pq.ParquetFile(path).read().to_pylist() for path in lake.raw_lead_files()}
+    stage(lake, APPLICANT)
+    publish(lake, GRID, UNTIL)
+    entry = listed(lake.suppression, Action.RESTRICT, until=None)
+    publish(lake, GRID, UNTIL)
+    assert published(lake) == ["john"]
+    assert {row for path in lake.raw_lead_files() for row in ids(path)} == {"john"}
+    assert {row for path in lake.restricted_files() for row in ids(path)} == {"jane", "pushed"}
+    assert {path.stat().st_mode & 0o777 for path in (lake.folder / "restricted").rglob("*")} == {0o700, 0o600}
+    land(lake, APPLICANT, [JANE | {"id": "new"}], scope="branch-102")
+    assert landed(lake)["branch-102"] == []
+    listed(lake.suppression, Action.LIFT, emails=(), of=entry.number)
+    publish(lake, GRID, UNTIL)
+    assert published(lake) == ["jane", "john", "new", "pushed"]
+    assert list(lake.restricted_files()) == []
+    assert {path: pq.ParquetFile(path).read().to_pylist() for path in before} == before
+    assert counts(lake) == [("branch-101", 2, 0, 2, "landed"), ("branch-102", 1, 0, 1, "landed")]
+
+
+def test_who_is_erased_while_they_are_restricted_is_gone_from_there_too(lake: Lake) -> None:
+    land(lake, APPLICANT, [JANE, JOHN])
+    listed(lake.suppression, Action.RESTRICT, until=None)
+    publish(lake, GRID, UNTIL)
+    listed(lake.suppression)
+    publish(lake, GRID, UNTIL)
+    assert list(lake.restricted_files()) == []
+    assert {row for path in lake.raw_lead_files() for row in ids(path)} == {"john"}
+
+
+def test_a_cleared_message_is_empty_in_every_version_and_all_else_is_as_received(lake: Lake) -> None:
+    def text(message: str) -> str:
+        return f'{{"id": "mary",  "message" : {message}, "createdAt":"{BEFORE}", "x": 1.0, "n": "\\u0041"}}'
+
+    land(lake, APPLICANT, [text('"Ask \\"Jane\\""'), JOHN], sequence=1)
+    land(lake, APPLICANT, [text("null"), JOHN], sequence=2)
+    stage(lake, APPLICANT)
+    publish(lake, GRID, UNTIL)
+    listed(lake.suppression, Action.CLEAR, emails=(), leads=[("applicant", "mary")])
+    assert publish(lake, GRID, UNTIL).is_rebuilt
+    for number in range(2):  # the portal still sends it
+        [path] = lake.raw_lead_files()
+        rows = pq.ParquetFile(path).read().to_pylist()
+        assert {row["payload"] for row in rows} == {text('""'), text("null"), json.dumps(JOHN)}
+        land(lake, APPLICANT, [text('"Ask Jane"'), JOHN], sequence=3 + number)
 
 
 def described(lake: Lake) -> list[list[tuple[Any, ...]]]:
@@ -528,73 +670,14 @@ def test_a_file_that_is_written_anew_is_the_one_that_would_be_built_anew(lake: L
     for day in (DAY, NEXT_DAY):
         land(lake, APPLICANT, [JANE | {"id": f"jane {day}"}, JOHN | {"id": f"john {day}"}], day=day)
         stage(lake, APPLICANT, day)
-    Warehouse(lake).publish(GRID, UNTIL)
+    publish(lake, GRID, UNTIL)
     listed(lake.suppression)
-    assert Warehouse(lake).publish(GRID, UNTIL).is_rebuilt
+    assert publish(lake, GRID, UNTIL).is_rebuilt
     anew = described(lake)
     assert EMAIL.encode() not in Warehouse(lake).path.read_bytes()
     Warehouse(lake).path.unlink()
-    Warehouse(lake).publish(GRID, UNTIL)
+    publish(lake, GRID, UNTIL)
     assert described(lake) == anew
-
-
-@pytest.mark.slow
-def test_a_list_that_learns_ids_builds_nothing_anew_and_comes_to_rest(lake: Lake) -> None:
-    listed(lake.suppression, Action.RESTRICT, until=None)
-    listed(lake.suppression, Action.REFUSE, emails=["mary@people.example"], until=None)
-    land(lake, APPLICANT, [JOHN])
-    stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, UNTIL)
-    for number in range(2):
-        mary = lead(f"mary {number}", email="mary@people.example", createdAt=BEFORE)
-        land(lake, APPLICANT, [JANE | {"id": f"jane {number}"}, mary], day=NEXT_DAY)
-        stage(lake, APPLICANT, NEXT_DAY)
-        publication = Warehouse(lake).publish(GRID, UNTIL)
-        assert (publication.is_changed, publication.is_rebuilt) == (True, False)
-        assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
-    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
-
-
-def test_a_lead_whose_id_the_list_has_learned_leaves_days_that_do_not_change(lake: Lake) -> None:
-    entry = listed(lake.suppression)
-    land(lake, APPLICANT, [JANE | {"contact": JOHN["contact"]}, JOHN])
-    stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, UNTIL)
-    suppressed = lake.suppression.read()
-    lake.know_leads(suppressed, {("applicant", "jane"): entry.number})  # by another version of it, elsewhere
-    assert Warehouse(lake).publish(GRID, UNTIL).is_rebuilt
-    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
-    assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
-
-
-@pytest.mark.slow
-def test_whoever_is_added_while_a_day_is_not_staged_leaves_it_and_the_others_go_on(lake: Lake) -> None:
-    land(lake, APPLICANT, [JANE, JOHN])
-    stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, UNTIL)
-    listed(lake.suppression)
-    land(lake, APPLICANT, [JOHN | {"id": "next day"}], day=NEXT_DAY)
-    stage(lake, APPLICANT, NEXT_DAY)
-    lake.staged_path(APPLICANT.table, DAY).write_bytes(b"PAR1 cut off")
-    publication = Warehouse(lake).publish(GRID, UNTIL)
-    assert publication.kept == [("applicant", DAY)]
-    assert Warehouse(lake).query("select lead_id from applicant_leads order by 1")[1] == [("john",), ("next day",)]
-    assert EMAIL.encode() not in Warehouse(lake).path.read_bytes()
-    assert not Warehouse(lake).publish(GRID, UNTIL).is_changed
-
-
-@pytest.mark.slow
-def test_restricted_leads_stay_in_raw_alone_until_that_is_lifted(lake: Lake) -> None:
-    entry = listed(lake.suppression, Action.RESTRICT)
-    land(lake, APPLICANT, [JANE, JOHN])
-    stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, UNTIL)
-    assert landed(lake) == {"branch-101": ["jane", "john"]}
-    assert Warehouse(lake).query("select lead_id from applicant_leads")[1] == [("john",)]
-    listed(lake.suppression, Action.LIFT, emails=(), of=entry.number)
-    stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, UNTIL)
-    assert Warehouse(lake).query("select lead_id from applicant_leads order by 1")[1] == [("jane",), ("john",)]
 
 
 def test_counts_stay_honest(lake: Lake) -> None:
@@ -602,7 +685,7 @@ def test_counts_stay_honest(lake: Lake) -> None:
     land(lake, APPLICANT, [JANE, JOHN])
     land(lake, APPLICANT, [JANE], scope="branch-102")
     stage(lake, APPLICANT)
-    Warehouse(lake).publish(GRID, UNTIL)
+    publish(lake, GRID, UNTIL)
     assert counts(lake) == [("branch-101", 1, 1, 2, "landed"), ("branch-102", 0, 1, 1, "landed")]
 
 
@@ -617,9 +700,10 @@ def test_a_raw_file_is_rewritten_whole_with_its_time_and_counts_what_is_gone(lak
     johns = [row for row in pq.ParquetFile(path).read().to_pylist() if row["lead_id"] == "john"]
     (path.parent / f".{path.name}.0123456789abcdef.tmp").write_bytes(path.read_bytes())
 
-    assert lake.rewrite_raw(path, lambda rows: rows) == set()
-    assert lake.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] == "john"]) == {"jane"}
-    assert lake.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] == "john"]) == set()
+    assert lake.pass_again(path) is None
+    listed(lake.suppression)
+    assert lake.pass_again(path) == {"jane"}
+    assert lake.pass_again(path) is None
 
     [after] = lake.landed_windows(APPLICANT, DAY)
     assert after == replace(before, leads=1, rows=1, removed=1, body_sha256="")
@@ -627,16 +711,7 @@ def test_a_raw_file_is_rewritten_whole_with_its_time_and_counts_what_is_gone(lak
     assert pq.ParquetFile(path).read().to_pylist() == johns
     assert list(path.parent.iterdir()) == [path]
     assert EMAIL.encode() not in path.read_bytes()
-    assert lake.rewrite_raw(path.with_name("pushed.parquet"), lambda _: []) == set()
-
-
-def test_a_window_of_which_all_is_gone_stays_landed(lake: Lake) -> None:
-    land(lake, APPRAISAL, [JANE], day=NEXT_DAY)
-    [path] = lake.raw_lead_files()
-    lake.rewrite_raw(path, lambda _: [])
-    [window] = lake.landed_windows(APPRAISAL, NEXT_DAY)
-    assert (window.leads, window.removed, window.is_closed) == (0, 1, True)
-    assert flatten_day(lake, APPRAISAL, NEXT_DAY, LONDON).rows["appraisal_leads"] == 0
+    assert lake.pass_again(path.with_name("pushed.parquet")) is None
 
 
 def test_an_empty_list_costs_a_landing_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

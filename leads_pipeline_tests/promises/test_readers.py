@@ -10,13 +10,12 @@ import sys
 import textwrap
 import time
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from leads_pipeline_tests.promises.agency import BRANCHES, DAY, KINDS, Agency, agency, lead
+from leads_pipeline_tests.promises.agency import BRANCHES, KINDS, Agency, agency, lead
 
 ROOT = Path(__file__).parents[2]
 [OLDEST] = re.findall(r"clients from DuckDB (\S+) on", (ROOT / "docs" / "analyse.md").read_text(encoding="utf-8"))
@@ -26,9 +25,8 @@ CLIENTS = (LOCKED, OLDEST)
 
 VERSIONS: Final = (1, 2, 3)
 
-# So few leads are of the day that changes that a publication brings the marts up to date, and doesn't make them anew.
+# So few of a branch's leads change that a publication brings the file up to date, and doesn't make it anew.
 STEADY, CHANGING = 80, 3
-DAY_BEFORE: Final = DAY - timedelta(days=1)
 
 # Each mart says how many leads it was made from, of one kind or of both.
 AGREEING: Final = {
@@ -197,12 +195,10 @@ def publish(there: Agency, version: int) -> None:
         for kind in KINDS:
             for number in range(STEADY):
                 # One has a value of another type than declared.
-                odd = {"isOverseas": "perhaps" if number == 0 else True}
-                put(kind, branch, f"steady-{number}", 1, createdAt=f"{DAY_BEFORE}T10:00:00Z", **odd)
+                put(kind, branch, f"steady-{number}", 1, isOverseas="perhaps" if number == 0 else True)
             for number in range(CHANGING + version):
                 put(kind, branch, f"changing-{number}", version)
-    pull = ("backfill", "--from", str(DAY_BEFORE), "--to", str(DAY))
-    done = there.run(*pull, LEADS_START_DATE=str(DAY_BEFORE))
+    done = there.backfill()
     assert done.returncode == 0, done.stderr
 
 

@@ -17,8 +17,9 @@ from leads_pipeline.flatten.lost import LostRawError
 from leads_pipeline.flatten.windows import damaged_files, days_without_staged, unstaged_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
-from leads_pipeline.privacy.erase import left_by_list, sweep
+from leads_pipeline.privacy.erase import left_by_list
 from leads_pipeline.privacy.retain import cut_days
+from leads_pipeline.privacy.sweeping import sweep
 from leads_pipeline.sensors import catch_up_sensor, failure_sensor
 from leads_pipeline.suppression import Action
 from leads_pipeline.warehouse import Grid, Publication, Warehouse

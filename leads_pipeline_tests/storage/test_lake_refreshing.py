@@ -223,7 +223,7 @@ def test_a_machine_that_was_away_takes_nothing_back(machine: Callable[[str], Lak
     two.refresh()
     one.suppression.append(entry(Action.ERASE, "lead-03"))
     for path in one.raw_files(APPLICANT, DAY):
-        one.rewrite_raw(path, lambda rows: [row for row in rows if row["lead_id"] != "lead-03"])
+        one.pass_again(path)
     for number in (2, 3):
         one.land(answer(TWENTY[5:], fetched_at=LATER, sequence=number), "run-2")
     before = raw_keys(store)
@@ -240,7 +240,7 @@ def test_a_machine_that_lands_meanwhile_brings_nobody_back(machine: Callable[[st
     one.land(answer(TWENTY, sequence=1), "run-1")
     two.refresh()
     one.suppression.append(entry(Action.ERASE, "lead-03"))
-    one.rewrite_raw(the_file(one), lambda rows: [row for row in rows if row["lead_id"] != "lead-03"])
+    one.pass_again(the_file(one))
     two.land(answer(TWENTY, fetched_at=LATER, sequence=2), "run-2")  # it has not heard of it yet
     assert "lead-03" in payloads(the_file(two))
     for lake in (three, two, one):
@@ -438,32 +438,49 @@ def test_two_machines_that_add_to_the_list_at_once_have_both_entries(machine: Ca
     for lake in (one, two):
         suppressed = lake.suppression.read()
         assert [(one.number, one.action) for one in suppressed.entries] == expected
-        assert suppressed.knows(3, "applicant", "lead-01")
+        assert suppressed.erased.is_known("applicant", "lead-01")
 
 
 def test_a_list_that_somebody_changed_in_the_store_is_refused(machine: Callable[[str], Lake], tmp_path: Path) -> None:
     one, two = machine("one"), machine("two")
     one.suppression.append(entry(Action.ERASE, "lead-01"))
-    path = tmp_path / "store" / "privacy" / "entries" / "00000001"
+    path = tmp_path / "store" / "privacy" / "list" / "00000001"
     path.write_bytes(path.read_bytes().replace(b"erase", b"objec"))
 
-    with pytest.raises(StorageError, match="isn't its entry 1 as it was written"):
+    with pytest.raises(StorageError, match="isn't as it was written"):
         two.refresh()
 
 
-def test_an_entry_that_somebody_deleted_from_the_store_is_put_back(
+def test_a_version_of_the_list_that_somebody_deleted_from_the_store_is_put_back(
     machine: Callable[[str], Lake], store: FolderStore
 ) -> None:
     one, new = machine("one"), machine("new")
     for number in range(3):
         one.suppression.append(entry(Action.ERASE, f"lead-{number}"))
-    store.delete(["privacy/entries/00000002"])
-    with pytest.raises(StorageError, match="lacks its entry 2, which any machine that has it puts back"):
-        new.refresh()
+    store.delete(["privacy/list/00000003"])
     one.refresh()
     new.refresh()
 
     assert [one.number for one in new.suppression.read().entries] == [1, 2, 3]
+
+
+def test_rows_that_one_machine_set_aside_are_landed_again_by_another(
+    machine: Callable[[str], Lake], store: FolderStore
+) -> None:
+    one, two = machine("one"), machine("two")
+    one.land(answer(TWENTY, sequence=1), "run-1")
+    before = payloads(the_file(one))
+    number = one.suppression.append(entry(Action.RESTRICT, "lead-03")).number
+    one.pass_again(the_file(one))
+    two.refresh()
+    assert "lead-03" not in payloads(the_file(two))
+    [aside] = two.restricted_files()
+    assert payloads(aside).keys() == {"lead-03"}
+
+    two.suppression.append(lambda _, new: Entry(number=new, at=CLOSED_AT, action=Action.LIFT, of=number))
+    two.sweep_restricted(aside, lambda: None)
+    assert payloads(the_file(two)) == before
+    assert (list(two.restricted_files()), store.list("restricted/")) == ([], [])
 
 
 def test_a_delivery_of_somebody_who_is_erased_meanwhile_is_found_in_the_store(
@@ -473,7 +490,7 @@ def test_a_delivery_of_somebody_who_is_erased_meanwhile_is_found_in_the_store(
     Spool(receiving).add([PushedLead(APPLICANT, lead(number), CLOSED_AT, number + 1) for number in range(2)])
     other.suppression.append(entry(Action.ERASE, "lead-00"))
 
-    assert Spool(other).remove_refused() == 1
+    assert Spool(other).drop_erased() == 1
     [key] = store.list("spool/")
     assert b"lead-00" not in (store.get(key) or b"")
     assert b"lead-01" in (store.get(key) or b"")

@@ -32,9 +32,10 @@ from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.person.matching import Group, Sought
-from leads_pipeline.privacy.erase import Wish, add_to_list, restage, sweep
+from leads_pipeline.privacy.erase import Wish, add_to_list
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.search import FoundLead, search
+from leads_pipeline.privacy.sweeping import in_line
 from leads_pipeline.report.page import write_report
 from leads_pipeline.retry import FailedWindow
 from leads_pipeline.spool import Placement, Spool
@@ -277,7 +278,9 @@ class Quick(House):
             failed=self._failed,
             branches=read_branches(names if self.names else None),
         )
-        Warehouse(self.lake).publish(grid, self.now)
+        with in_line(self.lake, self.zone) as swept:
+            Warehouse(self.lake).publish(grid, self.now)
+        assert swept.failed == {}
 
     def failing_checks(self) -> dict[str, str]:
         """What the checks of usual values say of what is published, by asset and name of each that fails."""
@@ -309,7 +312,6 @@ class Quick(House):
 
     def erase(self, **person: str | Sequence[str]) -> None:
         self._list(Action.ERASE, person)
-        sweep(self.lake, self.zone)
         self.publish()
 
     def object_(self, **person: str | Sequence[str]) -> None:
@@ -318,7 +320,6 @@ class Quick(House):
 
     def restrict(self, **person: str | Sequence[str]) -> None:
         self._list(Action.RESTRICT, person)
-        restage(self.lake, self.zone)
         self.publish()
 
     def _list(self, action: Action, person: Mapping[str, str | Sequence[str]]) -> None:
@@ -343,7 +344,6 @@ class Quick(House):
         roots = {"data": self.folder, "privacy": self.lake.suppression.folder}
         restore(store, store.read(store.names()[-1]), roots, leave_out_damaged=False)
         self._flattened_in = None
-        sweep(self.lake, self.zone)
         self.publish()
 
 

@@ -15,6 +15,8 @@ from leads_pipeline.duck import glob_literal
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.flatten.counts import StagedDay
 from leads_pipeline.lake import Lake
+from leads_pipeline.privacy.sweeping import Swept, in_line
+from leads_pipeline.warehouse import Grid, Publication, Warehouse
 from leads_pipeline.window import Scope, Window
 
 DAY = date(2026, 11, 19)
@@ -57,6 +59,19 @@ def land(
 def stage(lake: Lake, kind: LeadKind, day: date = DAY) -> StagedDay:
     """Flatten the day."""
     return flatten_day(lake, kind, day, LONDON)
+
+
+def publish(lake: Lake, grid: Grid, now: datetime) -> Publication:
+    """As the asset does it: in line with the suppression list."""
+    publication, swept = publish_in_line(lake, grid, now)
+    assert swept.failed == {}
+    return publication
+
+
+def publish_in_line(lake: Lake, grid: Grid, now: datetime) -> tuple[Publication, Swept]:
+    """The same, and what bringing the folder in line did."""
+    with in_line(lake, LONDON) as swept:
+        return Warehouse(lake).publish(grid, now), swept
 
 
 def staged_rows(lake: Lake, table: str, day: date = DAY) -> list[dict[str, Any]]:

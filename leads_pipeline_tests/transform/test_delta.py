@@ -30,8 +30,9 @@ from leads_pipeline.delta.publishing import publish_tables
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import open_store
-from leads_pipeline.privacy.erase import left_by_list, sweep
+from leads_pipeline.privacy.erase import left_by_list
 from leads_pipeline.privacy.retain import cut_days
+from leads_pipeline.privacy.sweeping import sweep
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline_tests.privacy.test_privacy_erase import GRID, HERS, NOW, everything_in, fill
