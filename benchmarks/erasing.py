@@ -23,11 +23,11 @@ import msgspec
 from benchmarks.measuring import resident_bytes
 from benchmarks.publishing import ZONE
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind, read_leads
+from leads_pipeline.domain.person import Person
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import Group, Sought
-from leads_pipeline.privacy.erase import Wish, add_to_list, left_by_list, left_of
-from leads_pipeline.privacy.search import search
+from leads_pipeline.privacy import requests
+from leads_pipeline.privacy.finding import find
 from leads_pipeline.privacy.sweeping import sweep, sweep_what_appeared
 from leads_pipeline.simulator.book import LeadBook
 from leads_pipeline.simulator.leads import KINDS, LeadFactory
@@ -135,26 +135,23 @@ def _first_day(lake: Lake) -> date:
 
 
 def _measure(folder: Path, first: date) -> None:
-    lake, grid, home = Lake(folder / "data", folder / "list"), _grid(first), folder / "home"
+    lake, grid = Lake(folder / "data", folder / "list"), _grid(first)
     email, theirs = _somebody(lake)
-    sought = Sought.of([email])
+    person = Person.of([email])
     with Warehouse(lake).reading() as db:
         [(leads,)] = db.query("select sum(rows) from (from landed_windows)")[1]
     took: dict[str, tuple[float, float, float]] = {}
     with _timed(took, "find"):
-        found = search(lake, home, sought, may_be_shared=True)
-    chosen = [lead for lead in found.leads if lead.group is Group.GIVEN]
-    assert len(chosen) == theirs, (len(chosen), theirs)
+        found = find(lake, person, is_shared=True)
+    assert len(found.theirs) == theirs, (len(found.theirs), theirs)
     now = datetime.now(UTC)
-    entry = add_to_list(lake, sought, chosen, Wish(action=Action.ERASE), now)
+    entry = requests.add(lake, Action.ERASE, person, found, found.theirs, case="", received=now.date(), now=now)
     with _timed(took, "raw and staged"):
         swept = sweep(lake, ZONE)
     with _timed(took, "leads.duckdb"):
         Warehouse(lake).publish(grid, now)
     with _timed(took, "look again"):
-        assert left_of(lake, search(lake, home, sought, may_be_shared=True)).is_nothing
-    with _timed(took, "verify by the list"):
-        assert left_by_list(lake) == []
+        assert find(lake, person, is_shared=True).theirs == []
     with _timed(took, "the night after"):
         sweep_what_appeared(lake, ZONE)
     with _timed(took, "a quiet night"):

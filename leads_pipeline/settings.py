@@ -36,7 +36,6 @@ LEAST_KEEP_RUNS_DAYS, DEFAULT_KEEP_RUNS_DAYS, MOST_KEEP_RUNS_DAYS = 35, 90, 3650
 LEAST_KEEP_DAYS = 35
 MOST_KEEP_DAYS = 3650
 # How long backups may be kept, none at all included.
-MOST_BACKUP_DAYS = 3650
 # No lead is older than the portals that send them; an earlier year is a slip such as 0226, and a partition a day.
 EARLIEST_START_DATE = date(2000, 1, 1)
 DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a secret
@@ -78,7 +77,6 @@ VARIABLES = frozenset(
         "LEADS_WORK_DIR",
         "LEADS_PRIVACY_DIR",
         "LEADS_KEEP_PERSONAL_DAYS",
-        "LEADS_BACKUP_DAYS",
         "LEADS_TABLES",
         "INVENTORY_BASE_URL",
         "INVENTORY_CLIENT_ID",
@@ -110,6 +108,9 @@ GONE: Final[Mapping[str, str]] = {
     "LEADS_RUN_LAUNCHER": (
         "Set run_launcher in your own dagster.yaml: deploy/dagster.docker.yaml and deploy/dagster.kubernetes.yaml are "
         "examples."
+    ),
+    "LEADS_BACKUP_DAYS": (
+        "Remove it. The pipeline never deleted backups by it. The receipt of an erasure says what to do with them."
     ),
     "LEADS_KEEP_DAYS": (
         "Set LEADS_KEEP_PERSONAL_DAYS instead: it makes old leads anonymous, and keeps their rows and their counts."
@@ -146,7 +147,6 @@ class Settings:
     plain_http: bool
     privacy_dir: Path | None
     keep_personal_days: int | None
-    backup_days: int | None
     has_delta: bool
     inventory_base_url: str | None
     inventory_client_id: str | None
@@ -194,11 +194,6 @@ class Settings:
             plain_http=plain_http or _is_plain(values),
             privacy_dir=path_of(values["LEADS_PRIVACY_DIR"]) if "LEADS_PRIVACY_DIR" in values else None,
             keep_personal_days=_keep_personal_days(values),
-            backup_days=(
-                _whole_number(values, "LEADS_BACKUP_DAYS", 0, 0, MOST_BACKUP_DAYS)
-                if "LEADS_BACKUP_DAYS" in values
-                else None
-            ),
             has_delta=_has_delta(values),
             inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
             inventory_client_id=values.get("INVENTORY_CLIENT_ID"),

@@ -21,11 +21,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from leads_pipeline.contract import PushedLead, ReceivedLead, lead_kind, read_texts
+from leads_pipeline.domain.person import LeadRow
 from leads_pipeline.durable import make_folder, replace_file, storing, sync
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import PUSH_SCOPE, Lake
 from leads_pipeline.lake.quarantine import QUARANTINE
-from leads_pipeline.person.showing import Shown, texts_of
 from leads_pipeline.window import Scope, ScopeKind, today
 
 # What is taken in at once and so held in memory: some 10,000 leads, an ordinary day's.
@@ -260,9 +260,9 @@ def _file_of(pushed: Sequence[PushedLead]) -> bytes:
     return _digest(lines) + b"\n" + lines
 
 
-def _shown(pushed: PushedLead) -> Shown:
+def _shown(pushed: PushedLead) -> LeadRow:
     lead = pushed.lead
-    return Shown(pushed.kind.name, lead.lead_id, pushed.received_at.date(), lambda: texts_of(lead.payload))
+    return LeadRow(pushed.kind.name, lead.lead_id, pushed.received_at.date(), lead.payload)
 
 
 def _digest(lines: bytes) -> bytes:

@@ -22,9 +22,8 @@ def privacy_sweep_asset(settings: Settings) -> AssetsDefinition:
     @asset(
         name=PRIVACY_SWEEP,
         description=(
-            "Looks for erased people in files that appeared since the night before, which somebody may have put back; "
-            "cuts personal fields out of old leads if LEADS_KEEP_PERSONAL_DAYS is set; sweeps what killed processes "
-            "left. Its metadata counts what it did. A publication follows."
+            "Takes erased people out of files that somebody put back by hand, makes old leads anonymous if "
+            "LEADS_KEEP_PERSONAL_DAYS is set, and deletes leftovers of killed processes. A publication follows."
         ),
         group_name="privacy",
         kinds={"python", "parquet"},
@@ -40,8 +39,7 @@ def privacy_sweep_asset(settings: Settings) -> AssetsDefinition:
         if night.came_back:
             context.log.warning(
                 "Leads of people who were erased were in the data folder again, and were taken out. Was a backup "
-                "restored? Then run `leads-pipeline privacy verify`, and see to quarantine/ and logs, where the list "
-                "can't look."
+                "restored? Then look into quarantine/, where the list can't look."
             )
         if night.troubles:
             raise Failure(

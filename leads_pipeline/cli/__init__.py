@@ -12,9 +12,7 @@ from rich.markup import escape
 
 from leads_pipeline.cli.backup import backup, restore, verify
 from leads_pipeline.cli.demo import demo, simulate
-from leads_pipeline.cli.erasing import apply, erase, log, look_again
 from leads_pipeline.cli.health import metrics, status
-from leads_pipeline.cli.objecting import lift, object_, restrict
 from leads_pipeline.cli.privacy import privacy
 from leads_pipeline.cli.services import alert, doctor, receive
 from leads_pipeline.cli.serving import serve
@@ -71,6 +69,3 @@ for command in (
     verify,
 ):
     main.add_command(command)
-
-for command in (erase, object_, restrict, lift, apply, look_again, log):
-    privacy.add_command(command)

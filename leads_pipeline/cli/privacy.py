@@ -1,14 +1,14 @@
-"""The people behind the leads: `privacy find` and `export` answer one, `share` writes a copy without their names."""
+"""`leads-pipeline privacy …`: find, export, erase, correct, object, restrict, lift, apply, log, retain, share."""
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import reduce
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import click
 from rich.markup import escape
@@ -16,35 +16,64 @@ from rich.markup import escape
 from leads_pipeline.cli.session import Session, err, out, plain_errors, table
 from leads_pipeline.definitions import variables
 from leads_pipeline.delta.folder import delta_folder
+from leads_pipeline.domain.person import Person, Reason
+from leads_pipeline.durable import replace_file
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import MEANINGS, Group, Sought
-from leads_pipeline.privacy.export import Contact, retention_of, versions_of, write_export
-from leads_pipeline.privacy.objecting import entries_in_force
-from leads_pipeline.privacy.retain import CutDay, cut_addresses, cut_days, due_before
-from leads_pipeline.privacy.search import Found, FoundLead, search
+from leads_pipeline.privacy import requests
+from leads_pipeline.privacy.export import Contact, versions_of, write_export
+from leads_pipeline.privacy.finding import Found, FoundLead, find
+from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.share import write_share
-from leads_pipeline.runs import home_folder
 from leads_pipeline.settings import Settings
-from leads_pipeline.suppression import Entry
-
-# How many files of a kind are listed by their name; the rest are counted.
-LISTED_FILES = 20
+from leads_pipeline.suppression import Action, Entry
 
 # As options, as words of --from, and in the order in which they are asked for.
-_IDENTIFIERS = {
-    "email": "E-mail address",
-    "phone": "Telephone number",
-    "lead": "Lead id",
-    "name": "First and last name",
-    "postcode": "Postcode",
+_IDENTIFIERS: Final = {
+    "email": ("E-mail address", "E-mail address, in any spelling; repeat for more."),
+    "phone": ("Telephone number", "Telephone number, in any spelling; repeat for more."),
+    "lead": ("Lead id", "A lead's id. It counts as theirs; repeat for more."),
+    "name": ("First and last name", "First and last name. It tells people apart who share a number."),
+    "postcode": ("Postcode", "The person's own postcode."),
 }
-_HELP = {
-    "email": "E-mail address, in any spelling; repeat for more.",
-    "phone": "Telephone number, in any spelling; repeat for more.",
-    "lead": "A lead's id; repeat for more.",
-    "name": "First and last name. It only proposes, and tells people of one telephone apart.",
-    "postcode": "The person's own postcode. It only proposes.",
+
+# A reference of the agency's own, in which no name and no address fits.
+_CASE: Final = re.compile(r"[A-Za-z0-9._/-]{1,40}")
+
+_LISTED: Final = 20
+
+_NOUNS: Final = {
+    Action.ERASE: "erasure",
+    Action.OBJECT: "objection",
+    Action.CORRECT: "correction",
+    Action.RESTRICT: "restriction",
+    Action.LIFT: "end",
+}
+
+_OUT_OF_REACH: Final = {
+    Action.ERASE: """\
+The pipeline can't reach these places. Please see to them:
+- The portal: it answers for its own data. Send the person there.
+- Copies of leads.duckdb and exports: delete them, or make them again from the new files.
+- Notebooks, spreadsheets and e-mails: ask everybody who may have some to delete the person's rows.
+- The CRM: erase the person there as well.
+- Backups from before this moment hold the person until you delete them. A restored folder is swept by its first run.
+- Programs that still have the old leads.duckdb open: close them.
+- The disk: it keeps the bytes of deleted files until it writes over them.""",
+    Action.OBJECT: """\
+The pipeline can't reach these places. Please see to them:
+- Marketing lists outside of leads.duckdb, for example in a CRM.
+- Copies that analysts made.
+- Marketing that reads the tables of leads itself: pipeline.objected names the people to leave out.""",
+    Action.CORRECT: """\
+The pipeline can't reach these places. Please see to them:
+- The portal: it answers for its own data. Send the person there.
+- A CRM, exports, notebooks and copies that analysts made.""",
+    Action.RESTRICT: """\
+The pipeline can't reach these places. Please see to them:
+- The portal: it answers for its own data.
+- A CRM, exports, e-mails, notebooks and copies that analysts made.
+- Backups, and programs that still have an old leads.duckdb open.""",
 }
 
 privacy = click.Group(
@@ -56,7 +85,9 @@ privacy = click.Group(
 
 def identifiers(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say who is sought."""
-    options = [click.option(f"--{name}", f"{name}s", multiple=True, help=_HELP[name]) for name in _IDENTIFIERS]
+    options = [
+        click.option(f"--{name}", f"{name}s", multiple=True, help=help_) for name, (_, help_) in _IDENTIFIERS.items()
+    ]
     options += [
         click.option(
             "--from",
@@ -65,35 +96,52 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
             metavar="FILE",
             help="Read them from a file, or from - (standard input): lines such as `email: jane@people.example`.",
         ),
-        click.option("--shared", is_flag=True, help="Look for what many people share as well, an office's number say."),
+        click.option("--shared", is_flag=True, help="Allow what more than three names share. Check each lead."),
     ]
     return reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
-@privacy.command(short_help="Show where a person's data is.")
+def dated(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which request it is."""
+    received = click.option(
+        "--received", type=click.DateTime(["%Y-%m-%d"]), help="The day on which the request came. Default: today."
+    )
+    case = click.option("--case", default="", help="Your own reference, such as DSR-17. No name, no address.")
+    dry_run = click.option("--dry-run", is_flag=True, help="Show the leads, and change nothing.")
+    return case(received(dry_run(command)))
+
+
+# --- looking ------------------------------------------------------------------------------------------------------
+
+
+@privacy.command("find", short_help="Show where a person's data is.")
 @identifiers
-@click.option("--show", is_flag=True, help="Don't mask names, addresses and numbers; on a terminal only.")
+@click.option("--show", is_flag=True, help="Don't mask names, addresses and numbers. On a terminal only.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-def find(show: bool, as_json: bool, **given: Any) -> None:
-    """Say where a person's data lie: leads in every version and place, and traces beside them.
+def find_(show: bool, as_json: bool, **given: Any) -> None:
+    """Show a person's leads, in two groups: theirs, and leads that somebody has to look at, with all reasons.
 
-    Without an option it asks who is sought, so that no address stays in the shell's history. Leads come in groups: A is
-    the person's, B, C, D and P may be, and somebody has to look.
+    Without an option it asks who is sought, so that no address stays in the shell's history.
 
-    Exit code 1 if a file couldn't be read, so that what wasn't found may be there all the same.
+    Exit code 1 if a file couldn't be read, so that something may be missing.
     """
     with plain_errors():
         if show and not sys.stdout.isatty():
             raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
-        settings = Settings.from_variables(variables())
-        found, held = _search(settings, **given)
+        lake, _ = _opened()
+        person = _person(**given)
+        found = _found(lake, person, is_shared=given["shared"])
+        held = requests.in_force(lake.suppression.read(), person, found)
     if as_json:
-        listed = [{"number": one.number, "action": one.action, "leads": leads} for one, leads in held]
-        click.echo(json.dumps({**_as_json(found, show=show), "listed": listed}, indent=2))
+        click.echo(json.dumps(_as_json(found, held, show=show), indent=2))
     else:
-        show_found(found, show=show)
-        _show_held(held)
-    sys.exit(0 if found.is_whole else 1)
+        _show(found, show=show)
+        for entry in held:
+            out.print(f"On the suppression list: {_NOUNS[entry.action]} {entry.number}.")
+    sys.exit(1 if found.unread else 0)
+
+
+privacy.add_command(find_, "verify")
 
 
 @privacy.command(short_help="Write a person's data for their access request.")
@@ -105,37 +153,28 @@ def find(show: bool, as_json: bool, **given: Any) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="A new folder for person.html and person.json.",
 )
-@click.option(
-    "--with",
-    "more",
-    multiple=True,
-    type=click.Choice([Group.MAILBOX.value, Group.TELEPHONE.value, Group.PROPOSED.value]),
-    help="Export this group as well, once somebody has looked at it; repeat for more.",
-)
-def export(folder: Path, more: Sequence[str], **given: Any) -> None:
-    """Write what a person is given who asks for their data: person.html to be read, person.json for a machine.
+def export(folder: Path, **given: Any) -> None:
+    """Write a person's data for their access request: person.html to be read, person.json for a machine.
 
-    All versions of the leads of group A, with sources, purposes and retention. Look at them before you send them, and
-    see docs/privacy.md for what to add.
+    It holds all versions of the leads that are theirs, with sources, purposes and retention. Add leads that you have
+    looked at with --lead. Look at both files before you send them.
 
     Exit code 1 if nothing was found, or a file couldn't be read, so that something may be missing.
     """
     with plain_errors():
-        settings = Settings.from_variables(variables())
-        found, held = _search(settings, **given)
-        chosen = [lead for lead in found.leads if lead.group in (Group.GIVEN, *more)]
-        if chosen:
-            portal = Lake.of(settings).claimed_by()
-            retention = retention_of(settings)
-            shown, now = replace(found, leads=chosen), datetime.now(UTC)
-            for path in write_export(folder, shown, portal, retention, now, settings.zone):
+        lake, settings = _opened()
+        found = _found(lake, _person(**given), is_shared=given["shared"])
+        if found.theirs:
+            for path in write_export(folder, found.theirs, lake.claimed_by(), settings, datetime.now(UTC)):
                 out.print(f"{path}", highlight=False, soft_wrap=True)
-    out.print(f"{len(chosen)} leads of the person are exported." if chosen else "No lead of the person was found.")
-    for group, count in sorted(Counter(lead.group for lead in found.leads if lead not in chosen).items()):
-        out.print(f"Left out, group {group} ({MEANINGS[group]}): {count}. `leads-pipeline privacy find` lists them.")
-    _show_held(held)
-    _show_undecoded(found)
-    sys.exit(0 if chosen and found.is_whole else 1)
+    out.print(f"Exported leads: {len(found.theirs)}.")
+    if found.to_look_at:
+        out.print(
+            f"Leads to look at, not exported: {len(found.to_look_at)}. `leads-pipeline privacy find` shows them. "
+            "Add one with --lead ID."
+        )
+    _show_unread(found)
+    sys.exit(0 if found.theirs and not found.unread else 1)
 
 
 @privacy.command(short_help="Write a copy without names, to share.")
@@ -147,102 +186,375 @@ def share(file: Path) -> None:
     docs/privacy.md says more.
     """
     with plain_errors():
-        settings = Settings.from_variables(variables())
-        lake = Lake.of(settings)
+        lake = Lake.of(Settings.from_variables(variables()))
         shared = write_share(lake, file.absolute(), datetime.now(UTC))
     counts = ", ".join(f"{name} {count}" for name, count in shared.rows.items())
     out.print(f"{file}: {counts}. Leads of small groups, with less: {shared.in_small_groups}.", soft_wrap=True)
     out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")
 
 
-@privacy.command(short_help="Delete personal fields of old leads.")
-@click.option("--dry-run", is_flag=True, help="Only count what is due.")
+@privacy.command(short_help="Make old leads anonymous.")
+@click.option("--dry-run", is_flag=True, help="Only count the leads that are due.")
 def retain(dry_run: bool) -> None:
-    """Delete the personal fields of leads older than LEADS_KEEP_PERSONAL_DAYS.
+    """Make leads older than LEADS_KEEP_PERSONAL_DAYS anonymous. The rows stay and are counted.
 
-    They are deleted in raw, staged and published files. The leads stay and are counted. docs/privacy.md says which
-    fields stay. The asset privacy_sweep does the same each night.
+    Each night does the same. docs/privacy.md says which fields stay.
 
-    Exit code 1 if a day couldn't be done, or leads.duckdb not be written anew.
+    Exit code 1 if a day couldn't be done, or leads.duckdb couldn't be written anew.
     """
     with plain_errors(), Session.opened() as session:
         keep_days = session.settings.keep_personal_days
         if keep_days is None:
-            raise QuestionError(
-                "LEADS_KEEP_PERSONAL_DAYS is not set, so nothing is deleted. docs/privacy.md says what it does."
+            raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are.")
+        before = due_before(datetime.now(UTC), session.settings.zone, keep_days)
+        days = list(cut_days(session.lake, before, session.settings.zone, is_dry=dry_run))
+        done = [day for day in days if day.error is None]
+        for day in done:
+            out.print(f"{day.day} {day.kind.name}: {day.leads} leads", highlight=False)
+        leads = sum(day.leads for day in done)
+        out.print(f"Leads from before {before} that {'are due' if dry_run else 'are anonymous now'}: {leads}.")
+        troubles = [f"{day.day} {day.kind.name}: {day.error}" for day in days if day.error is not None]
+        # Delta tables may not have followed an earlier publication.
+        if not dry_run and (session.lake.rebuild_wanted() or delta_folder(session.lake).exists()):
+            troubles += session.refresh(set())
+        _show_troubles(troubles)
+    sys.exit(1 if troubles else 0)
+
+
+@privacy.command(short_help="Show requests, what was done, and what is due.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+def log(as_json: bool) -> None:
+    """Show each request with its number, when it was received, by when an answer is due, and when it was done.
+
+    An answer is due one month after the request was received. An objection or a restriction holds until
+    `privacy lift NUMBER` ends it.
+
+    Exit code 1 if a request isn't carried out yet.
+    """
+    with plain_errors():
+        lake, _ = _opened()
+        suppressed = lake.suppression.read()
+        still = requests.open_entries(suppressed)
+        ends = {
+            action: {entry.of: entry.at for entry in suppressed.entries if entry.action is action}
+            for action in (Action.DONE, Action.LIFT)
+        }
+        rows = [
+            {
+                "number": entry.number,
+                "action": f"{_NOUNS.get(entry.action, entry.action)}{f' of {entry.of}' if entry.of else ''}",
+                "case": entry.case,
+                "received": entry.received.isoformat(),
+                "due": requests.due_on(entry.received).isoformat(),
+                "done": _day(ends[Action.DONE].get(entry.number)),
+                "lifted": _day(ends[Action.LIFT].get(entry.number)),
+                "leads": len(entry.leads),
+            }
+            for entry in suppressed.entries
+            if entry.received
+        ]
+    if as_json:
+        click.echo(json.dumps({"entries": rows}, indent=2))
+    elif rows:
+        names = ("number", "action", "case", "received", "due", "done", "lifted")
+        out.print(table(names, [[row[name] for name in names] for row in rows]))
+    else:
+        out.print("No requests yet.")
+    sys.exit(1 if still else 0)
+
+
+def _day(moment: datetime | None) -> str | None:
+    return f"{moment:%Y-%m-%d}" if moment else None
+
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
+
+@privacy.command(short_help="Erase a person from every file, for good.")
+@identifiers
+@dated
+@click.option("--yes", is_flag=True, help="Don't ask again.")
+@click.option(
+    "--clear-message",
+    "cleared",
+    multiple=True,
+    metavar="ID",
+    help="Empty the message of this lead of somebody else, which mentions the person; repeat for more.",
+)
+@click.option(
+    "--quarantine",
+    type=click.Choice(["keep", "delete"]),
+    default="keep",
+    help="Files in quarantine/ that hold the person or can't be read: keep and name them, or delete them.",
+)
+def erase(yes: bool, cleared: Sequence[str], quarantine: str, **asked: Any) -> None:
+    """Erase a person, and keep them from coming back with the next pull, push or restore.
+
+    It erases the leads that are theirs. Add leads that you have looked at with --lead. A new enquiry of theirs lands
+    again: that person asks to be called. If it is interrupted, run `privacy apply`.
+
+    Exit code 1 if something of the person is left.
+    """
+    with plain_errors(), Session.opened() as session:
+        request = _Request(session, Action.ERASE, **asked)
+        others = [lead for lead in request.found.to_look_at if lead.lead_id in cleared]
+        if missing := set(cleared) - {lead.lead_id for lead in others}:
+            raise QuestionError(f"--clear-message names {len(missing)} leads that don't mention the person.")
+        if request.is_dry or not (request.can_list or others):
+            request.stop(f"Leads to erase: {len(request.found.theirs)}. Messages to empty: {len(others)}.")
+        if not yes:
+            question = f"Erase {len(request.found.theirs)} leads for good, and empty {len(others)} messages?"
+            click.confirm(question, abort=True, err=True)
+        entry = request.add()
+        if others:
+            requests.add_clearing(session.lake, entry, others, datetime.now(UTC))
+        troubles = request.carry_out(entry)
+        found = _found(session.lake, request.person, is_shared=True)
+        if quarantine == "delete":
+            for path in found.quarantined:
+                (session.lake.folder / path).unlink(missing_ok=True)
+            found = _found(session.lake, request.person, is_shared=True)
+        erased = session.lake.suppression.read().erased
+        left = [lead for lead in found.leads if erased.is_known(lead.kind, lead.lead_id)]
+        left += [lead for lead in found.leads if lead.lead_id in cleared and Reason.MENTION in lead.why]
+        troubles += [f"{lead.kind} lead {lead.lead_id}: {', '.join(_places(lead))}" for lead in left]
+        troubles += [f"{path} is in quarantine. Delete it with --quarantine delete." for path in found.quarantined]
+        new = len(found.theirs) - sum(lead in left for lead in found.theirs)
+        request.hand_out(
+            entry,
+            f"Erased: {len(request.found.theirs)} leads, with all their versions.\n"
+            f"Messages of others emptied: {len(others)}.\n"
+            f"New enquiries of theirs, which stay: {new}.\n"
+            f"Leads to look at, which stay: {len(found.to_look_at)}. `leads-pipeline privacy find` shows them.\n"
+            "Kept: keyed hashes on the suppression list, so that the leads don't come back.",
+            troubles,
+        )
+
+
+@privacy.command("object", short_help="Keep a person out of direct marketing.")
+@identifiers
+@dated
+def object_(**asked: Any) -> None:
+    """Keep a person out of direct marketing (UK GDPR, article 21): out of mart_hidden_valuations.
+
+    Their leads stay, and new ones land. It holds until `privacy lift` ends it.
+
+    Exit code 1 if it couldn't be published.
+    """
+    with plain_errors(), Session.opened() as session:
+        request = _Request(session, Action.OBJECT, **asked)
+        if request.is_dry or not request.can_list:
+            request.stop(f"Leads of the person: {len(request.found.theirs)}.")
+        entry = request.add()
+        troubles = request.carry_out(entry)
+        request.hand_out(
+            entry,
+            f"Out of mart_hidden_valuations. Their {len(request.found.theirs)} leads stay.\n"
+            f"It holds until `leads-pipeline privacy lift {entry.number}`.",
+            troubles,
+        )
+
+
+@privacy.command(short_help="Set a person's leads aside.")
+@identifiers
+@dated
+def restrict(**asked: Any) -> None:
+    """Set a person's leads aside (UK GDPR, article 18), in data/restricted/ alone: those here, and those that come.
+
+    `privacy lift` lands and publishes them again.
+
+    Exit code 1 if something of theirs is still published.
+    """
+    with plain_errors(), Session.opened() as session:
+        request = _Request(session, Action.RESTRICT, **asked)
+        if request.is_dry or not request.can_list:
+            request.stop(f"Leads to set aside: {len(request.found.theirs)}.")
+        entry = request.add()
+        troubles = request.carry_out(entry)
+        request.hand_out(
+            entry,
+            f"Set aside: {len(request.found.theirs)} leads, and the person's new ones.\n"
+            f"It holds until `leads-pipeline privacy lift {entry.number}`.",
+            troubles,
+        )
+
+
+@privacy.command(short_help="Correct a person's address or number.")
+@identifiers
+@dated
+@click.option("--new-email", help="The right e-mail address.")
+@click.option("--new-phone", help="The right telephone number.")
+def correct(new_email: str | None, new_phone: str | None, **asked: Any) -> None:
+    """Correct the address or the number of a person's leads (UK GDPR, article 16). It holds over later pulls.
+
+    The versions that were received stay in raw files. Tables show the correction.
+
+    Exit code 1 if it couldn't be published.
+    """
+    with plain_errors(), Session.opened() as session:
+        given = {"email": new_email, "phoneNumber": new_phone}
+        patch = {"contact": {name: value for name, value in given.items() if value is not None}}
+        if not patch["contact"]:
+            raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
+        request = _Request(session, Action.CORRECT, **asked)
+        if request.is_dry or not request.found.theirs:
+            request.stop(f"Leads to correct: {len(request.found.theirs)}.")
+        entry = request.add()
+        days = requests.land_correction(session.lake, request.found.theirs, json.dumps(patch), datetime.now(UTC))
+        troubles = session.refresh(days) or request.carry_out(entry)
+        request.hand_out(entry, f"Corrected: {len(request.found.theirs)} leads.", troubles)
+
+
+@privacy.command(short_help="End an objection or a restriction.")
+@click.argument("numbers", nargs=-1, required=True, type=int, metavar="NUMBER...")
+@dated
+def lift(numbers: Sequence[int], case: str, received: datetime | None, dry_run: bool) -> None:
+    """End an objection or a restriction, by its NUMBER in `privacy log`. `privacy find` shows a person's numbers.
+
+    Restricted leads are landed and published again. An erasure can't be ended.
+
+    Exit code 1 if it couldn't be published.
+    """
+    with plain_errors():
+        day = _received_on(case, received)
+        with Session.opened() as session:
+            entries = requests.liftable(session.lake.suppression.read(), numbers)
+            for entry in entries:
+                out.print(f"Ends: {_NOUNS[entry.action]} {entry.number} of {entry.at:%Y-%m-%d}.")
+            if dry_run:
+                out.print("Nothing was changed.")
+                sys.exit(0)
+            for entry in entries:
+                requests.add_lift(session.lake, entry, case=case, received=day, now=datetime.now(UTC))
+            troubles = _carry_out(session)
+        _show_troubles(troubles)
+    sys.exit(1 if troubles else 0)
+
+
+@privacy.command(short_help="Bring the folder in line with the suppression list.")
+def apply() -> None:
+    """Bring the data folder in line with the suppression list, and publish.
+
+    An interrupted request is finished by this, or by the next publication. A restored folder is swept by its first run.
+
+    Exit code 1 if a file couldn't be gone through.
+    """
+    with plain_errors():
+        with Session.opened() as session:
+            session.lake.note_swept("")  # so that files are looked through that somebody put back by hand
+            troubles = _carry_out(session)
+        out.print("The folder follows the suppression list." if not troubles else "The folder doesn't follow it yet.")
+        _show_troubles(troubles)
+    sys.exit(1 if troubles else 0)
+
+
+class _Request:
+    """One person's request, from the options to the receipt."""
+
+    def __init__(
+        self,
+        session: Session,
+        action: Action,
+        *,
+        case: str,
+        received: datetime | None,
+        dry_run: bool,
+        shared: bool,
+        **given: Any,
+    ) -> None:
+        self._session, self._action, self._case = session, action, case
+        self._received = _received_on(case, received)
+        self.is_dry = dry_run
+        self.person = _person(shared=shared, **given)
+        self.found = _found(session.lake, self.person, is_shared=shared)
+        _show(self.found, show=False)
+
+    @property
+    def can_list(self) -> bool:
+        """Whether there is something to know the person by: a lead of theirs, an address or a number."""
+        return bool(self.found.theirs or self.person.emails or self.person.phones)
+
+    def stop(self, counted: str) -> None:
+        """End without a change."""
+        out.print(f"{counted} Nothing was changed.")
+        sys.exit(1 if self.found.unread else 0)
+
+    def add(self) -> Entry:
+        """Put the person on the list. From now on nobody lands or publishes what it keeps out."""
+        return requests.add(
+            self._session.lake,
+            self._action,
+            self.person,
+            self.found,
+            self.found.theirs,
+            case=self._case,
+            received=self._received,
+            now=datetime.now(UTC),
+        )
+
+    def carry_out(self, entry: Entry) -> list[str]:
+        """Sweep and publish. Return what went wrong."""
+        try:
+            return _carry_out(self._session)
+        except KeyboardInterrupt:
+            err.print(
+                f"The {_NOUNS[entry.action]} {entry.number} is on the list and not carried out yet. The next "
+                "publication does it, or `leads-pipeline privacy apply`."
             )
-        left = _cut(session, keep_days, dry_run=dry_run)
-        # Delta tables may not have followed a publication that went well.
-        is_to_publish = session.lake.rebuild_wanted() or delta_folder(session.lake).exists()
-        troubles = session.refresh(set()) if is_to_publish and not dry_run else []
-        for trouble in troubles:
-            err.print(escape(trouble), highlight=False, soft_wrap=True)
-    sys.exit(1 if troubles or left else 0)
+            raise
+
+    def hand_out(self, entry: Entry, done: str, troubles: Sequence[str]) -> None:
+        """Print the receipt, and keep it beside the list. Exit with 1 if something is left."""
+        receipt = (
+            f"{_NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"
+            f"Received {self._received}, due {requests.due_on(self._received)}, "
+            f"listed {entry.at:%Y-%m-%d %H:%M} UTC\n\n{done}\n"
+            f"{'NOT complete: see below.' if troubles else 'Looked again: nothing is left to do here.'}\n\n"
+            f"{_OUT_OF_REACH[self._action]}\n"
+        )
+        path = self._session.lake.suppression.folder / "receipts" / f"{entry.number}.txt"
+        replace_file(path, receipt.encode())
+        out.print(escape(receipt), highlight=False, soft_wrap=True)
+        out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)
+        _show_troubles(troubles)
+        sys.exit(1 if troubles else 0)
 
 
-def _cut(session: Session, keep_days: int, *, dry_run: bool) -> list[CutDay]:
-    """Delete personal fields, and print what was done. Return the days that failed."""
-    zone = session.settings.zone
-    before = due_before(datetime.now(UTC), zone, keep_days)
-    days = list(cut_days(session.lake, before, zone, is_dry=dry_run))
-    done = [one for one in days if one.error is None]
-    for one in done:
-        out.print(f"{one.day} {one.kind.name}: {one.leads} leads", highlight=False)
-    for one in days:
-        if one.error is not None:
-            err.print(f"[bold red]left:[/bold red] {one.day} {one.kind.name}: {escape(str(one.error))}")
-    leads = sum(one.leads for one in done)
-    verb = "are due" if dry_run else "have lost their personal fields"
-    out.print(f"Of windows before {before}, {leads} leads of {len(done)} days and kinds {verb}.")
-    return [one for one in days if one.error is not None]
+def _carry_out(session: Session) -> list[str]:
+    """Sweep the folder and publish; note the open requests as done. Return what went wrong."""
+    number = session.lake.suppression.read().number
+    with err.status("Sweeping the data folder and publishing"):
+        trouble = session.runner.publish()
+    if trouble is None and not session.lake.follows(number):
+        trouble = "A file couldn't be gone through. The log of the run names it."
+    if trouble:
+        return [trouble]
+    requests.note_done(session.lake, number, datetime.now(UTC))
+    return []
 
 
-def sought_in(lake: Lake, listed: TextIO | None, **given: Sequence[str]) -> Sought:
-    """Who is sought, by options, by a file, or by asking; in leads that were cut, too. Raises QuestionError."""
+# --- who is sought, and what is shown -----------------------------------------------------------------------------
+
+
+def _opened() -> tuple[Lake, Settings]:
+    settings = Settings.from_variables(variables())
+    if not settings.data_dir.is_dir():
+        raise QuestionError(f"{settings.data_dir} is no folder. LEADS_DATA_DIR names the data folder.")
+    return Lake.refreshed(settings), settings
+
+
+def _person(listed: TextIO | None, shared: bool, **given: Sequence[str]) -> Person:  # noqa: ARG001 - of the options
+    """Who is sought, by options, by a file, or by asking. Raises QuestionError."""
     values = {name: list(given[f"{name}s"]) for name in _IDENTIFIERS}
     if listed is not None:
         _read_list(listed, values)
     if not any(values.values()):
-        _ask(values)
-    sought = Sought.of(values["email"], values["phone"], values["lead"], values["name"], values["postcode"])
-    if not (sought.emails or sought.phones):
-        return sought
-    # As given and as normalised: the hash is of what the lead had, with little made equal.
-    emails, phones = cut_addresses(lake, [*values["email"], *sought.emails], [*values["phone"], *sought.phones])
-    return replace(sought, cut_emails=emails, cut_phones=phones)
-
-
-def looked_for(settings: Settings, sought: Sought, shared: bool) -> Found:
-    """What there is of them, with a word on what is being looked through. Raises QuestionError."""
-    folder = settings.data_dir
-    home = home_folder(variables(), folder)
-    with err.status("Looking") as status:
-        return search(
-            Lake.of(settings),
-            home,
-            sought,
-            may_be_shared=shared,
-            tell=lambda stage, count: status.update(f"{stage}: {count} files"),
-        )
-
-
-def _search(
-    settings: Settings, listed: TextIO | None, shared: bool, **given: Sequence[str]
-) -> tuple[Found, list[tuple[Entry, int]]]:
-    """What there is of them, and which objections and restrictions hold for them, for how many leads."""
-    if not settings.data_dir.is_dir():
-        raise QuestionError(
-            f"{settings.data_dir} is no folder: there is nothing to look through. LEADS_DATA_DIR names the folder."
-        )
-    lake = Lake.refreshed(settings)
-    sought = sought_in(lake, listed, **given)
-    found = looked_for(settings, sought, shared)
-    return found, entries_in_force(lake.suppression.read(), sought, found)
-
-
-def _show_held(held: Sequence[tuple[Entry, int]]) -> None:
-    for entry, leads in held:
-        out.print(f"On the suppression list: {entry.action} {entry.number} holds for {leads} of these leads.")
+        if not sys.stdin.isatty():
+            raise QuestionError("Nobody is sought. Give --email, --phone, --lead, --name, --postcode or --from.")
+        for name, (label, _) in _IDENTIFIERS.items():
+            answer = click.prompt(f"{label} (none: return)", default="", show_default=False, err=True)
+            values[name] += [answer] if answer.strip() else []
+    return Person.of(values["email"], values["phone"], values["lead"], values["name"], values["postcode"])
 
 
 def _read_list(lines: TextIO, values: dict[str, list[str]]) -> None:
@@ -252,96 +564,83 @@ def _read_list(lines: TextIO, values: dict[str, list[str]]) -> None:
             continue
         if not colon or name.strip().casefold() not in values:
             raise QuestionError(
-                f"Line {number} of --from says nothing of a person. Write one of {', '.join(_IDENTIFIERS)}, a colon, "
-                "and the value."
+                f"Line {number} of --from can't be read. Write one of {', '.join(_IDENTIFIERS)}, a colon and the value."
             )
         values[name.strip().casefold()].append(value.strip())
 
 
-def _ask(values: dict[str, list[str]]) -> None:
-    if not sys.stdin.isatty():
-        raise QuestionError("Nobody is sought: give --email, --phone, --lead, --name, --postcode or --from.")
-    for name, label in _IDENTIFIERS.items():
-        answer = click.prompt(f"{label} (none: return)", default="", show_default=False, err=True)
-        values[name] += [answer] if answer.strip() else []
+def _received_on(case: str, received: datetime | None) -> date:
+    """The day of the request. Raises QuestionError if the day or the reference can't be."""
+    if case and not _CASE.fullmatch(case):
+        raise QuestionError("--case takes up to 40 letters, digits, dots, dashes and slashes: a reference, no name.")
+    today = datetime.now(UTC).date()
+    day = received.date() if received else today
+    if day > today:
+        raise QuestionError("--received is in the future.")
+    return day
 
 
-def _contact(lead: FoundLead, *, show: bool) -> Contact:
-    contact = Contact.of(lead)
-    return contact if show else contact.masked()
+def _found(lake: Lake, person: Person, *, is_shared: bool) -> Found:
+    with err.status("Looking") as status:
+        return find(lake, person, is_shared=is_shared, tell=lambda count: status.update(f"Looking: {count} files"))
 
 
-def show_found(found: Found, *, show: bool) -> None:
-    """Print the leads by group, the traces beside them, and what couldn't be read."""
-    rows = []
-    for lead in found.leads:
-        contact = _contact(lead, show=show)
-        places = Counter(sight.file.place for sight in lead.sights)
-        rows.append(
-            (
-                lead.group,
-                lead.kind,
-                escape(lead.lead_id),
-                escape("\n".join(contact.names)),
-                escape("\n".join(contact.others)),
-                len(versions_of(lead)),
-                "\n".join(f"{place}: {count}" for place, count in sorted(places.items())),
-            )
-        )
-    if rows:
-        shown = table(("group", "kind", "lead id", "name", "contact", "versions", "rows by place"), rows)
+def _places(lead: FoundLead) -> list[str]:
+    return [f"{place} {count}" for place, count in sorted(Counter(row.place for row in lead.rows).items())]
+
+
+def _show(found: Found, *, show: bool) -> None:
+    """Print both groups, and the files that couldn't be read."""
+    for title, leads in (("Theirs", found.theirs), ("To look at", found.to_look_at)):
+        if not leads:
+            continue
+        rows = []
+        for lead in leads:
+            contact = Contact.of(lead) if show else Contact.of(lead).masked()
+            texts = ("\n".join(contact.names), "\n".join(contact.others), "\n".join(sorted(lead.why)))
+            rows.append((lead.kind, escape(lead.lead_id), *map(escape, texts), "\n".join(_places(lead))))
+        shown = table(("kind", "lead id", "name", "contact", "why", "versions by place"), rows, title)
         for column in shown.columns:
-            column.overflow = "fold"  # an id is of use when it is whole
+            column.overflow = "fold"  # an id is of use only whole
         out.print(shown)
-        for group in sorted({lead.group for lead in found.leads}):
-            out.print(f"{group}: {MEANINGS[group]}")
-    else:
-        out.print("No lead of the person was found.")
-    for (file, part), count in sorted(found.traces.items(), key=lambda one: (one[0][0].path, one[0][1])):
-        out.print(f"Beside leads: {escape(file.path)}, {escape(part)}: {count}", highlight=False, soft_wrap=True)
-    out.print(f"{sum(found.files.values())} files were read: {_counted(found)}.", highlight=False)
-    _show_undecoded(found)
+    out.print(
+        f"Theirs: {len(found.theirs)} leads. To look at: {len(found.to_look_at)} leads. {found.files} files were read."
+    )
+    _show_unread(found)
 
 
-def _counted(found: Found) -> str:
-    return ", ".join(f"{place} {count}" for place, count in sorted(found.files.items()))
+def _show_unread(found: Found) -> None:
+    for path in found.unread[:_LISTED]:
+        err.print(f"[bold red]not read:[/bold red] {escape(path)}", highlight=False, soft_wrap=True)
+    if len(found.unread) > _LISTED:
+        err.print(f"… and {len(found.unread) - _LISTED} more.")
+    if found.unread:
+        err.print("These files may hold the person as well. docs/privacy.md says what to do with them.")
 
 
-def _show_undecoded(found: Found) -> None:
-    listed = list(found.undecoded.items())
-    for file, why in listed[:LISTED_FILES]:
-        err.print(f"[bold red]not read:[/bold red] {escape(file.path)}: {why}", highlight=False, soft_wrap=True)
-    if len(listed) > LISTED_FILES:
-        err.print(f"… and {len(listed) - LISTED_FILES} more.")
-    if listed:
-        err.print("Whatever those hold may be the person's too: docs/privacy.md says what to do with them.")
+def _show_troubles(troubles: Sequence[str]) -> None:
+    for trouble in troubles[:_LISTED]:
+        err.print(f"[bold red]left:[/bold red] {escape(trouble)}", highlight=False, soft_wrap=True)
 
 
-def _as_json(found: Found, *, show: bool) -> dict[str, object]:
-    leads = []
-    for lead in found.leads:
-        contact = _contact(lead, show=show)
-        leads.append(
-            {
-                "group": lead.group,
-                "kind": lead.kind,
-                "lead_id": lead.lead_id,
-                "names": contact.names,
-                "contacts": contact.others,
-                "versions": len(versions_of(lead)),
-                "rows": [
-                    {"place": sight.file.place, "file": sight.file.path, "table": sight.row.table}
-                    for sight in lead.sights
-                ],
-            }
-        )
+def _as_json(found: Found, held: Sequence[Entry], *, show: bool) -> dict[str, object]:
+    def of(lead: FoundLead) -> dict[str, object]:
+        contact = Contact.of(lead) if show else Contact.of(lead).masked()
+        return {
+            "kind": lead.kind,
+            "lead_id": lead.lead_id,
+            "names": contact.names,
+            "contacts": contact.others,
+            "why": sorted(lead.why),
+            "versions": len(versions_of(lead)),
+            "rows": [{"place": row.place, "file": row.path} for row in lead.rows],
+        }
+
     return {
-        "is_whole": found.is_whole,
-        "leads": leads,
-        "traces": [
-            {"place": file.place, "file": file.path, "part": part, "count": count}
-            for (file, part), count in found.traces.items()
-        ],
-        "not_read": [{"place": file.place, "file": file.path, "why": why} for file, why in found.undecoded.items()],
-        "files": dict(found.files),
+        "theirs": [of(lead) for lead in found.theirs],
+        "to_look_at": [of(lead) for lead in found.to_look_at],
+        "quarantine": found.quarantined,
+        "not_read": found.unread,
+        "in_force": [{"number": entry.number, "action": entry.action} for entry in held],
+        "files": found.files,
     }

@@ -9,10 +9,12 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import unquote
 
 import idna
@@ -153,12 +155,32 @@ class Shown:
     others: tuple[str, ...] = ()
 
 
+class LeadRow(NamedTuple):
+    """A version of a lead, as far as it matters whose it is. `day` is the day of its window."""
+
+    kind: str
+    lead_id: str
+    day: date
+    payload: str
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was created, UTC. If the portal doesn't say so, at the end of its day."""
+        for path, text in texts_of(self.payload):
+            if path in ("createdAt", "created_at"):
+                with suppress(ValueError, OverflowError):
+                    created = datetime.fromisoformat(text)
+                    if created.tzinfo is not None and created.year > 1:
+                        return created.astimezone(UTC)
+        return datetime.combine(self.day + timedelta(days=1), time(), UTC)
+
+
 def shown_by(payload: str) -> Shown:
     """What a lead's exact JSON text shows of its person. If it is no JSON, all of it counts as a text of others."""
     emails, phones, postcodes, recipients = set[str](), set[str](), set[str](), set[str]()
     firsts, lasts, others = list[str](), list[str](), list[str]()
     for path, text in texts_of(payload):
-        match _role(path):
+        match role_of(path):
             case "recipient":
                 recipients |= email_keys(text)
             case "first name":
@@ -184,7 +206,10 @@ def shown_by(payload: str) -> Shown:
 
 
 def texts_of(payload: str) -> list[tuple[str, str]]:
-    """Every text, number and name of a field in a JSON text, each with the names that lead to it, joined by dots."""
+    """Every text, number and name of a field in a JSON text, in order, each with the names that lead to it.
+
+    The names are joined by dots. The path of a field's own name ends with a dot.
+    """
     try:
         # An object becomes a tuple of its members, because a dict would hide all but the last of a repeated name.
         value = json.loads(payload, object_pairs_hook=tuple, parse_int=str, parse_float=str)
@@ -196,16 +221,17 @@ def texts_of(payload: str) -> list[tuple[str, str]]:
         path, value = left.pop()
         if isinstance(value, tuple):
             texts += [(f"{path}.", name) for name, _ in value]
-            left += [(f"{path}.{name}" if path else name, one) for name, one in value]
+            left += [(f"{path}.{name}" if path else name, one) for name, one in reversed(value)]
         elif isinstance(value, list):
-            left += [(path, one) for one in value]
+            left += [(path, one) for one in reversed(value)]
         elif isinstance(value, str):
             texts.append((path, value))
     return texts
 
 
 @lru_cache(maxsize=4096)
-def _role(path: str) -> str:
+def role_of(path: str) -> str:
+    """What a field holds of a person: recipient, first name, last name, contact, postcode, or nothing."""
     if _RECIPIENT.search(path):
         return "recipient"
     if _NAME.search(path):
@@ -307,9 +333,9 @@ class Reason(StrEnum):
 
     ID = "the given id"
     ADDRESS = "the given address"
-    NUMBER = "the given number, under no name and no other address"
+    NUMBER = "the given number, under no name and no other address, and nobody else has it"
     NUMBER_AND_NAME = "the given number, under a name that was given or stands beside the given address"
-    OTHER_NAME = "the given number, under another name or address"
+    OTHER_NAME = "the given number, under another name or address, or under none although others have it"
     MENTION = "mentioned in what somebody wrote"
     NAME = "the given name or postcode"
 
@@ -331,8 +357,9 @@ def reasons(
     if not is_shared:
         _refuse_shared(person, versions)
     names = own_names(person, versions)
+    has_others = others_have_the_number(person, versions)
     found = {
-        key: frozenset(reason for shown in rows for reason in _reasons(person, names, shown))
+        key: frozenset(reason for shown in rows for reason in _reasons(person, names, shown, has_others=has_others))
         | ({Reason.ID} if key[1] in person.lead_ids else set())
         for key, rows in leads.items()
     }
@@ -344,14 +371,21 @@ def own_names(person: Person, versions: Iterable[Shown]) -> frozenset[str]:
     return person.names.union(*(shown.names for shown in versions if person.emails & shown.emails))
 
 
-def _reasons(person: Person, names: frozenset[str], shown: Shown) -> Iterator[Reason]:
+def others_have_the_number(person: Person, versions: Sequence[Shown]) -> bool:
+    """Whether the given number stands under another name too. Then nobody knows whose it is under no name."""
+    names = own_names(person, versions)
+    return any(person.phones & shown.phones and not shown.names <= names for shown in versions)
+
+
+def _reasons(person: Person, names: frozenset[str], shown: Shown, *, has_others: bool) -> Iterator[Reason]:
     if person.emails & shown.emails:
         yield Reason.ADDRESS
     if person.phones & shown.phones:
         if shown.names:
             yield Reason.NUMBER_AND_NAME if shown.names <= names else Reason.OTHER_NAME
         else:
-            yield Reason.NUMBER if shown.emails <= person.emails else Reason.OTHER_NAME
+            has_other_address = bool(person.emails) and not shown.emails <= person.emails
+            yield Reason.OTHER_NAME if has_others or has_other_address else Reason.NUMBER
     if person.is_mentioned_in(shown.others):
         yield Reason.MENTION
     if person.has_name_and_postcode(shown):

@@ -15,6 +15,7 @@ from leads_pipeline.flatten.columns import extras_column
 from leads_pipeline.flatten.plain import Plain, plain_leads
 from leads_pipeline.lake import RAW_SCHEMA, Lake
 from leads_pipeline.lake.arrays import array_of, mask_of
+from leads_pipeline.lake.rows import CORRECTION
 
 
 @contextmanager
@@ -42,19 +43,38 @@ from (from no_rows {of_files})
 """
 
 # One file per day, scope and source, so these and a row number name a raw row.
-_DROPPED: Final = """
+_DROPPED: Final = f"""
 create table dropped as
-select day, scope, source, file_row_number
-from raw
-qualify row_number() over (partition by day, lead_id order by sequence desc, position desc, scope, source) > 1
-"""
+select day, scope, source, file_row_number from raw where source = '{CORRECTION}'
+union all
+(
+    select day, scope, source, file_row_number
+    from raw
+    where source <> '{CORRECTION}'
+    qualify row_number() over (partition by day, lead_id order by sequence desc, position desc, scope, source) > 1
+)
+"""  # noqa: S608 - put together from constants alone
+
+# All corrections of a lead as one merge patch. Later ones count.
+_CORRECTIONS: Final = f"""
+create table corrections as
+select day, lead_id, list_reduce(list(payload::json order by sequence), lambda a, b: json_merge_patch(a, b)) as patch
+from received
+where source = '{CORRECTION}'
+group by all
+"""  # noqa: S608 - likewise
 
 # `body` is what gets parsed: the payload itself, or for text that isn't JSON what can be mended of it.
 _LEADS: Final = f"""
 select
     day, lead_id, scope, fetched_at, sequence, source, oddity,
-    case when oddity = '{NOT_JSON}' then coalesce(mended(payload), payload) else payload end as body
+    case
+        when oddity = '{NOT_JSON}' then coalesce(mended(payload), payload)
+        when patch is not null then json_merge_patch(payload, patch)::varchar
+        else payload
+    end as body
 from part
+left join corrections using (day, lead_id)
 anti join dropped using (day, scope, source, file_row_number)
 """  # noqa: S608 - put together from constants alone
 
@@ -84,6 +104,12 @@ def read_raw(db: duckdb.DuckDBPyConnection, files: Mapping[Path, int | None]) ->
     received = _received(db, list(files), "payload," if len(parts) == 1 else "")
     db.register("raw", received.drop_columns(["payload"]) if len(parts) == 1 else received)
     db.execute(_DROPPED)
+    if db.execute(f"select exists (from raw where source = '{CORRECTION}')").fetchall() == [(True,)]:
+        db.register("received", received if len(parts) == 1 else _received(db, list(files), "payload,"))
+        db.execute(_CORRECTIONS)
+        db.unregister("received")
+    else:
+        db.execute("create table corrections (day date, lead_id varchar, patch json)")
     return _handed_over([received]) if len(parts) == 1 else (_received(db, part, "payload,") for part in parts)
 
 

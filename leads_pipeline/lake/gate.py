@@ -15,6 +15,7 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.domain.person import LeadKey, LeadRow
 from leads_pipeline.durable import reading, replace_file, sweep
 from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline.lake.quarantine import RAW, RESTRICTED, raw_lock
@@ -22,15 +23,16 @@ from leads_pipeline.lake.rows import RAW_SCHEMA, WHOSE_COLUMNS, Row, merge, sequ
 from leads_pipeline.lake.sealed import open_parquet, rows_of
 from leads_pipeline.lake.shared import SharedFiles
 from leads_pipeline.lake.state import found_in
-from leads_pipeline.person.showing import Shown
 from leads_pipeline.slicing import members_of, only_value, text_of
-from leads_pipeline.suppression import Action, Entry, LeadKey, Meant, Suppressed
+from leads_pipeline.suppression import Action, Entry, Meant, Suppressed
 
 # 64 bits tell the leads of one window apart.
 _REMOVED_BYTES: Final = 8
 
-# What the footer of a raw file says once nobody is named in it. A landing writes a footer without it.
+# What the footer of a raw file says once nobody is named in it. A landing writes a footer without it. Earlier versions
+# wrote another word: they left a hash by which the person could be found.
 CUT: Final = "personal_fields"
+ANONYMOUS: Final = "anonymous"
 
 # The one field of a lead in which people write what they like.
 MESSAGE: Final = "message"
@@ -73,13 +75,13 @@ class Gate(SharedFiles):
 
         Rows of restricted leads are set aside, on the disk, when this returns.
         """
-        verdict = self.verdict(map(Shown.of_raw, rows))
+        verdict = self.verdict(map(_lead_row, rows))
         self._set_aside(path, verdict, rows)
         return verdict
 
-    def verdict(self, rows: Iterable[Shown]) -> Verdict:
+    def verdict(self, rows: Iterable[LeadRow]) -> Verdict:
         """What the list says of the leads in these rows, which it knows by their ids from then on."""
-        shown: Sequence[Shown] | None = None
+        shown: Sequence[LeadRow] | None = None
         while suppressed := self.suppression.read():
             shown = list(rows) if shown is None else shown
             erased = suppressed.erased.leads(shown)
@@ -173,7 +175,7 @@ class Gate(SharedFiles):
             if by_id and not self._has_known(file):
                 return None
             shown = file.read(WHOSE_COLUMNS, use_threads=False).to_pylist()
-            verdict = self.verdict(map(Shown.of_raw, shown))
+            verdict = self.verdict(map(_lead_row, shown))
             if verdict.passed(shown) == shown:
                 return None
             about_to_change()
@@ -203,7 +205,7 @@ class Gate(SharedFiles):
             sweep(path)
             file = self._read_or_quarantine(path, lambda one: self._open_leads(one)[0])
             rows = rows_of(file) if file is not None else []
-            verdict = self.verdict(map(Shown.of_raw, rows))
+            verdict = self.verdict(map(_lead_row, rows))
             left = [row for row in rows if (row["kind"], row["lead_id"]) in verdict.restricted]
             if len(left) == len(rows):
                 return None
@@ -305,3 +307,7 @@ def without_message(payload: str) -> str:
     for start, end in reversed(places):
         body = body if body[start:end] == b"null" else body[:start] + b'""' + body[end:]
     return body.decode()
+
+
+def _lead_row(row: Row) -> LeadRow:
+    return LeadRow(row["kind"], row["lead_id"], row["day"], row["payload"])

@@ -21,7 +21,7 @@ from leads_pipeline.contract import Answer, LeadKind, PushedLead
 from leads_pipeline.durable import PRIVATE_FOLDER_MODE, make_folder, reading, sweep, sync
 from leads_pipeline.lake.gate import Gate
 from leads_pipeline.lake.quarantine import RAW, raw_lock
-from leads_pipeline.lake.rows import RAW_SCHEMA, lead_rows, merge, pushed_rows, sequence_of
+from leads_pipeline.lake.rows import PUSH, RAW_SCHEMA, lead_rows, merge, pushed_rows, sequence_of
 from leads_pipeline.lake.sealed import UnreadableError, open_parquet, rows_of
 from leads_pipeline.lake.state import days_in, found_in
 from leads_pipeline.window import Scope, Window
@@ -191,7 +191,13 @@ class RawLeads(Gate):
                     sync(day)
 
     def land_pushed(
-        self, kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedLead], run_id: str
+        self,
+        kind: LeadKind,
+        day: date,
+        scope: str,
+        pushed: Sequence[PushedLead],
+        run_id: str,
+        source: str = PUSH,
     ) -> tuple[int, int]:
         """Merge leads of that kind that were pushed into the day's file of the scope (its key, or PUSH_SCOPE).
 
@@ -203,7 +209,7 @@ class RawLeads(Gate):
             sweep(path)
             before = self._read_or_quarantine(path, self._read_pushed)
             rows_before = rows_of(before) if before is not None else []
-            received = pushed_rows(kind, day, scope, pushed, run_id)
+            received = pushed_rows(kind, day, scope, pushed, run_id, source)
             verdict = self.asked(path, [*rows_before, *received])
             received = verdict.passed(received)
             merged = merge(verdict.passed(rows_before), received, "lead_id")

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.durable import reading, replace_file, storing, sweep
-from leads_pipeline.lake.gate import CUT
+from leads_pipeline.lake.gate import ANONYMOUS, CUT
 from leads_pipeline.lake.inventory import Inventory
 from leads_pipeline.lake.quarantine import INVENTORY, QUARANTINE, RAW, RESTRICTED, raw_lock
 from leads_pipeline.lake.raw import LandedWindow, landed_window
@@ -188,8 +188,8 @@ class Refreshing(RawRewriting, Inventory):
         if path.stem == "leads" and self._is_raw_leads(path):
             facts |= _window_facts([(landed_window(path, facts, file), facts) for file, facts in files.values()])
             facts["leads"] = str(merged.ids)
-        if all(CUT in one for one in all_facts):
-            facts[CUT] = "cut"
+        if all(one.get(CUT) == ANONYMOUS for one in all_facts):
+            facts[CUT] = ANONYMOUS
         facts |= {"path": self._relative(path), REPLACES: lineage(files, all_facts)}
         return parquet(merged.rows, RAW_INVENTORY_SCHEMA if is_inventory else RAW_SCHEMA, facts)
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.durable import reading, replace_file, storing, sweep
-from leads_pipeline.lake.gate import CUT
+from leads_pipeline.lake.gate import ANONYMOUS, CUT
 from leads_pipeline.lake.quarantine import raw_lock
 from leads_pipeline.lake.raw import RawLeads
 from leads_pipeline.lake.rows import Row
@@ -37,35 +37,21 @@ class RawRewriting(RawLeads):
         """The day's raw files of leads, pulled and pushed."""
         return found_in(self._day_folder(kind, day), "scope=*/*.parquet")
 
-    def is_cut(self, path: Path) -> bool:
-        """Whether the file's personal fields are cut out. A missing file has none; a damaged one is set aside."""
+    def is_anonymous(self, path: Path) -> bool:
+        """Whether nobody is named in the file. A missing file names nobody; a damaged one is set aside."""
         opened = self._inspect(path, self._open_leads)
-        return opened is None or CUT in opened[1]
+        return opened is None or opened[1].get(CUT) == ANONYMOUS
 
-    def cut_raw(self, path: Path, cut: Callable[[str, str], str | None]) -> int:
-        """Replace each payload by what `cut` makes of lead id and payload; how many rows were replaced.
-
-        Where it makes None, the row stays and the file doesn't count as cut.
-        """
-        cut_rows = 0
+    def make_anonymous(self, path: Path, cut: Callable[[str], str]) -> None:
+        """Replace each payload of the file by what `cut` makes of it."""
 
         def rewritten(file: pq.ParquetFile, facts: dict[str, str]) -> list[Row]:
-            nonlocal cut_rows
-            rows = rows_of(file)
-            payloads = [cut(row["lead_id"], row["payload"]) for row in rows]
-            cut_rows = sum(payload is not None for payload in payloads)
-            facts.pop(CUT, None)
-            if None not in payloads:
-                facts[CUT] = "cut"
-            return [
-                row if payload is None else row | {"payload": payload}
-                for row, payload in zip(rows, payloads, strict=True)
-            ]
+            facts[CUT] = ANONYMOUS
+            return [row | {"payload": cut(row["payload"])} for row in rows_of(file)]
 
         with self.lock(raw_lock(path)):
             sweep(path)
             self._rewrite(path, rewritten)
-        return cut_rows
 
     # --- the warehouse, which keeps deleted rows in blocks until they are written over ------------------------------
 

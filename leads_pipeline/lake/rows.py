@@ -34,7 +34,7 @@ RAW_COLUMNS: Final = {
     "sequence": RawColumn(pa.int64(), "Number of the last answer or delivery that held it; the highest counts"),
     "fetched_at": RawColumn(_MOMENT, "When this version of the lead was first received"),
     "run_id": RawColumn(pa.string(), "Dagster run that landed it"),
-    "source": RawColumn(pa.string(), "pull, or push for a delivery"),
+    "source": RawColumn(pa.string(), "pull, push for a delivery, or correction for a change to lay over the others"),
     "payload": RawColumn(pa.string(), "The exact JSON text received: personal data"),
     "oddity": RawColumn(pa.string(), "What is wrong with a lead that was kept all the same, else NULL"),
 }
@@ -58,6 +58,10 @@ RAW_INVENTORY_COLUMNS: Final = {
 RAW_INVENTORY_SCHEMA: Final = pa.schema({name: column.type for name, column in RAW_INVENTORY_COLUMNS.items()})
 
 Row = dict[str, Any]
+
+PUSH: Final = "push"
+# Its payload is a JSON merge patch (RFC 7396), which whoever reads the lead lays over its newest version.
+CORRECTION: Final = "correction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +142,12 @@ def lead_rows(answer: Answer, run_id: str) -> list[Row]:
     return _rows(answer.kind, window.day, window.scope.key, "pull", run_id, received)
 
 
-def pushed_rows(kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedLead], run_id: str) -> list[Row]:
+def pushed_rows(
+    kind: LeadKind, day: date, scope: str, pushed: Sequence[PushedLead], run_id: str, source: str = PUSH
+) -> list[Row]:
     """A row per delivery, in their order."""
     received = [(one.lead, sequence_of(one.sequence, one.received_at), one.received_at) for one in pushed]
-    return _rows(kind, day, scope, "push", run_id, sorted(received, key=lambda one: one[1]))
+    return _rows(kind, day, scope, source, run_id, sorted(received, key=lambda one: one[1]))
 
 
 def _rows(

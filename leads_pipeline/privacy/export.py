@@ -1,47 +1,48 @@
-"""What a person is given who asks what is held of them: `person.html` to be read, `person.json` for a machine.
+"""What a person is given who asks for their data: `person.html` to be read, `person.json` for a machine.
 
-Belongs here: the content of both files and how a lead is shown, in clear and masked. Doesn't: finding it (search.py).
+Belongs here: the content of both files and how a lead is shown, in clear and masked. Doesn't: finding it (finding.py),
+how the page looks (person.html.jinja, which escapes every text).
 """
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from leads_pipeline.contract import ENUM_PREFIXES, LEAD_KINDS
+from leads_pipeline.domain.person import plain, role_of, texts_of
 from leads_pipeline.durable import make_folder, replace_file
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.person.identity import plain
-from leads_pipeline.person.showing import is_contact, is_name, texts_of
-from leads_pipeline.privacy.search import Found, FoundLead
+from leads_pipeline.privacy.finding import FoundLead
 from leads_pipeline.settings import Settings
 
-# True of every installation. What only the agency knows, docs/privacy.md asks it to add.
+# True of every installation. docs/privacy.md asks the agency to add the rest.
 PURPOSES: Final = (
-    "To answer the enquiry that was sent to the agent by way of the portal.",
-    "To count enquiries by branch, day and kind. Tables of figures hold no name, address or number; a person is "
-    "counted under a keyed hash.",
-    "To see whom the agent might offer a valuation, which is direct marketing (the table mart_hidden_valuations): you "
-    "may object to it at any time, and are left out of it then.",
+    "To answer the enquiry that you sent to the agent through the portal.",
+    "To count enquiries by branch, day and kind. These tables hold no name, address or number. A person is counted "
+    "under a keyed hash.",
+    "To see to whom the agent might offer a valuation, which is direct marketing. You may object to it at any time.",
 )
 SOURCES: Final = (
-    "What was typed into the portal's form, and what the portal added to it, as listed below. The portal handed it "
-    "over when it was asked (pull) or by itself (push).",
+    "The details that you typed into the portal's form, and what the portal added to them. The portal handed them over "
+    "when the agent's software asked (pull), or by itself (push).",
 )
 
-# As a person reads it.
-_TRUTHS: Final = {True: "yes", False: "no"}
-
 _KINDS: Final = {"applicant": "enquiry about a property", "appraisal": "request for a valuation"}
-_SOURCES: Final = {"pull": "the agent asked the portal", "push": "the portal sent it by itself"}
+_SOURCES: Final = {
+    "pull": "the agent asked the portal",
+    "push": "the portal sent it by itself",
+    "correction": "the agent corrected it",
+}
 
-# What stands behind a semicolon or an example is for analysts.
+# In a description, the part behind a semicolon or an example is for analysts.
 _DESCRIPTIONS: Final = {
     (kind.name, field.path): re.split("; |, e[.]g[.]", field.description)[0]
     for kind in LEAD_KINDS
@@ -51,45 +52,19 @@ _DESCRIPTIONS: Final = {
     )
 }
 
-# A code of the portal's, such as APPLICANT_INTENT_BUY, and a moment.
+# A code of the portal, such as APPLICANT_INTENT_BUY, and a moment.
 _CODE: Final = re.compile(f"(?:{'|'.join(ENUM_PREFIXES)})([A-Z0-9]+(?:_[A-Z0-9]+)*)")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d:\d\d)")
 
-
-def _in_words(text: str, zone: ZoneInfo) -> str:
-    """A value as a person reads it: a code of the portal's in words, a moment as 19 November 2026, 10:40."""
-    if code := _CODE.fullmatch(text):
-        return code[1].replace("_", " ").lower()
-    if _MOMENT.fullmatch(text):
-        with suppress(ValueError, OverflowError):
-            moment = datetime.fromisoformat(text)
-            return "not known" if moment.year == 1 else _uk_moment(moment.astimezone(zone))
-    return text
-
-
-def _uk_moment(moment: datetime) -> str:
-    return f"{_uk_day(moment)}, {moment:%H:%M}"
-
-
-def _uk_day(day: date) -> str:
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
-
-
-# Whatever language this machine speaks.
+# In English, whatever language this machine speaks.
 _MONTHS: Final = (
     "January February March April May June July August September October November December".split()  # noqa: SIM905
 )
 
 
-def _label(kind: str, path: str) -> str:
-    """What a field is called: as the contract describes it, else by its own name in words."""
-    words = re.sub("(?<=[a-z0-9])(?=[A-Z])", " ", path.replace(".", ": ").replace("_", " ")).lower()
-    return _DESCRIPTIONS.get((kind, path), words)
-
-
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """What a lead says of its person, as it was typed."""
+    """The names, addresses and numbers in a lead, as they were typed."""
 
     names: Sequence[str]
     others: Sequence[str]
@@ -99,18 +74,17 @@ class Contact:
         """Of all versions, each once."""
         names: dict[str, None] = {}
         others: dict[str, None] = {}
-        for sight in lead.sights:
-            texts = list(sight.row.texts())
-            if name := " ".join(plain(text) for path, text in texts if is_name(path) and text.strip()):
+        for row in lead.rows:
+            texts = [(role_of(path), plain(text)) for path, text in texts_of(row.payload) if not path.endswith(".")]
+            if name := " ".join(text for role, text in texts if role.endswith("name") and text.strip()):
                 names[name] = None
-            for path, text in texts:
-                if is_contact(path) and re.search("[@0-9]", text) and not path.endswith("."):
-                    others[plain(text)] = None
+            others |= dict.fromkeys(text for role, text in texts if role == "contact" and re.search("[@0-9]", text))
         return cls(list(names), list(others))
 
     def masked(self) -> "Contact":
-        """So much of it that whoever knows the person recognises them."""
-        return Contact([_masked_words(name) for name in self.names], [_masked(text) for text in self.others])
+        """Enough of it to recognise a person whom you know."""
+        names = [" ".join(f"{word[:1]}…" for word in name.split()) for name in self.names]
+        return Contact(names, [_masked(text) for text in self.others])
 
 
 def _masked(text: str) -> str:
@@ -120,42 +94,25 @@ def _masked(text: str) -> str:
     return f"…{text.strip()[-3:]}"
 
 
-def _masked_words(name: str) -> str:
-    return " ".join(f"{word[:1]}…" for word in name.split())
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A version of a lead as it was received, with everywhere that it lies. `content` is the exact text."""
-
-    received_at: str
-    source: str
-    days: Sequence[str]
-    scopes: Sequence[str]
-    files: Sequence[str]
-    content: str
-
-
-def versions_of(lead: FoundLead) -> list[Version]:
-    """Each text that was received of the lead once, oldest first."""
-    found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
-    for sight in lead.sights:
-        if (payload := sight.row.columns.get("payload")) is not None:
-            found.setdefault(str(payload), []).append((sight.file.path, sight.row.columns))
-    versions = []
-    for content, rows in found.items():
-        moments = [_text(row.get("fetched_at", row.get("received_at"))) for _, row in rows]
-        versions.append(
-            Version(
-                received_at=min(moments),
-                source=", ".join(_each(row.get("source", "push") for _, row in rows)),
-                days=_each(row.get("day") for _, row in rows),
-                scopes=_each(row.get("scope") for _, row in rows),
-                files=_each(path for path, _ in rows),
-                content=content,
-            )
-        )
-    return sorted(versions, key=lambda version: version.received_at)
+def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
+    """Each text that was received of the lead once, oldest first, with everywhere that it lies."""
+    by_text: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for row in lead.rows:
+        if row.is_received:
+            by_text.setdefault(row.payload, []).append((row.path, row.columns))
+    versions = [
+        {
+            "received_at": min(_text(one.get("fetched_at", one.get("received_at"))) for _, one in rows),
+            "source": ", ".join(_each(one.get("source", "push") for _, one in rows)),
+            "days": _each(one.get("day") for _, one in rows),
+            "scopes": _each(one.get("scope") for _, one in rows),
+            "files": _each(path for path, _ in rows),
+            "content": content,
+            "fields": [(path, text) for path, text in texts_of(content) if text and not path.endswith(".")],
+        }
+        for content, rows in by_text.items()
+    ]
+    return sorted(versions, key=lambda version: str(version["received_at"]))
 
 
 def _each(values: Iterable[object]) -> list[str]:
@@ -167,127 +124,86 @@ def _text(value: object) -> str:
 
 
 def retention_of(settings: Settings) -> list[str]:
-    """How long what is exported is kept, by the portal and by these settings."""
-    sentences = ["The portal deletes an enquiry after 30 days."]
-    if settings.keep_personal_days is not None:
-        sentences.append(
-            f"{settings.keep_personal_days} days after the day on which the agent received it, names, addresses, "
-            "numbers, messages and whatever else is personal are cut out of the agent's copy."
-        )
-    else:
-        sentences.append(
-            "The agent's copy has no end of its own: it is kept until the agent deletes it, or cuts out what is "
-            "personal."
-        )
-    return sentences
+    """How long the portal and the agency keep the data, by these settings."""
+    kept = (
+        f"After {settings.keep_personal_days} days the agent's copy becomes anonymous: names, addresses, numbers, "
+        "messages and all other personal details are removed."
+        if settings.keep_personal_days is not None
+        else "The agent's copy is kept until the agent deletes it or makes it anonymous."
+    )
+    return ["The portal deletes an enquiry after 30 days.", kept]
 
 
 def write_export(
-    folder: Path, found: Found, portal: str | None, retention: Sequence[str], made_at: datetime, zone: ZoneInfo
+    folder: Path, leads: Sequence[FoundLead], portal: str | None, settings: Settings, now: datetime
 ) -> list[Path]:
     """Write both files into a new or empty folder, for this user alone (0700, 0600).
 
-    The page has moments in that zone and the portal's codes in words, the document each as it was received.
-
-    Raises QuestionError where something is in the folder already, and StorageError.
+    The page has moments in the agency's time zone and codes of the portal in words. The document has each value as it
+    was received. Raises QuestionError if something is in the folder already, and StorageError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise QuestionError(f"{folder} is there already, and not an empty folder. Name a new one.")
+        raise QuestionError(f"{folder} exists and isn't an empty folder. Name a new one.")
     make_folder(folder)
     folder.chmod(0o700)
-    document = _document(found, portal, retention, made_at)
-    paths = [folder / "person.html", folder / "person.json"]
-    replace_file(paths[0], _page(document, zone).encode(errors="replace"))
-    replace_file(paths[1], json.dumps(document, indent=2).encode())
-    return paths
-
-
-def _document(found: Found, portal: str | None, retention: Sequence[str], made_at: datetime) -> dict[str, Any]:
-    return {
-        "made_at": made_at.isoformat(timespec="seconds"),
+    document = {
+        "made_at": now.isoformat(timespec="seconds"),
         "portal": portal,
-        "is_whole": found.is_whole,
         "sources": list(SOURCES),
         "purposes": list(PURPOSES),
-        "retention": list(retention),
+        "retention": retention_of(settings),
         "leads": [
             {
                 "kind": lead.kind,
                 "lead_id": lead.lead_id,
-                "why": lead.group.name.lower(),
-                "versions": [
-                    {**asdict(version), "fields": [list(one) for one in texts_of(version.content, _TRUTHS)]}
-                    for version in versions_of(lead)
-                ],
-                "tables": [
-                    {
-                        "file": sight.file.path,
-                        "table": sight.row.table,
-                        "columns": {
-                            name: _text(value) for name, value in sight.row.columns.items() if value not in (None, [])
-                        },
-                    }
-                    for sight in lead.sights
-                    if "payload" not in sight.row.columns
-                ],
+                "why": sorted(lead.why),
+                "versions": versions_of(lead),
+                "rows_of_tables": [json.loads(row.payload) for row in lead.rows if not row.is_received],
             }
-            for lead in found.leads
+            for lead in leads
         ],
     }
-
-
-_STYLE: Final = """
-body { font: 16px/1.5 sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
-table { border-collapse: collapse; width: 100%; margin-bottom: 2rem }
-th, td { border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: left; vertical-align: top }
-th { width: 40%; font-weight: normal; color: #555 } td { white-space: pre-wrap; overflow-wrap: anywhere }
-"""
+    paths = [folder / "person.html", folder / "person.json"]
+    replace_file(paths[0], _page(document, settings.zone).encode(errors="replace"))
+    replace_file(paths[1], json.dumps(document, indent=2).encode())
+    return paths
 
 
 def _page(document: Mapping[str, Any], zone: ZoneInfo) -> str:
-    """The same for a reader. All that was received is escaped, and nothing is fetched from anywhere."""
-    parts = [
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<title>Personal data</title><style>{_STYLE}</style><h1>Your personal data</h1>",
-        f"<p>Made on {escape(_in_words(document['made_at'], zone))}. Times are those of {escape(zone.key)}. "
-        f"Enquiries: {len(document['leads'])}"
-        + (f", received from {escape(document['portal'])}" if document["portal"] else "")
-        + ".</p>",
-    ]
-    for title in ("sources", "purposes", "retention"):
-        items = "".join(f"<li>{escape(item)}</li>" for item in document[title])
-        parts.append(f"<h2>{_TITLES[title]}</h2><ul>{items}</ul>")
-    parts += [_lead(number, lead, zone) for number, lead in enumerate(document["leads"], 1)]
-    return "\n".join(parts) + "</html>\n"
+    """The same for a reader. Every text is escaped, and nothing is fetched from anywhere."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "in_words": lambda text: _in_words(str(text), zone),
+        "label": _label,
+        "kind": lambda kind: _KINDS.get(kind, "enquiry"),
+        "how": lambda source: ", ".join(_SOURCES.get(one, one) for one in source.split(", ")),
+    }
+    return environment.get_template("person.html.jinja").render(document, zone=zone.key)
 
 
-_TITLES: Final = {
-    "sources": "Where it comes from",
-    "purposes": "What it is used for",
-    "retention": "How long it is kept",
-}
+def _in_words(text: str, zone: ZoneInfo) -> str:
+    """A code of the portal in words, a moment as 19 November 2026, 10:40; else the text."""
+    if code := _CODE.fullmatch(text):
+        return code[1].replace("_", " ").lower()
+    if _MOMENT.fullmatch(text):
+        with suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(text)
+            return "not known" if moment.year == 1 else _uk_moment(moment.astimezone(zone))
+    return text
 
 
-def _lead(number: int, lead: Mapping[str, Any], zone: ZoneInfo) -> str:
-    kind = lead["kind"]
-    parts = [f"<h2>{number}: {escape(_KINDS.get(kind, 'enquiry'))}, {escape(lead['lead_id'])}</h2>"]
-    for version in lead["versions"]:
-        how = ", ".join(_SOURCES.get(source, source) for source in version["source"].split(", "))
-        branches = ", ".join(scope.replace("-", " ", 1) for scope in version["scopes"])
-        parts.append(
-            f"<p>Received on {escape(_in_words(version['received_at'], zone))}: {escape(how)}"
-            + (f" ({escape(branches)})" if branches else "")
-            + ".</p>"
-        )
-        fields = [(path, text) for path, text in version["fields"] if text and not path.endswith(".")]
-        parts.append(_table((_label(kind, path), _in_words(text, zone)) for path, text in fields))
-    if not lead["versions"]:
-        parts.append("<p>The text that was received is lost. The tables still have:</p>")
-        columns = [column for table in lead["tables"] for column in table["columns"].items()]
-        parts.append(_table((_label(kind, name), _in_words(text, zone)) for name, text in columns))
-    return "\n".join(parts)
+def _uk_moment(moment: datetime) -> str:
+    day: date = moment.date()
+    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}, {moment:%H:%M}"
 
 
-def _table(rows: Iterable[tuple[str, str]]) -> str:
-    return "<table>" + "".join(f"<tr><th>{escape(name)}<td>{escape(text)}" for name, text in rows) + "</table>"
+def _label(path: str, kind: str) -> str:
+    """What a field is called: as the contract describes it, else by its own name in words."""
+    words = re.sub("(?<=[a-z0-9])(?=[A-Z])", " ", path.replace(".", ": ").replace("_", " ")).lower()
+    return _DESCRIPTIONS.get((kind, path), words)

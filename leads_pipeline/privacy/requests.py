@@ -1,57 +1,130 @@
-"""Requests of people that the suppression list knows: which of them are carried out, whose they are, when they are due.
+"""Requests of people: entries of the suppression list, what holds for whom, and when an answer is due.
 
-Doesn't belong here: carrying them out (erase.py, objecting.py), whom an entry means (suppression/).
+Belongs here: adding entries and noting that they are carried out. Doesn't: finding a person (finding.py), taking leads
+out (sweeping.py), whom an entry means (suppression/).
 """
 
 from calendar import monthrange
-from datetime import date, datetime, timedelta
-from zoneinfo import ZoneInfo
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Final
 
-from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.person.matching import Sought
+from leads_pipeline.contract import PushedLead, ReceivedLead, lead_kind
+from leads_pipeline.domain.person import Person, texts_of
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.flatten.windows import querying
+from leads_pipeline.lake import Lake
+from leads_pipeline.lake.rows import CORRECTION
+from leads_pipeline.privacy.finding import Found, FoundLead
 from leads_pipeline.suppression import Action, Entry, Suppressed, hashes
+from leads_pipeline.warehouse import set_person_key
+
+# What can be ended. An erasure can't: nothing is left that would come back.
+LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
+
+
+def add(
+    lake: Lake,
+    action: Action,
+    person: Person,
+    found: Found,
+    leads: Sequence[FoundLead],
+    *,
+    case: str,
+    received: date,
+    now: datetime,
+) -> Entry:
+    """Have the list mean these leads, and whatever else shows the person. An erasure means leads created before now."""
+    persons = _persons(lake, person, leads) if action is Action.OBJECT else ()
+
+    def entry(suppressed: Suppressed, number: int) -> Entry:
+        return Entry(
+            number=number,
+            at=now,
+            action=action,
+            case=case,
+            received=received,
+            until=now if action is Action.ERASE else None,
+            emails=hashes(suppressed, "mailbox", person.emails),
+            phones=hashes(suppressed, "phone", person.phones),
+            names=hashes(suppressed, "name", found.names),
+            is_shared=found.is_shared,
+            leads=_hashed(suppressed, leads),
+            persons=tuple(persons),
+        )
+
+    return lake.suppression.append(entry)
+
+
+def add_clearing(lake: Lake, of: Entry, leads: Sequence[FoundLead], now: datetime) -> Entry:
+    """Have the list empty the messages of these leads of others."""
+
+    def entry(suppressed: Suppressed, number: int) -> Entry:
+        return Entry(number=number, at=now, action=Action.CLEAR, of=of.number, leads=_hashed(suppressed, leads))
+
+    return lake.suppression.append(entry)
+
+
+def land_correction(lake: Lake, leads: Sequence[FoundLead], patch: str, now: datetime) -> set[date]:
+    """Land a JSON merge patch beside each raw version of the leads. Return the days that have to be staged anew."""
+    days = set()
+    for lead in leads:
+        correction = PushedLead(lead_kind(lead.kind), ReceivedLead(lead.lead_id, patch), now, lake.next_sequence())
+        for day, scope in {(row.columns["day"], row.columns["scope"]) for row in lead.rows if row.place == "raw"}:
+            lake.land_pushed(correction.kind, day, scope, [correction], "privacy correct", CORRECTION)
+            days.add(day)
+    return days
+
+
+def add_lift(lake: Lake, of: Entry, *, case: str, received: date, now: datetime) -> Entry:
+    """Have the list say that an entry ended."""
+
+    def entry(_: Suppressed, number: int) -> Entry:
+        return Entry(number=number, at=now, action=Action.LIFT, of=of.number, case=case, received=received)
+
+    return lake.suppression.append(entry)
+
+
+def note_done(lake: Lake, number: int, now: datetime) -> None:
+    """Note the open requests up to that number as carried out. The folder was swept and published for them."""
+    for open_one in [entry for entry in open_entries(lake.suppression.read()) if entry.number <= number]:
+
+        def entry(_: Suppressed, number: int, of: int = open_one.number) -> Entry:
+            return Entry(number=number, at=now, action=Action.DONE, of=of)
+
+        lake.suppression.append(entry)
 
 
 def open_entries(suppressed: Suppressed) -> list[Entry]:
-    """Requests that nobody has shown to be carried out; what was lifted needn't be any more."""
+    """Requests that aren't carried out yet. A request that was lifted needn't be."""
     done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
     lifts = [entry for entry in suppressed.entries if entry.action is Action.LIFT]
     return [entry for entry in (*suppressed.active, *lifts) if entry.number not in done]
 
 
-def open_entries_of(suppressed: Suppressed, sought: Sought) -> list[Entry]:
-    """Erasures among them that know their person by nothing but what is sought: to look for that shows them done."""
-    emails, phones = hashes(suppressed, "mailbox", sought.mailboxes), hashes(suppressed, "phone", sought.phones)
-    leads = _leads(suppressed, sought)
+def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
+    """The entries of these numbers. Raises QuestionError if one can't be ended."""
+    by_number = {entry.number: entry for entry in suppressed.active}
+    for number in dict.fromkeys(numbers):
+        if number not in by_number:
+            raise QuestionError(
+                f"{number} is no objection or restriction in force. `leads-pipeline privacy log` shows the numbers."
+            )
+        if by_number[number].action not in LIFTABLE:
+            raise QuestionError(f"{number} is an erasure. Its leads are gone, so it can't be ended.")
+    return [by_number[number] for number in dict.fromkeys(numbers)]
+
+
+def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry]:
+    """The objections and restrictions that hold for this person or for one of the leads that were found."""
+    emails, phones = hashes(suppressed, "mailbox", person.emails), hashes(suppressed, "phone", person.phones)
+    leads = _hashed(suppressed, found.theirs)
     return [
         entry
-        for entry in open_entries(suppressed)
-        if entry.action is Action.ERASE
-        and (
-            {*entry.emails}.issubset(emails) and {*entry.phones}.issubset(phones)
-            if entry.emails or entry.phones
-            else {*entry.leads}.issubset(leads)
-        )
-    ]
-
-
-def is_on_an_erasure(suppressed: Suppressed, sought: Sought) -> bool:
-    """Whether any erasure knows its person by something of what is sought."""
-    given = {
-        *hashes(suppressed, "mailbox", sought.mailboxes),
-        *hashes(suppressed, "phone", sought.phones),
-        *hashes(suppressed, "name", sought.names),
-        *_leads(suppressed, sought),
-    }
-    return any(
-        not given.isdisjoint((*entry.emails, *entry.phones, *entry.names, *entry.leads))
         for entry in suppressed.active
-        if entry.action is Action.ERASE
-    )
-
-
-def _leads(suppressed: Suppressed, sought: Sought) -> set[str]:
-    return {suppressed.hashed_lead(kind.name, lead_id) for kind in LEAD_KINDS for lead_id in sought.lead_ids}
+        if entry.action in LIFTABLE
+        and not {*emails, *phones, *leads}.isdisjoint((*entry.emails, *entry.phones, *entry.leads))
+    ]
 
 
 def due_on(received: date) -> date:
@@ -60,9 +133,29 @@ def due_on(received: date) -> date:
     return date(year, month, min(received.day, monthrange(year, month)[1]))
 
 
-def no_backup_from(gone_at: datetime, zone: ZoneInfo, backup_days: int | None) -> date | None:
-    """The first day on which no backup holds who was gone then; None where nobody has said how long one is kept.
+def _hashed(suppressed: Suppressed, leads: Sequence[FoundLead]) -> tuple[str, ...]:
+    return tuple(sorted({suppressed.hashed_lead(lead.kind, lead.lead_id) for lead in leads}))
 
-    The last that may hold them was made on that local day, and is deleted so many days later.
-    """
-    return None if backup_days is None else gone_at.astimezone(zone).date() + timedelta(days=backup_days + 1)
+
+def _persons(lake: Lake, person: Person, leads: Sequence[FoundLead]) -> list[str]:
+    """What the column `person` has for these leads, and for the addresses and numbers that were given."""
+    contacts: list[tuple[str | None, str | None]] = [(email, None) for email in person.emails]
+    contacts += [(None, phone) for phone in person.phones]
+    for lead in leads:
+        for row in lead.rows:
+            texts = dict(texts_of(row.payload))
+            email, phone = (
+                ("contact.email", "contact.phoneNumber")
+                if row.is_received
+                else ("contact_email", "contact_phone_number")
+            )
+            contacts.append((texts.get(email), texts.get(phone)))
+    with querying(lake) as db:
+        set_person_key(db, lake.person_key())
+        rows = db.execute(
+            "select distinct person_of(email, phone)::varchar as person "
+            "from (select unnest($emails::varchar[]) as email, unnest($phones::varchar[]) as phone) "
+            "where person is not null order by all",
+            {"emails": [email for email, _ in contacts], "phones": [phone for _, phone in contacts]},
+        ).fetchall()
+    return [person for (person,) in rows]

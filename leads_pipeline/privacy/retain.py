@@ -1,25 +1,30 @@
-"""The agency's own retention: personal and unknown fields go out of raw, staged and warehouse after so many days.
+"""The agency's own retention: a day becomes anonymous after so many days. Its rows stay and are counted.
 
-Belongs here: which days are due, what is done to each in which order. Doesn't: what stays of a lead's text
-(cutting.py), rewriting a raw file (lake/), when it runs (assets/, cli/privacy.py).
+Belongs here: which days are due, what is done to each in which order, the random ids in place of people. Doesn't: what
+stays of a lead's text (cutting.py), rewriting a raw file (lake/), when it runs (assets/, cli/privacy.py).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import hmac
+import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import duckdb
+import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.person import email_keys, phone_keys, texts_of
 from leads_pipeline.duck import connection, glob_literal, quoted
+from leads_pipeline.durable import replace_file, storing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.batches import STAGED_FORMAT, flatten_day
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.lost import LostRawError
-from leads_pipeline.flatten.windows import querying
 from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.cutting import cut_payload
 from leads_pipeline.warehouse import set_person_key
@@ -33,10 +38,7 @@ _EMAIL: Final = "contact_email"
 
 @dataclass(frozen=True, slots=True)
 class CutDay:
-    """A day of a kind whose leads lose their personal fields, or have lost them, and what went wrong, if anything did.
-
-    `files` counts raw files that still have them, `leads` staged leads.
-    """
+    """A day of a kind that is made anonymous. `files` counts its raw files that weren't yet, `leads` its leads."""
 
     kind: LeadKind
     day: date
@@ -51,20 +53,20 @@ def due_before(now: datetime, zone: ZoneInfo, keep_days: int) -> date:
 
 
 def cut_days(lake: Lake, before: date, zone: ZoneInfo, *, is_dry: bool = False) -> Iterator[CutDay]:
-    """Cut personal and unknown fields out of every day before that one, in raw, then staged; each day as it is done.
+    """Make every day before that one anonymous, in raw, then staged. Give each day as it is done.
 
     The publication that has to follow writes `leads.duckdb` anew. A day that fails stays as it is and the others go
-    on. Each step may be repeated: what a killed process left is finished by the next call, and so is what a push or a
-    backup has brought back. A dry run only counts.
+    on. A day that a killed process left, or that a push or a restore has filled again, is due again. A dry run only
+    counts.
     """
     with lake.retaining():
         is_wanted = False
-        for kind in LEAD_KINDS:
-            days = {*lake.landed_days(kind), *(file.day for file in lake.staged_files(kind.table))}
-            for day in sorted(day for day in days if day < before):
+        for day in _days_before(lake, before):
+            people, failed = _People(lake, day), False
+            for kind in LEAD_KINDS:
                 try:
-                    files = [path for path in lake.raw_files(kind, day) if not lake.is_cut(path)]
-                    leads = _uncut_leads(lake, kind, day)
+                    files = [path for path in lake.raw_files(kind, day) if not lake.is_anonymous(path)]
+                    leads = _named_leads(lake, kind, day)
                     if not files and not leads:
                         continue
                     if not is_dry:
@@ -72,47 +74,68 @@ def cut_days(lake: Lake, before: date, zone: ZoneInfo, *, is_dry: bool = False) 
                             # First: a process that is killed after this leaves the request for a rebuild.
                             lake.want_rebuild()
                             is_wanted = True
-                        leads = _cut(lake, kind, day, files, zone) or leads
+                        leads = max(leads, _cut(lake, kind, day, files, people, zone))
                     yield CutDay(kind, day, len(files), leads)
                 except LeadsPipelineError as error:
+                    failed = True
                     yield CutDay(kind, day, 0, 0, error)
+            if not is_dry and not failed:
+                people.forget()
 
 
-def cut_addresses(lake: Lake, emails: Iterable[str], phones: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """What stands for these in leads that were cut: for the addresses, and for numbers where there was no address."""
-    with querying(lake) as db:
-        set_person_key(db, lake.person_key())
-        addresses = []
-        for statement, texts in (("person_of(text, null)", emails), ("person_of(null, text)", phones)):
-            sql = f"select distinct {statement}::varchar from (select unnest($texts::varchar[]) as text)"  # noqa: S608
-            rows = db.execute(sql, {"texts": [*texts]}).fetchall()
-            addresses.append(frozenset(_address(person) for (person,) in rows if person))
-    return addresses[0], addresses[1]
+def _days_before(lake: Lake, before: date) -> list[date]:
+    days = {
+        day
+        for kind in LEAD_KINDS
+        for day in (*lake.landed_days(kind), *(file.day for file in lake.staged_files(kind.table)))
+    }
+    return sorted(day for day in days if day < before)
 
 
-def _address(person: str) -> str:
-    return f"{person}@removed.invalid"
+class _People:
+    """Random ids in place of people, the same within a day and nowhere else.
+
+    They are hashes under a key of the day. The key outlives a kill, and is deleted when the day is done.
+    """
+
+    def __init__(self, lake: Lake, day: date) -> None:
+        self._path = lake.folder / ".state" / "anonymous" / day.isoformat()
+        self._key = b""
+
+    def address_of(self, email: str, phone: str) -> str | None:
+        """The address that stands for the person of a lead from now on. None if it shows nobody."""
+        keys = sorted(email_keys(email)) or sorted(phone_keys(phone))
+        if not keys:
+            return None
+        if not self._key:
+            self._key = self._made_key()
+        person = UUID(bytes=hmac.digest(self._key, keys[0].encode(), "sha256")[:16])
+        return f"{person}@removed.invalid"
+
+    def address_in(self, payload: str) -> str | None:
+        """The same of a lead's text."""
+        texts = dict(texts_of(payload))
+        return self.address_of(texts.get("contact.email", ""), texts.get("contact.phoneNumber", ""))
+
+    def _made_key(self) -> bytes:
+        with storing(self._path):
+            if not self._path.exists():
+                replace_file(self._path, secrets.token_bytes(32))
+            return self._path.read_bytes()
+
+    def forget(self) -> None:
+        """Nobody can tell any more whose id it was."""
+        self._path.unlink(missing_ok=True)
 
 
-def _cut(lake: Lake, kind: LeadKind, day: date, files: list[Path], zone: ZoneInfo) -> int:
-    """Cut the day; how many staged leads it has."""
-    if files:
-        # So that every lead of raw is staged, which is where people are told apart.
-        try:
-            flatten_day(lake, kind, day, zone)
-        except LostRawError:
-            if _staged(lake, kind.table, day) is None:
-                raise
-    people = _people(lake, kind, day)
-
-    def cut(lead_id: str, payload: str) -> str | None:
-        # A lead that landed after the staging is cut by the next run.
-        return cut_payload(kind, payload, people[lead_id]) if lead_id in people else None
-
+def _cut(lake: Lake, kind: LeadKind, day: date, files: list[Path], people: _People, zone: ZoneInfo) -> int:
+    """Make the day anonymous. Return how many staged leads it has."""
     for path in files:
-        lake.cut_raw(path, cut)
-    _cut_staged(lake, kind, day, people)
-    return len(people)
+        lake.make_anonymous(path, lambda payload: cut_payload(kind, payload, people.address_in(payload)))
+    try:
+        return flatten_day(lake, kind, day, zone).rows[kind.table]
+    except LostRawError:
+        return _cut_staged(lake, kind, day, people)
 
 
 def _staged(lake: Lake, table: str, day: date) -> Path | None:
@@ -128,7 +151,7 @@ def _staged(lake: Lake, table: str, day: date) -> Path | None:
     return path
 
 
-def _uncut_leads(lake: Lake, kind: LeadKind, day: date) -> int:
+def _named_leads(lake: Lake, kind: LeadKind, day: date) -> int:
     """How many staged rows of the day's leads still have a personal or unknown field, in any of its tables."""
     ids: set[str] = set()
     with connection(lake, SCRATCH) as db:
@@ -152,28 +175,20 @@ def _uncut_leads(lake: Lake, kind: LeadKind, day: date) -> int:
     return len(ids)
 
 
-def _people(lake: Lake, kind: LeadKind, day: date) -> dict[str, str | None]:
-    """By lead, the address that stands for its person from now on, under the hash that the warehouse has of them."""
+def _cut_staged(lake: Lake, kind: LeadKind, day: date, people: _People) -> int:
+    """Make staged leads anonymous that raw has lost. Return how many there are."""
     path = _staged(lake, kind.table, day)
-    if path is None:
-        return {}
-    with connection(lake, SCRATCH) as db:
-        set_person_key(db, lake.person_key())
-        rows = db.execute(
-            "select lead_id, person_of(contact_email, contact_phone_number)::varchar from read_parquet($path)",
-            {"path": glob_literal(path)},
-        ).fetchall()
-    return {lead_id: person and _address(person) for lead_id, person in rows}
-
-
-def _cut_staged(lake: Lake, kind: LeadKind, day: date, people: Mapping[str, str | None]) -> None:
-    """Replace the day's staged tables of the kind by the same without personal and unknown fields."""
+    addresses: dict[str, str | None] = {}
+    if path is not None:
+        columns = ["lead_id", "contact_email", "contact_phone_number"]
+        for row in pq.ParquetFile(path).read(columns, use_threads=False).to_pylist():
+            addresses[row["lead_id"]] = people.address_of(row["contact_email"] or "", row["contact_phone_number"] or "")
     tables = [table for table in kind.tables if lake.staged_path(table, day).exists()]
     with lake.replacing_staged(tables, day) as targets, connection(lake, SCRATCH) as db:
         db.execute(
             "create table people as "
             "select unnest($ids::varchar[]) as lead_id, unnest($addresses::varchar[]) as address",
-            {"ids": [*people], "addresses": [*people.values()]},
+            {"ids": [*addresses], "addresses": [*addresses.values()]},
         )
         for table in tables:
             path = _staged(lake, table, day)
@@ -201,6 +216,7 @@ def _cut_staged(lake: Lake, kind: LeadKind, day: date, people: Mapping[str, str 
                 {"path": glob_literal(path) if path else ""},
             )
             db.execute(f"copy cut to $target {STAGED_FORMAT}", {"target": str(targets[table])})
+    return len(addresses)
 
 
 def _personal(kind: LeadKind, table: str) -> list[str]:

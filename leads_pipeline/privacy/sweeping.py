@@ -8,6 +8,7 @@ whole or not at all. The folder notes how far it follows the list once that is p
 finished by whoever publishes next.
 """
 
+import json
 import shutil
 import time
 from collections import Counter
@@ -23,6 +24,7 @@ from zoneinfo import ZoneInfo
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.person import LeadRow, role_of
 from leads_pipeline.duck import SCRATCH_ROOT
 from leads_pipeline.durable import reading, storing
 from leads_pipeline.errors import LeadsPipelineError, StorageError
@@ -32,7 +34,6 @@ from leads_pipeline.flatten.lost import LostRawError
 from leads_pipeline.flatten.windows import days_without_staged
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.gate import MESSAGE, Verdict
-from leads_pipeline.person.showing import PathAndText, Shown, contacts_of, is_contact, is_name, texts_of
 from leads_pipeline.spool import Spool
 
 # Of the folders that DuckDB spills to while the folder is gone through.
@@ -179,9 +180,9 @@ def holding(lake: Lake, kind: LeadKind, since_ns: int = 0) -> dict[date, Verdict
         # A damaged one is staged anew by itself.
         if _changed_since(file.path, since_ns) and (path := lake.whole_staged(kind.table, file.day)):
             names = [one.name for one in pq.ParquetFile(path).schema_arrow]
-            shown = [one for one in names if one in _STAGED or is_contact(one) or is_name(one)]
+            shown = [one for one in names if one in _STAGED or role_of(one)]
             rows = pq.ParquetFile(path).read(shown, use_threads=False).to_pylist()
-            verdict = lake.verdict(_shown(kind, file.day, row) for row in rows)
+            verdict = lake.verdict(_lead_row(kind, file.day, row) for row in rows)
             messages = {(kind.name, row["lead_id"]) for row in rows if row.get(MESSAGE)}
             if verdict.out or verdict.cleared & messages:
                 days[file.day] = verdict
@@ -191,19 +192,11 @@ def holding(lake: Lake, kind: LeadKind, since_ns: int = 0) -> dict[date, Verdict
 _STAGED: Final = frozenset({"lead_id", "created_at", "_extra", MESSAGE})
 
 
-def _shown(kind: LeadKind, day: date, row: Mapping[str, Any]) -> Shown:
+def _lead_row(kind: LeadKind, day: date, row: Mapping[str, Any]) -> LeadRow:
     """A staged row, as far as its columns show whose it is."""
-    extra = row.get("_extra")
-    texts = [(name, str(value)) for name, value in row.items() if value and name not in ("_extra", MESSAGE)]
-
-    def contacts() -> list[str] | None:
-        of_extra = contacts_of(extra) if extra else []
-        return None if of_extra is None else of_extra + [text for name, text in texts if is_contact(name)]
-
-    def all_texts() -> list[PathAndText]:
-        return [*texts, *(texts_of(extra) if extra else ())]
-
-    return Shown(kind.name, row["lead_id"], day, all_texts, contacts)
+    extra = json.loads(row["_extra"]) if row.get("_extra") else {}
+    texts = {name: value for name, value in row.items() if name not in ("_extra", MESSAGE)}
+    return LeadRow(kind.name, row["lead_id"], day, json.dumps({**texts, "_extra": extra}, default=str))
 
 
 def _sweep_unfinished(lake: Lake) -> None:

@@ -4,7 +4,7 @@ Belongs here: its files, its key, its seal, and which leads an entry means. Does
 going through a folder (privacy/sweeping.py), finding a person (privacy/), spelling (person/).
 """
 
-from leads_pipeline.suppression.entries import NOBODY, Action, Entry, LeadKey, Meant, Suppressed, hashes
+from leads_pipeline.suppression.entries import NOBODY, Action, Entry, Meant, Suppressed, hashes
 from leads_pipeline.suppression.files import KEY_FILE, SuppressionList
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "NOBODY",
     "Action",
     "Entry",
-    "LeadKey",
     "Meant",
     "Suppressed",
     "SuppressionList",

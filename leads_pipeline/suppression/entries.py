@@ -1,42 +1,38 @@
 """What an entry of the list says, and which leads it means.
 
 Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files (files.py), spelling
-(person/), taking leads out (lake/gate.py).
+(domain/person.py), taking leads out (lake/gate.py).
 """
 
 import hmac
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from datetime import date, datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
 import msgspec
 
-from leads_pipeline.person.identity import email_keys, mailbox_of, phone_keys
-from leads_pipeline.person.showing import Evidence, PathAndText, Shown, shown_by
+from leads_pipeline.domain.person import LeadKey, LeadRow, shown_by
 
 # 128 of its 256 bits: no two of what an agency ever sees have the same.
 _HASH_BYTES: Final = 16
-
-_CREATED_AT: Final = frozenset({"createdAt", "created_at"})
-
-LeadKey = tuple[str, str]
 
 
 class Action(StrEnum):
     """What an entry does.
 
     ERASE keeps leads out of everything. RESTRICT keeps their raw rows in `restricted/` alone. OBJECT keeps people out
-    of direct marketing. CLEAR empties the messages of the leads that it names. LIFT ends an entry, LEARNED adds ids or
-    people to one, DONE says that one was carried out. REFUSE is of earlier versions, and does nothing any more.
+    of direct marketing. CLEAR empties the messages of the leads that it names. CORRECT says that leads were corrected,
+    and keeps nothing out. LIFT ends an entry, LEARNED adds ids or people to one, DONE says that one was carried out.
+    REFUSE is of earlier versions, and does nothing any more.
     """
 
     ERASE = "erase"
     OBJECT = "object"
     RESTRICT = "restrict"
     CLEAR = "clear"
+    CORRECT = "correct"
     LIFT = "lift"
     LEARNED = "learned"
     DONE = "done"
@@ -175,7 +171,7 @@ class Meant:
         """Whether an entry has the lead's id. Then all versions of the lead are meant, whomever they show."""
         return bool(self._by_lead) and self._list.hashed_lead(kind, lead_id) in self._by_lead
 
-    def leads(self, rows: Iterable[Shown]) -> dict[LeadKey, int]:
+    def leads(self, rows: Iterable[LeadRow]) -> dict[LeadKey, int]:
         """The leads that any of the rows shows to be meant, and the number of the entry that means each."""
         meant: dict[LeadKey, int] = {}
         for row in rows if self.entries else ():
@@ -192,57 +188,37 @@ class Meant:
                 by_entry.setdefault(number, []).append(self._list.hashed_lead(*key))
         return by_entry
 
-    def _entry_of(self, row: Shown) -> int:
+    def _entry_of(self, row: LeadRow) -> int:
         """The number of the first entry that means the row's lead; 0 if there is none."""
         if number := self._by_lead.get(self._list.hashed_lead(row.kind, row.lead_id), 0):
             return number
-        contacts = row.contacts() if self._by_person else []
-        if (
-            contacts is not None
-            and not any(self._emails & self._hashed_emails(text) for text in contacts)
-            and not any(self._phones & self._hashed_phones(text) for text in contacts)
-        ):
+        if not self._by_person:
             return 0
-        texts = list(row.texts())
-        # A lead of an unknown moment counts as created at the end of its day: a new enquiry must land.
-        created = _created(texts) or datetime.combine(row.day + timedelta(days=1), time(), UTC)
-        entries = [entry for entry in self._by_person if entry.until is None or created < entry.until]
-        shown = shown_by(texts) if entries else Evidence()
-        return next((entry.number for entry in entries if self._shows(entry, shown)), 0)
+        shown = shown_by(row.payload)
+        emails, phones = self._hashed("mailbox", shown.emails), self._hashed("phone", shown.phones)
+        if self._emails.isdisjoint(emails) and self._phones.isdisjoint(phones):
+            return 0
+        names = self._hashed("name", shown.names)
+        # A new enquiry of an erased person lands.
+        in_time = [entry for entry in self._by_person if entry.until is None or row.created_at < entry.until]
+        return next((entry.number for entry in in_time if _shows(entry, emails, phones, names)), 0)
 
-    def _shows(self, entry: Entry, shown: Evidence) -> bool:
-        """Whether the person of an entry wrote the row.
-
-        They did if it shows their address. They did if it shows their number and all names in it are theirs, or if it
-        has their number, no name and nobody else's address: whoever shares the telephone is somebody else.
-        """
-        emails = frozenset[str]().union(*map(self._hashed_emails, shown.emails))
-        if not emails.isdisjoint(entry.emails):
-            return True
-        if not any(self._list.hashed("phone", one) in entry.phones for one in shown.phones):
-            return False
-        if shown.people and not entry.any_name:
-            return all(self._list.hashed("name", one) in entry.names for one in shown.people)
-        return entry.any_name or (not entry.is_shared and (not emails or not entry.emails))
-
-    def _hashed_emails(self, text: str) -> frozenset[str]:
-        return frozenset(self._list.hashed("mailbox", mailbox_of(key)) for key in email_keys(text))
-
-    def _hashed_phones(self, text: str) -> frozenset[str]:
-        return frozenset(self._list.hashed("phone", key) for key in phone_keys(text))
+    def _hashed(self, what: str, keys: Iterable[str]) -> frozenset[str]:
+        return frozenset(self._list.hashed(what, key) for key in keys)
 
 
-def _created(texts: Iterable[PathAndText]) -> datetime | None:
-    for path, text in texts:
-        if path in _CREATED_AT:
-            with suppress(ValueError, OverflowError):
-                created = datetime.fromisoformat(text)
-                if created.tzinfo is not None and created.year > 1:
-                    return created.astimezone(UTC)
-    return None
+def _shows(entry: Entry, emails: Set[str], phones: Set[str], names: Set[str]) -> bool:
+    """Whether a row is of the entry's person: by the rule of `domain.person.reasons`, on hashes."""
+    if not emails.isdisjoint(entry.emails):
+        return True
+    if phones.isdisjoint(entry.phones):
+        return False
+    if names:
+        return entry.any_name or names <= {*entry.names}
+    return entry.any_name or (not entry.is_shared and (not entry.emails or emails <= {*entry.emails}))
 
 
-_HOLDING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR})
+_HOLDING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR, Action.CORRECT})
 
 NOBODY: Final = Suppressed(b"", ())
 

@@ -2,7 +2,7 @@
 
 Belongs here: faults at each system call of adding a person to the list, going through the folder, publishing and
 deleting what was set aside (`PRIVACY_FAULTS=all` runs each, else so many by the seed); an erasure beside a backfill.
-Doesn't: the injection itself (system_calls.py), what an erasure does on a good day (test_privacy_erase.py).
+Doesn't: the injection itself (system_calls.py), what an erasure does on a good day (privacy/test_requests.py).
 """
 
 import json
@@ -25,11 +25,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
+from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import Sought
-from leads_pipeline.privacy.erase import left_by_list, quarantined_of
-from leads_pipeline.privacy.search import search
+from leads_pipeline.privacy.finding import find
 from leads_pipeline.privacy.sweeping import in_line
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.book import LeadBook
@@ -40,7 +39,7 @@ from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.privacy.test_suppression import push
 from leads_pipeline_tests.support.installation import Installation, installation
-from leads_pipeline_tests.support.people import EMAIL, lead, listed
+from leads_pipeline_tests.support.people import EMAIL, lead, left_by_list, listed
 from leads_pipeline_tests.support.staging import DAY, LONDON, land, stage, staged_leads
 from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
 
@@ -67,8 +66,8 @@ def erase(folder: Path) -> None:
     listed(lake.suppression)
     with in_line(lake, LONDON) as swept:
         Warehouse(lake).publish(GRID, NOW)
-    for path in quarantined_of(search(lake, folder / "home", Sought.of([EMAIL]))):
-        path.unlink()
+    for path in find(lake, Person.of([EMAIL])).quarantined:
+        (lake.folder / path).unlink()
     if swept.failed:
         raise StorageError("some of it couldn't be done")
 
@@ -226,8 +225,7 @@ def test_an_erasure_beside_a_backfill_and_publications_leaves_nothing_and_takes_
             assert backfill.wait() == 0, seed
             publisher.communicate()
             assert publisher.returncode == 0, seed
-        command = [program, "privacy", "verify", "--email", email]
-        assert subprocess.run(command, cwd=tmp_path, env=os.environ, check=False).returncode == 0
+        assert find(here.lake, Person.of([email])).theirs == []
 
         for folder in (here.lake.folder, tmp_path / "home"):
             for path, text in decoded(folder):

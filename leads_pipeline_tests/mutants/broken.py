@@ -239,7 +239,7 @@ def _(self, record):
 
 
 @mutant(
-    "an address in other letters is another", "leads_pipeline.person.identity:email_keys", promise=ERASED, tests=PERSON
+    "an address in other letters is another", "leads_pipeline.domain.person:email_keys", promise=ERASED, tests=PERSON
 )
 def _(text):
     return frozenset([text.strip()]) if "@" in text else frozenset()
@@ -312,7 +312,7 @@ sql_mutant(
     "and person not in (select person from pipeline.objected)",
     "",
     promise=ERASED,
-    tests=(f"{TESTS}/privacy/test_privacy_object.py",),
+    tests=(f"{TESTS}/privacy/test_requests.py",),
 )
 sql_mutant(
     "the two kinds are mixed up",

@@ -13,14 +13,14 @@ from leads_pipeline.assets.privacy import privacy_sweep_asset
 from leads_pipeline.contract import APPLICANT
 from leads_pipeline.definitions import PRIVACY_JOB, build_definitions
 from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.erase import left_by_list, note_done
 from leads_pipeline.privacy.nightly import Night, keep_clean
+from leads_pipeline.privacy.requests import note_done
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse import Grid
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.privacy.test_suppression import push, take_in
-from leads_pipeline_tests.support.people import EMAIL, lead, listed
+from leads_pipeline_tests.support.people import EMAIL, lead, left_by_list, listed
 from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY, land, publish, stage
 
 BEFORE = "2026-11-19T10:00:00Z"
@@ -93,10 +93,10 @@ def test_a_restored_file_is_noticed_whatever_time_it_bears(lake: Lake, tmp_path:
     backup = tmp_path / "backup"
     subject = next(lake.raw_lead_files())
     shutil.copytree(lake.folder, backup)
-    entry = listed(lake.suppression)
+    listed(lake.suppression)
     publish(lake, GRID, NOW)
     night(lake)
-    note_done(lake, entry)
+    note_done(lake, 1, NOW)
     assert not night(lake).came_back
     shutil.copy2(backup / subject.relative_to(lake.folder), subject)
     again = night(lake)

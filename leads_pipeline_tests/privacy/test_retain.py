@@ -1,4 +1,4 @@
-"""The agency's own retention: personal fields are cut out of old leads, and figures stay."""
+"""The agency's own retention: old leads become anonymous, and figures stay."""
 
 import json
 import os
@@ -102,7 +102,11 @@ def everything(lake: Lake, table: str) -> list[tuple[Any, ...]]:
 
 
 FIGURES = [
-    mart.name for mart in marts() if mart.name not in ("drift", "mart_lead_properties", "mart_hidden_valuations")
+    mart.name
+    for mart in marts()
+    if mart.name not in ("drift", "mart_lead_properties", "mart_hidden_valuations")
+    # They follow a person from one day to the next, which nobody can over the edge of an anonymous day.
+    and mart.name not in ("mart_people", "mart_people_daily", "mart_listing_demand")
 ]
 
 
@@ -191,45 +195,26 @@ def test_who_has_set_no_retention_is_told_so(lake: Lake, monkeypatch: pytest.Mon
     monkeypatch.setenv("LEADS_DATA_DIR", str(lake.folder))
     monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
     told = run("privacy", "retain")
-    assert (told.exit_code, "nothing is deleted" in told.stderr) == (2, True), told.output
+    assert (told.exit_code, "kept as they are" in told.stderr) == (2, True), told.output
 
 
 def test_a_landing_beside_it_loses_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     push(lake, "first")
     stage(lake, APPLICANT)
-    flawed = Lake.cut_raw
+    flawed = Lake.make_anonymous
 
-    def pushed_meanwhile(self: Lake, path: Path, cut: Callable[[str, str], str | None]) -> int:
+    def pushed_meanwhile(self: Lake, path: Path, cut: Callable[[str], str]) -> None:
+        flawed(self, path, cut)
         push(lake, "late")
-        return flawed(self, path, cut)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Lake, "cut_raw", pushed_meanwhile)
+        patched.setattr(Lake, "make_anonymous", pushed_meanwhile)
         retain(lake)
     assert PLANTED in texts_below(lake, DAY)
     [late] = retain(lake)
     assert (late.kind, late.files) == (APPLICANT, 1)
     assert {row["lead_id"] for row in staged_rows(lake, "applicant_leads")} == {"first", "late"}
     assert PLANTED not in texts_below(lake, DAY)
-
-
-def test_whoever_asks_is_found_in_leads_that_were_cut(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    leads = [lead("hers", "ann1"), lead("others", "bob2"), lead("by phone", "phone3")]
-    land(lake, APPLICANT, leads)
-    stage(lake, APPLICANT)
-    retain(lake)
-    monkeypatch.setenv("LEADS_DATA_DIR", str(lake.folder))
-    monkeypatch.setenv("DAGSTER_HOME", str(lake.folder.parent / "home"))
-
-    def found(*who: str) -> list[tuple[str, str]]:
-        told = run("privacy", "find", *who, "--json")
-        assert told.exit_code == 0, told.output
-        return [(one["group"], one["lead_id"]) for one in json.loads(told.stdout)["leads"]]
-
-    assert found("--email", f" Ann1.{PLANTED}@people.example") == [("A", "hers")]
-    # Of a spouse's number nobody knows any more under which name it stood.
-    assert found("--phone", "+44 7700 903333") == [("C", "by phone")]
-    assert found("--email", "nobody@people.example", "--phone", "07700 904444") == []
 
 
 @pytest.mark.slow

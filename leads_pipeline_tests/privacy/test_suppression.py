@@ -7,28 +7,26 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.contract import APPLICANT, PushedLead, read_leads
+from leads_pipeline.domain.person import THEIRS, LeadRow, Person, others_have_the_number, own_names, reasons, shown_by
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import Group, Sought
-from leads_pipeline.person.showing import Shown, contacts_of, texts_of
-from leads_pipeline.privacy.erase import Wish, add_to_list
-from leads_pipeline.privacy.search import FoundLead
+from leads_pipeline.privacy import requests
+from leads_pipeline.privacy.finding import Found, FoundLead
 from leads_pipeline.spool import Placement, Spool
 from leads_pipeline.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope
-from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, entry_of, lead, listed
+from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, lead, listed
 from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land, publish, stage, staged_leads
 
 BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
@@ -233,10 +231,7 @@ def test_the_list_of_an_earlier_version_is_taken_over_and_a_broken_one_is_not(li
 
 
 def meant(suppressed: Suppressed, *leads: dict[str, Any], day: date = DAY) -> set[str]:
-    rows = [
-        Shown.of_raw({"kind": "applicant", "lead_id": one["id"], "day": day, "payload": json.dumps(one)})
-        for one in leads
-    ]
+    rows = [LeadRow("applicant", one["id"], day, json.dumps(one)) for one in leads]
     return {lead_id for _, lead_id in suppressed.erased.leads(rows)}
 
 
@@ -295,8 +290,8 @@ def test_no_text_keeps_the_list_from_being_asked(
     listed(list_, phones=[PHONE])
     text = json.dumps({"id": one, "contact": {"email": other, "phoneNumber": one}, "createdAt": other})
     for payload in (text, f"{text}x", other.encode("utf-8", "replace").decode()):
-        row = {"kind": "applicant", "lead_id": one.encode("utf-8", "replace").decode(), "day": DAY, "payload": payload}
-        assert list_.read().erased.leads([Shown.of_raw(row)]) == {}
+        row = LeadRow("applicant", one.encode("utf-8", "replace").decode(), DAY, payload)
+        assert list_.read().erased.leads([row]) == {}
 
 
 HERS = {"email": EMAIL, "phone": PHONE, "name": "Jane Roe"}
@@ -314,58 +309,20 @@ CONTACTS = st.tuples(st.sampled_from([HERS, SPOUSES]), st.sets(st.sampled_from(s
 def test_the_list_means_what_was_found_as_the_persons(
     tmp_path_factory: pytest.TempPathFactory, leads: list[list[dict[str, str]]], given_: set[str]
 ) -> None:
-    sought = Sought.of(**{what: [HERS[what.removesuffix("s")]] for what in given_})
+    person = Person.of(**{what: [HERS[what.removesuffix("s")]] for what in given_})
     texts = {
         ("applicant", str(number)): [json.dumps(lead("", **one) | {"createdAt": BEFORE}) for one in versions]
         for number, versions in enumerate(leads)
     }
-    shown = {key: [sought.evidence(texts_of(text)) for text in versions] for key, versions in texts.items()}
-    seen = {key: rows for key, rows in shown.items() if any(map(sought.sees, rows))}
-    chosen = [
-        FoundLead(*key, group, [], sought.names_in(seen))
-        for key, group in sought.grouped(seen).items()
-        if group is Group.GIVEN
-    ]
-    if not chosen:
-        return
+    shown = {key: [shown_by(text) for text in versions] for key, versions in texts.items()}
+    found = [FoundLead(*key, why, []) for key, why in reasons(person, shown).items()]
+    theirs = [one for one in found if one.why & THEIRS]
+    seen = [one for versions in shown.values() for one in versions]
+    listing = Found(found, own_names(person, seen), others_have_the_number(person, seen))
     lake = Lake(tmp_path_factory.mktemp("data"))
-    add_to_list(lake, sought, chosen, Wish(action=Action.ERASE, is_shared=sought.is_shared(seen)), UNTIL)
-    rows = [Shown(*key, DAY, partial(texts_of, text)) for key, versions in texts.items() for text in versions]
-    assert lake.suppression.read().erased.leads(rows).keys() == {(lead.kind, lead.lead_id) for lead in chosen}
-
-
-def objects(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """JSON objects as text, with repeated fields, names that show somebody, and colons set apart."""
-    names = st.sampled_from(["contact", "email", "phoneNumber", "recipientEmail", "firstName", EMAIL, 'a":b'])
-    colons = st.sampled_from([":", ": ", " :", "\n:"])
-    members = st.lists(st.builds("{}{}{}".format, names.map(json.dumps), colons, inner), max_size=3)
-    return members.map(lambda those: f"{{{','.join(those)}}}")
-
-
-ODD_VALUES = [EMAIL, f"{EMAIL} ", "jane.roe+home@people.example", PHONE, "x", 447700900123, 7700.9e5, True, None, '":']
-DOCUMENTS = st.recursive(
-    st.sampled_from([*map(json.dumps, ODD_VALUES), "00", '"\\ud800"']),
-    lambda inner: objects(inner) | st.lists(inner, max_size=2).map(lambda those: f"[{','.join(those)}]"),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(objects(DOCUMENTS))
-@example('{"contact": {"email": "jane.roe+home@people.example"}}')
-@example('{"contact": {"phoneNumber": 447700900123}}')
-@example(f'{{"email": "{EMAIL}", "email": "x"}}')
-@example(f'{{"email" : "{EMAIL}", "email": "x"}}')
-def test_looking_at_contacts_first_overlooks_nobody(payload: str) -> None:
-    row = Shown.of_raw({"kind": "applicant", "lead_id": "1", "day": DAY, "payload": payload})
-    in_full = replace(row, contacts=lambda: None)
-    entry = entry_of(Suppressed(b"key", []), 1, phones=[PHONE], until=None)
-    erased = Suppressed(b"key", [entry]).erased
-    assert erased.leads([row]) == erased.leads([in_full])
-
-
-def test_most_leads_need_no_second_look() -> None:
-    assert contacts_of(json.dumps(lead("1", email=EMAIL, phone=PHONE, name="Jane Roe"))) == [PHONE, EMAIL]
+    requests.add(lake, Action.ERASE, person, listing, theirs, case="", received=UNTIL.date(), now=UNTIL)
+    rows = [LeadRow(*key, DAY, text) for key, versions in texts.items() for text in versions]
+    assert lake.suppression.read().erased.leads(rows).keys() == {(one.kind, one.lead_id) for one in theirs}
 
 
 # --- refusal ----------------------------------------------------------------------------------------------------------
@@ -718,7 +675,7 @@ def test_an_empty_list_costs_a_landing_nothing(lake: Lake, monkeypatch: pytest.M
     def never(_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(Shown, "of_raw", never)
+    monkeypatch.setattr("leads_pipeline.lake.gate.LeadRow", never)
     land(lake, APPLICANT, [JANE, JOHN])
     assert landed(lake) == {"branch-101": ["jane", "john"]}
     assert not lake.suppression.folder.exists()

@@ -17,7 +17,6 @@ from leads_pipeline.flatten.lost import LostRawError
 from leads_pipeline.flatten.windows import damaged_files, days_without_staged, unstaged_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
-from leads_pipeline.privacy.erase import left_by_list
 from leads_pipeline.privacy.retain import cut_days
 from leads_pipeline.privacy.sweeping import sweep
 from leads_pipeline.sensors import catch_up_sensor, failure_sensor
@@ -26,7 +25,7 @@ from leads_pipeline.warehouse import Grid, Publication, Warehouse
 from leads_pipeline.window import Scope
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
-from leads_pipeline_tests.support.people import EMAIL, listed
+from leads_pipeline_tests.support.people import EMAIL, left_by_list, listed
 from leads_pipeline_tests.support.staging import (
     DAY,
     FETCHED_AT,

@@ -28,13 +28,13 @@ from leads_pipeline.assets.checks import habit_checks
 from leads_pipeline.backup import Store, back_up, restore
 from leads_pipeline.branches import read_branches
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind, lead_kind
+from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.lake import Lake
-from leads_pipeline.person.matching import Group, Sought
-from leads_pipeline.privacy.erase import Wish, add_to_list
+from leads_pipeline.privacy import requests
+from leads_pipeline.privacy.finding import Found, find
 from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.privacy.search import FoundLead, search
 from leads_pipeline.privacy.sweeping import in_line
 from leads_pipeline.report.page import write_report
 from leads_pipeline.retry import FailedWindow
@@ -176,7 +176,7 @@ class House(ABC):
 
     @abstractmethod
     def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
-        """Find a person by `email`, `phone`, `name`, `lead` or `postcode`: group, kind and id of their leads."""
+        """Find a person by `email`, `phone`, `name`, `lead` or `postcode`: `theirs` or `look`, kind and id of leads."""
 
     @abstractmethod
     def erase(self, **person: str | Sequence[str]) -> None:
@@ -308,28 +308,23 @@ class Quick(House):
         return house
 
     def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
-        return sorted((str(lead.group), lead.kind, lead.lead_id) for lead in self._found(_sought(person)))
+        found = find(self.lake, _person(person))
+        return sorted(("theirs" if lead.is_theirs else "look", lead.kind, lead.lead_id) for lead in found.leads)
 
     def erase(self, **person: str | Sequence[str]) -> None:
-        self._list(Action.ERASE, person)
-        self.publish()
+        self._request(Action.ERASE, person)
 
     def object_(self, **person: str | Sequence[str]) -> None:
-        self._list(Action.OBJECT, person)
-        self.publish()
+        self._request(Action.OBJECT, person)
 
     def restrict(self, **person: str | Sequence[str]) -> None:
-        self._list(Action.RESTRICT, person)
+        self._request(Action.RESTRICT, person)
+
+    def _request(self, action: Action, given: Mapping[str, str | Sequence[str]]) -> None:
+        person, moment = _person(given), self._tick()
+        found: Found = find(self.lake, person)
+        requests.add(self.lake, action, person, found, found.theirs, case="", received=moment.date(), now=moment)
         self.publish()
-
-    def _list(self, action: Action, person: Mapping[str, str | Sequence[str]]) -> None:
-        sought = _sought(person)
-        chosen = [lead for lead in self._found(sought) if lead.group is Group.GIVEN]
-        moment = self._tick()
-        add_to_list(self.lake, sought, chosen, Wish(action=action, received=moment.date()), moment)
-
-    def _found(self, sought: Sought) -> Sequence[FoundLead]:
-        return search(self.lake, self.folder / ".dagster", sought).leads
 
     def retain(self, days: int) -> None:
         for cut in cut_days(self.lake, due_before(self.now, self.zone, days), self.zone):
@@ -419,8 +414,9 @@ class Real(House):
 
     def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
         said = self._run("privacy", "find", "--json", *_options(person))
-        found = json.loads(said[said.index("{") :])["leads"]
-        return sorted((lead["group"], lead["kind"], lead["lead_id"]) for lead in found)
+        found = json.loads(said[said.index("{") :])
+        groups = {"theirs": found["theirs"], "look": found["to_look_at"]}
+        return sorted((group, lead["kind"], lead["lead_id"]) for group, leads in groups.items() for lead in leads)
 
     def erase(self, **person: str | Sequence[str]) -> None:
         self._run("privacy", "erase", "--yes", *_options(person))
@@ -476,10 +472,9 @@ def _given(person: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
     return {name: [given] if isinstance(given, str) else [*given] for name, given in person.items()}
 
 
-def _sought(person: Mapping[str, str | Sequence[str]]) -> Sought:
-    given = _given(person)
-    names = ("email", "phone", "lead", "name", "postcode")
-    return Sought.of(*(given.get(name, ()) for name in names))
+def _person(given: Mapping[str, str | Sequence[str]]) -> Person:
+    values = _given(given)
+    return Person.of(*(values.get(name, ()) for name in ("email", "phone", "lead", "name", "postcode")))
 
 
 def _options(person: Mapping[str, str | Sequence[str]]) -> list[str]:

@@ -1,10 +1,15 @@
-"""A made-up person, leads that show them, and entries of the suppression list that mean them."""
+"""A made-up person, leads that show them, entries of the suppression list that mean them, and what it left."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from leads_pipeline.person.identity import email_keys, mailbox_of, name_key, phone_keys
+import duckdb
+import pyarrow.parquet as pq
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.domain.person import LeadRow, email_keys, name_key, phone_keys
+from leads_pipeline.lake import Lake
 from leads_pipeline.suppression import Action, Entry, Suppressed, SuppressionList, hashes
 
 UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -37,7 +42,7 @@ def entry_of(
         at=UNTIL,
         action=action,
         until=until,
-        emails=hashes(suppressed, "mailbox", set(map(mailbox_of, keys))),
+        emails=hashes(suppressed, "mailbox", keys),
         phones=hashes(suppressed, "phone", frozenset[str]().union(*map(phone_keys, phones))),
         names=hashes(suppressed, "name", {key for name in names if (key := name_key(name))}),
         leads=tuple(suppressed.hashed_lead(*one) for one in leads),
@@ -48,3 +53,19 @@ def entry_of(
 def listed(list_: SuppressionList, action: Action = Action.ERASE, **more: Any) -> Entry:
     """Add an entry for a person."""
     return list_.append(lambda suppressed, number: entry_of(suppressed, number, action, **more))
+
+
+def left_by_list(lake: Lake) -> list[str]:
+    """The raw files and the published leads that the suppression list keeps out, and that are there all the same."""
+    left = []
+    for path in lake.raw_lead_files():
+        rows = pq.ParquetFile(path).read().to_pylist()
+        verdict = lake.verdict(LeadRow(row["kind"], row["lead_id"], row["day"], row["payload"]) for row in rows)
+        if verdict.passed(rows) != rows:
+            left.append(path.relative_to(lake.folder).as_posix())
+    out = lake.suppression.read().out
+    with duckdb.connect(lake.folder / "leads.duckdb", read_only=True) as db:
+        for kind in LEAD_KINDS:
+            ids = db.execute(f"select lead_id from {kind.table}").fetchall()  # noqa: S608 - our own names
+            left += [lead_id for (lead_id,) in ids if out.is_known(kind.name, lead_id)]
+    return left

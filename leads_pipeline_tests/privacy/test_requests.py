@@ -1,0 +1,297 @@
+"""A person's requests, by the commands: what they find, do and say, and what is in the files afterwards."""
+
+import json
+import stat
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.people import EMAIL, PHONE, lead
+
+OWNER = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "createdAt": "2026-11-19T10:00:00Z"}
+BEFORE = {"createdAt": "2026-11-19T10:00:00Z"}
+JANE = ("--email", EMAIL, "--phone", PHONE)
+
+
+@pytest.fixture
+def desk(house: Quick, monkeypatch: pytest.MonkeyPatch) -> Quick:
+    """A published folder with Jane, her husband on the same telephone, and others. The commands work on it."""
+    variables = {
+        "LEADS_DATA_DIR": str(house.folder),
+        "LEADS_PRIVACY_DIR": str(house.folder / "privacy"),
+        "DAGSTER_HOME": str(house.folder.parent / "home"),
+        "LEADS_BRANCH_IDS": "101,102",
+        "LEADS_START_DATE": house.first_day.isoformat(),
+        "LEADS_TIMEZONE": "Europe/London",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    house.land(
+        "applicant",
+        [
+            lead("jane", email=EMAIL, phone=PHONE, name="Jane Roe", message="Call me", **OWNER),
+            lead("jane's mobile", phone="07700 900123 (work)", name="Jane Roe", **BEFORE),
+            lead("john", phone=PHONE, name="John Roe", message=f"My wife is {EMAIL}", **OWNER),
+            lead("mary", email="mary@people.example", message="Née?", **OWNER),
+        ],
+    )
+    house.land("appraisal", [lead("jane too", email=EMAIL.upper(), **BEFORE)])
+    house.publish()
+    return house
+
+
+def privacy(*arguments: object, exit_code: int = 0) -> Result:
+    result = run("privacy", *arguments)
+    assert result.exit_code == exit_code, result.output
+    return result
+
+
+def ids(house: Quick) -> set[str]:
+    """The ids of all published leads."""
+    return {*house.leads("applicant"), *house.leads("appraisal")}
+
+
+def raw_text(house: Quick) -> str:
+    return "".join(text for kind in ("applicant", "appraisal") for _, text in house.raw(kind))
+
+
+# --- find and export ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("desk")
+def test_find_shows_two_groups_and_every_reason() -> None:
+    found = json.loads(privacy("find", *JANE, "--json").stdout)
+
+    assert {one["lead_id"] for one in found["theirs"]} == {"jane", "jane's mobile", "jane too"}
+    [john] = found["to_look_at"]
+    assert john["lead_id"] == "john"
+    assert john["why"] == [
+        "mentioned in what somebody wrote",
+        "the given number, under another name or address, or under none although others have it",
+    ]
+
+
+@pytest.mark.usefixtures("desk")
+def test_find_masks_names_addresses_and_numbers() -> None:
+    for shown in (privacy("find", *JANE), privacy("find", *JANE, "--json")):
+        assert "J… R…" in shown.output.replace("\\u2026", "…")
+        assert not any(text in shown.output for text in (EMAIL, "900123", "Jane"))
+    assert privacy("find", *JANE, "--show", exit_code=2).stderr.startswith("question")
+
+
+def test_find_names_a_file_that_cannot_be_read(desk: Quick) -> None:
+    [path] = (desk.folder / "raw" / "appraisal_leads").rglob("*.parquet")
+    path.write_bytes(b"PAR1 and no more")
+
+    assert path.relative_to(desk.folder).as_posix() in privacy("find", *JANE, exit_code=1).stderr
+
+
+def test_a_lead_that_raw_has_lost_is_found_and_erased(desk: Quick) -> None:
+    for path in (desk.folder / "raw" / "appraisal_leads").rglob("*.parquet"):
+        path.unlink()
+
+    assert ("theirs", "appraisal", "jane too") in desk.find(email=EMAIL)
+    desk.erase(email=EMAIL, phone=PHONE)
+    assert ids(desk) == {"john", "mary"}
+
+
+def test_export_writes_all_versions_for_their_eyes_alone(desk: Quick, tmp_path: Path) -> None:
+    desk.land("applicant", [lead("jane", email=EMAIL, name="Jane Roe", message="Call me at noon <b>", **OWNER)])
+    privacy("export", *JANE, "--to", tmp_path / "answer")
+
+    page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
+    document = json.loads((tmp_path / "answer" / "person.json").read_text(encoding="utf-8"))
+    [jane] = [one for one in document["leads"] if one["lead_id"] == "jane"]
+    assert [json.loads(version["content"])["message"] for version in jane["versions"]] == [
+        "Call me",
+        "Call me at noon <b>",
+    ]
+    assert "Call me at noon &lt;b&gt;" in page
+    assert "property to sell" in page
+    assert "John" not in page
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "answer").iterdir()} == {0o600}
+    assert privacy("export", *JANE, "--to", tmp_path / "answer", exit_code=2).stderr.count("Name a new one") == 1
+
+
+@pytest.mark.usefixtures("desk")
+def test_nobody_found_is_said_so(tmp_path: Path) -> None:
+    assert (
+        "Exported leads: 0" in privacy("export", "--email", "x@y.example", "--to", tmp_path / "a", exit_code=1).stdout
+    )
+    assert not (tmp_path / "a").exists()
+
+
+# --- erase --------------------------------------------------------------------------------------------------------
+
+
+def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: Quick) -> None:
+    before = {id_: text for id_, text in desk.raw("applicant") if id_ in ("john", "mary")}
+
+    receipt = privacy("erase", *JANE, "--yes", "--case", "DSR-17").stdout
+
+    assert ids(desk) == {"john", "mary"}
+    assert dict(desk.raw("applicant")) == before
+    assert "Erased: 3 leads" in receipt
+    assert "Leads to look at, which stay: 1" in receipt
+    assert not any(text in receipt for text in (EMAIL, "900123", "Jane"))
+    assert (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8") in receipt
+    [row] = json.loads(privacy("log", "--json").stdout)["entries"]
+    assert (row["action"], row["case"], row["done"] is not None) == ("erasure", "DSR-17", True)
+
+
+def test_an_erased_person_stays_erased_and_a_new_enquiry_lands(desk: Quick) -> None:
+    privacy("erase", *JANE, "--yes")
+    old = lead("jane", email="other@people.example", name="Somebody Else", **OWNER)
+    unknown = lead("late", email="Jane.Roe+tag@people.example", **BEFORE)
+    new = lead("new", email=EMAIL, createdAt="2099-01-01T10:00:00Z")
+
+    desk.land("applicant", [old, unknown, new], scope="branch-102")
+    desk.push("applicant", old, unknown)
+    desk.publish()
+
+    assert ids(desk) == {"john", "mary", "new"}
+    assert "other@people.example" not in raw_text(desk)
+
+
+def test_a_message_that_mentions_them_is_emptied_if_asked_for_and_stays_so(desk: Quick) -> None:
+    """John shares her telephone and writes of her. Whatever is given, the receipt says what is left."""
+    receipt = privacy("erase", *JANE, "--yes", "--clear-message", "john").stdout
+
+    assert "Messages of others emptied: 1" in receipt
+    assert EMAIL not in raw_text(desk)
+    desk.land("applicant", [lead("john", phone=PHONE, name="John Roe", message=f"She is {EMAIL}", **OWNER)])
+    desk.publish()
+    assert desk.leads("applicant")["john"]["message"] == ""
+    assert EMAIL not in raw_text(desk)
+
+
+def test_a_lead_to_look_at_is_erased_by_its_id(desk: Quick) -> None:
+    privacy("erase", *JANE, "--lead", "john", "--yes")
+    assert ids(desk) == {"mary"}
+
+
+def test_a_dry_run_and_a_refusal_change_nothing(desk: Quick) -> None:
+    assert "Nothing was changed" in privacy("erase", *JANE, "--dry-run").stdout
+    privacy("erase", "--email", "not an address", "--yes", exit_code=2)
+    privacy("erase", *JANE, "--yes", "--case", "Jane Roe", exit_code=2)
+    privacy("erase", *JANE, "--yes", "--clear-message", "mary", exit_code=2)
+    assert ids(desk) == {"jane", "jane's mobile", "jane too", "john", "mary"}
+    assert privacy("log").stdout.strip() == "No requests yet."
+
+
+def test_a_quarantined_file_that_holds_them_is_named_and_deleted_if_asked_for(desk: Quick) -> None:
+    aside = desk.folder / "quarantine" / "raw" / "applicant_leads" / "x.parquet.20261119T000000.000000Z"
+    aside.parent.mkdir(parents=True)
+    [path] = (desk.folder / "raw" / "applicant_leads").rglob("*.parquet")
+    aside.write_bytes(path.read_bytes())
+
+    assert "quarantine" in privacy("erase", *JANE, "--yes", exit_code=1).stderr
+    privacy("erase", *JANE, "--yes", "--quarantine", "delete")
+    assert not aside.exists()
+
+
+def test_an_interrupted_erasure_is_finished_by_the_next_publication(
+    desk: Quick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("leads_pipeline.runs.Runner.publish", killed)
+        assert "on the list and not carried out yet" in privacy("erase", *JANE, "--yes", exit_code=130).stderr
+    privacy("log", exit_code=1)
+
+    desk.publish()
+
+    assert ids(desk) == {"john", "mary"}
+    privacy("apply")
+    privacy("log")
+
+
+# --- object, restrict, lift ---------------------------------------------------------------------------------------
+
+
+def test_an_objection_holds_until_it_is_lifted(desk: Quick) -> None:
+    marketed = "select count(*) from mart_hidden_valuations"
+    [(before,)] = desk.query(marketed)
+
+    privacy("object", "--email", "MARY@people.example")
+
+    assert desk.query(marketed) == [(before - 1,)]
+    assert "mary" in ids(desk)
+    assert "On the suppression list: objection 1" in privacy("find", "--email", "mary@people.example").stdout
+    privacy("lift", 1)
+    assert desk.query(marketed) == [(before,)]
+
+
+def test_restricted_leads_are_set_aside_and_come_back(desk: Quick) -> None:
+    privacy("restrict", *JANE)
+    desk.land("applicant", [lead("jane later", email=EMAIL, **BEFORE)], scope="branch-102")
+    desk.publish()
+
+    assert ids(desk) == {"john", "mary"}
+    assert "jane" not in dict(desk.raw("applicant"))
+    assert ("theirs", "applicant", "jane later") in desk.find(email=EMAIL)
+    assert stat.S_IMODE((desk.folder / "restricted").stat().st_mode) == 0o700
+
+    privacy("lift", 1)
+    assert ids(desk) == {"jane", "jane's mobile", "jane too", "jane later", "john", "mary"}
+
+
+@pytest.mark.usefixtures("desk")
+def test_an_erasure_cannot_be_lifted() -> None:
+    privacy("erase", *JANE, "--yes")
+    assert "can't be ended" in privacy("lift", 1, exit_code=2).stderr
+    assert "in force" in privacy("lift", 9, exit_code=2).stderr
+
+
+def test_a_correction_holds_over_later_pulls_and_by_every_way_of_reading(desk: Quick) -> None:
+    privacy("correct", "--lead", "jane", "--new-email", "jane@home.example")
+    privacy("correct", "--lead", "jane", "--new-phone", "0161 496 0000")
+    desk.land("applicant", [lead("jane", email=EMAIL, phone=PHONE, name="Jane Roe", message="Again", **OWNER)])
+    desk.publish()
+
+    jane = desk.leads("applicant")["jane"]
+    assert (jane["contact_email"], jane["contact_phone_number"]) == ("jane@home.example", "0161 496 0000")
+    assert (jane["message"], jane["contact_first_name"]) == ("Again", "Jane")
+    assert ("theirs", "applicant", "jane") in desk.find(email="jane@home.example")
+    assert len(desk.leads("applicant")) == 4
+    privacy("erase", "--email", "jane@home.example", "--yes")
+    assert "home.example" not in raw_text(desk)
+
+
+# --- retention ----------------------------------------------------------------------------------------------------
+
+
+def test_an_anonymous_day_is_counted_as_before_and_names_nobody(desk: Quick) -> None:
+    counts = "select scope, lead_day, sum(leads) from mart_leads_daily group by all order by all"
+    people = "select count(distinct person) from applicant_leads"
+    before, people_before = desk.query(counts), desk.query(people)
+    old_people = {person for (person,) in desk.query("select person from applicant_leads")}
+
+    desk.now += timedelta(days=60)
+    desk.retain(35)
+
+    assert (desk.query(counts), desk.query(people)) == (before, people_before)
+    assert ids(desk) == {"jane", "jane's mobile", "jane too", "john", "mary"}
+    assert not any(text in raw_text(desk) for text in (EMAIL, "900123", "Jane", "Call me"))
+    assert old_people.isdisjoint(person for (person,) in desk.query("select person from applicant_leads"))
+    assert desk.find(email=EMAIL, phone=PHONE) == []
+    assert not [*(desk.folder / ".state" / "anonymous").iterdir()]
+
+
+def test_a_push_into_an_anonymous_day_is_made_anonymous_too(desk: Quick) -> None:
+    desk.now += timedelta(days=60)
+    desk.retain(35)
+    desk.push("applicant", lead("pushed", email="late@people.example", name="Late Comer", **BEFORE))
+    desk.publish()
+
+    desk.retain(35)
+
+    assert "pushed" in ids(desk)
+    assert "late@people.example" not in raw_text(desk)
