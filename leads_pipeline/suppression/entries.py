@@ -83,8 +83,18 @@ class Suppressed:
 
     @cached_property
     def number(self) -> int:
-        """The number of the newest entry that asks for something, 0 if there is none."""
-        return max((one.number for one in self.entries if one.action is not Action.DONE), default=0)
+        """The number of the newest entry by which leads may have to go, 0 if there is none.
+
+        People that an objection has learned take no lead out.
+        """
+        return max(
+            (
+                one.number
+                for one in self.entries
+                if one.action is not Action.DONE and (one.leads or one.action is not Action.LEARNED)
+            ),
+            default=0,
+        )
 
     @cached_property
     def mark(self) -> str:

@@ -59,6 +59,16 @@ def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(list_: 
         assert text.encode() not in written
 
 
+def test_only_an_entry_by_which_leads_may_have_to_go_puts_the_folder_behind(lake: Lake) -> None:
+    listed(lake.suppression, Action.OBJECT)
+    lake.note_swept(lake.suppression.read().mark)
+    listed(lake.suppression, Action.LEARNED, emails=[], of=1, persons=("2261024c-6077-cc46-9b09-7e9d5c9784df",))
+    listed(lake.suppression, Action.DONE, emails=[], of=1)
+    assert not lake.is_behind
+    listed(lake.suppression, Action.LEARNED, emails=[], of=1, leads=[("applicant", "1")])
+    assert lake.is_behind
+
+
 def test_an_entry_is_on_the_disk_when_it_was_added(list_: SuppressionList, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[bytes] = []
     fsync = os.fsync
