@@ -22,7 +22,7 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.export import Contact, versions_of, write_export
-from leads_pipeline.privacy.finding import Found, FoundLead, find
+from leads_pipeline.privacy.finding import Found, FoundLead, find, left_in_delta
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.share import write_share
 from leads_pipeline.settings import Settings
@@ -256,8 +256,11 @@ def log(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"entries": rows}, indent=2))
     elif rows:
-        names = ("number", "action", "case", "received", "due", "done", "lifted")
-        out.print(table(names, [[row[name] for name in names] for row in rows]))
+        names = ("number", "action", "case", "due", "done", "lifted")
+        shown = table(names, [[row[name] for name in names] for row in rows])
+        for column in shown.columns:
+            column.overflow, column.no_wrap = "fold", column.header != "case"  # a date is of use only whole
+        out.print(shown)
     else:
         out.print("No requests yet.")
     sys.exit(1 if still else 0)
@@ -392,14 +395,17 @@ def correct(new_email: str | None, new_phone: str | None, **asked: Any) -> None:
     Exit code 1 if it couldn't be published.
     """
     with plain_errors(), Session.opened() as session:
+        if not (new_email or new_phone):
+            raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
+        corrected = Person.of([new_email] if new_email else [], [new_phone] if new_phone else [])
         given = {"email": new_email, "phoneNumber": new_phone}
         patch = {"contact": {name: value for name, value in given.items() if value is not None}}
-        if not patch["contact"]:
-            raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
         request = _Request(session, Action.CORRECT, **asked)
         if request.is_dry or not request.found.theirs:
             request.stop(f"Leads to correct: {len(request.found.theirs)}.")
+        held = requests.in_force(session.lake.suppression.read(), request.person, request.found)
         entry = request.add()
+        requests.learn_contact(session.lake, held, corrected, datetime.now(UTC))
         days = requests.land_correction(session.lake, request.found.theirs, json.dumps(patch), datetime.now(UTC))
         troubles = session.refresh(days) or request.carry_out(entry)
         request.hand_out(entry, f"Corrected: {len(request.found.theirs)} leads.", troubles)
@@ -529,6 +535,13 @@ def _carry_out(session: Session) -> list[str]:
         trouble = "A file couldn't be gone through. The log of the run names it."
     if trouble:
         return [trouble]
+    # With a bucket, the Delta tables may be another machine's.
+    if session.lake.store is not None and (left := left_in_delta(session.lake)):
+        return [
+            f"{table} in the bucket holds an erased person. Run `leads-pipeline privacy apply` on the machine that has "
+            "LEADS_TABLES=delta."
+            for table in left
+        ]
     requests.note_done(session.lake, number, datetime.now(UTC))
     return []
 

@@ -205,10 +205,11 @@ def shown_by(payload: str) -> Shown:
     )
 
 
-def texts_of(payload: str) -> list[tuple[str, str]]:
+def texts_of(payload: str, truths: Mapping[bool, str] | None = None) -> list[tuple[str, str]]:
     """Every text, number and name of a field in a JSON text, in order, each with the names that lead to it.
 
-    The names are joined by dots. The path of a field's own name ends with a dot.
+    The names are joined by dots. The path of a field's own name ends with a dot. `truths` are words for true and
+    false, which are left out without them, because nobody is known by them.
     """
     try:
         # An object becomes a tuple of its members, because a dict would hide all but the last of a repeated name.
@@ -226,6 +227,8 @@ def texts_of(payload: str) -> list[tuple[str, str]]:
             left += [(path, one) for one in reversed(value)]
         elif isinstance(value, str):
             texts.append((path, value))
+        elif truths and isinstance(value, bool):
+            texts.append((path, truths[value]))
     return texts
 
 

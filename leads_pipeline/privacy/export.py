@@ -56,6 +56,8 @@ _DESCRIPTIONS: Final = {
 _CODE: Final = re.compile(f"(?:{'|'.join(ENUM_PREFIXES)})([A-Z0-9]+(?:_[A-Z0-9]+)*)")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d:\d\d)")
 
+_TRUTHS: Final = {True: "yes", False: "no"}
+
 # In English, whatever language this machine speaks.
 _MONTHS: Final = (
     "January February March April May June July August September October November December".split()  # noqa: SIM905
@@ -108,7 +110,7 @@ def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
             "scopes": _each(one.get("scope") for _, one in rows),
             "files": _each(path for path, _ in rows),
             "content": content,
-            "fields": [(path, text) for path, text in texts_of(content) if text and not path.endswith(".")],
+            "fields": [(path, text) for path, text in texts_of(content, _TRUTHS) if text and not path.endswith(".")],
         }
         for content, rows in by_text.items()
     ]

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.delta.folder import DELTA, every_data_file
 from leads_pipeline.domain.person import (
     THEIRS,
     LeadKey,
@@ -28,8 +29,12 @@ from leads_pipeline.domain.person import (
     shown_by,
 )
 from leads_pipeline.duck import WAREHOUSE_FILE, connection, glob_literal, literal, quoted
+from leads_pipeline.flatten.kept_out import ids_out
 from leads_pipeline.lake import Lake
 from leads_pipeline.spool import Spool
+
+# Where a lead's exact texts lie, by window.
+PLACES_OF_RAW: Final = ("raw", "restricted")
 
 _SCRATCH: Final = "find"
 
@@ -120,6 +125,29 @@ def find(lake: Lake, person: Person, *, is_shared: bool = False, tell: Callable[
     leads = [FoundLead(*key, why, versions[key]) for key, why in sorted(found.items())]
     names, is_shared = own_names(person, seen), others_have_the_number(person, seen)
     return Found(leads, names, is_shared, sorted({*first.unread, *second.unread}), first.files)
+
+
+def left_in_delta(lake: Lake) -> list[str]:
+    """The Delta tables that hold a lead of somebody who is erased or restricted, or that can't be read.
+
+    They may be another machine's, if they lie in a bucket.
+    """
+    left = []
+    with lake.lock(DELTA):
+        for kind in LEAD_KINDS:
+            for table in kind.tables:
+                with every_data_file(lake, table, _SCRATCH) as paths, connection(lake, f"{_SCRATCH}-delta") as db:
+                    if not paths:
+                        continue
+                    db.execute("set variable files = $files", {"files": [glob_literal(path) for path in paths]})
+                    if ids_out(
+                        db,
+                        lake,
+                        kind,
+                        "read_parquet(getvariable('files'), hive_partitioning = true, union_by_name = true)",
+                    ):
+                        left.append(f"{DELTA}/{table}")
+    return left
 
 
 class _Look:

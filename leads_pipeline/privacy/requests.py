@@ -15,11 +15,11 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.flatten.windows import querying
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.rows import CORRECTION
-from leads_pipeline.privacy.finding import Found, FoundLead
+from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead
 from leads_pipeline.suppression import Action, Entry, Suppressed, hashes
 from leads_pipeline.warehouse import set_person_key
 
-# What can be ended. An erasure can't: nothing is left that would come back.
+# What can be ended.
 LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
 
 
@@ -70,10 +70,23 @@ def land_correction(lake: Lake, leads: Sequence[FoundLead], patch: str, now: dat
     days = set()
     for lead in leads:
         correction = PushedLead(lead_kind(lead.kind), ReceivedLead(lead.lead_id, patch), now, lake.next_sequence())
-        for day, scope in {(row.columns["day"], row.columns["scope"]) for row in lead.rows if row.place == "raw"}:
+        for day, scope in {
+            (row.columns["day"], row.columns["scope"]) for row in lead.rows if row.place in PLACES_OF_RAW
+        }:
             lake.land_pushed(correction.kind, day, scope, [correction], "privacy correct", CORRECTION)
             days.add(day)
     return days
+
+
+def learn_contact(lake: Lake, entries: Sequence[Entry], corrected: Person, now: datetime) -> None:
+    """Have the objections among these entries hold for the person under a corrected address or number too."""
+    persons = tuple(_persons(lake, corrected, ()))
+    for of in [entry.number for entry in entries if entry.action is Action.OBJECT]:
+
+        def entry(_: Suppressed, number: int, of: int = of) -> Entry:
+            return Entry(number=number, at=now, action=Action.LEARNED, of=of, persons=persons)
+
+        lake.suppression.append(entry)
 
 
 def add_lift(lake: Lake, of: Entry, *, case: str, received: date, now: datetime) -> Entry:
@@ -111,7 +124,7 @@ def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
                 f"{number} is no objection or restriction in force. `leads-pipeline privacy log` shows the numbers."
             )
         if by_number[number].action not in LIFTABLE:
-            raise QuestionError(f"{number} is an erasure. Its leads are gone, so it can't be ended.")
+            raise QuestionError(f"{number} can't be ended. Only objections and restrictions can.")
     return [by_number[number] for number in dict.fromkeys(numbers)]
 
 

@@ -265,6 +265,29 @@ def test_a_correction_holds_over_later_pulls_and_by_every_way_of_reading(desk: Q
     assert "home.example" not in raw_text(desk)
 
 
+def test_a_correction_ends_no_objection(desk: Quick) -> None:
+    marketed = "select count(*) from mart_hidden_valuations"
+    [(before,)] = desk.query(marketed)
+    privacy("object", "--email", "mary@people.example")
+    privacy("correct", "--lead", "mary", "--new-email", "mary@home.example")
+    assert desk.leads("applicant")["mary"]["contact_email"] == "mary@home.example"
+    assert desk.query(marketed) == [(before - 1,)]
+
+
+def test_a_correction_of_restricted_leads_comes_back_with_them(desk: Quick) -> None:
+    privacy("restrict", *JANE)
+    privacy("correct", *JANE, "--new-email", "jane@home.example")
+    assert "jane" not in ids(desk)
+    privacy("lift", 1)
+    assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
+
+
+@pytest.mark.usefixtures("desk")
+def test_a_correction_that_is_no_address_is_refused() -> None:
+    assert "can't be read" in privacy("correct", *JANE, "--new-email", "notanaddress", exit_code=2).stderr
+    assert "Nothing to correct" in privacy("correct", *JANE, exit_code=2).stderr
+
+
 # --- retention ----------------------------------------------------------------------------------------------------
 
 

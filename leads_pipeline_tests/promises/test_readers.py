@@ -85,7 +85,12 @@ STAYS_OPEN = """
 READS_ALL = """
     with duckdb.connect(sys.argv[1], read_only=True) as db:
         names = db.execute("select table_name from information_schema.tables where table_schema = 'main'").fetchall()
-        rows = {name: sorted(map(str, db.execute(f'from "{name}"').fetchall())) for name, in names}
+        def plain(value):  # versions name the same time zone in different ways
+            return value.timestamp() if getattr(value, "tzinfo", None) else value
+        rows = {
+            name: sorted(str([plain(one) for one in row]) for row in db.execute(f'from "{name}"').fetchall())
+            for name, in names
+        }
         print(json.dumps({"version": duckdb.__version__, "rows": rows}))
 """
 
