@@ -481,7 +481,7 @@ def test_the_command_erases_from_the_tables_and_says_if_they_could_not_follow(
         patched.setitem(sys.modules, "deltalake", None)
         told = run("privacy", "erase", "--email", EMAIL, "--yes")
     assert (told.exit_code, "leads-pipeline[delta]" in told.stderr) == (1, True)
-    assert "delta/applicant_leads/" in told.stdout + told.stderr
+    assert "The Delta tables could not be brought up to date" in told.stderr
     assert run("privacy", "apply").exit_code == 0
     assert EMAIL.encode() not in everything_in(delta_folder(lake))
 
