@@ -131,6 +131,8 @@ class Spool:
 
         Whom the suppression list keeps out is kept out when they are taken in.
         """
+        if not pushed:
+            return
         try:
             self._lake.suppression.read()
         except StorageError as error:

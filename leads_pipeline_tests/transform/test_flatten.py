@@ -625,5 +625,5 @@ def test_local_time_is_what_the_clocks_show_before_and_after_each_change(name: s
         statement.define_local_time(db, offsets(zone))
         moment = "(select unnest($moments::timestamptz[]) as moment)"
         shown = db.execute(f"select local_time(moment) from {moment}", {"moments": moments}).fetchall()  # noqa: S608
-        assert db.execute("select local_time(null)").fetchall() == [(None,)]
+        assert db.execute("select local_time(null::timestamptz)").fetchall() == [(None,)]
     assert [at for (at,) in shown] == [moment.astimezone(zone).replace(tzinfo=None) for moment in moments]

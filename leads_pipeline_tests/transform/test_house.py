@@ -77,7 +77,7 @@ def test_the_inventory_is_published_by_day(any_house: House) -> None:
 def test_an_erased_person_is_gone_and_stays_gone(any_house: House) -> None:
     any_house.land("applicant", [HERS, OTHERS])
     any_house.publish()
-    assert any_house.find(email=EMAIL) == [("A", "applicant", "hers")]
+    assert any_house.find(email=EMAIL) == [("theirs", "applicant", "hers")]
 
     any_house.erase(email=EMAIL)
     assert set(any_house.leads("applicant")) == {"others"}

@@ -181,7 +181,7 @@ select
         "value of listing_details_url" as "listing_details_url",
     problems as _problems,
     extra_json as _extra,
-    case when getvariable('texts_are_read') or created_at is null or contact_email is null or contact_phone_number is null then body end as "text of the lead",
+    case when created_at is null or contact_email is null or contact_phone_number is null then body end as "text of the lead",
     null::varchar as "list of applicant_viewing_times",
     item."viewingTimes" as "elements of applicant_viewing_times",
     "extras of applicant_viewing_times",

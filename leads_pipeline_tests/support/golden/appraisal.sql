@@ -129,7 +129,7 @@ select
         "value of property_details_energy_rating" as "property_details_energy_rating",
     problems as _problems,
     extra_json as _extra,
-    case when getvariable('texts_are_read') or created_at is null or contact_email is null or contact_phone_number is null then body end as "text of the lead"
+    case when created_at is null or contact_email is null or contact_phone_number is null then body end as "text of the lead"
 from typed;
 
 -- appraisal_leads, odd leads
