@@ -166,11 +166,6 @@ class Spool:
                 sync(self._folder)
         return removed
 
-    def with_erased(self) -> list[Path]:
-        """The files that wait and hold a lead that the suppression list erases."""
-        with self._lake.lock("spool"), storing(self._folder):
-            return [path for path in self.waiting() if self._lake.verdict(map(_shown, self._read(path))).erased]
-
     def waiting(self) -> list[Path]:
         """The files that nobody has taken in yet, oldest first; with them those that lie in a store."""
         store = self._lake.store
