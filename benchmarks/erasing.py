@@ -29,10 +29,8 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import find
 from leads_pipeline.privacy.sweeping import sweep, sweep_what_appeared
-from leads_pipeline.simulator.book import LeadBook
-from leads_pipeline.simulator.leads import KINDS, LeadFactory
+from leads_pipeline.simulator.leads import KINDS, LeadBook
 from leads_pipeline.simulator.organisation import BRANCHES_PER_COMPANY, Branch, Organisation
-from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.suppression import Action, Entry
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window, day_interval, days
@@ -96,7 +94,7 @@ def _land(folder: Path, day: date) -> int:
 
 
 def _answers(day: date, branches: Sequence[Branch]) -> Iterator[tuple[LeadKind, Branch, bytes]]:
-    book = LeadBook(LeadFactory(7, _APPLICANTS_A_DAY, Stock(7)))
+    book = LeadBook(7, _APPLICANTS_A_DAY)
     start, end = day_interval(day, ZONE)
     for name, kind in zip(KINDS, LEAD_KINDS, strict=True):
         for branch in branches:

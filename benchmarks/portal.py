@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from urllib.parse import parse_qs, urlsplit
 
-from leads_pipeline.simulator.leads import DAY_SECONDS, LeadFactory
+from leads_pipeline.simulator.leads import DAY_SECONDS, LeadBook
 from leads_pipeline.simulator.organisation import Organisation
-from leads_pipeline.simulator.stock import Stock
 
 FIRST_BRANCH = 101
 # A Thursday, on which the simulator's branches get as many leads as on average.
@@ -62,7 +61,7 @@ class Book:
     """What each window's answer holds."""
 
     def __init__(self, leads_per_day: int) -> None:
-        factory = LeadFactory(7, leads_per_day, Stock(7))
+        factory = LeadBook(7, leads_per_day)
         number = (_MODEL_DAY - date(1970, 1, 1)).days
         self._models = []
         for branch in Organisation(7, _MODEL_BRANCHES).branches:

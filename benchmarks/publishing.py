@@ -27,10 +27,8 @@ from leads_pipeline.durable import copy_file
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import store_of
-from leads_pipeline.simulator.book import LeadBook
-from leads_pipeline.simulator.leads import LeadFactory
+from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
-from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window, day_interval
 from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
@@ -52,7 +50,7 @@ GRID = Grid([Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)], FIRST -
 
 def land(lake: Lake, day: date) -> int:
     """Land a day of all branches; return how many leads it has."""
-    book = LeadBook(LeadFactory(7, LEADS_A_DAY / BRANCHES, Stock(7)))
+    book = LeadBook(7, LEADS_A_DAY / BRANCHES)
     landed = 0
     for branch in Organisation(7, BRANCHES).branches:
         start, end = day_interval(day, ZONE)

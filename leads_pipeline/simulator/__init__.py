@@ -1,11 +1,11 @@
-"""The portal's stand-in: leads, tokens and inventory made up by rule, with faults on demand.
+"""The portal's stand-in: leads, tokens, inventory and pushes made up by rule, with faults on demand.
 
 Belongs here: everything that the portal does, written from the contract alone. Doesn't: anything of the pipeline.
 Neither imports the other, because a shared mistake about the contract would make both wrong together.
+Faults of sockets are made by the tests' raw server (leads_pipeline_tests/support/raw_server.py).
 """
 
-from leads_pipeline.simulator.app import Config, Simulator
-from leads_pipeline.simulator.broken import Counters
+from leads_pipeline.simulator.app import Config, Counters, Simulator
 from leads_pipeline.simulator.faults import FaultError
 from leads_pipeline.simulator.server import RunningSimulator, running
 

@@ -1,7 +1,4 @@
-"""`python -m leads_pipeline.simulator`: the simulator alone, until it is stopped.
-
-Belongs here: its options, and what it prints. Doesn't: serving (server.py).
-"""
+"""`python -m leads_pipeline.simulator`: the simulator alone, until it is stopped."""
 
 import shlex
 from pathlib import Path
@@ -11,7 +8,7 @@ import click
 from leads_pipeline.simulator import faults
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import FaultError, Rule, read_rules
-from leads_pipeline.simulator.server import LOOPBACK, RunningSimulator, serve
+from leads_pipeline.simulator.server import RunningSimulator, serve
 
 _DEFAULTS = Config()
 
@@ -23,15 +20,14 @@ def _read_faults(_: click.Context, __: click.Parameter, path: Path | None) -> tu
         raise click.BadParameter(str(error)) from None
 
 
-def _epilog() -> str:
-    """The form of a fault file, as faults.py tells it, its lines as they are."""
-    _, _, form = (faults.__doc__ or "").partition("The form, as")
-    paragraphs = f"The form of a fault, as{form}".strip().split("\n\n")
-    return "\n\n".join(f"\b\n{paragraph}" for paragraph in paragraphs)
+# The form of a fault file as faults.py describes it. \b keeps the lines of a paragraph as they are.
+_FORM = (faults.__doc__ or "").partition("\n\n")[2].strip().split("\n\n")
 
 
-@click.command(context_settings={"show_default": True, "max_content_width": 120}, epilog=_epilog())
-@click.option("--host", default=LOOPBACK, help="Address to listen on.")
+@click.command(
+    context_settings={"show_default": True, "max_content_width": 120},
+    epilog="\n\n".join(f"\b\n{paragraph}" for paragraph in _FORM),
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=8099, help="Port to listen on; 0 takes a free one.")
 @click.option("--seed", default=_DEFAULTS.seed, help="Another seed makes other people, streets and leads.")
 @click.option("--branches", type=click.IntRange(1, 5000), default=_DEFAULTS.branches, help="Branches 101, 102, …")
@@ -39,21 +35,14 @@ def _epilog() -> str:
     "--leads-per-day",
     type=click.FloatRange(0, 10_000),
     default=_DEFAULTS.leads_per_day,
-    help="Mean of applicant leads of a branch and day; appraisal leads come to a quarter of it.",
-)
-@click.option("--latency-ms", type=click.IntRange(0), default=0, help="Every answer comes that much later.")
-@click.option(
-    "--token-lifetime-seconds",
-    type=click.IntRange(1),
-    default=_DEFAULTS.token_lifetime_seconds,
-    help="How long a token is good.",
+    help="Mean number of applicant leads of a branch and day. There are a quarter as many appraisal leads.",
 )
 @click.option(
     "--faults",
     "rules",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     callback=_read_faults,
-    help="JSON file with fault rules, whose form is below.",
+    help="JSON file with fault rules. Their form is below.",
 )
 @click.option(
     "--ready-file",
@@ -61,43 +50,27 @@ def _epilog() -> str:
     help="File to write the environment variables to once it is listening.",
 )
 def main(
-    host: str,
-    port: int,
-    seed: int,
-    branches: int,
-    leads_per_day: float,
-    latency_ms: int,
-    token_lifetime_seconds: int,
-    rules: tuple[Rule, ...],
-    ready_file: Path | None,
+    port: int, seed: int, branches: int, leads_per_day: float, rules: tuple[Rule, ...], ready_file: Path | None
 ) -> None:
-    """Serve made-up leads, tokens and inventory as the portal would.
+    """Serve made-up leads, tokens and inventory on this machine as the portal would.
 
-    The endpoints below /_simulator/ (faults, counters, truth) are the simulator's own: the portal has none such.
+    The endpoints below /_simulator/ (faults, truth, push) are the simulator's own: the portal has none of them.
     """
-    config = Config(
-        seed=seed,
-        branches=branches,
-        leads_per_day=leads_per_day,
-        latency_ms=latency_ms,
-        token_lifetime_seconds=token_lifetime_seconds,
-        faults=rules,
-    )
 
     def announce(simulator: RunningSimulator) -> None:
         lines = [f"{name}={shlex.quote(value)}" for name, value in simulator.environment().items()]
         click.echo(f"The simulator listens at {simulator.base_url}; Ctrl-C stops it. To point the pipeline at it:\n")
         click.echo("\n".join(f"export {line}" for line in lines))
         if ready_file is not None:
-            beside = ready_file.with_name(f"{ready_file.name}.new")
-            beside.write_text("\n".join((*lines, "")), encoding="utf-8")
-            beside.replace(ready_file)
+            new = ready_file.with_name(f"{ready_file.name}.new")
+            new.write_text("\n".join((*lines, "")), encoding="utf-8")
+            new.replace(ready_file)
 
     try:
-        serve(config, host=host, port=port, on_listening=announce)
+        serve(Config(seed=seed, branches=branches, leads_per_day=leads_per_day, faults=rules), port, announce)
     except OSError as error:
         raise click.BadParameter(
-            f"can't listen on {host} port {port}: {error.strerror}. Name another.", param_hint="--port"
+            f"can't listen on {port}: {error.strerror}. Name another.", param_hint="--port"
         ) from None
     except KeyboardInterrupt:
         click.echo("\nStopped.")

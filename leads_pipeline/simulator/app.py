@@ -1,39 +1,50 @@
-"""The portal as an ASGI application: its endpoints, and control endpoints of the simulator's own.
+"""The portal as an ASGI application: its endpoints with their faults, and control endpoints of the simulator's own.
 
-Belongs here: what a request spells and what an answer looks like in HTTP. Doesn't: what is in an answer (book.py,
-inventory.py, tokens.py), or faults (faults.py, broken.py).
+Belongs here: what a request spells and what an answer looks like in HTTP. Doesn't: what an answer holds (leads.py,
+inventory.py, tokens.py), or which requests go wrong (faults.py).
 
-The endpoints below /_simulator/ are no part of the portal's contract: they set faults, read the counters and tell
-which leads an answer should hold.
+The endpoints below /_simulator/ are no part of the portal's contract. They set faults, tell which leads an answer
+should hold, and have leads pushed to a receiver.
 """
 
+import asyncio
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from leads_pipeline.simulator.book import LeadBook
-from leads_pipeline.simulator.broken import Counters, FaultyPortal
-from leads_pipeline.simulator.faults import FaultError, Faults, Rule, read_rules, write_rules
+from leads_pipeline.simulator import tokens
+from leads_pipeline.simulator.faults import (
+    LEAD_PATHS,
+    PORTAL_PATHS,
+    TOKEN_PATHS,
+    Asked,
+    FaultError,
+    Faults,
+    Rule,
+    read_rules,
+)
 from leads_pipeline.simulator.inventory import AGENCY_REF, Inventory, SearchError
-from leads_pipeline.simulator.leads import KINDS, Kind, LeadFactory
+from leads_pipeline.simulator.leads import KINDS, Kind, LeadBook
 from leads_pipeline.simulator.organisation import SCOPE_KINDS, Branch, Organisation
-from leads_pipeline.simulator.stock import Stock
-from leads_pipeline.simulator.tokens import Service, TokenError, TokenRequest, Tokens
 
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", re.ASCII)
 # Specification, "Limits": the default window of lead retrieval.
-_DEFAULT_WINDOW_SECONDS: Final = 86_400
+_DEFAULT_WINDOW: Final = timedelta(days=1)
+
+# Takes the request and its body.
+_Endpoint = Callable[[Request, bytes], Response]
 
 
 def _utc_now() -> datetime:
@@ -44,27 +55,42 @@ def _utc_now() -> datetime:
 class Config:
     """What differs between simulators.
 
-    `leads_per_day` is the mean of applicant leads of a branch and day; appraisal leads come to a quarter of it.
+    `leads_per_day` is the mean of applicant leads of a branch and day; there are a quarter as many appraisal leads.
     `clock` gives the portal's moment in UTC: leads later than it aren't there yet, those 30 days older are deleted.
     """
 
     seed: int = 1
     branches: int = 3
     leads_per_day: float = 20
-    latency_ms: int = 0
-    token_lifetime_seconds: int = 3600
     faults: tuple[Rule, ...] = ()
     clock: Callable[[], datetime] = _utc_now
 
 
-class Refusal(Exception):  # noqa: N818 - an answer rather than an error of ours
-    """A request to the leads service that is refused with a status and one element of `errors[]`."""
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What has been asked of the portal since the start or the last reset; control requests don't count.
 
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
+    `requests` and `token_requests` by path, `statuses` by status, `faults` by rule, `windows` by (kind, scope,
+    from-time as sent): scope is `branch-101`, `all` or `several`; a missing from-time is an empty text.
+    """
+
+    requests: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[int] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    windows: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    @property
+    def token_requests(self) -> int:
+        """Requests to both token endpoints."""
+        return sum(self.requests[path] for path in TOKEN_PATHS)
+
+
+class _RefusalError(Exception):
+    """A request that is refused with `response`."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
 
 
 class Simulator:
@@ -72,31 +98,33 @@ class Simulator:
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or Config()
-        seed, stock = self.config.seed, Stock(self.config.seed)
-        self.organisation = Organisation(seed, self.config.branches)
-        self._book = LeadBook(LeadFactory(seed, self.config.leads_per_day, stock))
-        self._inventory = Inventory(stock, self.organisation.branches)
-        self._tokens = Tokens(self.config.token_lifetime_seconds, self.config.clock)
-        self._portal = FaultyPortal(
-            self._starlette(), Faults(self.config.faults, seed), self._tokens.revoke, self.config.latency_ms
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request (ASGI)."""
-        await self._portal(scope, receive, send)
+        self.organisation = Organisation(self.config.seed, self.config.branches)
+        self._book = LeadBook(self.config.seed, self.config.leads_per_day)
+        self._inventory = Inventory(self._book.stock, self.organisation.branches)
+        self._tokens = tokens.Tokens(self.config.clock)
+        self.set_faults(self.config.faults)
+        self.reset_counters()
+        self._endpoints: Mapping[str, tuple[str, _Endpoint]] = {
+            "/oauth2/token": ("POST", partial(self._token, tokens.LEADS)),
+            "/token": ("POST", partial(self._token, tokens.INVENTORY)),
+            **{f"/{kind}-leads": ("GET", partial(self._leads, kind)) for kind in KINDS},
+            "/inventory": ("GET", self._search),
+            "/_simulator/faults": ("PUT", self._put_faults),
+            "/_simulator/truth": ("GET", self._tell_truth),
+            "/_simulator/push": ("POST", self._push),
+        }
 
     def counters(self) -> Counters:
         """What has been asked since the start or the last reset; it goes on counting."""
-        return self._portal.counters
+        return self._counters
 
     def reset_counters(self) -> None:
         """Count from zero; what fault rules have counted stays."""
-        self._portal.counters = Counters()
+        self._counters = Counters()
 
     def set_faults(self, rules: Sequence[Rule] | str) -> None:
         """Replace all fault rules, given as such or as JSON text; none clears them. Raises FaultError."""
-        parsed = read_rules(rules) if isinstance(rules, str) else rules
-        self._portal.faults = Faults(parsed, self.config.seed)
+        self._faults = Faults(read_rules(rules) if isinstance(rules, str) else rules, self.config.seed)
 
     def truth(self, kind: Kind, scope: str, start: datetime | None = None, end: datetime | None = None) -> list[str]:
         """Ids of all leads that an answer would hold now, for `branch-101` or `all` and both ends included.
@@ -105,128 +133,155 @@ class Simulator:
         """
         return self._book.ids(kind, self.organisation.branches_of(scope), start, end, self.config.clock())
 
-    def _starlette(self) -> Starlette:
-        return Starlette(
-            routes=[
-                Route("/oauth2/token", self._token(Service.LEADS), methods=["POST"]),
-                Route("/token", self._token(Service.INVENTORY), methods=["POST"]),
-                *(Route(f"/{kind}-leads", self._leads(kind), methods=["GET"]) for kind in KINDS),
-                Route("/inventory", self._search, methods=["GET"]),
-                Route("/_simulator/faults", self._control_faults, methods=["GET", "PUT", "DELETE"]),
-                Route("/_simulator/counters", self._control_counters, methods=["GET", "DELETE"]),
-                Route("/_simulator/truth", self._control_truth, methods=["GET"]),
-            ],
-            exception_handlers={Refusal: _refused, HTTPException: _not_routed},
-        )
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request (ASGI)."""
+        request = Request(scope, receive)
+        body = await request.body()
+        if request.url.path in PORTAL_PATHS:
+            response = await self._answer_as_portal(request, body)
+        else:
+            response = await asyncio.to_thread(self._answer, request, body)
+        await response(scope, receive, send)
+
+    async def _answer_as_portal(self, request: Request, body: bytes) -> Response:
+        """Count the request, and answer it rightly or as a fault rule wants it."""
+        counters, asked = self._counters, _asked(request)
+        counters.requests[asked.path] += 1
+        if asked.path in LEAD_PATHS:
+            kind = asked.path.strip("/").removesuffix("-leads")
+            counters.windows[kind, asked.scope or "several", asked.from_time] += 1
+        name, then = self._faults.meet(asked) or ("", None)
+        if then is not None:
+            counters.faults[name] += 1
+            await asyncio.sleep(then.latency_ms / 1000)
+        if then is None or then.status is None:
+            response = self._answer(request, body)
+        else:
+            response = Response(then.body, then.status, {"content-type": "application/json"} | then.headers)
+        counters.statuses[response.status_code] += 1
+        return response
+
+    def _answer(self, request: Request, body: bytes) -> Response:
+        method, endpoint = self._endpoints.get(request.url.path, ("", None))
+        if endpoint is None:
+            return _errors(404, "not_found", "There is no such path.")
+        if request.method != method:
+            return _errors(405, "method_not_allowed", f"Only {method} is allowed.", {"allow": method})
+        try:
+            return endpoint(request, body)
+        except _RefusalError as refusal:
+            return refusal.response
 
     # --- the portal ----------------------------------------------------------------------------------------------
 
-    def _token(self, service: Service) -> Callable[[Request], object]:
-        async def endpoint(request: Request) -> Response:
-            headers = request.headers
-            sent = TokenRequest(
-                content_type=headers.get("content-type", ""),
-                authorization=headers.get("authorization"),
-                body=await request.body(),
-                host=headers.get("host", ""),
-            )
-            # RFC 6749 section 5.1: nobody on the way may keep it.
-            unkept = {"cache-control": "no-store", "pragma": "no-cache"}
-            try:
-                token = self._tokens.issue(service, sent)
-            except TokenError as error:
-                body = {"error": error.code, "error_description": error.description}
-                if error.code != "invalid_client":
-                    return _json(body, 400, unkept)
-                return _json(body, 401, {**unkept, "www-authenticate": 'Basic realm="simulator"'})
-            lifetime = self.config.token_lifetime_seconds
-            return _json({"access_token": token, "expires_in": lifetime, "token_type": "Bearer"}, 200, unkept)
+    def _token(self, client: tokens.Client, request: Request, body: bytes) -> Response:
+        # RFC 6749 section 5.1: nobody on the way may keep it.
+        headers = {"cache-control": "no-store", "pragma": "no-cache"}
+        try:
+            token = self._tokens.issue(client, request.headers, body)
+        except tokens.TokenError as error:
+            refusal = {"error": error.code, "error_description": str(error)}
+            if error.code != "invalid_client":
+                return _json(refusal, 400, headers)
+            return _json(refusal, 401, headers | {"www-authenticate": 'Basic realm="simulator"'})
+        seconds = int(tokens.LIFETIME.total_seconds())
+        return _json({"access_token": token, "expires_in": seconds, "token_type": "Bearer"}, headers=headers)
 
-        return endpoint
-
-    def _leads(self, kind: Kind) -> Callable[[Request], object]:
-        async def endpoint(request: Request) -> Response:
-            if not self._tokens.is_good(Service.LEADS, request.headers.get("authorization")):
-                raise Refusal(401, "unauthorized", "The access token is missing, invalid or expired.")
-            query, now = request.query_params, self.config.clock()
-            start, end = _window(query, now)
-            branches = self._asked_branches(query)
-            return Response(self._book.answer(kind, branches, start, end, now), media_type="application/json")
-
-        return endpoint
+    def _leads(self, kind: Kind, request: Request, _: bytes) -> Response:
+        if not self._tokens.is_good(tokens.LEADS, request.headers.get("authorization", "")):
+            raise _RefusalError(_errors(401, "unauthorized", "The access token is missing, invalid or expired."))
+        query, now = request.query_params, self.config.clock()
+        start, end = _window(query, now - _DEFAULT_WINDOW)
+        body = self._book.answer(kind, self._asked_branches(query), start, end, now)
+        return Response(body, media_type="application/json")
 
     def _asked_branches(self, query: QueryParams) -> Sequence[Branch]:
-        given = [f"{kind}-{id_}" for kind in SCOPE_KINDS for id_ in query.getlist(f"{kind}-id")]
-        if len(given) > 1:
-            raise Refusal(400, "too_many_filters", "Filter on one group, company, brand or branch id alone.")
-        if not given:
+        scopes = _scopes(query)
+        if len(scopes) > 1:
+            raise _RefusalError(
+                _errors(400, "too_many_filters", "Filter on one group, company, brand or branch id alone.")
+            )
+        if not scopes:
             if len(self.organisation.branches) > 1:
-                raise Refusal(400, "filter_required", "Filter on one group, company, brand or branch id.")
+                raise _RefusalError(
+                    _errors(400, "filter_required", "Filter on one group, company, brand or branch id.")
+                )
             return self.organisation.branches
-        if not (branches := self.organisation.branches_of(given[0])):
-            raise Refusal(403, "forbidden", "The id isn't one of yours.")
+        if not (branches := self.organisation.branches_of(scopes[0])):
+            raise _RefusalError(_errors(403, "forbidden", "The id isn't one of yours."))
         return branches
 
-    async def _search(self, request: Request) -> Response:
-        if not self._tokens.is_good(Service.INVENTORY, request.headers.get("authorization")):
+    def _search(self, request: Request, _: bytes) -> Response:
+        if not self._tokens.is_good(tokens.INVENTORY, request.headers.get("authorization", "")):
             return Response(status_code=401, headers={"www-authenticate": "Bearer"})
         if request.headers.get("agencyref") != AGENCY_REF:
             return Response(status_code=403)
-        query = request.query_params
-        if len(query) < len(query.multi_items()):
-            return _problem(400, "A parameter stands twice.")
         try:
-            return Response(self._inventory.page(query), media_type="application/json")
+            return Response(self._inventory.page(request.query_params), media_type="application/json")
         except SearchError as error:
-            return _problem(400, str(error))
+            return _problem(str(error))
 
     # --- the simulator's own -------------------------------------------------------------------------------------
 
-    async def _control_faults(self, request: Request) -> Response:
-        if request.method == "PUT":
-            try:
-                self.set_faults(read_rules(await request.body()))
-            except FaultError as error:
-                return _problem(400, str(error))
-        elif request.method == "DELETE":
-            self.set_faults([])
-        return Response(write_rules(self._portal.faults.rules), media_type="application/json")
+    def _put_faults(self, _: Request, body: bytes) -> Response:
+        try:
+            self.set_faults(read_rules(body))
+        except FaultError as error:
+            return _problem(str(error))
+        return Response(body, media_type="application/json")
 
-    async def _control_counters(self, request: Request) -> Response:
-        counters = self.counters()
-        if request.method == "DELETE":
-            self.reset_counters()
-        return _json(
-            {
-                "requests": counters.requests,
-                "token_requests": counters.token_requests,
-                "statuses": {str(status): count for status, count in sorted(counters.statuses.items())},
-                "faults": counters.faults,
-                "windows": [
-                    {"kind": kind, "scope": scope, "from_time": from_time, "requests": count}
-                    for (kind, scope, from_time), count in sorted(counters.windows.items())
-                ],
-            }
-        )
-
-    async def _control_truth(self, request: Request) -> Response:
-        query = request.query_params
-        kind: Kind | None = next((one for one in KINDS if one == query.get("kind")), None)
-        scope = query.get("scope", "")
-        if kind is None or not self.organisation.branches_of(scope):
-            return _problem(400, f"kind must be one of {', '.join(KINDS)}, scope like branch-101 or all.")
-        start, end = _moment(query, "from-time"), _moment(query, "to-time")
-        ids = self.truth(kind, scope, start, end)
+    def _tell_truth(self, request: Request, _: bytes) -> Response:
+        kind, scope = self._asked_leads(request.query_params)
+        ids = self.truth(kind, scope, *_window(request.query_params, None))
         return _json({"count": len(ids), "ids": ids})
 
+    def _push(self, request: Request, _: bytes) -> Response:
+        """Deliver leads to the receiver at `to` with `key`, as an answer would hold them, and tell its status."""
+        query = request.query_params
+        kind, scope = self._asked_leads(query)
+        now = self.config.clock()
+        start, end = _window(query, now - _DEFAULT_WINDOW)
+        leads = self._book.answer(kind, self.organisation.branches_of(scope), start, end, now)
+        headers = {"content-type": "application/json", "authorization": query.get("key", "")}
+        try:
+            sent = urllib.request.Request(query.get("to", ""), leads, headers)  # noqa: S310 - the user's own address
+            with urllib.request.urlopen(sent, timeout=30) as answer:  # noqa: S310 - likewise
+                return _json({"status": answer.status})
+        except urllib.error.HTTPError as error:
+            with error:
+                return _json({"status": error.code})
+        except (OSError, ValueError) as error:
+            return _problem(f"`to` must be the address of a receiver that runs: {error}.")
 
-def _window(query: QueryParams, now: datetime) -> tuple[datetime | None, datetime | None]:
+    def _asked_leads(self, query: QueryParams) -> tuple[Kind, str]:
+        kind: Kind | None = next((one for one in KINDS if one == query.get("kind")), None)
+        scope = query.get("scope", "all")
+        if kind is None or not self.organisation.branches_of(scope):
+            raise _RefusalError(_problem(f"kind must be one of {', '.join(KINDS)}, scope like branch-101 or all."))
+        return kind, scope
+
+
+# --- reading requests ------------------------------------------------------------------------------------------------
+
+
+def _asked(request: Request) -> Asked:
+    """What rules and counters look at, read leniently: they also see requests that the portal refuses."""
+    query, path = request.query_params, request.url.path
+    scopes = _scopes(query) or ["all"]
+    is_one = path in LEAD_PATHS and len(scopes) == 1
+    return Asked(path, scopes[0] if is_one else None, query.get("from-time", ""))
+
+
+def _scopes(query: QueryParams) -> list[str]:
+    return [f"{kind}-{id_}" for kind in SCOPE_KINDS for id_ in query.getlist(f"{kind}-id")]
+
+
+def _window(query: QueryParams, default_start: datetime | None) -> tuple[datetime | None, datetime | None]:
+    """From-time and to-time, and the default start if the query has neither."""
     start, end = _moment(query, "from-time"), _moment(query, "to-time")
-    if start is None and end is None:
-        start = datetime.fromtimestamp(now.timestamp() - _DEFAULT_WINDOW_SECONDS, UTC)
     if start is not None and end is not None and end < start:
-        raise Refusal(400, "invalid_time_range", "to-time lies before from-time.")
-    return start, end
+        raise _RefusalError(_errors(400, "invalid_time_range", "to-time lies before from-time."))
+    return (default_start, None) if start is None and end is None else (start, end)
 
 
 def _moment(query: QueryParams, name: str) -> datetime | None:
@@ -238,28 +293,19 @@ def _moment(query: QueryParams, name: str) -> datetime | None:
             return datetime.fromisoformat(values[0])
     except ValueError:
         pass
-    raise Refusal(400, "invalid_time", f"{name} must be one moment as YYYY-MM-DDThh:mm:ssZ.")
+    raise _RefusalError(_errors(400, "invalid_time", f"{name} must be one moment as YYYY-MM-DDThh:mm:ssZ."))
 
 
-def _json(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+# --- writing answers -------------------------------------------------------------------------------------------------
+
+
+def _json(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
 
 
-def _problem(status: int, detail: str) -> Response:
-    return _json({"type": "about:blank", "title": "Bad request", "status": status, "detail": detail}, status)
+def _problem(detail: str) -> Response:
+    return _json({"type": "about:blank", "title": "Bad request", "status": 400, "detail": detail}, 400)
 
 
-def _errors(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
+def _errors(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
     return _json({"errors": [{"message": message, "code": code, "links": []}]}, status, headers)
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    if not isinstance(error, Refusal):
-        raise error
-    return _errors(error.status, error.code, error.message)
-
-
-async def _not_routed(_: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    return _errors(error.status_code, "not_found_or_not_allowed", error.detail, dict(error.headers or {}))

@@ -1,31 +1,31 @@
-"""Who asks which branch for what, and when: the leads of one kind, branch and day, each as the portal would send it.
+"""Who asks which branch for what, and when. The seed alone decides, so any day can be had without the days before it.
 
-Belongs here: the schedule of a day and the body of a lead, both computed from the seed alone, so that any day can be
-had without the days before it. Doesn't: which leads an answer holds (book.py).
+Belongs here: the schedule of a day, the body of a lead, and which leads an answer holds. Doesn't: how a request spells
+it (app.py).
 """
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import accumulate
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple, get_args
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from leads_pipeline.simulator.made_up import Person, Town, person, pick
+from leads_pipeline.simulator.made_up import Person, person, pick
 from leads_pipeline.simulator.organisation import BRANCHES_PER_COMPANY, Branch
 from leads_pipeline.simulator.stock import PROPERTY_TYPES, Listing, Stock, amount, estimate, uprn
 
 Kind = Literal["applicant", "appraisal"]
-KINDS: Final[tuple[Kind, ...]] = ("applicant", "appraisal")
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 DAY_SECONDS: Final = 86_400
+# Specification, "Limits".
+RETENTION: Final = timedelta(days=30)
 _LONDON: Final = ZoneInfo("Europe/London")
 
 # Owners who want a valuation are fewer than people who look for a home.
@@ -33,24 +33,15 @@ _APPRAISALS_PER_APPLICANT: Final = 0.25
 # Monday to Sunday; people look at the week-end's viewings on Monday. They average 1.
 _WEEKDAY_SHARE: Final = (1.2, 1.1, 1.05, 1.0, 0.9, 0.8, 0.95)
 # Leads in each hour of a British day: a lunch-time shoulder, an evening peak at eight, next to nothing at night.
-_WORKDAY_HOURS: Final = tuple(
-    accumulate(
-        (
-            *(0.6, 0.3, 0.2, 0.1, 0.1, 0.2, 0.7, 1.6, 2.8, 3.9, 4.6, 4.8),
-            *(5.4, 5.0, 4.6, 4.5, 4.8, 5.4, 6.6, 7.9, 8.4, 7.4, 5.0, 2.2),
-        )
-    )
+_WORKDAY_HOURS: Final = (
+    *(0.6, 0.3, 0.2, 0.1, 0.1, 0.2, 0.7, 1.6, 2.8, 3.9, 4.6, 4.8),
+    *(5.4, 5.0, 4.6, 4.5, 4.8, 5.4, 6.6, 7.9, 8.4, 7.4, 5.0, 2.2),
 )
 # On Saturday and Sunday people get up later and ask all day long.
-_WEEKEND_HOURS: Final = tuple(
-    accumulate(
-        (
-            *(0.9, 0.6, 0.3, 0.2, 0.1, 0.2, 0.4, 0.9, 2.2, 4.2, 6.0, 6.8),
-            *(6.6, 6.0, 5.4, 5.2, 5.3, 5.6, 6.2, 6.6, 6.4, 5.4, 3.8, 1.9),
-        )
-    )
+_WEEKEND_HOURS: Final = (
+    *(0.9, 0.6, 0.3, 0.2, 0.1, 0.2, 0.4, 0.9, 2.2, 4.2, 6.0, 6.8),
+    *(6.6, 6.0, 5.4, 5.2, 5.3, 5.6, 6.2, 6.6, 6.4, 5.4, 3.8, 1.9),
 )
-_HOURS: Final = range(24)
 # Share of branch-days with a lead at exactly the first moment of the day, in UTC or in London: both ends of a request
 # are inclusive, so that lead is in two answers.
 _MIDNIGHT: Final = 0.2
@@ -99,39 +90,65 @@ _TIMES: Final = ("TIME_PREFERENCE_MORNING", "TIME_PREFERENCE_AFTERNOON", "TIME_P
 _URGENCIES: Final = ("URGENCY_ASAP", "URGENCY_WITHIN_3_MONTHS", "URGENCY_WITHIN_6_MONTHS", "URGENCY_UNSPECIFIED")
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A lead in the schedule: `moment` in seconds since 1970, even where the lead itself says that it is unknown."""
+class Slot(NamedTuple):
+    """A lead in the schedule: `moment` in seconds since 1970, even if the lead itself says that it is unknown."""
 
     moment: int
     lead_id: str
 
 
-class LeadFactory:
-    """Makes schedules and leads. The same seed, kind, branch and day always give the same bytes."""
+class LeadBook:
+    """The portal's leads. The same seed, kind, branch and day always give the same bytes."""
 
-    def __init__(self, seed: int, leads_per_day: float, stock: Stock) -> None:
+    def __init__(self, seed: int, leads_per_day: float) -> None:
+        self.stock = Stock(seed)
         self._seed = seed
         self._leads_per_day = leads_per_day
-        self._stock = stock
         leads_of_company = leads_per_day * BRANCHES_PER_COMPANY * _RETURNING_FOR_DAYS
         self._returning_people = max(1, round(leads_of_company * _RETURNING / _LEADS_PER_RETURNING))
-        self._returning_person = lru_cache(maxsize=8192)(self._make_returning_person)
         # Every request for a day asks for the first moment of the next one too. A schedule is about 4 kB.
         self.schedule = lru_cache(maxsize=4096)(self._make_schedule)
-        self._fields: dict[Kind, Callable[[Random, Branch, Slot], dict[str, Any]]] = {
-            "applicant": self._applicant,
-            "appraisal": self._appraisal,
-        }
+
+    def answer(
+        self, kind: Kind, branches: Sequence[Branch], start: datetime | None, end: datetime | None, now: datetime
+    ) -> bytes:
+        """The body of a 200 answer: every lead from `start` to `end`, both included, earliest first.
+
+        None means unbounded; the clock and retention bound it all the same.
+        """
+        first, last = _bounds(start, end, now)
+        leads = [lead for branch in branches for lead in self._leads_of(kind, branch, first, last)]
+        if len(branches) > 1:
+            leads.sort(key=lambda lead: lead[0].moment)
+        return b'{"%ss":[%s]}' % (kind.encode(), b",".join([body for _, body in leads]))
+
+    def ids(
+        self, kind: Kind, branches: Sequence[Branch], start: datetime | None, end: datetime | None, now: datetime
+    ) -> list[str]:
+        """The ids of the same leads, without making the leads."""
+        first, last = _bounds(start, end, now)
+        days = range(first // DAY_SECONDS, last // DAY_SECONDS + 1)
+        slots = (slot for branch in branches for day in days for slot in self.schedule(kind, branch, day))
+        return [slot.lead_id for slot in slots if first <= slot.moment <= last]
 
     def leads(self, kind: Kind, branch: Branch, day: int) -> Iterator[tuple[Slot, bytes]]:
-        """The leads of a UTC day as JSON text, earliest first; whoever needs the first few stops there."""
+        """The leads of a UTC day as JSON text, earliest first. `day` counts from 1970-01-01."""
         rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}|leads")
         for slot in self.schedule(kind, branch, day):
-            lead = self._fields[kind](rng, branch, slot)
+            lead = self._applicant(rng, branch, slot) if kind == "applicant" else self._appraisal(rng, branch, slot)
             if rng.random() < _DRIFT:
                 _drift(rng, lead)
             yield slot, msgspec.json.encode(lead)
+
+    def _leads_of(self, kind: Kind, branch: Branch, first: int, last: int) -> Iterator[tuple[Slot, bytes]]:
+        for day in range(first // DAY_SECONDS, last // DAY_SECONDS + 1):
+            if not any(first <= slot.moment <= last for slot in self.schedule(kind, branch, day)):
+                continue  # as for most requests' last moment, the next day's midnight
+            for slot, body in self.leads(kind, branch, day):
+                if slot.moment > last:
+                    break
+                if slot.moment >= first:
+                    yield slot, body
 
     def _make_schedule(self, kind: Kind, branch: Branch, day: int) -> tuple[Slot, ...]:
         """The leads of a UTC day, earliest first; `day` counts from 1970-01-01."""
@@ -144,17 +161,22 @@ class LeadFactory:
         count = max(0, round(rng.gauss(mean, math.sqrt(mean))))
         shape = _WEEKEND_HOURS if start.weekday() >= 5 else _WORKDAY_HOURS
         ahead = _hours_ahead(day)
-        hours = rng.choices(_HOURS, cum_weights=shape, k=count)
+        hours = rng.choices(range(24), weights=shape, k=count)
         seconds = [(hour - ahead) % 24 * 3600 + int(rng.random() * 3600) for hour in hours]
         if count and rng.random() < _MIDNIGHT:
             seconds.append(pick(rng, (0, -ahead % 24 * 3600)))
-        return tuple(Slot(day * DAY_SECONDS + second, _uuid(rng)) for second in sorted(seconds))
+        return tuple(
+            Slot(day * DAY_SECONDS + second, str(UUID(int=rng.getrandbits(128), version=4)))
+            for second in sorted(seconds)
+        )
 
     def _applicant(self, rng: Random, branch: Branch, slot: Slot) -> dict[str, Any]:
         who = self._person(rng, branch, slot.moment)
         listing = self._listing(rng, branch)
         wants_viewing = rng.random() < 0.4
-        text = _message(rng, _APPLICANT_MESSAGES, listing.address.street, who, listing.price)
+        text = pick(rng, _APPLICANT_MESSAGES).format(
+            place=listing.address.street, name=who.first_name, price=listing.price
+        )
         return {
             **_common(rng, branch, slot, who, listing.is_rented, text),
             "intent": "APPLICANT_INTENT_RENT" if listing.is_rented else "APPLICANT_INTENT_BUY",
@@ -176,7 +198,7 @@ class LeadFactory:
         # What a home is like depends on the home alone: the same owner asks twice about the same property.
         home = _rng(f"{who.email}|home")
         value = 95_000 + 2_500 * int(home.random() * 300)
-        text = _message(rng, _APPRAISAL_MESSAGES, who.home.street, who, value // 20)
+        text = pick(rng, _APPRAISAL_MESSAGES).format(place=who.home.street, name=who.first_name, price=value // 20)
         return {
             **_common(rng, branch, slot, who, wants_to_let, text),
             "intent": "APPRAISAL_INTENT_LET" if wants_to_let else "APPRAISAL_INTENT_SELL",
@@ -189,7 +211,7 @@ class LeadFactory:
         }
 
     def _listing(self, rng: Random, branch: Branch) -> Listing:
-        listings = self._stock.of(branch)
+        listings = self.stock.of(branch)
         while (listing := listings[int(rng.random() ** 2 * len(listings))]).is_archived:
             pass
         return listing
@@ -200,19 +222,23 @@ class LeadFactory:
         number = int(rng.random() * self._returning_people)
         if owner:
             number -= number % _OWNERS
-        return self._returning_person(branch.company_town, moment // (_RETURNING_FOR_DAYS * DAY_SECONDS), number)
+        fortnight = moment // (_RETURNING_FOR_DAYS * DAY_SECONDS)
+        rng = _rng(f"{self._seed}|person|{branch.company_town.name}|{fortnight}|{number}")
+        return person(rng, branch.company_town, owns_home=number % _OWNERS == 0)
 
-    def _make_returning_person(self, in_town: Town, fortnight: int, number: int) -> Person:
-        rng = _rng(f"{self._seed}|person|{in_town.name}|{fortnight}|{number}")
-        return person(rng, in_town, owns_home=number % _OWNERS == 0)
+
+def _bounds(start: datetime | None, end: datetime | None, now: datetime) -> tuple[int, int]:
+    """First and last second that is asked for and can be had. Leads lie on whole seconds."""
+    first, last = math.ceil((now - RETENTION).timestamp()), math.floor(now.timestamp())
+    if start is not None:
+        first = max(first, math.ceil(start.timestamp()))
+    if end is not None:
+        last = min(last, math.floor(end.timestamp()))
+    return first, last
 
 
 def _rng(seed: str) -> Random:
     return Random(seed)  # noqa: S311 - made-up data, no secret
-
-
-def _uuid(rng: Random) -> str:
-    return str(UUID(int=rng.getrandbits(128), version=4))
 
 
 @lru_cache(maxsize=64)
@@ -222,14 +248,8 @@ def _hours_ahead(day: int) -> int:
     return round(offset / timedelta(hours=1))
 
 
-@lru_cache(maxsize=64)
-def _date(day: int) -> str:
-    return datetime.fromtimestamp(day * DAY_SECONDS, UTC).date().isoformat()
-
-
 def _wire(moment: int) -> str:
-    day, second = divmod(moment, DAY_SECONDS)
-    return f"{_date(day)}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _created_at(rng: Random, moment: int) -> str:
@@ -238,10 +258,6 @@ def _created_at(rng: Random, moment: int) -> str:
         return "0001-01-01T00:00Z"
     text = _wire(moment)
     return f"{text[:16]}Z" if draw < _UNKNOWN_MOMENT + _WITHOUT_SECONDS else text
-
-
-def _message(rng: Random, texts: tuple[str, ...], place: str, who: Person, price: int) -> str:
-    return pick(rng, texts).format(place=place, name=who.first_name, price=price)
 
 
 def _common(rng: Random, branch: Branch, slot: Slot, who: Person, is_rented: bool, message: str) -> dict[str, Any]:

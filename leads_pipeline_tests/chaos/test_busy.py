@@ -56,8 +56,9 @@ def test_a_wish_for_patience_is_granted_within_bounds_and_costs_no_window(tmp_pa
     clock, lake = Clock(), Lake(tmp_path / "data")
     if header == "in a minute":
         header = in_a_minute(clock)
+    said = {} if header is None else {"retry-after": str(header)}
     with running(Config(branches=8, leads_per_day=20)) as portal:
-        portal.set_faults([Rule(Then(status=429, retry_after=header), When(path=path, first=REFUSALS), form)])
+        portal.set_faults([Rule(Then(status=429, headers=said), When(path=path, first=REFUSALS), form)])
         windows = windows_of(portal)
         client, auth = connect(portal.environment(), lake, policy=POLICY, timing=clock.as_timing(), max_concurrency=8)
 
@@ -80,7 +81,9 @@ def test_a_wish_for_more_patience_than_there_is_ends_the_run_and_leaves_what_is_
         assert failures(pull(client, lake, windows[:10])) == []
         before = raw_bytes(lake)
         portal.reset_counters()
-        portal.set_faults([Rule(Then(status=429, retry_after="99999999999"), When(path="/applicant-leads"), form)])
+        portal.set_faults(
+            [Rule(Then(status=429, headers={"retry-after": "99999999999"}), When(path="/applicant-leads"), form)]
+        )
 
         outcomes = pull(client, lake, windows)
 

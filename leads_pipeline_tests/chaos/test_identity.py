@@ -73,7 +73,7 @@ def test_without_a_token_server_no_lead_is_asked_for_and_later_all_land(lake: La
 
 
 @pytest.mark.parametrize(
-    "then", [Then(status=503), Then(latency_ms=3000), Then(shape="html"), Then(cut_off="reset"), Then(status=404)]
+    "then", [Then(status=503), Then(latency_ms=3000), Then(status=200, body="<html></html>"), Then(status=404)]
 )
 def test_a_token_server_that_fails_for_a_while_costs_no_window(
     portal: RunningSimulator,
@@ -153,7 +153,8 @@ def test_a_clock_that_jumps_in_the_middle_costs_a_token_each_time_and_no_window(
 ) -> None:
     clock, beside = tmp_path / "clock", tmp_path / "clock.new"
     clock.write_text("+0")
-    with running(Config(branches=20, leads_per_day=4, latency_ms=40)) as portal:
+    slow = (Rule(Then(latency_ms=40)),)
+    with running(Config(branches=20, leads_per_day=4, faults=slow)) as portal:
         windows = windows_of(portal, days=4)
         process = clocked(libfaketime, clock, portal, lake, [one.partition_key for one in windows])
         jumps = {15: "+1h", 30: "+0", 45: "-1h", 60: "+0"}

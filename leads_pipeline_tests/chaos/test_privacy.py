@@ -31,9 +31,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.finding import find
 from leads_pipeline.privacy.sweeping import in_line
 from leads_pipeline.simulator.app import Config
-from leads_pipeline.simulator.book import LeadBook
-from leads_pipeline.simulator.leads import LeadFactory
-from leads_pipeline.simulator.stock import Stock
+from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window
@@ -168,7 +166,7 @@ def decoded(folder: Path) -> Iterator[tuple[Path, str]]:
 
 def texts_of_days(here: Installation, ago: list[int]) -> dict[str, dict[str, Any]]:
     """The portal's leads of those days by id."""
-    book = LeadBook(LeadFactory(BESIDE.seed, BESIDE.leads_per_day, Stock(BESIDE.seed)))
+    book = LeadBook(BESIDE.seed, BESIDE.leads_per_day)
     found: dict[str, dict[str, Any]] = {}
     for kind, name in ((APPLICANT, "applicants"), (APPRAISAL, "appraisals")):
         for days_ago in ago:

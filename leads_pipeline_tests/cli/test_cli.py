@@ -28,7 +28,7 @@ from leads_pipeline.doctor import writable
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.windows import unstaged_days
 from leads_pipeline.runs import PullReport
-from leads_pipeline.simulator.faults import CUT_OFFS, SHAPES, Then
+from leads_pipeline.simulator.faults import Then
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
 from leads_pipeline.window import Window
@@ -271,7 +271,7 @@ def test_the_help_of_the_simulator_has_its_name_and_the_form_of_a_fault() -> Non
     command = [str(Path(sys.executable).with_name("leads-pipeline")), "simulate", "--help"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert told.startswith("Usage: leads-pipeline simulate [OPTIONS]")
-    assert all(word in told for word in (*SHAPES, *CUT_OFFS, "retry_after", "per_window"))
+    assert all(word in told for word in ("retry-after", "latency_ms", "per_window"))
 
 
 # --- coverage --------------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_failing_windows_neither_stop_nor_hide_the_others(here: Installation) ->
     verdicts = {
         here.key(2, 101): (Then(status=403), "permanent", "refused (403)"),
         here.key(2, 103): (Then(status=429), "transient", "busy (429)"),
-        here.key(3, 102): (Then(shape="html"), "transient", "not a JSON object"),
+        here.key(3, 102): (Then(status=200, body="<html>Please sign in.</html>"), "transient", "not a JSON object"),
         here.key(4, 101): (Then(status=500), "transient", "server error (500)"),
         here.key(4, 102): (Then(status=500), "transient", "server error (500)"),
     }

@@ -17,10 +17,8 @@ from uuid import UUID
 import pytest
 
 from leads_pipeline.cli.demo import FIRST_QUERY
-from leads_pipeline.simulator.book import LeadBook
-from leads_pipeline.simulator.leads import LeadFactory
+from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
-from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.warehouse import marts
 from leads_pipeline_tests.support.drifting import KINDS
 from leads_pipeline_tests.support.house import LONDON, House, Quick
@@ -148,7 +146,7 @@ def write_answers(house: House, leads: list[Lead]) -> None:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
     house = Quick(tmp_path_factory.mktemp("marts") / "data")
-    book = LeadBook(LeadFactory(7, 12, Stock(7)))
+    book = LeadBook(7, 12)
     branches = Organisation(7, 3).branches
     house.scopes = tuple(f"branch-{branch.id}" for branch in branches)
     house.first_day, house.now = DAYS[0], NOW
