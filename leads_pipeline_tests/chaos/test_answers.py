@@ -3,8 +3,7 @@
 import gzip
 import json
 import socket
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import chain, repeat
 from pathlib import Path
@@ -36,7 +35,7 @@ from leads_pipeline_tests.chaos.way import (
     raw_rows,
     window,
 )
-from leads_pipeline_tests.support.raw_server import HEAD, gzipped, raw, respond
+from leads_pipeline_tests.support.raw_server import HEAD, Script, bomb, drip, gzipped, raw, respond
 
 WINDOW, NEIGHBOUR, OTHER_DAY = window(), window("branch-102"), window(day=DAY - timedelta(days=1))
 
@@ -172,8 +171,6 @@ BODY = body_of(*(f'{{"id":"{number}","message":"caf\u00e9 {number}"}}' for numbe
 GZIP = "Content-Encoding: gzip"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
-Script = Callable[[socket.socket], None]
-
 WRECKS: list[tuple[str, Script, type[LeadsPipelineError], str]] = [
     ("cut off with Content-Length", respond(BODY[:-1], length=len(BODY)), UnreachableError, "connection broken"),
     ("cut off with Content-Length", respond(b"", length=len(BODY)), UnreachableError, "connection broken"),
@@ -199,6 +196,7 @@ WRECKS: list[tuple[str, Script, type[LeadsPipelineError], str]] = [
     ("wrong charset", respond(BODY.decode().encode("utf-32")), InvalidAnswerError, "not a JSON object"),
     ("wrong charset", respond(BODY.decode().encode("cp037", "replace")), InvalidAnswerError, "not a JSON object"),
     ("empty 200", raw(HEAD + b"\r\n"), InvalidAnswerError, "empty body"),
+    ("drip-fed body", drip(BODY), UnreachableError, "deadline passed"),
 ]
 
 
@@ -211,7 +209,8 @@ def test_a_wreck_of_an_answer_lands_nothing_and_is_asked_for_again(
     reason: str,
 ) -> None:
     with listening() as server:
-        client, _ = connect({**portal.environment(), "LEADS_BASE_URL": server.url}, lake)
+        deadline = 0.5 if reason == "deadline passed" else 30.0
+        client, _ = connect({**portal.environment(), "LEADS_BASE_URL": server.url}, lake, deadline_seconds=deadline)
         # The first five hundred, then nothing, then all and one more.
         more = body_of('{"id":"new"}') + b"\n"
         scripts = iter([respond(gzipped(BODY), GZIP), *[wreck] * ATTEMPTS, wreck, respond(more)])
@@ -256,13 +255,6 @@ def flood(head: bytes, piece: bytes, times: int, sent: list[int]) -> Script:
             sent[-1] += len(piece)
 
     return script
-
-
-def bomb(megabytes: int) -> bytes:
-    """A gzip body of zeros: a block that was flushed stands for itself, so one can be sent again and again."""
-    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
-    start = packer.compress(b"") + packer.flush(zlib.Z_FULL_FLUSH)
-    return start + (packer.compress(b"\0" * 2**20) + packer.flush(zlib.Z_FULL_FLUSH)) * megabytes
 
 
 PADDED = b'{"applicants":[{"id":"a"}],"pad":"'

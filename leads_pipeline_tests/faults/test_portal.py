@@ -1,15 +1,11 @@
 """Open faults at the portal: answers, tokens, secrets and settings. See the package for how the marks are used."""
 
 import gzip
-import ssl
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import duckdb
 import pytest
@@ -17,7 +13,7 @@ import pytest
 from leads_pipeline_tests.faults import command, fault
 from leads_pipeline_tests.faults.conftest import Install, installed
 from leads_pipeline_tests.promises.portal import portal
-from leads_pipeline_tests.support.raw_server import RawServer, respond
+from leads_pipeline_tests.support.raw_server import RawServer, respond, unknown_authority
 
 YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
 NOBODY = "http://127.0.0.1:9"  # nothing listens there
@@ -140,22 +136,9 @@ def test_a_token_is_taken_however_it_is_packed(
 
 @fault(65, "an unknown certificate authority is blamed on the address")
 def test_an_unknown_certificate_authority_is_named(install: Install, tmp_path: Path) -> None:
-    certificate = tmp_path / "both.pem"
-    command_line = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(certificate), "-out", f"{tmp_path}/public.pem"]
-    subprocess.run([*command_line.split(), *names], check=True, capture_output=True)
-    with certificate.open("ab") as file:
-        file.write((tmp_path / "public.pem").read_bytes())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as https:
-        https.socket = context.wrap_socket(https.socket, server_side=True)
-        thread = Thread(target=https.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        install(f"https://127.0.0.1:{https.server_port}")
+    with closing(RawServer(unknown_authority(tmp_path))) as https:
+        install(https.url)
         _, message = command("doctor", "--json").findings()["token"]
-        https.shutdown()
-        thread.join()
     assert "SSL_CERT_FILE" in message
 
 

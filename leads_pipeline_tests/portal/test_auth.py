@@ -1047,8 +1047,10 @@ def oauth_server() -> Iterator[OAuthServer]:
     process.communicate(timeout=10)
 
 
-BODY_CLIENT = ("body client", "b:%+ c", AuthMethod.BODY)
-BASIC_CLIENT = ("basic:client/1 +%", "b:%+ c", AuthMethod.BASIC)
+# As in server.mjs.
+CLIENT_SECRET = "b:%+ /&=\"'\\c"
+BODY_CLIENT = ("body client", CLIENT_SECRET, AuthMethod.BODY)
+BASIC_CLIENT = ("basic:client/1 +%", CLIENT_SECRET, AuthMethod.BASIC)
 
 
 @pytest.mark.parametrize(("client", "scope"), [(BODY_CLIENT, None), (BASIC_CLIENT, "api/api_access")])
@@ -1074,7 +1076,9 @@ def test_a_token_that_a_certified_server_revoked_is_renewed_once(oauth_server: O
     [
         (("body client", "wrong", AuthMethod.BODY), r"\(401, invalid_client\)"),
         (("basic:client/1 +%", "wrong", AuthMethod.BASIC), r"\(401, invalid_client\)"),
-        (("unknown", "b:%+ c", AuthMethod.BASIC), r"\(401, invalid_client\)"),
+        (("unknown", CLIENT_SECRET, AuthMethod.BASIC), r"\(401, invalid_client\)"),
+        (("body client", "w\u00fcrzig", AuthMethod.BODY), r"\(401, invalid_client\)"),
+        (("basic:client/1 +%", "w\u00fcrzig", AuthMethod.BASIC), r"\(400, invalid_request\)"),
     ],
 )
 def test_a_certified_server_s_refusal_is_told(

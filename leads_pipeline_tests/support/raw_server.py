@@ -5,21 +5,32 @@ Belongs here: bytes and connections. Doesn't: what the bytes mean to the pipelin
 
 import contextlib
 import gzip
+import re
 import socket
+import ssl
 import struct
+import subprocess
 import threading
+import time
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 
+# Writes an answer, or a wreck of one.
+Script = Callable[[socket.socket], None]
+
 
 class RawServer:
-    """Answers each connection with a script that writes bytes to the socket."""
+    """Answers each request with a script that writes bytes to the socket: that of its path, else `script`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self.script: Callable[[socket.socket], None] = lambda _: None
+        self._tls = tls
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.script: Script = lambda _: None
+        self.scripts: dict[str, Script] = {}
         self.requests: list[bytes] = []
         self.connections = 0
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -35,16 +46,31 @@ class RawServer:
                 thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), connection:
+            if self._tls:
+                connection = self._tls.wrap_socket(connection, server_side=True)
             while head := read_head(connection):
                 self.requests.append(head)
-                self.script(connection)
+                length = re.search(rb"\r\ncontent-length: (\d+)", head, re.IGNORECASE)
+                left = int(length[1]) if length else 0
+                while left and (piece := connection.recv(left)):
+                    left -= len(piece)
+                self.scripts.get(path_of(head), self.script)(connection)
+
+    def asked_for(self, path: str) -> int:
+        """How many requests came for the path."""
+        return [path_of(head) for head in self.requests].count(path)
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
             thread.join(timeout=5)
+
+
+def path_of(head: bytes) -> str:
+    """The path that a request's head asks for, without its query."""
+    return head.split(b" ", 2)[1].partition(b"?")[0].decode()
 
 
 def read_head(connection: socket.socket) -> bytes:
@@ -57,10 +83,8 @@ def read_head(connection: socket.socket) -> bytes:
     return head
 
 
-def respond(
-    body: bytes, *headers: str, length: int | None = None, status: int = 200
-) -> Callable[[socket.socket], None]:
-    """A whole answer, or one whose Content-Length says more than comes; then the connection ends."""
+def respond(body: bytes, *headers: str, length: int | None = None, status: int = 200) -> Script:
+    """A whole answer, or one whose Content-Length is wrong; then the connection ends."""
     stated = len(body) if length is None else length
     lines = [f"HTTP/1.1 {status} X", f"Content-Length: {stated}", *headers]
 
@@ -72,7 +96,7 @@ def respond(
     return script
 
 
-def raw(data: bytes, *, reset: bool = False) -> Callable[[socket.socket], None]:
+def raw(data: bytes, *, reset: bool = False) -> Script:
     def script(connection: socket.socket) -> None:
         connection.sendall(data)
         if reset:
@@ -84,5 +108,35 @@ def raw(data: bytes, *, reset: bool = False) -> Callable[[socket.socket], None]:
     return script
 
 
+def drip(body: bytes, *, pause_seconds: float = 0.05) -> Script:
+    """A whole answer, byte by byte, until nobody reads any more."""
+
+    def script(connection: socket.socket) -> None:
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body))
+        for byte in body:
+            connection.sendall(bytes([byte]))
+            time.sleep(pause_seconds)
+
+    return script
+
+
 def gzipped(body: bytes) -> bytes:
     return gzip.compress(body, mtime=0)
+
+
+def bomb(megabytes: int) -> bytes:
+    """A gzip body of zeros: a block that was flushed stands for itself, so one can be sent again and again."""
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    start = packer.compress(b"") + packer.flush(zlib.Z_FULL_FLUSH)
+    return start + (packer.compress(b"\0" * 2**20) + packer.flush(zlib.Z_FULL_FLUSH)) * megabytes
+
+
+def unknown_authority(folder: Path) -> ssl.SSLContext:
+    """TLS for a server on 127.0.0.1 whose certificate no authority has signed."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command.split(), *names], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context

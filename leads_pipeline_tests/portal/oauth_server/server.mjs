@@ -3,13 +3,14 @@
 import http from "node:http";
 import { Provider } from "oidc-provider";
 
-const common = { grant_types: ["client_credentials"], redirect_uris: [], response_types: [] };
+// Letters that a form, a Basic header or a shell might spoil.
+const client_secret = `b:%+ /&="'\\c`;
+const common = { client_secret, grant_types: ["client_credentials"], redirect_uris: [], response_types: [] };
 const clients = [
-  { ...common, client_id: "body client", client_secret: "b:%+ c", token_endpoint_auth_method: "client_secret_post" },
+  { ...common, client_id: "body client", token_endpoint_auth_method: "client_secret_post" },
   {
     ...common,
     client_id: "basic:client/1 +%",
-    client_secret: "b:%+ c",
     token_endpoint_auth_method: "client_secret_basic",
     scope: "api/api_access",
   },

@@ -1,0 +1,168 @@
+"""What token endpoints and lead services answer in the wild, and the verdict that each answer should get.
+
+Belongs here: bytes and verdicts. Doesn't: asking for them (test_answers_in_the_wild.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http import HTTPStatus
+
+from leads_pipeline.errors import (
+    BusyError,
+    CredentialsError,
+    InvalidAnswerError,
+    LeadsPipelineError,
+    RefusedError,
+    ServerError,
+    TooLargeError,
+    UnreachableError,
+)
+from leads_pipeline_tests.support.raw_server import HEAD, Script, bomb, drip, gzipped, raw, respond
+
+# The moment at which the client asks.
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+# The attempts that a window gets while its failure is temporary.
+ATTEMPTS = 6
+
+
+@dataclass(frozen=True)
+class Wild:
+    """An answer, always the same, and what comes of a window.
+
+    `error` is None if its leads are taken; they are `a` and `b`. `requests` is the most that may be sent to the
+    endpoint; the default is one for a permanent error or none, and the client's attempts for a temporary one. `says` is
+    a part of the message. `is_slow`: it takes a second or more.
+    """
+
+    name: str
+    script: Script
+    error: type[LeadsPipelineError] | None = None
+    says: str = ""
+    requests: int = 0
+    has_leads: bool = False
+    is_slow: bool = False
+    has_unknown_authority: bool = False
+
+    @property
+    def most_requests(self) -> int:
+        return self.requests or (ATTEMPTS if self.error and self.error.is_transient else 1)
+
+    @property
+    def leads(self) -> list[str]:
+        return ["a", "b"] if self.has_leads or self.error is None else []
+
+
+# --- the leads service ------------------------------------------------------------------------------------------------
+
+A, B = b'{"id":"a"}', b'{"id":"b"}'
+LEADS = b'{"applicants":[' + A + b"," + B + b"]}"
+WHOLE = HEAD + b"Content-Length: %d\r\n\r\n" % len(LEADS) + LEADS
+GZIP = "Content-Encoding: gzip"
+
+
+def status(code: HTTPStatus, *headers: str) -> Script:
+    return respond(b"<html>Gateway</html>", "Content-Type: text/html", *headers, status=code)
+
+
+def moved(code: HTTPStatus) -> Script:
+    return status(code, "Location: https://elsewhere.example/applicant-leads")
+
+
+def busy(retry_after: str) -> Script:
+    return status(HTTPStatus.TOO_MANY_REQUESTS, f"Retry-After: {retry_after}")
+
+
+ANSWERS: Sequence[Wild] = [
+    # Fine.
+    Wild("gzip in two members", respond(gzipped(LEADS[:9]) + gzipped(LEADS[9:]), GZIP)),
+    Wild("content encoding identity", respond(LEADS, "Content-Encoding: identity")),
+    Wild("early hints before 200", raw(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + WHOLE)),
+    Wild("a header of 100 kB", respond(LEADS, f"X-Long: {'x' * 100_000}")),
+    Wild("a byte order mark before the JSON", respond(b"\xef\xbb\xbf" + LEADS)),
+    Wild("two lists, one with an escaped key", respond(b'{"applicants":[' + A + b'],"\\u0061pplicants":[' + B + b"]}")),
+    # More leads than came: these are landed, and the window stays failed (fault 2).
+    Wild("a total of 3", respond(LEADS[:-1] + b',"total":3}'), InvalidAnswerError, requests=1, has_leads=True),
+    Wild("a next page", respond(LEADS[:-1] + b',"nextPage":"/2"}'), InvalidAnswerError, requests=1, has_leads=True),
+    # No answer, with 200.
+    Wild("HTML with 200", respond(b"<html>Sign in</html>", "Content-Type: text/html"), InvalidAnswerError, "HTML"),
+    Wild("empty body with 200", respond(b""), InvalidAnswerError),
+    Wild("a JSON list", respond(b"[" + A + b"]"), InvalidAnswerError),
+    Wild("UTF-16", respond(LEADS.decode().encode("utf-16")), InvalidAnswerError),
+    Wild("cut gzip", respond(gzipped(LEADS)[:-3], GZIP), InvalidAnswerError, "gzip"),
+    Wild("unknown content encoding", respond(LEADS, "Content-Encoding: zstd"), InvalidAnswerError, "encoding"),
+    Wild("Content-Length too small", respond(LEADS, length=len(LEADS) - 5), InvalidAnswerError),
+    Wild("204", raw(b"HTTP/1.1 204 No Content\r\n\r\n"), InvalidAnswerError, "204"),
+    Wild("206", respond(LEADS, "Content-Range: bytes 0-32/99", status=206), InvalidAnswerError, "206"),
+    Wild("304", raw(b"HTTP/1.1 304 Not Modified\r\n\r\n"), InvalidAnswerError, "304"),
+    # Too much: a window of a minute is asked for once more at most.
+    Wild("a gzip bomb", respond(bomb(70), GZIP), TooLargeError, requests=2),
+    Wild("413", status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE), RefusedError, "413", requests=2),
+    # Broken connections.
+    Wild("Content-Length too large", respond(LEADS, length=len(LEADS) + 5), UnreachableError),
+    Wild("chunks without an end", raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n400\r\n" + LEADS), UnreachableError),
+    Wild("closed at once", raw(b""), UnreachableError),
+    Wild("reset at once", raw(b"", reset=True), UnreachableError),
+    Wild("a drip-fed body", drip(LEADS), UnreachableError, is_slow=True),
+    Wild("a header of 1 MB", respond(LEADS, f"X-Long: {'x' * 1_000_000}"), UnreachableError),
+    # Redirects are never followed.
+    Wild("301", moved(HTTPStatus.MOVED_PERMANENTLY), RefusedError, "base URL"),
+    Wild("302", moved(HTTPStatus.FOUND), ServerError, "base URL"),
+    Wild("307", moved(HTTPStatus.TEMPORARY_REDIRECT), ServerError, "base URL"),
+    Wild("308", moved(HTTPStatus.PERMANENT_REDIRECT), RefusedError, "base URL"),
+    # Refused for now, or for good.
+    Wild("407 by a proxy", status(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED), RefusedError, "proxy"),
+    Wild("408", status(HTTPStatus.REQUEST_TIMEOUT), ServerError, "408"),
+    Wild("425", status(HTTPStatus.TOO_EARLY), ServerError, "425"),
+    Wild("429 with Retry-After -1", busy("-1"), BusyError),
+    Wild("429 with a date in the past", busy("Sun, 06 Nov 1994 08:49:37 GMT"), BusyError),
+    Wild("429 with text", busy("soon"), BusyError),
+    # More patience than a run has ends it.
+    Wild("429 with 10^30 seconds", busy("1" + "0" * 30), BusyError, requests=1),
+    Wild("429 until in an hour", busy(format_datetime(NOW + timedelta(hours=1), usegmt=True)), BusyError, requests=1),
+]
+
+# --- the token endpoint -----------------------------------------------------------------------------------------------
+
+
+def token(members: str, *headers: str, code: int = 200) -> Script:
+    return respond(b"{%s}" % members.encode(), "Content-Type: application/json", *headers, status=code)
+
+
+GOOD = '"access_token":"t0ken","token_type":"Bearer"'
+PLAIN = token(f'{GOOD},"expires_in":3600')
+PACKED = gzipped(b"{%s}" % GOOD.encode())
+
+TOKENS: Sequence[Wild] = [
+    # Fine. Each token is kept.
+    Wild("200", PLAIN),
+    Wild("201", token(GOOD, code=201)),
+    Wild("no expires_in", token(GOOD)),
+    Wild("expires_in 0", token(f'{GOOD},"expires_in":0')),
+    Wild("expires_in negative", token(f'{GOOD},"expires_in":-60')),
+    Wild("expires_in as text", token(f'{GOOD},"expires_in":"soon"')),
+    Wild("expires_in huge", token(f'{GOOD},"expires_in":1{"0" * 400}')),
+    Wild("no token_type", token('"access_token":"t0ken"')),
+    Wild("bearer", token('"access_token":"t0ken","token_type":"bearer"')),
+    Wild("BearerToken", token('"access_token":"t0ken","token_type":"BearerToken"')),
+    Wild("gzip", respond(PACKED, GZIP)),
+    Wild("content encoding identity", token(GOOD, "Content-Encoding: identity")),
+    Wild("an odd charset", respond(b"{%s}" % GOOD.encode(), "Content-Type: application/json; charset=utf-7")),
+    # Somebody has to change something: refused once, and the cause is named.
+    Wild("DPoP", token('"access_token":"t0ken","token_type":"DPoP"'), CredentialsError, "bearer token"),
+    Wild("200 with invalid_client", token('"error":"invalid_client"'), CredentialsError, "invalid_client"),
+    Wild("400 with invalid_client", token('"error":"invalid_client"', code=400), CredentialsError, "invalid_client"),
+    Wild("401 without a body", respond(b"", status=401), CredentialsError, "401"),
+    Wild("HTML with 200", respond(b"<html>Sign in</html>", "Content-Type: text/html"), CredentialsError, "HTML"),
+    Wild("a redirect", moved(HTTPStatus.FOUND), CredentialsError, "redirect"),
+    Wild("a token with a line break", token(r'"access_token":"t0\nken"'), CredentialsError, "token"),
+    # It passes by itself.
+    Wild("an empty token", token('"access_token":""'), ServerError),
+    Wild("400 temporarily_unavailable", token('"error":"temporarily_unavailable"', code=400), ServerError),
+    Wild("429", busy("1"), BusyError, "429"),
+    Wild("503 with Retry-After", respond(b"", "Retry-After: 1", status=503), ServerError, "503"),
+    Wild("a body of 1 MB", token(f'{GOOD},"pad":"{"x" * 2**20}"'), ServerError),
+    Wild("drip-fed", drip(b"{%s}" % GOOD.encode()), UnreachableError, is_slow=True),
+    Wild("an unknown authority", PLAIN, UnreachableError, "SSL_CERT_FILE", has_unknown_authority=True),
+]
