@@ -1,0 +1,250 @@
+"""How a lead's text becomes a nested row: types, `_problems`, `_extra`, and odd texts."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS, NOT_UTF_8, ChildTable, LeadKind
+from leads_pipeline.contract import read_leads as cut
+from leads_pipeline.transform.reader import read_leads
+from leads_pipeline_tests.support.drifting import (
+    Members,
+    Number,
+    Received,
+    drifting_leads,
+    leads_with_one_change,
+    lost,
+    parsed,
+)
+from leads_pipeline_tests.transform.test_reading import EDGES, MOMENT, PROBLEM, TEXT, drifting, nested
+
+Row = dict[str, Any]
+
+
+def read(*texts: str, kind: LeadKind = APPLICANT) -> list[Row]:
+    """The rows of leads as the portal sends them, in order."""
+    body = f'{{"{kind.list_key}":[{",".join(texts)}]}}'.encode(errors="surrogateescape")
+    leads = list(cut(kind, body))
+    columns = {name: [getattr(lead, name) for lead in leads] for name in ("lead_id", "payload")}
+    # All else that may be odd is told by the text.
+    columns["oddity"] = [lead.oddity if lead.oddity == NOT_UTF_8 else None for lead in leads]
+    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    return rows(read_leads(kind, table))
+
+
+def rows(table: pa.Table) -> list[Row]:
+    found: list[Any] = table["lead"].to_pylist()
+    return found
+
+
+def value(row: Row, path: str) -> Any:
+    for step in path.split("."):
+        row = row[step]
+    return row
+
+
+def flat(row: Row, of: LeadKind | ChildTable) -> Row:
+    """The row as it is in a table."""
+    return {name: row[name] for name in ("_problems", "_extra")} | {
+        field.column: value(row, field.path) for field in of.fields
+    }
+
+
+def lists(row: Row, kind: LeadKind) -> dict[str, list[Row]]:
+    """The rows of the child tables."""
+    return {
+        child.name: [flat(element, child) | {"position": n} for n, element in enumerate(value(row, child.path))]
+        for child in kind.children
+    }
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", ["", ',"new":1'], ids=["at once", "in pieces"])
+def test_a_value_is_typed_exactly_or_is_a_problem(more: str) -> None:
+    edges = {(path, text): expected for path, text, expected in EDGES}
+    edges |= {(TEXT, "-0"): "0", (MOMENT, '"2016-12-31T23:59:60Z"'): PROBLEM}
+
+    found = read(*(f'{{"id":"a"{more},{nested(path, text)[1:]}' for path, text in edges))
+
+    for ((path, text), expected), row in zip(edges.items(), found, strict=True):
+        typed = value(row, path)
+        is_problem = expected is PROBLEM
+        assert (path, text, typed, row["_problems"]) == (
+            path,
+            text,
+            *((None, [path]) if is_problem else (expected, [])),
+        )
+        assert is_problem or type(typed) is type(expected)
+
+
+def test_a_row_has_a_member_for_each_declared_field() -> None:
+    for kind in LEAD_KINDS:
+        (row,) = read("{}", kind=kind)
+        assert {value(row, field.path) for field in kind.fields} == {None}
+        assert [value(row, child.path) for child in kind.children] == [[] for _ in kind.children]
+
+
+# --- what nobody declared ---------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_member_is_kept_where_it_was_and_as_it_was_written() -> None:
+    (row,) = read(
+        '{"id":{"a":1}, "price" : 250000.10, "contact":{"id":7,"email":"x","preferences":{"n": 1E5 }},"e":"\\u00e9",'
+        '"viewingTimes":[{"id":"a","latest":"soon"},{"earliest":"2026-11-20T10:00Z"},null],"b":[1,\n2]}'
+    )
+
+    assert row["_extra"] == '{"price":250000.10,"contact":{"id":7,"preferences":{"n":1E5}},"e":"\\u00e9","b":[1,\n2]}'
+    assert (row["contact"]["email"], row["_problems"]) == ("x", ["no id"])
+    assert [(time["_extra"], time["_problems"]) for time in row["viewingTimes"]] == [
+        ('{"id":"a"}', ["latest"]),
+        (None, []),
+        (None, ["not an object"]),
+    ]
+
+
+def test_of_a_key_that_stands_twice_the_last_value_counts() -> None:
+    texts = (
+        '"intent":"one","intent":"two"',
+        '"intent":{},"intent":"two"',
+        '"intent":"one","intent":"two","new":1,"new":2',
+        '"contact":{"email":"a"},"intent":"one","contact":{"firstName":"b"},"\\u0069ntent":"two"',
+        '"viewingTimes":[{},{}],"viewingTimes":[{"latest":1,"latest":null}],"intent":"two"',
+    )
+
+    found = read(*(f'{{"id":"a",{text}}}' for text in texts))
+
+    assert [(row["intent"], row["_problems"]) for row in found] == [("two", [])] * len(texts)
+    assert [row["_extra"] for row in found] == [None, None, '{"new":2}', None, None]
+    assert (found[3]["contact"]["email"], found[3]["contact"]["firstName"]) == (None, "b")
+    assert [(time["latest"], time["_problems"]) for time in found[4]["viewingTimes"]] == [(None, [])]
+
+
+# --- odd texts --------------------------------------------------------------------------------------------------------
+
+
+def test_an_odd_lead_is_read_as_far_as_it_can_be() -> None:
+    cases = {
+        '{"id":"a","message":"x \\ud83d","listingDetails":{"propertyId":1.50,"uprn":7}}': ["not valid JSON"],
+        '{"id":"a","message":"a\tb"}': ["not valid JSON"],
+        '{"id":"a","message":"m","searchCriteria":{"radius":NaN}}': ["not valid JSON", "searchCriteria.radius"],
+        '{"id":"a","message":"m","listingDetails":{"uprn":' + "9" * 5000 + "}}": ["listingDetails.uprn"],
+        '{"id":"a","message":"m","listingDetails":{"pricing":{"price":1e999999999999}}}': [
+            "listingDetails.pricing.price"
+        ],
+        '{"id":"a","message":tru}': ["not valid JSON"],
+        '{"id":"a","message":"caf\udce9"}': ["not UTF-8, kept as ISO 8859-1"],
+        '{"message":"m"}': ["no id"],
+        '{"id":{},"message":"m","intent":{}}': ["no id", "intent"],
+        "5": ["not an object"],
+        "null": ["not an object"],
+        '["a"]': ["not an object"],
+    }
+
+    found = read(*cases)
+
+    assert [row["_problems"] for row in found] == list(cases.values())
+    assert [row["message"] for row in found] == ["x ?", "a\tb", *"mmm", None, "café", *"mm", None, None, None]
+    assert (found[0]["listingDetails"]["propertyId"], found[0]["listingDetails"]["uprn"]) == ("1.50", 7)
+
+
+@pytest.mark.parametrize(("opening", "closing"), ["[]", ('{"a":', "}")], ids=["lists", "objects"])
+def test_what_nests_too_deep_is_not_read_however_much_stack_is_left(opening: str, closing: str) -> None:
+    def text(levels: int) -> str:
+        return f'{{"id":"a","message":"[[","new":{opening * levels}1{closing * levels}}}'
+
+    for levels in (599, 600, 900, 100_000):
+        (row,) = read(text(levels))
+        assert (row["message"], row["_problems"]) == (("[[", []) if levels < 600 else (None, ["not valid JSON"]))
+
+
+def test_a_lead_without_an_id_is_told_by_its_hash_alone() -> None:
+    """The raw row needs no column for it."""
+    (lead,) = cut(APPLICANT, b'{"applicants":[{"message":"m"}]}')
+    texts = pa.table({"lead_id": [lead.lead_id, "sha256:" + "0" * 64], "payload": [lead.payload] * 2})
+
+    assert [row["_problems"] for row in rows(read_leads(APPLICANT, texts))] == [["no id"], []]
+
+
+# --- whatever comes ---------------------------------------------------------------------------------------------------
+
+
+def is_meant(text: str) -> bool:
+    """A text of which the reader loses something on purpose: one of two values, the sign of 0, a leap second."""
+    return has_key_twice(parsed(text)) or bool(re.search(r":\s*-0\s*[,}]|:60", text))
+
+
+def has_key_twice(content: Any) -> bool:
+    if isinstance(content, Members):
+        return len(dict(content)) < len(content) or any(has_key_twice(inner) for _, inner in content)
+    return isinstance(content, list) and any(map(has_key_twice, content))
+
+
+def assert_nothing_is_lost(kind: LeadKind, sent: list[str]) -> None:
+    """Every value is in its column, in a row of a list or in `_extra`, or it is named in `_problems`."""
+    for lead, row in zip(map(Received.of, sent), read(*sent, kind=kind), strict=True):
+        if not lead.is_json or not is_meant(lead.text):
+            assert list(lost(kind, lead, flat(row, kind), lists(row, kind))) == []
+
+
+def assert_both_ways_agree(kind: LeadKind, sent: list[str]) -> None:
+    """Read at once, and in pieces because each declared object has an unknown member, a lead has the same values."""
+    texts = [lead.text for lead in map(Received.of, sent) if lead.is_json]
+    trees = [kind.fields, *(child.fields for child in kind.children)]
+    objects = {step for fields in trees for field in fields for step in field.path.split(".")[:-1]}
+    objects |= {step for child in kind.children for step in child.path.split(".")}
+    in_pieces = [_json(_with_unknown(parsed(text), objects)) for text in texts]
+    for text, one, other in zip(texts, read(*texts, kind=kind), read(*in_pieces, kind=kind), strict=True):
+        assert (text, _without_extra(one)) == (text, _without_extra(other))
+        assert isinstance(parsed(text), Members) == (UNKNOWN in (other["_extra"] or ""))
+
+
+UNKNOWN = "a member that is unknown"
+
+
+def _with_unknown(content: Any, objects: set[str]) -> Any:
+    if isinstance(content, Members):
+        members = [(key, _with_unknown(inner, objects) if key in objects else inner) for key, inner in content]
+        return Members([*members, (UNKNOWN, Number("1"))])
+    if isinstance(content, list):
+        return [_with_unknown(element, objects) for element in content]
+    return content
+
+
+def _json(content: Any) -> str:
+    if isinstance(content, Members):
+        return "{" + ",".join(f"{json.dumps(key)}:{_json(inner)}" for key, inner in content) + "}"
+    if isinstance(content, list):
+        return "[" + ",".join(map(_json, content)) + "]"
+    return content if isinstance(content, Number) else json.dumps(content)
+
+
+def _without_extra(row: Any) -> Any:
+    if isinstance(row, Mapping):
+        return {name: _without_extra(inner) for name, inner in row.items() if name != "_extra"}
+    return [_without_extra(element) for element in row] if isinstance(row, list) else row
+
+
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+def test_a_lead_with_one_odd_value_loses_nothing_and_is_read_alike_in_both_ways(kind: LeadKind, every: int) -> None:
+    sent = leads_with_one_change(kind)[::every]
+    assert_nothing_is_lost(kind, sent)
+    assert_both_ways_agree(kind, sent)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+@settings(drifting, max_examples=100)
+@given(data=st.data())
+def test_whatever_comes_nothing_is_lost_and_both_ways_agree(kind: LeadKind, data: st.DataObject) -> None:
+    sent = data.draw(drifting_leads(kind))
+    assert_nothing_is_lost(kind, sent)
+    assert_both_ways_agree(kind, sent)
