@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     import base64
     import os
     from datetime import UTC, datetime, time, timedelta
+    from decimal import Decimal
     from http import HTTPStatus
 
     import httpx
@@ -36,6 +37,8 @@ RECEIVER = (f"{TESTS}/portal/test_receiver.py",)
 ALERTS = (f"{TESTS}/observe/test_alerts.py",)
 CHANNELS = (f"{TESTS}/observe/test_channels.py",)
 PERSON = (f"{TESTS}/domain/test_person.py",)
+READER = (f"{TESTS}/transform/test_reader.py",)
+LOAD = (f"{TESTS}/transform/test_load.py",)
 MARTS = (f"{TESTS}/transform/test_marts.py",)
 CHECKS = (f"{TESTS}/orchestration/test_checks.py",)
 REPORT = (f"{TESTS}/transform/test_report.py",)
@@ -53,6 +56,8 @@ TOKENS = "one token serves the whole installation, for the portal alone"
 SECRET = "no secret leaves the product"
 PUSHED = "a pushed lead is taken from the key's owner alone, and is kept"
 TOLD = "told once, and over"
+TYPED = "a value is typed exactly, or it is kept as received and named"
+ONCE = "each lead is published once, in its newest version"
 FIGURES = "figures are those of the portal's leads"
 ERASED = "an erased person stays erased"
 RESTORED = "a backup brings everything back"
@@ -294,6 +299,63 @@ def _(lake, zone):
 )
 def _(self):
     return 0, ""
+
+
+# --- reading and loading leads ----------------------------------------------------------------------------------------
+
+
+@mutant("what looks like a number is one", "leads_pipeline.transform.reader:_decimal", promise=TYPED, tests=READER)
+def _(text):
+    return Decimal(text)
+
+
+@mutant("what looks like a moment is one", "leads_pipeline.transform.reader:_moment", promise=TYPED, tests=READER)
+def _(text):
+    return datetime.fromisoformat(text)
+
+
+@mutant("pennies are rounded", "leads_pipeline.transform.reader:_amount", promise=TYPED, tests=READER)
+def _(value):
+    return round(Decimal(value), 2)
+
+
+@mutant("unknown members are dropped", "leads_pipeline.transform.reader:_Object.read", promise=TYPED, tests=READER)
+def _(self, raw, path, problems):
+    value, _ = unbroken(self, raw, path, problems)
+    return value, None
+
+
+@mutant("nobody says what is no JSON", "leads_pipeline.transform.reader:_json_of", promise=TYPED, tests=READER)
+def _(payload):
+    text, _ = unbroken(payload)
+    return text, None
+
+
+@mutant("the oldest version counts", "leads_pipeline.transform.flatten:_statements", promise=ONCE, tests=LOAD)
+def _(kind, zone):
+    for statement in unbroken(kind, zone):
+        yield statement.replace("order by number desc", "order by number")
+
+
+@mutant(
+    "an older version replaces a newer one", "leads_pipeline.transform.flatten:_statements", promise=ONCE, tests=LOAD
+)
+def _(kind, zone):
+    for statement in unbroken(kind, zone):
+        yield statement.replace(">= (received.number", "= (received.number")
+
+
+@mutant("lists of replaced leads stay", "leads_pipeline.transform.flatten:_statements", promise=ONCE, tests=LOAD)
+def _(kind, zone):
+    for number, statement in enumerate(unbroken(kind, zone)):
+        if number != 4:  # the first list
+            yield statement
+
+
+@mutant("a lead's day is that of UTC", "leads_pipeline.transform.flatten:_statements", promise=FIGURES, tests=LOAD)
+def _(kind, zone):
+    for statement in unbroken(kind, zone):
+        yield statement.replace(f"timezone('{zone.key}'", "timezone('UTC'")
 
 
 # --- published tables, report, Delta ----------------------------------------------------------------------------------

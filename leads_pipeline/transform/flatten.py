@@ -1,0 +1,152 @@
+"""Raw leads into the tables of leads: each lead once, in its newest version.
+
+Belongs here: one statement a table, made from the contract. Doesn't: reading a lead's text (reader.py), whose leads may
+be published, marts, the file around the tables.
+"""
+
+# ruff: noqa: S608 - only the contract's own names are in the statements
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from itertools import groupby
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pyarrow as pa
+
+from leads_pipeline.contract import ChildTable, LeadKind
+from leads_pipeline.duck import literal, quoted
+from leads_pipeline.transform.reader import EXTRA, PROBLEMS, read_leads
+
+# Leads that are loaded together, up to a batch more. Memory is bounded by it; more leads aren't faster (measured).
+PART_LEADS: Final = 10_000
+
+
+class Batch(NamedTuple):
+    """Leads of one window, as landed.
+
+    `leads` has the columns `lead_id` (string), `number` (int64) and `payload` (string, the exact text). The number is
+    the moment of the request that brought this version, in microseconds. A lead may stand there in several versions.
+    """
+
+    kind: LeadKind
+    day: date
+    scope: str
+    leads: pa.Table
+    source: str = "pull"
+
+
+def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneInfo) -> int:
+    """Bring the tables of leads up to date; how many leads are new or changed.
+
+    A row is replaced only by a version with a higher number, then by one of a later window day, then of a later scope.
+    The caller begins and ends the transaction, and has made the tables and the macro `person_of`. The temporary table
+    `touched` gets each such lead's kind and id, with the day that it had and the one that it has.
+    """
+    db.execute("create temp table if not exists touched (kind varchar, lead_id varchar, lead_day date)")
+    changed = 0
+    # DuckDB finds `received` by its name. A table that is registered stays in memory until the transaction ends.
+    for kind, received in _ahead(_parts(batches)):  # noqa: B007
+        for statement in _statements(kind, zone):
+            db.execute(statement)
+        [(newer,)] = db.execute("select count(*) from newer").fetchall()
+        changed += newer
+    return changed
+
+
+def _ahead(parts: Iterator[tuple[LeadKind, pa.Table]]) -> Iterator[tuple[LeadKind, pa.Table]]:
+    """The parts. The next one is read in a thread while DuckDB, which needs no Python, loads one."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(next, parts, None)
+        while part := waiting.result():
+            waiting = pool.submit(next, parts, None)
+            yield part
+
+
+def _parts(batches: Iterable[Batch]) -> Iterator[tuple[LeadKind, pa.Table]]:
+    for kind, of_kind in groupby(batches, lambda batch: batch.kind):
+        held: list[pa.Table] = []
+        for batch in of_kind:
+            held.append(_with_window(batch))
+            if sum(map(len, held)) >= PART_LEADS:
+                yield kind, _read(kind, held)
+                held = []
+        if held:
+            yield kind, _read(kind, held)
+
+
+def _with_window(batch: Batch) -> pa.Table:
+    table, count = batch.leads, len(batch.leads)
+    for name, value in (("day", batch.day), ("scope", batch.scope), ("source", batch.source)):
+        table = table.append_column(name, pa.repeat(pa.scalar(value), count))
+    return table
+
+
+def _read(kind: LeadKind, tables: list[pa.Table]) -> pa.Table:
+    received = pa.concat_tables(tables, promote_options="default")
+    return read_leads(kind, received.append_column("place", pa.array(range(len(received)), pa.int64())))
+
+
+def _statements(kind: LeadKind, zone: ZoneInfo) -> Iterator[str]:
+    """Find what is newer, delete what it replaces, insert it."""
+    leads = quoted(kind.table)
+    yield f"""
+create or replace temp table newer as
+select lead_id, place
+from (
+    from received
+    select lead_id, number, day, scope, place
+    qualify row_number() over (partition by lead_id order by number desc, day desc, scope desc, place desc) = 1
+) as received
+anti join {leads} as loaded
+    on loaded.lead_id = received.lead_id
+    and (loaded.sequence, loaded.window_day, loaded.scope) >= (received.number, received.day, received.scope)
+"""
+    known = f"select lead_id, lead_day from {leads} semi join newer using (lead_id)"
+    yield f"create or replace temp table replaced as {known}"
+    yield f"insert into touched select {literal(kind.name)}, * from replaced"
+    for table in kind.tables:
+        yield f"delete from {quoted(table)} where lead_id in (select lead_id from replaced)"
+    yield f"""
+insert into {leads} by name
+select
+    lead_id,
+    coalesce(timezone({literal(zone.key)}, lead."createdAt")::date, day) as lead_day,
+    scope,
+    make_timestamptz(number) as fetched_at,
+    number as sequence,
+    source,
+    day as window_day,
+    {_columns(kind, "lead")},
+    person_of(lead.contact.email, lead.contact."phoneNumber") as person
+from received
+semi join newer using (place)
+"""
+    for child in kind.children:
+        yield f"""
+insert into {quoted(child.name)} by name
+select lead_id, position, {_columns(child, "element")}, day
+from (
+    select
+        lead_id, day,
+        generate_subscripts(elements, 1)::integer - 1 as position,
+        unnest(elements) as element
+    from (
+        select lead_id, day, {_member("lead", child.path)} as elements
+        from received
+        semi join newer using (place)
+    )
+)
+"""
+    yield f"insert into touched select {literal(kind.name)}, * from ({known})"
+
+
+def _columns(of: LeadKind | ChildTable, row: str) -> str:
+    fields = [f"{_member(row, field.path)} as {quoted(field.column)}" for field in of.fields]
+    return ",\n    ".join([*fields, f"{row}.{PROBLEMS} as {PROBLEMS}", f"{row}.{EXTRA}::json as {EXTRA}"])
+
+
+def _member(row: str, path: str) -> str:
+    return row + "".join(f".{quoted(step)}" for step in path.split("."))

@@ -1,0 +1,79 @@
+"""The tables of leads in leads.duckdb: their columns, and what an analyst reads of each.
+
+Belongs here: names, types and comments. Doesn't: the rows (flatten.py), marts.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+
+from leads_pipeline.contract import LEAD_KINDS, Field
+from leads_pipeline.duck import DUCKDB_TYPES, Column, literal, quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of leads.duckdb."""
+
+    name: str
+    description: str
+    columns: tuple[Column, ...]
+
+
+_LEAD_COLUMNS: Final = (
+    Column("lead_id", "varchar", "The lead's own id; sha256: and the hash of its payload where it has none"),
+    Column("lead_day", "date", "Local day on which the lead was submitted; the window's day where that is unknown"),
+    Column(
+        "scope",
+        "varchar",
+        "Scope whose window held this version, e.g. branch-101; push for a delivery of no configured one",
+    ),
+    Column("fetched_at", "timestamptz", "When this version of the lead was first received, UTC"),
+    Column(
+        "sequence",
+        "bigint",
+        "Number of the request that brought this version; of two versions the higher one is the newer",
+    ),
+    Column("source", "varchar", "How this version was received: pull or push"),
+    Column("window_day", "date", "Day of the window that held this version; lead_day may be the next at midnight"),
+)
+_CHILD_COLUMNS: Final = (
+    Column("lead_id", "varchar", "The lead that it belongs to"),
+    Column("position", "integer", "Place in the lead's list, from 0"),
+)
+_DRIFT_COLUMNS: Final = (
+    Column("_problems", "varchar[]", "Fields whose value fits no column, and what else is odd; raw has the exact text"),
+    Column("_extra", "json", "Fields that the contract doesn't know, nested and written as received"),
+)
+_PERSON: Final = Column(
+    "person",
+    "uuid",
+    "Keyed hash of the e-mail address, or of the telephone number where there is none; NULL where neither is given",
+)
+_CHILD_DAY: Final = Column("day", "date", "Day of the window that held the lead: its window_day")
+
+
+def lead_tables() -> Iterator[Table]:
+    """The tables of leads, each kind's own first, then those of its lists."""
+    for kind in LEAD_KINDS:
+        columns = (*_LEAD_COLUMNS, *_declared(kind.fields), *_DRIFT_COLUMNS, _PERSON)
+        yield Table(kind.table, f"One row per lead. {kind.description}", columns)
+        for child in kind.children:
+            columns = (*_CHILD_COLUMNS, *_declared(child.fields), *_DRIFT_COLUMNS, _CHILD_DAY)
+            yield Table(child.name, child.description, columns)
+
+
+def _declared(fields: Sequence[Field]) -> tuple[Column, ...]:
+    return tuple(Column(field.column, DUCKDB_TYPES[field.type], field.description) for field in fields)
+
+
+def create_table(db: duckdb.DuckDBPyConnection, table: Table) -> None:
+    """Make the table, empty, with its comments."""
+    name = quoted(table.name)
+    columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in table.columns)
+    db.execute(f"create table {name} ({columns})")
+    db.execute(f"comment on table {name} is {literal(table.description)}")
+    for column in table.columns:
+        db.execute(f"comment on column {name}.{quoted(column.name)} is {literal(column.description)}")

@@ -1,0 +1,348 @@
+"""Raw leads become the tables of leads: each lead once, in its newest version, as the earlier code loads them."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind, read_leads
+from leads_pipeline.errors import StorageError
+from leads_pipeline.flatten.batches import flatten_days
+from leads_pipeline.flatten.counts import StagedDay
+from leads_pipeline.lake import Lake
+from leads_pipeline.transform.flatten import PART_LEADS, Batch, flatten
+from leads_pipeline.transform.tables import create_table, lead_tables
+from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.warehouse.people import set_person_key
+from leads_pipeline.warehouse.schema import create_tables
+from leads_pipeline_tests.chaos import test_hostile as hostile
+from leads_pipeline_tests.promises.month import recorded_month
+from leads_pipeline_tests.support.drifting import Members, leads_with_one_change, parsed
+from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land
+from leads_pipeline_tests.transform.test_reading import EDGES, nested
+
+KEY = b"the key of a data folder's people"
+TABLES = [table.name for table in lead_tables()]
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    """The tables of leads, empty."""
+    with opened() as db:
+        yield db
+
+
+def opened(key: bytes = KEY) -> duckdb.DuckDBPyConnection:
+    db = duckdb.connect()
+    db.execute("set TimeZone = 'UTC'")
+    set_person_key(db, key)
+    for table in lead_tables():
+        create_table(db, table)
+    return db
+
+
+def batch(
+    *leads: tuple[int, Row | str], kind: LeadKind = APPLICANT, day: date = DAY, scope: str = "branch-101"
+) -> Batch:
+    """Versions of leads, each with its number."""
+    texts = [lead if isinstance(lead, str) else json.dumps(lead) for _, lead in leads]
+    columns: dict[str, pa.Array[Any]] = {
+        "lead_id": pa.array([json.loads(text)["id"] for text in texts], pa.string()),
+        "number": pa.array([number for number, _ in leads], pa.int64()),
+        "payload": pa.array(texts, pa.string()),
+    }
+    return Batch(kind, day, scope, pa.table(columns))
+
+
+def rows(db: duckdb.DuckDBPyConnection, table: str) -> list[Row]:
+    """The rows in order."""
+    cursor = db.execute(f"from {table}")
+    names = [column[0] for column in cursor.description or ()]
+    found = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    return sorted(found, key=lambda row: (row["lead_id"], row.get("position", 0)))
+
+
+def contents(db: duckdb.DuckDBPyConnection) -> dict[str, list[Row]]:
+    return {table: rows(db, table) for table in TABLES}
+
+
+# --- as the earlier code ----------------------------------------------------------------------------------------------
+
+
+def test_the_tables_have_the_columns_and_types_of_before(db: duckdb.DuckDBPyConnection) -> None:
+    with duckdb.connect() as before:
+        create_tables(before)
+        for table in TABLES:
+            described = f"describe {table}"
+            assert db.execute(described).fetchall() == before.execute(described).fetchall()
+    [(without_comment,)] = db.execute(
+        "select (select count(*) from duckdb_tables() where comment is null)"
+        " + (select count(*) from duckdb_columns() where not internal and comment is null)"
+    ).fetchall()
+    assert without_comment == 0
+
+
+def has_key_twice(text: str) -> bool:
+    def of(value: Any) -> bool:
+        if isinstance(value, Members):
+            return len(dict(value)) < len(value) or any(of(inner) for _, inner in value)
+        return isinstance(value, list) and any(map(of, value))
+
+    try:
+        return of(parsed(text))
+    except (ValueError, RecursionError):
+        return False
+
+
+# What differs from the earlier code, and is meant. Which leads it is follows from their texts.
+DIFFERENCES: dict[str, Callable[[str], bool]] = {
+    "of a key that stands twice the last value counts, and it is no problem": has_key_twice,
+    "-0 in a text field reads 0": lambda text: bool(re.search(r"[:\[,\s]-0\s*[,}\]]", text)),
+    "a leap second is a problem": lambda text: ":60" in text,
+    "a lead that nests deeper than 600 levels has no columns": lambda text: max(map(text.count, "[{")) > 600,
+}
+
+
+def received(lake: Lake) -> Iterator[Batch]:
+    """The leads in the raw files of the earlier code."""
+    for kind in LEAD_KINDS:
+        for file in sorted((lake.folder / "raw" / kind.table).rglob("*.parquet")):
+            raw = pq.ParquetFile(file).read().rename_columns({"sequence": "number"})
+            if len(raw):
+                day, scope, source = (raw[name][0].as_py() for name in ("day", "scope", "source"))
+                leads = raw.select(["lead_id", "number", "payload", "oddity"])
+                yield Batch(kind, day, scope, leads, source)
+
+
+def differences(lake: Lake) -> tuple[list[str], set[str]]:
+    """What differs from the earlier code without being meant, and which meant differences there are."""
+    texts = dict[tuple[str, str], str]()
+    for one in received(lake):
+        leads = zip(*(one.leads[name].to_pylist() for name in ("number", "lead_id", "payload")), strict=True)
+        texts |= {(one.kind.name, lead_id): text for _, lead_id, text in sorted(leads, key=lambda lead: lead[0])}
+    for kind in LEAD_KINDS:
+        staged = dict(flatten_days(lake, kind, lake.landed_days(kind), LONDON))
+        assert {type(day) for day in staged.values()} <= {StagedDay}
+    Warehouse(lake).publish(Grid((), DAY, LONDON), FETCHED_AT)
+    unmeant, meant = list[str](), set[str]()
+    with duckdb.connect(lake.folder / "leads.duckdb", read_only=True) as before, opened(lake.person_key()) as now:
+        before.execute("set TimeZone = 'UTC'")
+        flatten(now, received(lake), LONDON)
+        for kind in LEAD_KINDS:
+            for table in kind.tables:
+                expected, found = ({_place(row): row for row in rows(db, table)} for db in (before, now))
+                for place in sorted(expected.keys() | found.keys()):
+                    row, row_now = expected.get(place, {}), found.get(place, {})
+                    differ = [name for name in row | row_now if row.get(name) != row_now.get(name)]
+                    # It was the moment at which this version was first received, and now it is that of its number.
+                    if differ and differ != ["fetched_at"]:
+                        why = {words for words, is_why in DIFFERENCES.items() if is_why(texts[kind.name, place[0]])}
+                        meant |= why
+                        unmeant += [
+                            f"{place} {name}: {row.get(name)} {row_now.get(name)}" for name in differ if not why
+                        ]
+    return unmeant, meant
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return row["lead_id"], row.get("position", 0)
+
+
+def land_month(lake: Lake) -> None:
+    """A month of the simulator with drift and hostile leads, and some days that were looked at again."""
+    for number, pull in enumerate(recorded_month()[2]):
+        for request, (status, body) in pull.answers.items():
+            path, _, query = request.partition("?")
+            asked = dict(parse_qsl(query))
+            if status == 200 and path != "/inventory":
+                kind = next(kind for kind in LEAD_KINDS if kind.path == path)
+                leads = [lead.payload for lead in read_leads(kind, body.encode())]
+                day = datetime.fromisoformat(asked["from-time"]).astimezone(LONDON).date()
+                at = FETCHED_AT + timedelta(days=number)
+                land(lake, kind, leads, day=day, scope=f"branch-{asked['branch-id']}", fetched_at=at)
+
+
+@pytest.mark.slow
+def test_a_month_with_drift_gives_the_tables_of_the_earlier_code(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "data")
+    land_month(lake)
+
+    assert sum(len(one.leads) for one in received(lake)) > 1500
+    assert differences(lake)[0] == []
+
+
+def odd_leads(kind: LeadKind) -> list[str]:
+    """Every kind of odd lead that the tests know."""
+    made = [nested_lead(number, path, text) for number, (path, text, _) in enumerate(EDGES)]
+    for number, (members, _) in enumerate(case for cases in hostile.ODD.values() for case in cases):
+        made.append((b'{"id":"odd %d",%b}' % (number, members)).decode(errors="surrogateescape"))
+    made += [json.dumps(hostile.hostile_lead(kind, name, text)) for name, text in hostile.HOSTILE.items()]
+    for number, name in enumerate(name for names in hostile.NAMES.values() for name in names):
+        lead = {"id": f"name {number}", "contact": {name: name}, "viewingTimes": [{name: name}], name: name}
+        made.append(json.dumps(lead))
+    made += [json.dumps({"id": id_, "listingDetails": {"id": id_}}) for id_ in hostile.IDS]
+    # Only a lead's own id is the raw row's.
+    made += ['{"id":"with ids","contact":{"id":1},"viewingTimes":[{"id":"a"},{"id":{}}],"new":{"id":2}}']
+    return [*made, *leads_with_one_change(kind), '{"message":"no id"}', "5", "null", '["a"]', '"text"', "{}"]
+
+
+def nested_lead(number: int, path: str, text: str) -> str:
+    return f'{{"id":"edge {number}",{nested(path, text)[1:]}'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+def test_odd_leads_give_the_tables_of_the_earlier_code_but_for_what_is_meant(tmp_path: Path, kind: LeadKind) -> None:
+    lake = Lake(tmp_path / "data")
+    land(lake, kind, odd_leads(kind))
+
+    unmeant, meant = differences(lake)
+
+    assert unmeant == []
+    assert meant == DIFFERENCES.keys()
+
+
+# --- each lead once ---------------------------------------------------------------------------------------------------
+
+VERSIONS = st.tuples(
+    st.sampled_from("abc"),
+    st.integers(1, 3),
+    st.sampled_from([DAY, NEXT_DAY]),
+    st.sampled_from(["branch-1", "branch-2"]),
+)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(VERSIONS, st.booleans()), max_size=8, unique_by=lambda version: version[0]))
+def test_the_newest_version_counts_in_whatever_order_and_parts_they_are_loaded(
+    versions: list[tuple[tuple[str, int, date, str], bool]],
+) -> None:
+    """The higher number counts, then the later window day, then the later scope."""
+    with opened() as db:
+        waiting: list[Batch] = []
+        for (lead_id, number, day, scope), is_loaded in versions:
+            images = {"images": [{"filename": f"{number} {day} {scope}"}] * number}
+            waiting.append(batch((number, {"id": lead_id, "listingDetails": images}), day=day, scope=scope))
+            if is_loaded:
+                flatten(db, waiting, LONDON)
+                waiting = []
+        flatten(db, waiting, LONDON)
+
+        newest = {version[0]: version[1:] for version in sorted(version for version, _ in versions)}
+        leads = rows(db, "applicant_leads")
+        assert {row["lead_id"]: (row["sequence"], row["window_day"], row["scope"]) for row in leads} == newest
+        assert len(leads) == len(newest)
+        assert [(row["lead_id"], row["position"], row["filename"], row["day"]) for row in rows(db, IMAGES)] == [
+            (lead_id, position, f"{number} {day} {scope}", day)
+            for lead_id, (number, day, scope) in sorted(newest.items())
+            for position in range(number)
+        ]
+
+
+IMAGES = "applicant_listing_images"
+
+
+def test_of_two_versions_with_the_same_number_in_one_window_the_last_counts(db: duckdb.DuckDBPyConnection) -> None:
+    flatten(db, [batch((1, {"id": "a", "message": "first"}), (1, {"id": "a", "message": "last"}))], LONDON)
+
+    assert [row["message"] for row in rows(db, "applicant_leads")] == ["last"]
+
+
+def test_what_changed_is_counted_and_noted_with_the_day_before_and_after(db: duckdb.DuckDBPyConnection) -> None:
+    def made(at: str) -> Row:
+        return {"id": "a", "createdAt": at, "viewingTimes": [{}]}
+
+    first, second = batch((1, made("2026-11-19T10:00Z"))), batch((2, made("2026-11-20T10:00Z")), day=NEXT_DAY)
+    assert flatten(db, [first, batch((1, {"id": "a"}), kind=APPRAISAL)], LONDON) == 2
+    db.execute("delete from touched")
+
+    assert flatten(db, [first, second, first], LONDON) == 1
+    assert flatten(db, [first, second], LONDON) == 0
+
+    assert set(db.execute("from touched").fetchall()) == {("applicant", "a", DAY), ("applicant", "a", NEXT_DAY)}
+    assert [row["lead_day"] for row in rows(db, "applicant_leads")] == [NEXT_DAY]
+    assert [row["day"] for row in rows(db, "applicant_viewing_times")] == [NEXT_DAY]
+
+
+def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists(db: duckdb.DuckDBPyConnection) -> None:
+    each = PART_LEADS // 4
+    days = [DAY + timedelta(days=number) for number in range(6)]
+    text = (
+        '{"id":"%d %d","viewingTimes":[{"earliest":"2026-11-20T10:00Z"},{"new":%d}],"listingDetails":{"propertyId":%d}}'
+    )
+    batches = [
+        batch(*((1, text % (number, lead, lead, lead)) for lead in range(each)), day=day)
+        for number, day in enumerate(days)
+    ]
+
+    assert flatten(db, [*batches, batch(), batches[0]], LONDON) == each * len(days)
+
+    expected = "select count(*), count(distinct lead_id), count(distinct window_day) from applicant_leads"
+    assert db.execute(expected).fetchall() == [(each * 6, each * 6, 6)]
+    agree = """
+        select count(*)
+        from applicant_leads join applicant_viewing_times as times using (lead_id)
+        where split_part(lead_id, ' ', 2) = listing_details_property_id and day = window_day
+            and if(position = 0, earliest is not null, times._extra->>'new' = listing_details_property_id)
+        """
+    assert db.execute(agree).fetchall() == [(each * 12,)]
+
+
+def test_a_leads_day_is_the_local_one_on_which_it_was_submitted_or_else_its_windows(
+    db: duckdb.DuckDBPyConnection,
+) -> None:
+    cases = {
+        "2026-11-20T00:00:00Z": NEXT_DAY,
+        "2026-11-19T23:59:59Z": DAY,
+        "2026-07-01T23:30:00Z": date(2026, 7, 2),
+        "2026-10-24T23:30:00Z": date(2026, 10, 25),
+        "2026-10-25T23:30:00Z": date(2026, 10, 25),
+        "0001-01-01T00:00Z": DAY,
+        "yesterday": DAY,
+    }
+    flatten(db, [batch(*((1, {"id": at, "createdAt": at}) for at in cases))], LONDON)
+    assert {row["lead_id"]: row["lead_day"] for row in rows(db, "applicant_leads")} == cases
+
+    flatten(
+        db, [batch((2, {"id": "2026-07-01T23:30:00Z", "createdAt": "2026-07-01T23:30:00Z"}))], ZoneInfo("Asia/Tokyo")
+    )
+    assert set(db.execute("select lead_day from applicant_leads where sequence = 2").fetchall()) == {
+        (date(2026, 7, 2),)
+    }
+
+
+def test_a_row_says_when_and_how_its_version_was_received(db: duckdb.DuckDBPyConnection) -> None:
+    at = datetime(2026, 11, 21, 6, 0, 0, 123456, tzinfo=UTC)
+    number = int(at.timestamp()) * 1_000_000 + 123456
+    flatten(
+        db,
+        [batch((number, {"id": "a", "contact": {"email": " A@b.example"}}), scope="push")._replace(source="push")],
+        LONDON,
+    )
+    flatten(db, [batch((number, {"id": "b", "contact": {"email": "a@B.example "}}))], LONDON)
+
+    one, other = rows(db, "applicant_leads")
+    assert (one["fetched_at"], one["sequence"], one["scope"], one["source"]) == (at, number, "push", "push")
+    assert other["source"] == "pull"
+    assert one["person"] == other["person"] is not None
+
+
+def test_a_file_that_cannot_be_read_fails_the_load(db: duckdb.DuckDBPyConnection) -> None:
+    def batches() -> Iterator[Batch]:
+        yield batch((1, {"id": "a"}))
+        raise StorageError("The disk is failing.")
+
+    with pytest.raises(StorageError, match="failing"):
+        flatten(db, batches(), LONDON)
