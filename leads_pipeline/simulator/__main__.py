@@ -1,6 +1,7 @@
 """`python -m leads_pipeline.simulator`: the simulator alone, until it is stopped."""
 
 import shlex
+import threading
 from pathlib import Path
 
 import click
@@ -8,7 +9,7 @@ import click
 from leads_pipeline.simulator import faults
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import FaultError, Rule, read_rules
-from leads_pipeline.simulator.server import RunningSimulator, serve
+from leads_pipeline.simulator.server import running
 
 _DEFAULTS = Config()
 
@@ -56,22 +57,20 @@ def main(
 
     The endpoints below /_simulator/ (faults, truth, push) are the simulator's own: the portal has none of them.
     """
-
-    def announce(simulator: RunningSimulator) -> None:
-        lines = [f"{name}={shlex.quote(value)}" for name, value in simulator.environment().items()]
-        click.echo(f"The simulator listens at {simulator.base_url}; Ctrl-C stops it. To point the pipeline at it:\n")
-        click.echo("\n".join(f"export {line}" for line in lines))
-        if ready_file is not None:
-            new = ready_file.with_name(f"{ready_file.name}.new")
-            new.write_text("\n".join((*lines, "")), encoding="utf-8")
-            new.replace(ready_file)
-
     try:
-        serve(Config(seed=seed, branches=branches, leads_per_day=leads_per_day, faults=rules), port, announce)
+        with running(
+            Config(seed=seed, branches=branches, leads_per_day=leads_per_day, faults=rules), port=port
+        ) as portal:
+            lines = [f"{name}={shlex.quote(value)}" for name, value in portal.environment().items()]
+            click.echo(f"The simulator listens at {portal.base_url}; Ctrl-C stops it. To point the pipeline at it:\n")
+            click.echo("\n".join(f"export {line}" for line in lines))
+            if ready_file is not None:
+                new = ready_file.with_name(f"{ready_file.name}.new")
+                new.write_text("\n".join((*lines, "")), encoding="utf-8")
+                new.replace(ready_file)
+            threading.Event().wait()
     except OSError as error:
-        raise click.BadParameter(
-            f"can't listen on {port}: {error.strerror}. Name another.", param_hint="--port"
-        ) from None
+        raise click.UsageError(f"It can't start: {error}. Name another port or file.") from None
     except KeyboardInterrupt:
         click.echo("\nStopped.")
 

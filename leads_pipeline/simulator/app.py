@@ -86,11 +86,7 @@ class Counters:
 
 
 class _RefusalError(Exception):
-    """A request that is refused with `response`."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__()
-        self.response = response
+    """A request that is refused: its arguments are the status, the code and the message."""
 
 
 class Simulator:
@@ -157,7 +153,8 @@ class Simulator:
         if then is None or then.status is None:
             response = self._answer(request, body)
         else:
-            response = Response(then.body, then.status, {"content-type": "application/json"} | then.headers)
+            said = {name.lower(): value for name, value in then.headers.items()}
+            response = Response(then.body, then.status, {"content-type": "application/json"} | said)
         counters.statuses[response.status_code] += 1
         return response
 
@@ -170,7 +167,9 @@ class Simulator:
         try:
             return endpoint(request, body)
         except _RefusalError as refusal:
-            return refusal.response
+            return _errors(*refusal.args)
+        except (SearchError, FaultError) as error:
+            return _problem(str(error))
 
     # --- the portal ----------------------------------------------------------------------------------------------
 
@@ -189,7 +188,7 @@ class Simulator:
 
     def _leads(self, kind: Kind, request: Request, _: bytes) -> Response:
         if not self._tokens.is_good(tokens.LEADS, request.headers.get("authorization", "")):
-            raise _RefusalError(_errors(401, "unauthorized", "The access token is missing, invalid or expired."))
+            raise _RefusalError(401, "unauthorized", "The access token is missing, invalid or expired.")
         query, now = request.query_params, self.config.clock()
         start, end = _window(query, now - _DEFAULT_WINDOW)
         body = self._book.answer(kind, self._asked_branches(query), start, end, now)
@@ -198,17 +197,13 @@ class Simulator:
     def _asked_branches(self, query: QueryParams) -> Sequence[Branch]:
         scopes = _scopes(query)
         if len(scopes) > 1:
-            raise _RefusalError(
-                _errors(400, "too_many_filters", "Filter on one group, company, brand or branch id alone.")
-            )
+            raise _RefusalError(400, "too_many_filters", "Filter on one group, company, brand or branch id alone.")
         if not scopes:
             if len(self.organisation.branches) > 1:
-                raise _RefusalError(
-                    _errors(400, "filter_required", "Filter on one group, company, brand or branch id.")
-                )
+                raise _RefusalError(400, "filter_required", "Filter on one group, company, brand or branch id.")
             return self.organisation.branches
         if not (branches := self.organisation.branches_of(scopes[0])):
-            raise _RefusalError(_errors(403, "forbidden", "The id isn't one of yours."))
+            raise _RefusalError(403, "forbidden", "The id isn't one of yours.")
         return branches
 
     def _search(self, request: Request, _: bytes) -> Response:
@@ -216,18 +211,12 @@ class Simulator:
             return Response(status_code=401, headers={"www-authenticate": "Bearer"})
         if request.headers.get("agencyref") != AGENCY_REF:
             return Response(status_code=403)
-        try:
-            return Response(self._inventory.page(request.query_params), media_type="application/json")
-        except SearchError as error:
-            return _problem(str(error))
+        return Response(self._inventory.page(request.query_params), media_type="application/json")
 
     # --- the simulator's own -------------------------------------------------------------------------------------
 
     def _put_faults(self, _: Request, body: bytes) -> Response:
-        try:
-            self.set_faults(read_rules(body))
-        except FaultError as error:
-            return _problem(str(error))
+        self.set_faults(read_rules(body))
         return Response(body, media_type="application/json")
 
     def _tell_truth(self, request: Request, _: bytes) -> Response:
@@ -257,7 +246,9 @@ class Simulator:
         kind: Kind | None = next((one for one in KINDS if one == query.get("kind")), None)
         scope = query.get("scope", "all")
         if kind is None or not self.organisation.branches_of(scope):
-            raise _RefusalError(_problem(f"kind must be one of {', '.join(KINDS)}, scope like branch-101 or all."))
+            raise _RefusalError(
+                400, "invalid_question", f"kind must be one of {', '.join(KINDS)}, scope like branch-101 or all."
+            )
         return kind, scope
 
 
@@ -280,7 +271,7 @@ def _window(query: QueryParams, default_start: datetime | None) -> tuple[datetim
     """From-time and to-time, and the default start if the query has neither."""
     start, end = _moment(query, "from-time"), _moment(query, "to-time")
     if start is not None and end is not None and end < start:
-        raise _RefusalError(_errors(400, "invalid_time_range", "to-time lies before from-time."))
+        raise _RefusalError(400, "invalid_time_range", "to-time lies before from-time.")
     return (default_start, None) if start is None and end is None else (start, end)
 
 
@@ -293,7 +284,7 @@ def _moment(query: QueryParams, name: str) -> datetime | None:
             return datetime.fromisoformat(values[0])
     except ValueError:
         pass
-    raise _RefusalError(_errors(400, "invalid_time", f"{name} must be one moment as YYYY-MM-DDThh:mm:ssZ."))
+    raise _RefusalError(400, "invalid_time", f"{name} must be one moment as YYYY-MM-DDThh:mm:ssZ.")
 
 
 # --- writing answers -------------------------------------------------------------------------------------------------

@@ -38,7 +38,6 @@ class Listing:
     have searched for. They are made once: writing them is most of the work of a lead.
     """
 
-    id: str
     address: Address
     is_rented: bool
     is_archived: bool
@@ -127,7 +126,6 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
         "images": _images(rng, listing_id),
     }
     return Listing(
-        id=listing_id,
         address=place,
         is_rented=is_rented,
         is_archived=is_archived,

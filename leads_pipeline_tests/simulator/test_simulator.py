@@ -565,7 +565,7 @@ def test_a_probability_gives_its_share_and_the_same_requests_whatever_their_orde
 
 def test_an_answer_comes_as_written_and_a_late_one_late(client: httpx.Client, portal: RunningSimulator) -> None:
     right = client.get("/applicant-leads", params=yesterday()).content
-    portal.set_faults(rules({"status": 418, "body": "£ <tea>", "headers": {"content-type": "text/tea", "x-pot": "1"}}))
+    portal.set_faults(rules({"status": 418, "body": "£ <tea>", "headers": {"Content-Type": "text/tea", "X-Pot": "1"}}))
     answer = client.get("/applicant-leads", params=yesterday())
     assert (answer.status_code, answer.content) == (418, "£ <tea>".encode())
     assert (answer.headers["content-type"], answer.headers["x-pot"]) == ("text/tea", "1")
