@@ -15,7 +15,8 @@ from statistics import median
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.contract import APPLICANT, Answer, read_leads
+from leads_pipeline.contract import APPLICANT, Answer
+from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Grid, Warehouse
@@ -71,7 +72,9 @@ def land(lake: Lake, content: dict[str, Any], number: int) -> None:
     ]
     body = f'{{"applicants":[{",".join(leads)}]}}'.encode()
     window = Window.of(DAY, SCOPE, ZONE)
-    lake.land(Answer(APPLICANT, window, read_leads(APPLICANT, body), NOW, "/", "0" * 64, len(body), 1, 0.1), "bench")
+    lake.land(
+        Answer(APPLICANT, window, read_leads(APPLICANT, body).leads, NOW, "/", "0" * 64, len(body), 1, 0.1), "bench"
+    )
 
 
 def timed(content: dict[str, Any], number: int) -> float:

@@ -22,7 +22,8 @@ import msgspec
 
 from benchmarks.measuring import resident_bytes
 from benchmarks.publishing import ZONE
-from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind, read_leads
+from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
+from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.person import Person
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.lake import Lake
@@ -87,7 +88,7 @@ def _land(folder: Path, day: date) -> int:
     lake, now, landed = Lake(folder), day_interval(day, ZONE)[1] + timedelta(hours=6), 0
     for kind, branch, body in _answers(day, _branches()):
         window = Window.of(day, Scope.parse(f"branch-{branch.id}"), ZONE)
-        leads = read_leads(kind, body)
+        leads = read_leads(kind, body).leads
         lake.land(Answer(kind, window, leads, now, "/", "0" * 64, len(body), 1, 0.1), "bench")
         landed += len(leads)
     return landed

@@ -21,8 +21,9 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from benchmarks.measuring import resident_bytes
-from leads_pipeline.contract import APPLICANT, Answer, read_leads
+from leads_pipeline.contract import APPLICANT, Answer
 from leads_pipeline.delta.publishing import publish_tables
+from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.durable import copy_file
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
@@ -56,7 +57,7 @@ def land(lake: Lake, day: date) -> int:
         start, end = day_interval(day, ZONE)
         body = book.answer("applicant", [branch], start, end, NOW)
         window = Window.of(day, Scope.parse(f"branch-{branch.id}"), ZONE)
-        leads = read_leads(APPLICANT, body)
+        leads = read_leads(APPLICANT, body).leads
         lake.land(Answer(APPLICANT, window, leads, NOW, "/", "0" * 64, len(body), 1, 0.1), "bench")
         landed += len(leads)
     return landed

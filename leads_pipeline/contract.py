@@ -1,25 +1,18 @@
 """The wire: paths and parameter names, what a valid answer is, and the declared fields of each lead kind.
 
-Belongs here: everything that the portal decides, as data and pure functions. Doesn't: sending requests (client/),
-slicing a body into its elements (slicing.py), how a declared type is cast (flatten/).
+Belongs here: everything that the portal decides, as data. Doesn't: sending requests (portal/), cutting a body into
+leads (domain/answer.py), how a declared type is cast (flatten/).
 """
 
-import codecs
-import contextlib
-import hashlib
-import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from typing import Final, NamedTuple
 
-import msgspec
-
-from leads_pipeline.errors import InvalidAnswerError, LeadsPipelineError
-from leads_pipeline.slicing import check_object, list_parts, members_of, only_value, read_list, text_of, value_of
+from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.window import ScopeKind, Window
 
 LEADS_TOKEN_PATH: Final = "/oauth2/token"  # noqa: S105 - a path, not a secret
@@ -111,6 +104,14 @@ class LeadKind:
         return lead_kind, (self.name,)
 
 
+# What is odd about an element that was kept all the same.
+NOT_UTF_8: Final = "not UTF-8, kept as ISO 8859-1"
+NOT_AN_OBJECT: Final = "not an object"
+NOT_JSON: Final = "not valid JSON"
+NO_ID: Final = "no id"
+ODDITIES: Final = frozenset({NOT_UTF_8, NOT_AN_OBJECT, NOT_JSON, NO_ID})
+
+
 class ReceivedLead(NamedTuple):
     """One element of an answer's list, as received.
 
@@ -121,31 +122,6 @@ class ReceivedLead(NamedTuple):
     lead_id: str
     payload: str
     oddity: str | None = None
-
-
-class Leads(Collection[ReceivedLead]):
-    """The leads of an answer, each read when it is asked for: whoever lands them does, be it another process.
-
-    Then the one that fetches has the fewer things to do, which is what a large pull waits for.
-    """
-
-    def __init__(self, elements: Sequence[bytes]) -> None:
-        self._elements = elements
-
-    def __iter__(self) -> Iterator[ReceivedLead]:
-        return map(_receive, self._elements)
-
-    def __len__(self) -> int:
-        return len(self._elements)
-
-    def __contains__(self, lead: object) -> bool:
-        return lead in tuple(self)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Collection) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +169,13 @@ class Answer:
 
     A window that was asked for in pieces has one answer as well: `fetched_at` and `sequence` are those of the first
     piece, `request` that of the whole window, `body_sha256` and `body_bytes` are of the bodies one after the other.
-    `failure` says why some of the pieces are missing, None where none is: without them, the window isn't landed.
+    `failure` says why some of the leads are missing, None where none is: without them, the window isn't landed.
+    `beside` are the members beside the list: name and JSON type.
     """
 
     kind: LeadKind
     window: Window
-    leads: Collection[ReceivedLead]
+    leads: Sequence[ReceivedLead]
     fetched_at: datetime
     request: str
     body_sha256: str
@@ -207,6 +184,7 @@ class Answer:
     duration_seconds: float
     sequence: int | None = None
     failure: LeadsPipelineError | None = None
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 def window_parameters(window: Window) -> dict[str, str]:
@@ -217,160 +195,8 @@ def window_parameters(window: Window) -> dict[str, str]:
     return parameters
 
 
-def read_leads(kind: LeadKind, body: bytes) -> Leads:
-    """Slice a 200 body into its leads, each with the exact text received.
-
-    Valid is a JSON object that holds the kind's list; an empty list means no leads. One odd lead (NaN, a lone
-    surrogate, an integer of 5,000 digits, no object at all) never costs its neighbours: it is kept and flagged.
-    Raises InvalidAnswerError for everything else; its message describes the body without quoting it.
-    """
-    return Leads(read_list(kind.list_key, body))
-
-
-def read_inventory_page(body: bytes, number: int) -> InventoryPage:
-    """Slice a 200 body of the inventory search into its items, and find the cursor of the next page.
-
-    A missing, null or empty `meta.nextToken` means the last page. Raises InvalidAnswerError like read_leads, and for
-    a cursor of any other shape: to stop there would lose the pages behind it.
-    """
-    items = tuple(_receive_item(element, number) for element in read_list("items", body))
-    return InventoryPage(items, _next_token(body.removeprefix(codecs.BOM_UTF8)))
-
-
-def read_delivery(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
-    """Slice a push delivery into its leads, each with its kind and the exact text received.
-
-    Valid is a JSON object that holds a lead under its kind's name, `{"applicant": {…}}`, or a list of them under the
-    kind's list key, as an answer does (specification, "Events"). A name with null holds none. What one lead holds is
-    judged as in read_leads. Raises InvalidAnswerError for everything else; its message quotes nothing of the body.
-    """
-    body = body.removeprefix(codecs.BOM_UTF8)
-    check_object(body)
-    leads: list[tuple[LeadKind, ReceivedLead]] = []
-    has_leads = False
-    for key, start, end in members_of(body, only_value(body)):
-        name, value = text_of(key), body[start:end]
-        kind = next((kind for kind in LEAD_KINDS if name in (kind.name, kind.list_key)), None)
-        if kind is None or value == b"null":
-            continue
-        has_leads = True
-        if name == kind.list_key:
-            leads += [(kind, _receive(body[a:b])) for a, b in list_parts(kind.list_key, body, start, end)]
-        else:
-            leads.append((kind, _receive(value)))
-    if not has_leads:
-        names = ", ".join(repr(kind.name) for kind in LEAD_KINDS)
-        raise InvalidAnswerError(
-            f"The body ({len(body)} bytes) is a JSON object with none of {names} in it.", reason="no lead"
-        )
-    return tuple(leads)
-
-
-def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
-    """Those top-level members of a lead that hold text or a number, as text; also of one that isn't valid JSON."""
-    text = payload.encode()
-    texts: dict[str, str] = {}
-    with contextlib.suppress(InvalidAnswerError):  # what stands behind a broken place is lost
-        for key, start, end in members_of(text, only_value(text)):
-            name, value = text_of(key), _id_text(text[start:end])
-            if name is not None and name in names and value is not None:
-                texts[name] = value
-    return texts
-
-
 def _wire_moment(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _next_token(body: bytes) -> str | None:
-    meta = value_of(body, only_value(body), "meta")
-    if meta is None or body[slice(*meta)] == b"null":
-        return None
-    if body[slice(*meta)].startswith(b"{"):
-        token = value_of(body, meta, "nextToken")
-        text = text_of(body[slice(*token)]) if token else ""
-        if text is not None:
-            return text or None
-        if token and body[slice(*token)] == b"null":
-            return None
-    raise InvalidAnswerError("'meta.nextToken' is no text.", reason="bad cursor")
-
-
-# --- one lead ----------------------------------------------------------------------------------------------------
-
-# What is odd about an element that was kept all the same.
-NOT_UTF_8: Final = "not UTF-8, kept as ISO 8859-1"
-NOT_AN_OBJECT: Final = "not an object"
-NOT_JSON: Final = "not valid JSON"
-NO_ID: Final = "no id"
-ODDITIES: Final = frozenset({NOT_UTF_8, NOT_AN_OBJECT, NOT_JSON, NO_ID})
-
-
-class _Identified(msgspec.Struct):
-    id: msgspec.Raw = msgspec.Raw()
-
-
-_IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
-
-
-def _receive(element: bytes) -> ReceivedLead:
-    lead_id, payload, oddity = _read_element(element)
-    if lead_id is None:
-        lead_id = f"sha256:{hashlib.sha256(element).hexdigest()}"
-    return ReceivedLead(lead_id, payload, oddity)
-
-
-def _receive_item(element: bytes, page: int) -> InventoryItem:
-    item_id, payload, oddity = _read_element(element)
-    return InventoryItem(item_id, payload, page, oddity)
-
-
-def _read_element(element: bytes) -> tuple[str | None, str, str | None]:
-    """Id, exact text and oddity of an element."""
-    oddity = None
-    try:
-        payload = element.decode()
-    except UnicodeDecodeError:
-        # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
-        payload, oddity = element.decode("latin-1"), NOT_UTF_8
-    element_id: str | None = None
-    try:
-        element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
-    except msgspec.ValidationError:
-        oddity = oddity or NOT_AN_OBJECT
-    except (msgspec.DecodeError, RecursionError):
-        oddity = oddity or NOT_JSON
-        element_id = _id_by_structure(payload.encode())
-    if element_id is None:
-        oddity = oddity or NO_ID
-    return element_id, payload, oddity
-
-
-def _id_by_structure(element: bytes) -> str | None:
-    """The id of an object that isn't valid JSON somewhere else, so that it still merges with its later versions."""
-    values: list[bytes] = []
-    with contextlib.suppress(InvalidAnswerError):  # what stands behind the broken place is lost, an id before it isn't
-        for key, start, end in members_of(element, only_value(element)):
-            if text_of(key) == "id":
-                values.append(element[start:end])
-    return _id_text(values[-1]) if values else None
-
-
-# What an id looks like, always so far: json would take ten times as long to read it.
-_PLAIN_TEXT: Final = re.compile(rb'"([0-9A-Za-z_-]+)"')
-
-
-def _id_text(raw: bytes) -> str | None:
-    """An id as text: a non-empty string without lone surrogates, or a number exactly as it was written."""
-    if plain := _PLAIN_TEXT.fullmatch(raw):
-        return plain[1].decode()
-    if re.fullmatch(rb"-?[0-9][0-9.eE+-]*", raw):
-        return raw.decode()
-    try:
-        value = json.loads(raw)
-        return value if isinstance(value, str) and value.strip() and value.encode() else None
-    except (ValueError, RecursionError):  # JSON that json refuses, or a lone surrogate that has no UTF-8 form
-        return None
 
 
 # --- declared fields (openapi.yaml, Applicant and Appraisal) -------------------------------------------------------

@@ -1,7 +1,7 @@
 """A process of ours beside this one, which takes work off it that its threads would wait for each other with.
 
-Belongs here: beginning one, its end of the connection, what it logs. Doesn't: what it does (landing.py,
-flatten/batches.py).
+Belongs here: beginning one, its end of the connection, what it logs. Doesn't: what it does
+(flatten/batches.py).
 
 It only saves time, so nothing depends on it: what it can't do, its parent does.
 """

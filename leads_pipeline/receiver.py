@@ -19,7 +19,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from leads_pipeline.contract import PushedLead, read_delivery
+from leads_pipeline.contract import PushedLead
+from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, StorageError
 from leads_pipeline.spool import Spool
 

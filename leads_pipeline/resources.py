@@ -19,14 +19,13 @@ from urllib.parse import urlsplit
 
 from dagster import ConfigurableResource, InitResourceContext
 
-from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
 from leads_pipeline.channels import Channel, Email, SlackWebhook, Webhook
-from leads_pipeline.client import InventoryClient, LeadsClient
 from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import PgpSecret, SecretSource, content_of, only_one, secret_of
 from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import store_of
+from leads_pipeline.portal import ClientCredentials, InventoryClient, LeadsClient, Tokens
 from leads_pipeline.settings import (
     DEFAULT_MAX_BODY_MB,
     DEFAULT_MAX_CONCURRENCY,
@@ -95,9 +94,9 @@ class DataFolder(ConfigurableResource[Any]):
             logger.warning("The store can't be asked what other machines have landed: %s", error)
 
     @property
-    def token_store(self) -> TokenStore:
-        """The access tokens that all processes of this machine share."""
-        return TokenStore(Path(self.path) / ".state" / "tokens")
+    def token_folder(self) -> Path:
+        """Where all processes of this machine share access tokens."""
+        return Path(self.path) / ".state" / "tokens"
 
 
 class LeadsService(ConfigurableResource[None]):
@@ -119,8 +118,8 @@ class LeadsService(ConfigurableResource[None]):
     max_concurrency: int = DEFAULT_MAX_CONCURRENCY
     max_body_mb: int = DEFAULT_MAX_BODY_MB
 
-    def auth(self) -> ClientCredentialsAuth:
-        """What signs requests to the service. Raises SettingsError naming the missing variables."""
+    def tokens(self) -> Tokens:
+        """The access tokens for the service. Raises SettingsError naming the missing variables."""
         credentials = ClientCredentials(
             token_url=_required(self.auth_url, "LEADS_AUTH_URL") + LEADS_TOKEN_PATH,
             client_id=_required(self.client_id, "LEADS_CLIENT_ID"),
@@ -129,26 +128,26 @@ class LeadsService(ConfigurableResource[None]):
             audience=self.audience,
             scope=self.token_scope,
         )
-        service_url = _required(self.base_url, "LEADS_BASE_URL")
-        return ClientCredentialsAuth(credentials, self.data.token_store, service_url=service_url)
+        return Tokens(credentials, self.data.token_folder)
 
-    def connect(self) -> tuple[LeadsClient, ClientCredentialsAuth]:
-        """A client and the auth that it signs with; claims the data folder for this portal.
+    def connect(self) -> tuple[LeadsClient, Tokens]:
+        """A client and its tokens; claims the data folder for this portal.
 
         Raises SettingsError naming the missing variables, or the folder where it holds another portal's leads.
         """
         base_url = _required(self.base_url, "LEADS_BASE_URL")
-        auth = self.auth()
+        tokens = self.tokens()
         lake = self.data.lake
         lake.claim(origin(base_url))
         client = LeadsClient(
             base_url,
-            auth,
+            tokens,
             max_concurrency=self.max_concurrency,
+            keep_unreadable=lake.keep_answer,
             max_body_bytes=self.max_body_mb * MEBIBYTE,
             next_sequence=lake.next_sequence,
         )
-        return client, auth
+        return client, tokens
 
     def fingerprint(self) -> str | None:
         """Return a hash of the addresses, the client, its secret and the limit on answers. It tells none of them.
@@ -211,8 +210,8 @@ class InventoryService(ConfigurableResource[None]):
     client_secret_file: str | None = None
     agency_ref: str | None = None
 
-    def auth(self) -> ClientCredentialsAuth:
-        """What signs requests to the API. Raises SettingsError naming the missing variables."""
+    def tokens(self) -> Tokens:
+        """The access tokens for the API. Raises SettingsError naming the missing variables."""
         base_url = _required(self.base_url, "INVENTORY_BASE_URL")
         credentials = ClientCredentials(
             token_url=base_url + INVENTORY_TOKEN_PATH,
@@ -220,12 +219,12 @@ class InventoryService(ConfigurableResource[None]):
             secret=_required_secret("INVENTORY_CLIENT_SECRET", self.client_secret, self.client_secret_file),
             method=AuthMethod.BASIC,
         )
-        return ClientCredentialsAuth(credentials, self.data.token_store, service_url=base_url)
+        return Tokens(credentials, self.data.token_folder)
 
     def connect(self) -> InventoryClient:
         """A client with its token. Raises SettingsError naming the missing variables."""
         agency_ref = _required(self.agency_ref, "INVENTORY_AGENCY_REF")
-        return InventoryClient(_required(self.base_url, "INVENTORY_BASE_URL"), self.auth(), agency_ref)
+        return InventoryClient(_required(self.base_url, "INVENTORY_BASE_URL"), self.tokens(), agency_ref)
 
 
 class AlertService(ConfigurableResource[None]):

@@ -20,7 +20,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from leads_pipeline.contract import PushedLead, ReceivedLead, lead_kind, read_texts
+from leads_pipeline.contract import PushedLead, ReceivedLead, lead_kind
+from leads_pipeline.domain.answer import read_texts
 from leads_pipeline.domain.person import LeadRow
 from leads_pipeline.durable import make_folder, replace_file, storing, sync
 from leads_pipeline.errors import StorageError

@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline.client import LeadsClient
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, Answer, PushedLead, ReceivedLead
 from leads_pipeline.definitions import PUSH_JOB
 from leads_pipeline.errors import CredentialsError, LeadsPipelineError
+from leads_pipeline.portal import LeadsClient
 from leads_pipeline.resources import DataFolder, LeadsService
 from leads_pipeline.spool import Spool
 from leads_pipeline.window import Scope, ScopeKind, Window
@@ -50,7 +50,7 @@ def windows(number: int) -> list[Window]:
 
 
 def outcomes(client: LeadsClient, number: int = 1) -> list[Answer | LeadsPipelineError]:
-    return [outcome for _, outcome in client.fetch_windows(APPLICANT, windows(number))]
+    return [outcome for _, outcome in client.fetch_windows(APPLICANT, windows(number), lambda answer: answer)]
 
 
 def test_a_revoked_pair_is_one_clear_error_and_one_token_request_for_200_windows(

@@ -8,14 +8,12 @@ import os
 import time
 from datetime import UTC, date, datetime
 
-from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
-from leads_pipeline.client import LeadsClient
 from leads_pipeline.contract import APPLICANT, LEADS_TOKEN_PATH
 from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.lake import Lake
-from leads_pipeline.landing import land_all
+from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Window, days
@@ -31,16 +29,16 @@ def connect(settings: Settings, lake: Lake) -> LeadsClient:
         audience=settings.audience,
     )
     base_url = settings.base_url or ""
-    auth = ClientCredentialsAuth(credentials, TokenStore(lake.folder / ".state" / "tokens"), service_url=base_url)
-    return LeadsClient(base_url, auth, max_concurrency=settings.max_concurrency)
+    tokens = Tokens(credentials, lake.folder / ".state" / "tokens")
+    return LeadsClient(base_url, tokens, max_concurrency=settings.max_concurrency)
 
 
 def pull(settings: Settings, lake: Lake, wanted: list[date]) -> None:
     """Fetch every window and land it."""
     windows = [Window.of(day, scope, settings.zone) for day in wanted for scope in settings.scopes]
     lake.make_folders(APPLICANT, windows)
-    outcomes = connect(settings, lake).fetch_windows(APPLICANT, windows)
-    for _, landed in land_all(outcomes, len(windows), lake, "bench"):
+    client = connect(settings, lake)
+    for _, landed in client.fetch_windows(APPLICANT, windows, lambda answer: lake.land(answer, "bench")):
         if isinstance(landed, LeadsPipelineError):
             raise landed
 

@@ -1,6 +1,6 @@
 """The raw assets: each window of the portal as one Parquet file, and each day's inventory.
 
-Belongs here: window -> fetch -> land -> metadata, and partial success. Doesn't: HTTP (client/), files (lake/),
+Belongs here: window -> fetch -> land -> metadata, and partial success. Doesn't: HTTP (portal/), files (lake/),
 retries (sensors.py).
 """
 
@@ -28,7 +28,6 @@ from leads_pipeline.contract import Answer, LeadKind
 from leads_pipeline.duck import statement
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.lake import RAW_COLUMNS, RAW_INVENTORY_COLUMNS, Lake, Landing, RawColumn
-from leads_pipeline.landing import land_all
 from leads_pipeline.partitions import Partitions, PullConfig, requested_keys
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.settings import Settings
@@ -78,21 +77,27 @@ def raw_leads_asset(kind: LeadKind, settings: Settings, partitions: Partitions) 
         left = dict.fromkeys(windows)
         failures: dict[Window, LeadsPipelineError] = {}
         settings_of_run = cache(leads.fingerprint)
+
+        def land(answer: Answer) -> tuple[Answer, Landing]:
+            landing = data.lake.land(answer, context.run.run_id)
+            if answer.failure is not None:
+                raise answer.failure
+            return answer, landing
+
         try:
-            client, auth = leads.connect()
+            client, tokens = leads.connect()
             data.lake.refresh({window.day for window in windows})
             data.lake.make_folders(kind, windows)
-            outcomes = client.fetch_windows(kind, windows)
             with _turn(context, data.lake):
-                for window, landed in land_all(outcomes, len(windows), data.lake, context.run.run_id):
+                for window, outcome in client.fetch_windows(kind, windows, land):
                     key = window.partition_key
                     left.pop(window, None)
-                    if isinstance(landed, LeadsPipelineError):
-                        failures[window] = landed
-                        metadata = Verdict.metadata(landed, settings_of_run())
+                    if isinstance(outcome, LeadsPipelineError):
+                        failures[window] = outcome
+                        metadata = Verdict.metadata(outcome, settings_of_run())
                         yield AssetObservation(context.asset_key, partition=key, metadata=metadata)
                     else:
-                        metadata = _metadata(*landed, token_source=auth.token_source)
+                        metadata = _metadata(*outcome, token_source=tokens.source)
                         yield AssetMaterialization(context.asset_key, partition=key, metadata=metadata)
         except LeadsPipelineError as error:
             metadata = Verdict.metadata(error, settings_of_run())

@@ -13,16 +13,15 @@ from pathlib import Path
 from dagster import DagsterError, DagsterInstance
 from sqlalchemy.exc import SQLAlchemyError
 
-from leads_pipeline.auth import ClientCredentialsAuth
 from leads_pipeline.branches import read_branches
-from leads_pipeline.client import InventoryClient, LeadsClient, server_time
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.delta.folder import want_deltalake
 from leads_pipeline.doctor.findings import Finding, Light, Warned, look_at, some_of
 from leads_pipeline.doctor.folder import examine_folder
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
+from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
+from leads_pipeline.portal.http import server_time
 from leads_pipeline.resources import AlertService, DataFolder, InventoryService, LeadsService
-from leads_pipeline.retry import RetryPolicy
 from leads_pipeline.settings import OURS, VARIABLES, Settings
 from leads_pipeline.window import Window, today
 
@@ -90,8 +89,8 @@ def examine_leads(settings: Settings, leads: LeadsService) -> Iterator[Finding]:
         yield look_at("clock", lambda: _clock(server_time(base_url), datetime.now(UTC)))
     if secret.light is Light.RED:
         return
-    auths: list[ClientCredentialsAuth] = []
-    token = look_at("token", lambda: _token(leads.auth(), auths))
+    auths: list[Tokens] = []
+    token = look_at("token", lambda: _token(leads.tokens(), auths))
     yield token
     if token.light is not Light.GREEN or not base_url:
         return
@@ -105,8 +104,8 @@ def examine_inventory(settings: Settings, inventory: InventoryService) -> Iterat
     if settings.inventory_base_url is None:
         yield Finding("inventory", Light.GREEN, "Not set up; everything else runs without it.")
         return
-    base_url, auths = settings.inventory_base_url, list[ClientCredentialsAuth]()
-    token = look_at("inventory token", lambda: _token(inventory.auth(), auths))
+    base_url, auths = settings.inventory_base_url, list[Tokens]()
+    token = look_at("inventory token", lambda: _token(inventory.tokens(), auths))
     yield token
     if token.light is not Light.GREEN:
         return
@@ -218,11 +217,11 @@ def _clock(theirs: datetime | None, ours: datetime) -> str:
     raise Warned(what)
 
 
-def _token(auth: ClientCredentialsAuth, auths: list[ClientCredentialsAuth]) -> str:
-    token = auth.token()
-    auths.append(auth)
+def _token(tokens: Tokens, auths: list[Tokens]) -> str:
+    token = tokens.get()
+    auths.append(tokens)
     minutes = token.lifetime_seconds / 60
-    whence = "Got a new one" if auth.token_source == "endpoint" else "The one at hand is still good"  # noqa: S105 - a word
+    whence = "Got a new one" if tokens.source == "endpoint" else "The one at hand is still good"
     return f"{whence}, issued for {minutes:.0f} minutes."
 
 
@@ -232,7 +231,7 @@ def _ask(client: LeadsClient, kind: LeadKind, settings: Settings) -> str:
     windows = [Window(today(settings.zone, end), scope, end - WINDOW_LENGTH, end) for scope in settings.scopes]
     answers: list[Answer] = []
     failed: dict[str, list[tuple[str, LeadsPipelineError]]] = {}
-    for window, outcome in client.fetch_windows(kind, windows):
+    for window, outcome in client.fetch_windows(kind, windows, lambda answer: answer):
         if isinstance(outcome, Answer):
             answers.append(outcome)
         else:
@@ -240,7 +239,7 @@ def _ask(client: LeadsClient, kind: LeadKind, settings: Settings) -> str:
     if failed:
         lines = []
         for reason, cases in sorted(failed.items()):
-            named = some_of([key for key, _ in cases])
+            named = some_of(sorted(key for key, _ in cases))
             lines.append(f"{reason}: {len(cases)} of {len(windows)} scopes ({named}). {cases[0][1]}")
         is_busy = all(isinstance(error, BusyError) for cases in failed.values() for _, error in cases)
         raise (Warned if is_busy else LeadsPipelineError)(" ".join(lines))

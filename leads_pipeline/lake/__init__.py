@@ -1,7 +1,7 @@
 """The Parquet files of the data folder, and what else has to survive a crash there.
 
 Belongs here: landing, reading, quarantine, staged replacement, locks, whose data the folder holds. Doesn't: HTTP
-(client/), what a lead's fields mean (flatten/), the DuckDB file (warehouse/), durable writing (durable.py).
+(portal/), what a lead's fields mean (flatten/), the DuckDB file (warehouse/), durable writing (durable.py).
 
 This is the door: whoever uses a lake imports from here, and the rooms from each other, downwards: refreshing,
 rewriting, raw and inventory, gate, shared, quarantine, sealed, rows; staged, sealed; all of them state.

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.domain.person import LeadKey, LeadRow
+from leads_pipeline.domain.slicing import members_of, only_value, text_of
 from leads_pipeline.durable import reading, replace_file, sweep
 from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline.lake.quarantine import RAW, RESTRICTED, raw_lock
@@ -23,7 +24,6 @@ from leads_pipeline.lake.rows import RAW_SCHEMA, WHOSE_COLUMNS, Row, merge, sequ
 from leads_pipeline.lake.sealed import open_parquet, rows_of
 from leads_pipeline.lake.shared import SharedFiles
 from leads_pipeline.lake.state import found_in
-from leads_pipeline.slicing import members_of, only_value, text_of
 from leads_pipeline.suppression import Action, Entry, Meant, Suppressed
 
 # 64 bits tell the leads of one window apart.

@@ -1,6 +1,6 @@
 """The inventory's raw files, one per day.
 
-Belongs here: landing what searches found. Doesn't: the search (client/), leads (raw.py).
+Belongs here: landing what searches found. Doesn't: the search (portal/), leads (raw.py).
 """
 
 from collections.abc import Mapping, Sequence

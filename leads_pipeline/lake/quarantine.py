@@ -7,19 +7,23 @@ say (raw.py, inventory.py).
 import logging
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.durable import make_folder, reading, storing, sync
+from leads_pipeline.durable import make_folder, reading, replace_file, storing, sync
 from leads_pipeline.lake.sealed import UnreadableError
 from leads_pipeline.lake.state import FolderState
+from leads_pipeline.window import Window
 
 RAW: Final = "raw"
 RESTRICTED: Final = "restricted"
 INVENTORY: Final = "inventory"
 QUARANTINE: Final = "quarantine"
+# Below quarantine/: answers of the portal that were none, as received.
+ANSWERS: Final = "answers"
 
 _T = TypeVar("_T")
 
@@ -36,7 +40,26 @@ class Quarantine(FolderState):
         """Every file that was set aside because it couldn't be read, sorted; each name ends with the moment, UTC."""
         folder = self._folder / QUARANTINE
         with reading(folder):
+            answers = folder / ANSWERS
+            return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(answers))
+
+    def keep_answer(self, kind: LeadKind, window: Window, body: bytes) -> None:
+        """Keep an answer that couldn't be read, as received, in place of the window's earlier one."""
+        path = self._folder / QUARANTINE / ANSWERS / kind.table / f"day={window.day}" / f"scope={window.scope.key}"
+        replace_file(path, body)
+
+    def kept_answers(self) -> list[Path]:
+        """Every answer that is kept because it couldn't be read, sorted."""
+        folder = self._folder / QUARANTINE / ANSWERS
+        with reading(folder):
             return sorted(path for path in folder.rglob("*") if path.is_file())
+
+    def forget_answers(self, before: datetime) -> None:
+        """Delete the answers that were kept before that moment."""
+        for path in self.kept_answers():
+            with storing(path), suppress(FileNotFoundError):
+                if path.stat().st_mtime < before.timestamp():
+                    path.unlink()
 
     def unreplaced(self, kind: LeadKind | None = None, day: date | None = None) -> list[Path]:
         """Those that nothing whole has replaced: all, or the raw files of a kind's day.

@@ -3,6 +3,7 @@
 Belongs here: landing, and what the files say about themselves. Doesn't: what a row is and how rows merge (rows.py).
 """
 
+import json
 import os
 import time
 import zlib
@@ -153,6 +154,7 @@ class RawLeads(Gate):
                 "sequence": str(sequence if window_before is None or is_last else window_before.sequence),
                 "is_closed": str(is_closed),
                 "is_partial": str(is_partial),
+                **({"beside": json.dumps(dict(answer.beside))} if answer.beside else {}),
                 **last_change,
                 **removed,
             }

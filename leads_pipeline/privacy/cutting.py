@@ -9,8 +9,8 @@ from functools import cache
 from typing import Final
 
 from leads_pipeline.contract import Field, FieldType, LeadKind
+from leads_pipeline.domain.slicing import list_parts, members_of, only_value, text_of
 from leads_pipeline.errors import InvalidAnswerError
-from leads_pipeline.slicing import list_parts, members_of, only_value, text_of
 
 _Tree = dict[str, "Field | _Tree | tuple[_Tree]"]
 
@@ -86,7 +86,7 @@ def _value(body: bytes, span: tuple[int, int], declared: "Field | _Tree | tuple[
     if isinstance(declared, tuple):
         if not value.startswith(b"["):
             return None
-        parts = list_parts("", body, *span)
+        parts = list_parts("", body, span)
         return b"[%s]" % b",".join(_written(_members(body, part, declared[0])) for part in parts)
     if declared.type is FieldType.TEXT:
         return None if value.startswith((b"{", b"[")) else value

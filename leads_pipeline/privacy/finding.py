@@ -169,6 +169,7 @@ class _Look:
             yield from filter(is_wanted, self._delivery(path))
         for path in lake.quarantined():
             yield from filter(is_wanted, self._raw(path, "quarantine", None))
+        self.unread += map(self._relative, lake.kept_answers())
         for kind in LEAD_KINDS:
             yield from filter(is_wanted, self._of_tables(kind, in_raw[kind.name]))
 

@@ -17,6 +17,7 @@ from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import SCRATCH, cut_days, due_before
 from leads_pipeline.privacy.sweeping import sweep_what_appeared
 from leads_pipeline.settings import Settings
+from leads_pipeline.window import RETENTION
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ def keep_clean(lake: Lake, settings: Settings, now: datetime) -> Night:
         "The suppression list couldn't be applied": lambda: _apply_list(lake, settings, night),
         "Personal fields couldn't be cut out": lambda: _cut(lake, settings, now, night),
         "What killed processes left couldn't be removed": lambda: _sweep_scratch(lake),
+        "Old answers that couldn't be read couldn't be deleted": lambda: lake.forget_answers(now - RETENTION),
     }
     for trouble, step in steps.items():
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from leads_pipeline.errors import BusyError
 from leads_pipeline.lake import Lake
-from leads_pipeline.retry import RetryPolicy
+from leads_pipeline.portal import RetryPolicy
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running

@@ -22,8 +22,9 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
 from leads_pipeline import retry, sensors
-from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead, read_delivery
+from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead
 from leads_pipeline.definitions import PULL_JOB, PUSH_JOB
+from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.errors import StorageError
 from leads_pipeline.runs import dagster_home
 from leads_pipeline.simulator.faults import Rule, Then

@@ -19,14 +19,12 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline.auth import ClientCredentials, ClientCredentialsAuth, TokenStore
-from leads_pipeline.client import LeadsClient
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LEADS_TOKEN_PATH, LeadKind
 from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake, Landing
-from leads_pipeline.retry import RetryPolicy
+from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Tokens
 from leads_pipeline.settings import AuthMethod
 from leads_pipeline.simulator.app import Simulator
 from leads_pipeline.warehouse import Grid, Warehouse
@@ -56,7 +54,9 @@ def windows_of(portal: Simulator, days: int = 1) -> list[Window]:
     ]
 
 
-def connect(variables: Mapping[str, str], lake: Lake, **options: Any) -> tuple[LeadsClient, ClientCredentialsAuth]:
+def connect(
+    variables: Mapping[str, str], lake: Lake, *, token_deadline_seconds: float = 30.0, **options: Any
+) -> tuple[LeadsClient, Tokens]:
     """A client as the pipeline makes it, with its token from the real store of that lake.
 
     Data and tokens may come from servers of their own: the token is asked for in the token server's own name.
@@ -68,10 +68,9 @@ def connect(variables: Mapping[str, str], lake: Lake, **options: Any) -> tuple[L
         method=AuthMethod.BODY,
         audience=variables["LEADS_AUTH_URL"],
     )
-    store = TokenStore(lake.folder / ".state" / "tokens")
-    auth = ClientCredentialsAuth(credentials, store, service_url=variables["LEADS_BASE_URL"])
-    client = LeadsClient(variables["LEADS_BASE_URL"], auth, **{"max_concurrency": 4, "policy": QUICK, **options})
-    return client, auth
+    tokens = Tokens(credentials, lake.folder / ".state" / "tokens", deadline_seconds=token_deadline_seconds)
+    options = {"max_concurrency": 4, "policy": QUICK, "keep_unreadable": lake.keep_answer, **options}
+    return LeadsClient(variables["LEADS_BASE_URL"], tokens, **options), tokens
 
 
 def pull(
@@ -79,13 +78,9 @@ def pull(
 ) -> dict[Window, Landing | LeadsPipelineError]:
     """Fetch the windows and land each answer; what came of each."""
     found: dict[Window, Landing | LeadsPipelineError] = {}
-    for one, outcome in client.fetch_windows(kind, windows):
+    for one, outcome in client.fetch_windows(kind, windows, lambda answer: (answer.failure, lake.land(answer, "run"))):
         assert one not in found
-        if isinstance(outcome, LeadsPipelineError):
-            found[one] = outcome
-        else:
-            landing = lake.land(outcome, "run")
-            found[one] = outcome.failure or landing
+        found[one] = outcome if isinstance(outcome, LeadsPipelineError) else outcome[0] or outcome[1]
     assert found.keys() == set(windows)
     return found
 

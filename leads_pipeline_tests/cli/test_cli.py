@@ -23,8 +23,9 @@ from leads_pipeline.cli import main
 from leads_pipeline.cli.demo import simulator
 from leads_pipeline.cli.session import Session
 from leads_pipeline.cli.ui import alone
-from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead, read_delivery
+from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead
 from leads_pipeline.doctor import writable
+from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.windows import unstaged_days
 from leads_pipeline.runs import PullReport

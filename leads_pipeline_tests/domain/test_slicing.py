@@ -4,8 +4,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import APPLICANT, read_leads
-from leads_pipeline.slicing import read_list
+from leads_pipeline.contract import APPLICANT
+from leads_pipeline.domain.answer import read_leads
+from leads_pipeline.domain.slicing import cut_list
 
 values = st.recursive(
     st.none()
@@ -39,9 +40,9 @@ def test_any_list_is_sliced_into_what_json_finds_in_it(
         body = text.encode()
     except UnicodeEncodeError:  # a lone surrogate that isn't escaped can't be on the wire
         return
-    slices = read_list("applicants", body)
+    slices = cut_list("applicants", body)[0]
     assert [json.dumps(json.loads(piece)) for piece in slices] == [json.dumps(element) for element in elements]
     position = 0
     for piece in slices:  # each exactly as received, in order
         position = body.index(piece, position) + len(piece)
-    assert [lead.payload for lead in read_leads(APPLICANT, body)] == [piece.decode() for piece in slices]
+    assert [lead.payload for lead in read_leads(APPLICANT, body).leads] == [piece.decode() for piece in slices]

@@ -133,7 +133,6 @@ def test_a_relay_that_wants_another_sender_is_told_with_the_variable(mail: MailS
     assert "LEADS_ALERT_FROM" in command("alert", "--test").text
 
 
-@fault(58, "the token server is blamed for the proxy")
 def test_a_proxy_that_wants_a_password_is_named(install: Install) -> None:
     with closing(RawServer()) as proxy:
         proxy.script = respond(b"", "Connection: close", status=407)

@@ -204,7 +204,6 @@ def test_a_lost_window_is_told_until_somebody_takes_note(install: Install) -> No
     assert any("lost" in trouble for trouble in command("status", "--json").json["troubles"])
 
 
-@fault(37, "a daemon that doesn't run is promised")
 def test_a_failure_does_not_promise_a_daemon_that_was_never_seen(install: Install) -> None:
     with portal(lambda *_: (503, b"")) as address:
         install(address)

@@ -3,7 +3,7 @@
 Whoever rebuilds a room brings the room's mutants along. A mutant whose function is gone is an error.
 """
 
-# ruff: noqa: ARG001, S113
+# ruff: noqa: ARG001
 # mypy: disable-error-code="no-untyped-def, no-any-return"
 
 from typing import TYPE_CHECKING
@@ -17,10 +17,8 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from decimal import Decimal
     from http import HTTPStatus
 
-    import httpx
-
     from leads_pipeline.durable import storing, sync
-    from leads_pipeline.errors import CredentialsError, ServerError
+    from leads_pipeline.errors import CredentialsError, InvalidAnswerError, ServerError
     from leads_pipeline.privacy.sweeping import sweep
     from leads_pipeline.retry import FIRST_RETRY_SECONDS, RetryPlan
     from leads_pipeline.settings import AuthMethod
@@ -28,9 +26,10 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
 
 TESTS = "leads_pipeline_tests"
 DURABLE = (f"{TESTS}/storage/test_durable.py",)
-RETRY = (f"{TESTS}/portal/test_retry.py",)
+RETRY = (f"{TESTS}/orchestration/test_retry.py",)
+PACE = (f"{TESTS}/portal/test_pace.py",)
 WINDOW = (f"{TESTS}/domain/test_window.py",)
-AUTH = (f"{TESTS}/portal/test_auth.py",)
+AUTH = (f"{TESTS}/portal/test_tokens.py",)
 CLIENT = (f"{TESTS}/portal/test_client.py",)
 CREDENTIALS = (f"{TESTS}/portal/test_credentials.py", f"{TESTS}/test_secrets.py")
 RECEIVER = (f"{TESTS}/portal/test_receiver.py",)
@@ -106,28 +105,30 @@ def _(self, now):
 # --- retries ----------------------------------------------------------------------------------------------------------
 
 
-@mutant("Retry-After by date isn't read", "leads_pipeline.retry:parse_retry_after", promise=POLITE, tests=RETRY)
+@mutant("Retry-After by date isn't read", "leads_pipeline.portal.pace:parse_retry_after", promise=POLITE, tests=PACE)
 def _(value, now):
     return float(value) if value is not None and value.strip().isdigit() else None
 
 
 @mutant(
     "a run waits as long as it is told",
-    "leads_pipeline.retry:RetryPolicy.is_beyond_patience",
+    "leads_pipeline.portal.pace:RetryPolicy.is_beyond_patience",
     promise=POLITE,
-    tests=RETRY,
+    tests=PACE,
 )
 def _(self, retry_after_seconds):
     return False
 
 
-@mutant("answers of an older pace count", "leads_pipeline.retry:Pace.succeeded", promise=POLITE, tests=RETRY)
+@mutant("answers of an older pace count", "leads_pipeline.portal.pace:Pace.succeeded", promise=POLITE, tests=PACE)
 def _(self, pace):
     self._complaints_in_a_row = 0
     self.interval_seconds *= self.RECOVERY_FACTOR
 
 
-@mutant("a complaint doesn't slow the run", "leads_pipeline.retry:Pace.asked_for_patience", promise=POLITE, tests=RETRY)
+@mutant(
+    "a complaint doesn't slow the run", "leads_pipeline.portal.pace:Pace.asked_for_patience", promise=POLITE, tests=PACE
+)
 def _(self, pace, now, retry_after_seconds):
     self._number += 1
 
@@ -148,52 +149,85 @@ def _(window, now):
     return None
 
 
-@mutant("a 403 is temporary", "leads_pipeline.client.verdicts:verdict_on", promise=ASKED, tests=CLIENT)
-def _(spec, response, problem, now):
+@mutant("a 403 is temporary", "leads_pipeline.portal.verdicts:verdict_on", promise=ASKED, tests=CLIENT)
+def _(asked, response, body, advice, now):
     if response.status_code == HTTPStatus.FORBIDDEN:
         return ServerError("no")
-    return unbroken(spec, response, problem, now)
+    return unbroken(asked, response, body, advice, now)
 
 
 @mutant(
-    "an error repeats what the portal wrote", "leads_pipeline.client.verdicts:problem_in", promise=SECRET, tests=CLIENT
+    "an error repeats what the portal wrote", "leads_pipeline.portal.verdicts:_code_in", promise=SECRET, tests=CLIENT
 )
-async def _(response):
-    return f" ({(await response.aread()).decode(errors='replace')})"
+def _(body):
+    return f" ({body.decode(errors='replace')})"
+
+
+@mutant(
+    "a run goes on however much fails", "leads_pipeline.portal.requests:Requests._learn", promise=POLITE, tests=CLIENT
+)
+def _(self, spec, outcome, pace, attempt):
+    self._failures_in_a_row = 0
+    unbroken(self, spec, outcome, pace, attempt)
+
+
+@mutant("a cut gzip body counts as whole", "leads_pipeline.portal.http:read_body", promise=ASKED, tests=CLIENT)
+def _(response, max_bytes, until, *monotonic):
+    try:
+        return unbroken(response, max_bytes, until, *monotonic)
+    except InvalidAnswerError:
+        return b'{"applicants": []}'
+
+
+@mutant(
+    "an answer that speaks of more leads is whole",
+    "leads_pipeline.domain.answer:_speaks_of_more",
+    promise=ASKED,
+    tests=CLIENT,
+)
+def _(name, value, came):
+    return False
+
+
+@mutant("an hour is left out", "leads_pipeline.portal.leads:_hours", promise=ASKED, tests=CLIENT)
+def _(window):
+    return unbroken(window)[1:]
 
 
 # --- tokens and secrets -----------------------------------------------------------------------------------------------
 
 
-@mutant("a token is used to its last second", "leads_pipeline.auth.tokens:Token.is_usable", promise=TOKENS, tests=AUTH)
+@mutant(
+    "a token is used to its last second", "leads_pipeline.portal.tokens:Token.is_usable", promise=TOKENS, tests=AUTH
+)
 def _(self, now):
     return now < self.fetched_at + self.lifetime_seconds
 
 
-@mutant("tokens aren't kept", "leads_pipeline.auth.tokens:TokenStore.write", promise=TOKENS, tests=AUTH)
-def _(self, key, token):
+@mutant("tokens aren't kept", "leads_pipeline.portal.tokens:_read", promise=TOKENS, tests=AUTH)
+def _(path):
     return None
 
 
 @mutant(
     "a refused token isn't renewed",
-    "leads_pipeline.auth.flow:ClientCredentialsAuth._is_worth_renewing",
+    "leads_pipeline.portal.tokens:Tokens.is_worth_renewing",
     promise=TOKENS,
     tests=AUTH,
 )
-def _(self, response, token):
+def _(self, token):
     return False
 
 
-@mutant(
-    "a secret follows redirects", "leads_pipeline.auth.endpoint:TokenEndpoint._make_client", promise=SECRET, tests=AUTH
-)
-def _(self):
-    return httpx.AsyncClient(transport=self._transport, timeout=None, follow_redirects=True)
+@mutant("a secret follows redirects", "leads_pipeline.portal.http:make_client", promise=SECRET, tests=AUTH)
+def _(**options):
+    client = unbroken(**options)
+    client.follow_redirects, client.event_hooks = True, {}
+    return client
 
 
 @mutant(
-    "Basic isn't form-encoded", "leads_pipeline.auth.endpoint:ClientCredentials.headers", promise=TOKENS, tests=AUTH
+    "Basic isn't form-encoded", "leads_pipeline.portal.tokens:ClientCredentials.headers", promise=TOKENS, tests=AUTH
 )
 def _(self, secret):
     pair = base64.b64encode(f"{self.client_id}:{secret}".encode()).decode()

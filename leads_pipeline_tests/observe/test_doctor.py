@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
-from leads_pipeline.client import server_time
 from leads_pipeline.doctor import examine_env_file, services
 from leads_pipeline.doctor.findings import Warned
 from leads_pipeline.doctor.folder import _store
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects.folder import FolderStore
+from leads_pipeline.portal.http import server_time
 from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import OURS
 from leads_pipeline.simulator.app import Config
@@ -134,11 +134,11 @@ RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
         ({"LEADS_CLIENT_SECRET": ""}, {"secret": "red"}, "secret", "LEADS_CLIENT_SECRET is not set"),
         ({"LEADS_CLIENT_SECRET_FILE": "/nowhere"}, {"secret": "red"}, "secret", "mean the same. Keep one"),
         ({"LEADS_CLIENT_SECRET": "wrong"}, {"token": "red"}, "token", "ask the portal's technical contact"),
-        ({"LEADS_AUTH_URL": UNUSED}, {"token": "red"}, "token", "there is no connection"),
+        ({"LEADS_AUTH_URL": UNUSED}, {"token": "red"}, "token", "found no connection"),
         ({"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"}, {"clock": "red", "token": "red"}, "clock", "refused"),
         ({"LEADS_BRANCH_ID": "1"}, {"variables": "red"}, "variables", "(did you mean LEADS_BRANCH_IDS?)"),
         ({"INVENTORY_QQQ": "1"}, {"variables": "red"}, "variables", "INVENTORY_QQQ: no variable of ours"),
-        ({"LEADS_BRANCH_IDS": "101,999,998"}, RED_LEADS, "appraisal leads", "2 of 3 scopes (branch-999, branch-998)."),
+        ({"LEADS_BRANCH_IDS": "101,999,998"}, RED_LEADS, "appraisal leads", "2 of 3 scopes (branch-998, branch-999)."),
         ({"LEADS_BRANCH_IDS": "999"}, RED_LEADS, "applicant leads", "is an internal id"),
         ({"INVENTORY_CLIENT_SECRET": "wrong"}, {"inventory token": "red"}, "inventory token", "401"),
         ({"INVENTORY_AGENCY_REF": "wrong"}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF"),

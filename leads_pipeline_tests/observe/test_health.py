@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from dagster._daemon.types import DaemonHeartbeat
 
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, PushedLead, read_delivery
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS, PushedLead
+from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.health import Health, examine_health
 from leads_pipeline.resources import DataFolder
 from leads_pipeline.simulator.faults import Then

@@ -39,9 +39,9 @@ from leads_pipeline.contract import (
     FieldType,
     LeadKind,
     PushedLead,
-    read_delivery,
 )
 from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PUSH_JOB, STAGE_JOB
+from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten import raw as flatten_raw
 from leads_pipeline.flatten.batches import flatten_days
@@ -428,32 +428,36 @@ def test_a_proxys_password_does_not_get_into_dagsters_records(
     assert not any(b"hunter2" in record for record in records)
 
 
-def test_a_window_larger_than_an_answer_may_be_is_pulled_in_pieces(tmp_path: Path) -> None:
-    portal, limit = Config(branches=1, leads_per_day=700), {"LEADS_MAX_BODY_MB": "1"}
-    with installation(tmp_path, portal, variables=limit, first=3) as here:
+TOO_LARGE = Rule(Then(status=413), When(path=APPLICANT.path, first=1), "too large")
+
+
+def test_a_window_larger_than_an_answer_may_be_is_pulled_by_hours(tmp_path: Path) -> None:
+    with installation(tmp_path, Config(branches=1, leads_per_day=70), first=3) as here:
+        here.simulator.set_faults([TOO_LARGE])
         assert here.pull({here.key(2)}).success
         assert set(raw_rows(here.lake)) == here.truth(APPLICANT, [2])
         [landed] = here.lake.landed_windows(APPLICANT, here.day(2))
         assert (landed.is_closed, landed.attempts) == (True, here.simulator.counters().requests[APPLICANT.path])
-        assert landed.attempts > 2
+        assert landed.attempts >= 24
 
 
-def test_a_piece_that_fails_costs_its_neighbours_nothing_and_the_window_is_not_landed(tmp_path: Path) -> None:
-    portal, limit = Config(branches=1, leads_per_day=700), {"LEADS_MAX_BODY_MB": "1"}
-    with installation(tmp_path, portal, variables=limit, first=3) as here:
+def test_an_hour_that_fails_costs_its_neighbours_nothing_and_the_window_is_not_landed(tmp_path: Path) -> None:
+    with installation(tmp_path, Config(branches=1, leads_per_day=70), first=3) as here:
         key, noon = here.key(2), datetime.combine(here.day(2), datetime.min.time(), UTC) + timedelta(hours=12)
-        here.simulator.set_faults([Rule(Then(status=404), When(from_time=f"{noon:%Y-%m-%dT%H:%M}"))])
+        refused = Rule(Then(status=404), When(from_time=f"{noon:%Y-%m-%dT%H:%M}"))
+        here.simulator.set_faults([TOO_LARGE, refused])
         assert not here.pull({key}).success
-        morning = here.simulator.truth("applicant", "branch-101", noon - timedelta(hours=12), noon)
-        assert set(raw_rows(here.lake)) == set(morning)
+        before = here.simulator.truth("applicant", "branch-101", noon - timedelta(hours=12), noon)
+        after = here.simulator.truth("applicant", "branch-101", noon + timedelta(hours=1), noon + timedelta(hours=12))
+        assert set(raw_rows(here.lake)) == {*before, *after} < here.truth(APPLICANT, [2])
         assert here.status().failed == {key}
         assert not here.status().landed
         [landed] = here.lake.landed_windows(APPLICANT, here.day(2))
         assert not landed.is_closed
         said = observations(here, "raw_applicant_leads")[key]
         assert said["verdict"] == "permanent"
-        assert f"{len(morning)} leads of the window {key} came and are kept" in said["error"]
-        assert "the rest has come, of 12:00 to 00:00 UTC" in said["error"]
+        assert f"{len({*before, *after})} leads came and are kept" in said["error"]
+        assert "Of 12:00 to 13:00 UTC" in said["error"]
 
         here.simulator.set_faults([])
         assert here.pull({key}).success

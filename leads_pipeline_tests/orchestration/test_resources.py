@@ -154,10 +154,10 @@ def test_a_secret_in_a_file_opens_the_service_in_both_forms(tmp_path: Path, auth
         ).connect()
         # One that the portal has: the simulator's clock is the machine's.
         recent = Window.of((datetime.now(UTC) - timedelta(days=3)).date(), WINDOW.scope, UTC_ZONE)
-        [(window, outcome)] = list(client.fetch_windows(APPLICANT, [recent]))
+        [(window, outcome)] = list(client.fetch_windows(APPLICANT, [recent], lambda answer: answer))
     assert not isinstance(outcome, LeadsPipelineError)
     assert window == recent
-    assert auth.token_source == "endpoint"
+    assert auth.source == "endpoint"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.utils import make_new_run_id
 
 from leads_pipeline import credentials, retry
-from leads_pipeline.client import LeadsClient, Timing, leads
 from leads_pipeline.contract import (
     APPLICANT,
     APPRAISAL,
@@ -38,11 +37,12 @@ from leads_pipeline.contract import (
     Answer,
     LeadKind,
     PushedLead,
-    read_delivery,
 )
 from leads_pipeline.definitions import PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
+from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, rectangles
+from leads_pipeline.portal import LeadsClient, Timing
 from leads_pipeline.retry import FIRST_RETRY_SECONDS, RETRY_JITTER, FailedWindow
 from leads_pipeline.sensors import (
     DEAD_AFTER,
@@ -251,26 +251,6 @@ def test_a_data_folder_of_another_portal_is_told_of_each_window_and_mended_at_on
     tick = retry_tick(here, here.now + timedelta(minutes=25), cursor)
     assert keys_in(the_request(tick)) == sorted(here.keys([3]))
     assert here.run_requested(the_request(tick)).success
-
-
-def test_a_window_that_is_too_large_is_asked_for_as_soon_as_the_limit_is_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    portal, limit = Config(branches=1, leads_per_day=700), {"LEADS_MAX_BODY_MB": "1"}
-    monkeypatch.setattr(leads, "MAX_PIECES", 1)
-    with installation(tmp_path, portal, variables=limit, first=3) as here:
-        cursor = retry_tick(here, here.now).cursor
-        here.pull({here.key(2)})
-        [(_, verdict)] = verdicts(here.instance, APPLICANT)
-        assert (verdict.is_permanent, verdict.reason) == (True, "body too large")
-        waiting = retry_tick(here, here.now + timedelta(hours=1), cursor)
-        assert waiting.skip_message is not None
-        assert "Applicant leads: 1 were refused" in waiting.skip_message
-
-        here.environment["LEADS_MAX_BODY_MB"] = "16"
-        tick = retry_tick(here, here.now + timedelta(hours=1, minutes=5), waiting.cursor)
-        assert keys_in(the_request(tick)) == [here.key(2)]
-        assert here.run_requested(the_request(tick)).success
 
 
 def test_what_was_refused_with_other_settings_than_the_daemons_is_taken_up_soon(here: Installation) -> None:

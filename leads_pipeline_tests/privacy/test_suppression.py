@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import APPLICANT, PushedLead, read_leads
+from leads_pipeline.contract import APPLICANT, PushedLead
+from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.person import THEIRS, LeadRow, Person, others_have_the_number, own_names, reasons, shown_by
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.columns import staged_columns
@@ -385,7 +386,7 @@ def test_all_versions_of_a_refused_lead_go_with_a_landing(lake: Lake) -> None:
 
 
 def push(lake: Lake, *leads: dict[str, Any], spool: Spool | None = None) -> None:
-    received = read_leads(APPLICANT, json.dumps({APPLICANT.list_key: leads}).encode())
+    received = read_leads(APPLICANT, json.dumps({APPLICANT.list_key: leads}).encode()).leads
     (spool or Spool(lake)).add([PushedLead(APPLICANT, one, FETCHED_AT) for one in received])
 
 

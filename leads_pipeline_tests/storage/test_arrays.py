@@ -101,14 +101,15 @@ import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
-from leads_pipeline.contract import APPLICANT, Answer, read_leads
+from leads_pipeline.contract import APPLICANT, Answer
+from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.warehouse import Grid, Warehouse
 from leads_pipeline.window import Scope, Window
 
 lake, zone, day, scope = Lake(Path(sys.argv[1])), ZoneInfo("UTC"), date(2026, 11, 22), Scope.parse("branch-101")
-leads = read_leads(APPLICANT, b'{"applicants":[{"id":"1","new":1},{"id":"2","intent":null},{"id":"3"}]}')
+leads = read_leads(APPLICANT, b'{"applicants":[{"id":"1","new":1},{"id":"2","intent":null},{"id":"3"}]}').leads
 answer = Answer(APPLICANT, Window.of(day, scope, zone), leads, datetime.now(UTC), "/", "", 1, 1, 0.1)
 lake.land(answer, "run")
 lake.land(answer, "again")

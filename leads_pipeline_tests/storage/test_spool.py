@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline import spool as spool_module
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind, PushedLead, read_delivery
+from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind, PushedLead
+from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.errors import StorageError
 from leads_pipeline.lake import PUSH_SCOPE, Lake
 from leads_pipeline.spool import Placement, Spool, TakenIn

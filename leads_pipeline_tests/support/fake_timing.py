@@ -3,11 +3,12 @@
 Belongs here: that clock alone.
 """
 
-import asyncio
 import random
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 
-from leads_pipeline.client import Timing
+from leads_pipeline.portal import Timing
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -18,15 +19,18 @@ class FakeTiming:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.sleeps: list[float] = []
+        self._guard = threading.Lock()
 
     def now(self) -> datetime:
         return NOW + timedelta(seconds=self.seconds)
 
-    async def sleep(self, seconds: float) -> None:
+    def wait(self, _: threading.Event, seconds: float) -> None:
+        """Threads that wait at once wait together."""
         until = self.seconds + seconds
         self.sleeps.append(seconds)
-        await asyncio.sleep(0)
-        self.seconds = max(self.seconds, until)
+        time.sleep(0)
+        with self._guard:
+            self.seconds = max(self.seconds, until)
 
     def as_timing(self) -> Timing:
-        return Timing(now=self.now, monotonic=lambda: self.seconds, sleep=self.sleep, rng=random.Random(1))  # noqa: S311
+        return Timing(now=self.now, monotonic=lambda: self.seconds, wait=self.wait, rng=random.Random(1))  # noqa: S311

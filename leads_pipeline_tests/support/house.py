@@ -28,6 +28,7 @@ from leads_pipeline.assets.checks import habit_checks
 from leads_pipeline.backup import Store, back_up, restore
 from leads_pipeline.branches import read_branches
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind, lead_kind
+from leads_pipeline.domain.answer import read_delivery, read_inventory_page, read_leads
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.flatten.batches import flatten_days
@@ -226,7 +227,7 @@ class Quick(House):
         answer = Answer(
             kind=of,
             window=window,
-            leads=contract.read_leads(of, body),
+            leads=read_leads(of, body).leads,
             fetched_at=moment,
             request=of.path,
             body_sha256="ab" * 32,
@@ -248,11 +249,11 @@ class Quick(House):
 
     def push(self, kind: str, *leads: Lead) -> None:
         moment, number = self._tick(), self.lake.next_sequence()
-        delivered = contract.read_delivery(_answer(kind, leads))
+        delivered = read_delivery(_answer(kind, leads))
         Spool(self.lake).add([contract.PushedLead(of, lead, moment, number) for of, lead in delivered])
 
     def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
-        found = {place: contract.read_inventory_page(_body("items", items), 1).items for place, items in places.items()}
+        found = {place: read_inventory_page(_body("items", items), 1).items for place, items in places.items()}
         self.lake.land_inventory(self.today, found, self._tick(), "run", self.lake.next_sequence())
 
     def publish(self) -> None:

@@ -45,12 +45,11 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
-from leads_pipeline.client import LeadsClient
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
 from leads_pipeline.definitions import PULL_JOB, build_definitions, first_day
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
-from leads_pipeline.retry import RetryPolicy
+from leads_pipeline.portal import LeadsClient, RetryPolicy
 from leads_pipeline.runs import Runner, dagster_home
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline.simulator.app import Config

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline.contract import Answer, LeadKind, read_leads
+from leads_pipeline.contract import Answer, LeadKind
+from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.duck import glob_literal
 from leads_pipeline.flatten.batches import flatten_day
 from leads_pipeline.flatten.counts import StagedDay
@@ -44,7 +45,7 @@ def land(
     answer = Answer(
         kind=kind,
         window=Window.of(day, Scope.parse(scope), LONDON),
-        leads=read_leads(kind, body),
+        leads=read_leads(kind, body).leads,
         fetched_at=fetched_at,
         request="/leads",
         body_sha256="ab" * 32,

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind, read_leads
+from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
+from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.errors import StorageError
 from leads_pipeline.flatten.batches import flatten_days
 from leads_pipeline.flatten.counts import StagedDay
@@ -168,7 +169,7 @@ def land_month(lake: Lake) -> None:
             asked = dict(parse_qsl(query))
             if status == 200 and path != "/inventory":
                 kind = next(kind for kind in LEAD_KINDS if kind.path == path)
-                leads = [lead.payload for lead in read_leads(kind, body.encode())]
+                leads = [lead.payload for lead in read_leads(kind, body.encode()).leads]
                 day = datetime.fromisoformat(asked["from-time"]).astimezone(LONDON).date()
                 at = FETCHED_AT + timedelta(days=number)
                 land(lake, kind, leads, day=day, scope=f"branch-{asked['branch-id']}", fetched_at=at)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, NOT_UTF_8, ChildTable, LeadKind
-from leads_pipeline.contract import read_leads as cut
+from leads_pipeline.domain.answer import read_leads as cut
 from leads_pipeline.transform.reader import read_leads
 from leads_pipeline_tests.support.drifting import (
     Members,
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 def read(*texts: str, kind: LeadKind = APPLICANT) -> list[Row]:
     """The rows of leads as the portal sends them, in order."""
     body = f'{{"{kind.list_key}":[{",".join(texts)}]}}'.encode(errors="surrogateescape")
-    leads = list(cut(kind, body))
+    leads = list(cut(kind, body).leads)
     columns = {name: [getattr(lead, name) for lead in leads] for name in ("lead_id", "payload")}
     # All else that may be odd is told by the text.
     columns["oddity"] = [lead.oddity if lead.oddity == NOT_UTF_8 else None for lead in leads]
@@ -167,7 +167,7 @@ def test_what_nests_too_deep_is_not_read_however_much_stack_is_left(opening: str
 
 def test_a_lead_without_an_id_is_told_by_its_hash_alone() -> None:
     """The raw row needs no column for it."""
-    (lead,) = cut(APPLICANT, b'{"applicants":[{"message":"m"}]}')
+    (lead,) = cut(APPLICANT, b'{"applicants":[{"message":"m"}]}').leads
     texts = pa.table({"lead_id": [lead.lead_id, "sha256:" + "0" * 64], "payload": [lead.payload] * 2})
 
     assert [row["_problems"] for row in rows(read_leads(APPLICANT, texts))] == [["no id"], []]

@@ -19,13 +19,13 @@ import pytest
 
 from leads_pipeline.assets.checks import habit_checks
 from leads_pipeline.branches import Branches
-from leads_pipeline.client import LeadsClient, Timing
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, Answer, InventoryItem, LeadKind
 from leads_pipeline.durable import copy_file
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.flatten.batches import sweep_stagings
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.lake import Lake
+from leads_pipeline.portal import LeadsClient, Timing
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
 from leads_pipeline.simulator import Config, running
 from leads_pipeline.warehouse import (
@@ -982,7 +982,11 @@ def portal(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Answer], list
         days = [NOW.date() - timedelta(days=ago) for ago in range(1, 8)]
         branches = [Scope.parse(f"branch-{id_}") for id_ in said["LEADS_BRANCH_IDS"].split(",")]
         windows = [Window.of(day, branch, LONDON) for day in days for branch in branches]
-        answers = [answer for _, answer in leads.fetch_windows(APPLICANT, windows) if isinstance(answer, Answer)]
+        answers = [
+            answer
+            for _, answer in leads.fetch_windows(APPLICANT, windows, lambda answer: answer)
+            if isinstance(answer, Answer)
+        ]
         assert len(answers) == len(windows)
         # They come as they are answered, and what is drawn for each lead follows their order.
         return sorted(answers, key=lambda answer: answer.window), list(inventory.search(""))

@@ -1,6 +1,6 @@
 """Cutting JSON into its pieces, each exactly as received, also where it isn't valid JSON somewhere inside of one.
 
-Belongs here: members of an object and elements of a list, as bytes. Doesn't: what they mean (contract.py).
+Belongs here: members of an object and elements of a list, as bytes. Doesn't: what they mean (answer.py).
 """
 
 import codecs
@@ -13,78 +13,70 @@ import msgspec
 
 from leads_pipeline.errors import InvalidAnswerError
 
+Span = tuple[int, int]
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
-def read_list(key: str, body: bytes) -> list[bytes]:
-    """The elements of the list under `key` of a JSON object, each exactly as received.
 
-    Raises InvalidAnswerError where the body isn't an object or `key` isn't a list in it.
+def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None, bytes]]]:
+    """The elements of the list under `key` of a JSON object, each exactly as received, and the members beside it.
+
+    The key counts in any spelling, and each time it occurs. Raises InvalidAnswerError where the body isn't an object or
+    `key` isn't a list in it.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
-    elements = _slice_fast(key, body)
-    return _slice_by_structure(key, body) if elements is None else elements
-
-
-_Elements = list[bytes]
-_ENVELOPES: Final[dict[str, msgspec.json.Decoder[msgspec.Struct]]] = {}
-
-
-def _slice_fast(list_key: str, body: bytes) -> _Elements | None:
-    """Slice with msgspec; None where it can't be trusted: text that it refuses, or a list key that stands twice."""
-    decoder = _ENVELOPES.get(list_key)
-    if decoder is None:
-        envelope = msgspec.defstruct("Envelope", [(list_key, list[msgspec.Raw])])
-        decoder = _ENVELOPES[list_key] = msgspec.json.Decoder(envelope)
     try:
-        elements = list(map(bytes, getattr(decoder.decode(body), list_key)))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    around = b'{"%s":[]}' % list_key.encode()
-    is_nothing_else = len(body) == len(around) + sum(map(len, elements)) + max(len(elements) - 1, 0)  # and the commas
-    return elements if is_nothing_else or body.count(around[1:-4]) == 1 else None
+        text = bytes(_MEMBERS.decode(body)[key])
+        elements = list(map(bytes, _ELEMENTS.decode(text)))
+    except (msgspec.DecodeError, KeyError, RecursionError, UnicodeDecodeError):
+        return _cut_by_structure(key, body)
+    # What stands around the list is short. A key that stands twice there is found by structure, as msgspec keeps one.
+    start = body.rfind(text)
+    members = _named_members(body[:start] + b"[]" + body[start + len(text) :])
+    if [name for name, _ in members].count(key) > 1:
+        return _cut_by_structure(key, body)
+    return elements, [member for member in members if member[0] != key]
 
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
-_CLOSING: Final = {b"{": b"}", b"[": b"]"}
-
-
-def _slice_by_structure(list_key: str, body: bytes) -> _Elements:
-    """Slice by brackets, commas and strings alone, so that what stands inside an element can't spoil the others.
-
-    No recursion, so depth costs nothing. A key that stands twice gives both lists.
-    """
-    check_object(body)
-    elements: _Elements = []
-    has_list = False
-    for key, start, end in members_of(body, only_value(body)):
-        if text_of(key) != list_key:
-            continue
-        has_list = True
-        elements += [body[a:b] for a, b in list_parts(list_key, body, start, end)]
-    if not has_list:
+def _cut_by_structure(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None, bytes]]]:
+    """Cut by brackets, commas and strings alone, so that what stands inside an element can't spoil the others."""
+    members = _named_members(body)
+    lists = [value for name, value in members if name == key]
+    if not lists:
         raise InvalidAnswerError(
-            f"The body ({len(body)} bytes) is a JSON object without the list {list_key!r}.", reason="list missing"
+            f"The body ({len(body)} bytes) is a JSON object without the list {key!r}.", reason="list missing"
         )
-    return elements
+    elements = [value[slice(*span)] for value in lists for span in list_parts(key, value, (0, len(value)))]
+    return elements, [member for member in members if member[0] != key]
 
 
-def check_object(body: bytes) -> None:
-    """Raise InvalidAnswerError where the body is nothing or no JSON object."""
+def _named_members(body: bytes) -> list[tuple[str | None, bytes]]:
+    return [(text_of(key), body[start:end]) for key, start, end in members_of(body, object_in(body))]
+
+
+def object_in(body: bytes) -> Span:
+    """Where the JSON object that the body is begins and ends. Raises InvalidAnswerError where it is none."""
     if not body.strip():
         raise InvalidAnswerError("The body is empty where a JSON object was due.", reason="empty body")
     if not body.lstrip().startswith(b"{"):
         raise InvalidAnswerError(
             f"The body ({len(body)} bytes) is no JSON object: {_looks_like(body)}.", reason="not a JSON object"
         )
+    return only_value(body)
 
 
-def list_parts(list_key: str, body: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Spans of the elements of the list at [start, end). Raises InvalidAnswerError where it is none."""
-    if body[start : start + 1] != b"[":
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
+_CLOSING: Final = {b"{": b"}", b"[": b"]"}
+
+
+def list_parts(list_key: str, body: bytes, span: Span) -> Iterator[Span]:
+    """Spans of the elements of the list at `span`. Raises InvalidAnswerError where it is none."""
+    if body[span[0] : span[0] + 1] != b"[":
         raise InvalidAnswerError(f"{list_key!r} is not a list.", reason="list missing")
-    return _parts(body, start, end)
+    return _parts(body, *span)
 
 
-def only_value(body: bytes) -> tuple[int, int]:
+def only_value(body: bytes) -> Span:
     """Where the one value of the body begins and ends. Raises InvalidAnswerError where brackets don't match."""
     stack: list[bytes] = []
     start = end = -1
@@ -110,7 +102,7 @@ def only_value(body: bytes) -> tuple[int, int]:
     )
 
 
-def _parts(body: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _parts(body: bytes, start: int, end: int) -> Iterator[Span]:
     """Spans between the commas of the container at [start, end), without surrounding white space."""
     depth = 0
     begin = start + 1
@@ -127,7 +119,7 @@ def _parts(body: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield _trimmed(body, begin, end - 1)
 
 
-def members_of(body: bytes, span: tuple[int, int]) -> Iterator[tuple[bytes, int, int]]:
+def members_of(body: bytes, span: Span) -> Iterator[tuple[bytes, int, int]]:
     """Key text and value span of each member of the object at `span`."""
     for start, end in _parts(body, *span):
         key = _TOKEN.match(body, start, end)
@@ -137,13 +129,7 @@ def members_of(body: bytes, span: tuple[int, int]) -> Iterator[tuple[bytes, int,
         yield key.group(), *_trimmed(body, colon.end(), end)
 
 
-def value_of(body: bytes, span: tuple[int, int], name: str) -> tuple[int, int] | None:
-    """Span of the member's value in the object at `span`; the last one where the key stands twice, as json has it."""
-    values = [(start, end) for key, start, end in members_of(body, span) if text_of(key) == name]
-    return values[-1] if values else None
-
-
-def _trimmed(body: bytes, start: int, end: int) -> tuple[int, int]:
+def _trimmed(body: bytes, start: int, end: int) -> Span:
     while start < end and body[start : start + 1].isspace():
         start += 1
     while end > start and body[end - 1 : end].isspace():

@@ -1,0 +1,214 @@
+"""Cutting what the portal sends into leads, each with its exact text.
+
+Belongs here: which bodies are answers, where a lead begins and ends, its id. Doesn't: requests (portal/), what a lead's
+members mean (contract.py).
+"""
+
+import codecs
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from leads_pipeline.contract import (
+    LEAD_KINDS,
+    NO_ID,
+    NOT_AN_OBJECT,
+    NOT_JSON,
+    NOT_UTF_8,
+    InventoryItem,
+    InventoryPage,
+    LeadKind,
+    ReceivedLead,
+)
+from leads_pipeline.domain.slicing import cut_list, list_parts, members_of, object_in, only_value, text_of
+from leads_pipeline.errors import InvalidAnswerError
+
+# Members beside the list that tell of leads that didn't come, by their names without case, `_` and `-`.
+_TOTAL: Final = re.compile(
+    r"(total|count)(count|results|records|elements|items|hits|leads|applicants|appraisals)?"
+    r"|(result|record|element|item|hit|lead|applicant|appraisal)s?count|numfound"
+)
+_PAGES: Final = re.compile(r"(total|num|number)?(of)?pages|pagecount")
+_NEXT: Final = re.compile(
+    r"next(page|token|cursor|link|ur[il])?|has(more|next|nextpage)|more(results|available)?|(is)?truncated"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CutAnswer:
+    """A body, cut into its leads.
+
+    `beside` are the members beside the list, which no contract knows: name and JSON type. `speaks_of_more` is the name
+    of the one that speaks of more leads than came, None where none does.
+    """
+
+    leads: tuple[ReceivedLead, ...]
+    beside: Mapping[str, str]
+    speaks_of_more: str | None
+
+
+def read_leads(kind: LeadKind, body: bytes) -> CutAnswer:
+    """Cut a 200 body into its leads.
+
+    An answer is a JSON object that holds the kind's list; an empty list means no leads. The list's key counts in any
+    spelling, and each time it occurs. One odd lead (NaN, a lone surrogate, an integer of 5,000 digits, no object at
+    all) never costs its neighbours: it is kept and flagged. Raises InvalidAnswerError for everything else; its message
+    describes the body without quoting it.
+    """
+    elements, members = cut_list(kind.list_key, body)
+    beside = {name: _parsed(value) for name, value in members if name is not None}
+    more = (name for name, value in beside.items() if _speaks_of_more(name, value, len(elements)))
+    return CutAnswer(
+        leads=tuple(map(_receive, elements)),
+        beside={name: _json_type(value) for name, value in beside.items()},
+        speaks_of_more=next(more, None),
+    )
+
+
+def read_inventory_page(body: bytes, number: int) -> InventoryPage:
+    """Cut a 200 body of the inventory search into its items, and find the cursor of the next page.
+
+    A missing, null or empty `meta.nextToken` means the last page. Raises InvalidAnswerError like read_leads, and for
+    a cursor of any other shape: to stop there would lose the pages behind it.
+    """
+    elements, members = cut_list("items", body)
+    meta = _parsed(dict(members).get("meta", b"null"))
+    token = meta.get("nextToken") if isinstance(meta, dict) else None
+    if not isinstance(meta, dict | None) or not isinstance(token, str | None):
+        raise InvalidAnswerError("'meta.nextToken' is no text.", reason="bad cursor")
+    return InventoryPage(tuple(_receive_item(element, number) for element in elements), token or None)
+
+
+def read_delivery(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
+    """Cut a push delivery into its leads, each with its kind and the exact text received.
+
+    Valid is a JSON object that holds a lead under its kind's name, `{"applicant": {…}}`, or a list of them under the
+    kind's list key, as an answer does (specification, "Events"). A name with null holds none. What one lead holds is
+    judged as in read_leads. Raises InvalidAnswerError for everything else; its message quotes nothing of the body.
+    """
+    leads: list[tuple[LeadKind, ReceivedLead]] = []
+    has_leads = False
+    body = body.removeprefix(codecs.BOM_UTF8)
+    for key, start, end in members_of(body, object_in(body)):
+        name = text_of(key)
+        kind = next((kind for kind in LEAD_KINDS if name in (kind.name, kind.list_key)), None)
+        if kind is None or body[start:end] == b"null":
+            continue
+        has_leads = True
+        spans = list_parts(kind.list_key, body, (start, end)) if name == kind.list_key else [(start, end)]
+        leads += [(kind, _receive(body[slice(*span)])) for span in spans]
+    if not has_leads:
+        names = ", ".join(repr(kind.name) for kind in LEAD_KINDS)
+        raise InvalidAnswerError(
+            f"The body ({len(body)} bytes) is a JSON object with none of {names} in it.", reason="no lead"
+        )
+    return tuple(leads)
+
+
+def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
+    """Those top-level members of a lead that hold text or a number, as text; also of one that isn't valid JSON."""
+    body, texts = payload.encode(), dict[str, str]()
+    with contextlib.suppress(InvalidAnswerError):  # what stands behind a broken place is lost
+        for key, start, end in members_of(body, only_value(body)):
+            name, text = text_of(key), _id_text(body[start:end])
+            if name is not None and name in names and text is not None:
+                texts[name] = text
+    return texts
+
+
+def _parsed(value: bytes) -> object:
+    try:
+        return json.loads(value, parse_int=float)  # an integer of 5,000 digits is a float, and no error
+    except (ValueError, RecursionError):
+        return value
+
+
+def _json_type(value: object) -> str:
+    types = {str: "text", bool: "boolean", float: "number", dict: "object", list: "list", type(None): "null"}
+    return types.get(type(value), "not JSON")
+
+
+def _speaks_of_more(name: str, value: object, came: int) -> bool:
+    """Whether a member beside the list says that there are more leads, as the answers of APIs with pages do."""
+    plain = re.sub(r"[^a-z]", "", name.lower())
+    if isinstance(value, dict):  # such as meta, paging, links
+        return any(_speaks_of_more(name if plain == "next" else key, one, came) for key, one in value.items())
+    if isinstance(value, float):
+        return value > came if _TOTAL.fullmatch(plain) else value > 1 and _PAGES.fullmatch(plain) is not None
+    return bool(value) and _NEXT.fullmatch(plain) is not None and not isinstance(value, bytes)
+
+
+# --- one lead ----------------------------------------------------------------------------------------------------
+
+
+class _Identified(msgspec.Struct):
+    id: msgspec.Raw = msgspec.Raw()
+
+
+_IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
+
+
+def _receive(element: bytes) -> ReceivedLead:
+    lead_id, payload, oddity = _read_element(element)
+    if lead_id is None:
+        lead_id = f"sha256:{hashlib.sha256(element).hexdigest()}"
+    return ReceivedLead(lead_id, payload, oddity)
+
+
+def _receive_item(element: bytes, page: int) -> InventoryItem:
+    item_id, payload, oddity = _read_element(element)
+    return InventoryItem(item_id, payload, page, oddity)
+
+
+def _read_element(element: bytes) -> tuple[str | None, str, str | None]:
+    """Id, exact text and oddity of an element."""
+    oddity = None
+    try:
+        payload = element.decode()
+    except UnicodeDecodeError:
+        # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
+        payload, oddity = element.decode("latin-1"), NOT_UTF_8
+    element_id: str | None = None
+    try:
+        element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
+    except msgspec.ValidationError:
+        oddity = oddity or NOT_AN_OBJECT
+    except (msgspec.DecodeError, RecursionError):
+        oddity = oddity or NOT_JSON
+        element_id = _id_by_structure(payload.encode())
+    if element_id is None:
+        oddity = oddity or NO_ID
+    return element_id, payload, oddity
+
+
+def _id_by_structure(element: bytes) -> str | None:
+    """The id of an object that isn't valid JSON somewhere else, so that it still merges with its later versions."""
+    values: list[bytes] = []
+    with contextlib.suppress(InvalidAnswerError):  # what stands behind the broken place is lost, an id before it isn't
+        for key, start, end in members_of(element, only_value(element)):
+            if text_of(key) == "id":
+                values.append(element[start:end])
+    return _id_text(values[-1]) if values else None
+
+
+# What an id looks like, always so far: json would take ten times as long to read it.
+_PLAIN_TEXT: Final = re.compile(rb'"([0-9A-Za-z_-]+)"')
+
+
+def _id_text(raw: bytes) -> str | None:
+    """An id as text: a non-empty string without lone surrogates, or a number exactly as it was written."""
+    if plain := _PLAIN_TEXT.fullmatch(raw):
+        return plain[1].decode()
+    if re.fullmatch(rb"-?[0-9][0-9.eE+-]*", raw):
+        return raw.decode()
+    try:
+        value = json.loads(raw)
+        return value if isinstance(value, str) and value.strip() and value.encode() else None
+    except (ValueError, RecursionError):  # JSON that json refuses, or a lone surrogate that has no UTF-8 form
+        return None

@@ -1,0 +1,13 @@
+"""The portal's side: access tokens, requests, what each answer means, and the receiver of pushes.
+
+Belongs here: everything that speaks HTTP with the portal. Doesn't: what an answer holds (domain/answer.py), files
+(lake/), which windows are asked for (sensors.py).
+"""
+
+from leads_pipeline.portal.inventory import InventoryClient
+from leads_pipeline.portal.leads import LeadsClient
+from leads_pipeline.portal.pace import RetryPolicy
+from leads_pipeline.portal.requests import Timing
+from leads_pipeline.portal.tokens import ClientCredentials, Tokens
+
+__all__ = ["ClientCredentials", "InventoryClient", "LeadsClient", "RetryPolicy", "Timing", "Tokens"]

@@ -1,0 +1,241 @@
+"""The leads client: from "this window, please" to an answer, or to an error of the right kind."""
+
+import hashlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from leads_pipeline.contract import Answer, LeadKind, ReceivedLead, window_parameters
+from leads_pipeline.domain.answer import CutAnswer, read_leads
+from leads_pipeline.errors import InvalidAnswerError, LeadsPipelineError, RetentionError
+from leads_pipeline.portal.requests import Fetched, FetchStats, Requests, RequestSpec, Service
+from leads_pipeline.portal.tokens import Tokens
+from leads_pipeline.portal.verdicts import is_too_much
+from leads_pipeline.window import RETENTION, ScopeKind, Window
+
+# What is too large or too slow in one is asked for in pieces of that length.
+PIECE: Final = timedelta(hours=1)
+# So many hours may fail before one came: then asking for less doesn't help.
+MAX_HOPELESS_HOURS: Final = 3
+# Threads beyond those that may ask at a time: they land what has come.
+LANDING_THREADS: Final = 4
+# So long a run that ends waits for what is being landed. A request that is still under way is left alone.
+STOP_SECONDS: Final = 5.0
+
+_LEADS_401 = (
+    "The token is refused even after a renewal. Check LEADS_CLIENT_ID and its secret, and LEADS_AUDIENCE or "
+    "LEADS_TOKEN_SCOPE; then ask the portal's technical contact whether the credentials are still valid."
+)
+_LEADS_413 = "The service calls even an hour too large; tell the portal's technical contact."
+
+T = TypeVar("T")
+
+
+class LeadsClient:
+    """Fetches windows of leads.
+
+    `keep_unreadable` takes an answer that is none, with its window. Proxies come from the environment as everywhere
+    (HTTPS_PROXY, NO_PROXY); credentials never do. `options` are those of Service: clocks, bounds, the order of receipt.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        tokens: Tokens,
+        *,
+        max_concurrency: int,
+        keep_unreadable: Callable[[LeadKind, Window, bytes], None] | None = None,
+        **options: Any,
+    ) -> None:
+        self._service = Service(base_url=base_url.rstrip("/"), tokens=tokens, **options)
+        self._max_concurrency = max_concurrency
+        self._keep_unreadable = keep_unreadable
+
+    @property
+    def stats(self) -> FetchStats:
+        """Requests, retries and statuses since the client was made."""
+        return self._service.stats
+
+    def fetch_windows(
+        self, kind: LeadKind, windows: Sequence[Window], then: Callable[[Answer], T]
+    ) -> Iterator[tuple[Window, T | LeadsPipelineError]]:
+        """Fetch windows side by side; yield each as it is finished, with what `then` made of its answer, or the error.
+
+        A thread fetches a window and calls `then` itself, which may wait for a disk. At most `max_concurrency` requests
+        are under way. An answer that has a `failure` holds what came of the window, and not all of it.
+
+        Windows start in the given order. Closing the iterator ends the run; no `then` is called after that.
+        """
+        run = Requests(self._service, at_once=self._max_concurrency, scopes=len({window.scope for window in windows}))
+        left: queue.SimpleQueue[Window] = queue.SimpleQueue()
+        done: queue.SimpleQueue[tuple[Window, T | BaseException]] = queue.SimpleQueue()
+        for window in windows:
+            left.put(window)
+        threads = [
+            threading.Thread(target=self._work, args=(run, kind, left, then, done), name="portal", daemon=True)
+            for _ in range(min(self._max_concurrency + LANDING_THREADS, len(windows)))
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for _ in windows:
+                window, outcome = done.get()
+                if isinstance(outcome, BaseException) and not isinstance(outcome, LeadsPipelineError):
+                    raise outcome
+                yield window, outcome
+        finally:
+            run.stop()
+            until = time.monotonic() + STOP_SECONDS
+            for thread in threads:
+                thread.join(max(0.0, until - time.monotonic()))
+
+    def _work(
+        self,
+        run: Requests,
+        kind: LeadKind,
+        left: "queue.SimpleQueue[Window]",
+        then: Callable[[Answer], T],
+        done: "queue.SimpleQueue[tuple[Window, T | BaseException]]",
+    ) -> None:
+        """One thread: a window after the other, until none is left or nobody wants them any more."""
+        with closing(run), suppress(queue.Empty):
+            while not run.is_stopped:
+                window = left.get_nowait()
+                try:
+                    answer = self._fetch(run, kind, window)
+                    if not run.is_stopped:
+                        done.put((window, then(answer)))
+                except LeadsPipelineError as error:
+                    done.put((window, error.with_traceback(None)))
+                except BaseException as error:  # noqa: BLE001 - raised where the outcome is read
+                    done.put((window, error))
+
+    def _fetch(self, run: Requests, kind: LeadKind, window: Window) -> Answer:
+        """The window's answer: in one, or hour by hour where it is too large or too slow in one."""
+        timing = self._service.timing
+        began = timing.monotonic()
+        if window.is_deleted(timing.now()):
+            raise RetentionError(
+                f"The window {window.partition_key} was not asked for: the portal keeps leads for {RETENTION.days} "
+                "days, and it is wholly older. What was landed of it stays; there is nothing left to fetch."
+            )
+        attempts, failure = 0, None
+        try:
+            parts = [self._ask(run, kind, window, window)]
+        except LeadsPipelineError as error:
+            if not is_too_much(error):
+                raise
+            parts, missing = self._ask_by_hours(run, kind, window)
+            if not parts:
+                raise
+            attempts = error.attempts + sum(verdict.attempts for _, verdict in missing)
+            failure = _failure(window, parts, missing) if missing else None
+        attempts += sum(part.attempts for part in parts)
+        leads = _joined(parts)
+        if failure is None and any(part.value.speaks_of_more for part in parts):
+            failure = InvalidAnswerError(
+                f"The answer for the window {window.partition_key} speaks of more leads than came, in a member beside "
+                f"the list. The {len(leads)} that came are kept. The portal may have begun to answer in pages: ask its "
+                "technical contact, and look for a newer version of this pipeline.",
+                reason="more leads than came",
+            )
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(part.body)
+        return Answer(
+            kind=kind,
+            window=window,
+            leads=leads,
+            fetched_at=parts[0].fetched_at,  # what the later ones have may be missing in the first
+            request=parts[0].request if len(parts) == 1 else f"{kind.path} by hours",
+            body_sha256=digest.hexdigest(),
+            body_bytes=sum(len(part.body) for part in parts),
+            attempts=attempts,
+            duration_seconds=timing.monotonic() - began,
+            sequence=parts[0].sequence,
+            failure=failure,
+            beside={name: type_ for part in parts for name, type_ in part.value.beside.items()},
+        )
+
+    def _ask_by_hours(
+        self, run: Requests, kind: LeadKind, window: Window
+    ) -> tuple[list[Fetched[CutAnswer]], list[tuple[Window, LeadsPipelineError]]]:
+        """The hours that came, and those that didn't, with why."""
+        parts: list[Fetched[CutAnswer]] = []
+        missing: list[tuple[Window, LeadsPipelineError]] = []
+        for hour in _hours(window):
+            try:
+                parts.append(self._ask(run, kind, window, hour))
+            except LeadsPipelineError as error:
+                missing.append((hour, error))
+                is_hopeless = not parts and len(missing) == MAX_HOPELESS_HOURS
+                if is_hopeless or (error.is_transient and not is_too_much(error)):
+                    break  # it isn't the hour's fault
+        return parts, missing
+
+    def _ask(self, run: Requests, kind: LeadKind, window: Window, piece: Window) -> Fetched[CutAnswer]:
+        about = f"the window {window.partition_key}"
+        if piece != window:
+            about += f", {piece.start:%Y-%m-%dT%H:%M:%SZ} to {piece.end:%Y-%m-%dT%H:%M:%SZ} of it"
+        spec = RequestSpec(
+            path=kind.path,
+            parameters=window_parameters(piece),
+            about=about,
+            scope=window.scope.key,
+            advice={401: _LEADS_401, 403: _scope_advice(window), 413: _LEADS_413},
+        )
+        return run.fetch(spec, partial(self._read, kind, window))
+
+    def _read(self, kind: LeadKind, window: Window, body: bytes) -> CutAnswer:
+        try:
+            return read_leads(kind, body)
+        except InvalidAnswerError:
+            if self._keep_unreadable is not None:
+                self._keep_unreadable(kind, window, body)
+            raise
+
+
+def _failure(
+    window: Window, parts: Sequence[Fetched[CutAnswer]], missing: Sequence[tuple[Window, LeadsPipelineError]]
+) -> LeadsPipelineError:
+    """Why hours of the window are missing. What can pass comes first: it is asked for again sooner."""
+    hour, verdict = next((one for one in missing if one[1].is_transient), missing[0])
+    message = (
+        f"The window {window.partition_key} is too much for one answer and was asked for by hours. "
+        f"{len(_joined(parts))} leads came and are kept; it isn't landed before the rest has come. Of "
+        f"{hour.start:%H:%M} to {hour.end:%H:%M} UTC: {verdict.args[0]}"
+    )
+    return verdict.reworded(message, attempts=verdict.attempts)
+
+
+def _joined(parts: Sequence[Fetched[CutAnswer]]) -> tuple[ReceivedLead, ...]:
+    """The leads of all parts. One at the turn of an hour is in two of them, and stands where the later one has it."""
+    if len(parts) == 1:
+        return parts[0].value.leads
+    leads = {(lead.lead_id, lead.payload): lead for part in reversed(parts) for lead in reversed(part.value.leads)}
+    return tuple(reversed(leads.values()))
+
+
+def _hours(window: Window) -> list[Window]:
+    """Each holds both of its ends, as the service includes them: no lead falls between two."""
+    count = -(-(window.end - window.start) // PIECE)
+    starts = [window.start + number * PIECE for number in range(count)]
+    return [replace(window, start=start, end=min(start + PIECE, window.end)) for start in starts]
+
+
+def _scope_advice(window: Window) -> str:
+    if window.scope.kind is ScopeKind.ALL:
+        return (
+            "LEADS_SCOPES=all asks without a filter, which only a set-up with a single branch allows. Name the "
+            "branches, or ask the portal's technical contact."
+        )
+    return (
+        f"Check that {window.scope.key} is an internal id of the portal, not your own, and that these credentials may "
+        "read it; the portal's technical contact knows."
+    )

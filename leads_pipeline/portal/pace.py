@@ -1,0 +1,115 @@
+"""How long to wait before asking again, and how fast to go on.
+
+Belongs here: the policy, as pure functions of what happened and of the clock. Doesn't: sleeping, sending, Dagster.
+"""
+
+import random
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """The client's policy, for failures that pass within seconds to a few minutes."""
+
+    max_attempts: int = 6
+    base_delay_seconds: float = 0.5
+    max_delay_seconds: float = 30.0
+    # A service may ask for more patience than a run should have; beyond this the sensor takes over.
+    max_retry_after_seconds: float = 120.0
+
+    def is_beyond_patience(self, retry_after_seconds: float | None) -> bool:
+        """Whether the service asks for more than a run should wait: then asking earlier is rude, and the run ends."""
+        return retry_after_seconds is not None and retry_after_seconds > self.max_retry_after_seconds
+
+    def delay_seconds(self, attempt: int, retry_after_seconds: float | None, rng: random.Random) -> float:
+        """Seconds to wait after the failed attempt number `attempt` (from 1).
+
+        Full jitter: uniform between 0 and the exponential ceiling, so that many clients don't come back together.
+        What the service asked for is a lower bound, within `max_retry_after_seconds`.
+        """
+        ceiling = min(self.max_delay_seconds, self.base_delay_seconds * 2 ** (attempt - 1))
+        jitter = rng.uniform(0, ceiling)
+        if retry_after_seconds is None:
+            return jitter
+        return min(retry_after_seconds, self.max_retry_after_seconds) + jitter
+
+
+class Pace:
+    """How fast a run may start requests: freely, until the service asks for patience.
+
+    When it does, nothing starts for a while, and from then on starts are spaced: the space doubles each time the
+    service complains again and shrinks with each answer until it is gone. So a run finds any rate limit by itself, a
+    hundred a second or one a minute, which fewer requests in flight alone could not.
+
+    Requests already in flight say nothing about a change of pace that came after them. So each start hands out the
+    pace it was made at, and its outcome counts only while that pace holds: eight refusals of one burst are one
+    complaint. Moments are those of any one monotonic clock, in seconds.
+    """
+
+    FIRST_INTERVAL_SECONDS = 1 / 32  # a third of the speed that one core reaches
+    MAX_INTERVAL_SECONDS = 10.0  # slower than this, a run is better ended and taken up again later
+    RECOVERY_FACTOR = 0.9  # seven answers halve the space: at a hard limit, one request in eight is refused
+    NEGLIGIBLE_INTERVAL_SECONDS = 1 / 256  # below this, the space between starts changes nothing
+
+    def __init__(self, policy: RetryPolicy, rng: random.Random) -> None:
+        self._policy = policy
+        self._rng = rng
+        self._number = 0
+        self._complaints_in_a_row = 0
+        self._not_before = float("-inf")
+        self.interval_seconds = 0.0
+
+    def wait_seconds(self, now: float) -> float:
+        """Seconds until the next request may start, 0 when it may start now."""
+        return max(0.0, self._not_before - now)
+
+    def start(self, now: float) -> int:
+        """Book a start. Returns the number of the pace it was made at, to be handed back with its outcome."""
+        self._not_before = max(self._not_before, now + self.interval_seconds)
+        return self._number
+
+    def succeeded(self, pace: int) -> None:
+        """An answer came: a little faster."""
+        if pace != self._number:
+            return
+        self._complaints_in_a_row = 0
+        self.interval_seconds *= self.RECOVERY_FACTOR
+        if self.interval_seconds < self.NEGLIGIBLE_INTERVAL_SECONDS:
+            self.interval_seconds = 0.0
+
+    def asked_for_patience(self, pace: int, now: float, retry_after_seconds: float | None) -> None:
+        """The service complained: nothing starts for a while, and half as fast from then on."""
+        if pace == self._number:
+            self._number += 1
+            self._complaints_in_a_row += 1
+            doubled = max(self.FIRST_INTERVAL_SECONDS, 2 * self.interval_seconds)
+            self.interval_seconds = min(self.MAX_INTERVAL_SECONDS, doubled)
+        elif retry_after_seconds is None:
+            return
+        delay = self._policy.delay_seconds(self._complaints_in_a_row, retry_after_seconds, self._rng)
+        self._not_before = max(self._not_before, now + delay)
+
+
+def parse_retry_after(value: str | None, now: datetime) -> float | None:
+    """Seconds that a `Retry-After` header asks for (RFC 9110, section 10.2.3: whole seconds, or an HTTP date).
+
+    None for a missing, past or unreadable value: then the caller's own backoff holds.
+    """
+    if value is None:
+        return None
+    value = value.strip()
+    if re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
+        return float(value)
+    if re.fullmatch(r"[0-9]+", value, re.ASCII):
+        return float("inf")  # a number beyond all sense is still a request for much patience; the policy bounds it
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError, IndexError):  # what email.utils raises over dates that are none
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    seconds = (moment - now).total_seconds()
+    return seconds if seconds > 0 else None

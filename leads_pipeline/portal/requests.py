@@ -1,0 +1,303 @@
+"""The requests of one run: from any number of threads, at one pace, with one end."""
+
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Final, Generic, TypeVar
+from urllib.parse import urlencode
+
+import httpx
+
+from leads_pipeline.errors import (
+    BusyError,
+    CredentialsError,
+    InvalidAnswerError,
+    LeadsPipelineError,
+    SettingsError,
+    TooLargeError,
+    UnreachableError,
+)
+from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body
+from leads_pipeline.portal.pace import Pace, RetryPolicy
+from leads_pipeline.portal.tokens import Tokens
+from leads_pipeline.portal.verdicts import (
+    LATER,
+    UNUSABLE_ADDRESS,
+    USELESS,
+    broken_off,
+    is_slow,
+    patience_asked_for,
+    verdict_on,
+)
+
+# A whole request, body included. A read timeout alone lets a body that comes drop by drop go on for ever.
+DEADLINE_SECONDS: Final = 120.0
+# A lead is 2 to 4 kB, so this is some 20,000 of them in one answer. Holds for the body as received and as decoded.
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+# After so many temporary failures in a row, over so many scopes, the rest of a run waits until the service had time.
+MAX_FAILURES_IN_A_ROW, LEAST_FAILING_SCOPES = 20, 3
+# Too slow twice is no accident: asking for the same a third time gets no further.
+MAX_SLOW_ATTEMPTS: Final = 2
+
+_REFUSALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})  # the specification answers either
+_HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "leads-pipeline"}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The clocks, the waiting and the dice of a client; tests bring their own.
+
+    `now` is the moment in UTC, `monotonic` counts seconds from anywhere, `wait` ends early when the event is set.
+    """
+
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    monotonic: Callable[[], float] = time.monotonic
+    wait: Callable[[threading.Event, float], object] = threading.Event.wait
+    rng: random.Random = field(default_factory=random.Random)
+
+
+@dataclass(slots=True)
+class FetchStats:
+    """What a client has done since it was made. Holds no personal data, so it can go into metadata.
+
+    `requests` and `statuses` count data requests, not those for tokens; a request that broke has no status.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSpec:
+    """A request to be made. Its text names path and subject, never host, query or headers.
+
+    `scope` is whose window it is about. `advice` has sentences for statuses that mean something of their own here.
+    """
+
+    path: str
+    parameters: Mapping[str, str]
+    about: str
+    advice: Mapping[int, str]
+    scope: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"GET {self.path} for {self.about}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched(Generic[T]):
+    """What a request gave, and what was read from it. `request` is path and query."""
+
+    value: T
+    body: bytes
+    fetched_at: datetime
+    sequence: int | None
+    attempts: int
+    request: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A service to be asked, and how. `next_sequence` gives each request its place in the order of receipt."""
+
+    base_url: str
+    tokens: Tokens
+    policy: RetryPolicy = RetryPolicy()  # noqa: RUF009 - frozen
+    timing: Timing = field(default_factory=Timing)
+    transport: httpx.BaseTransport | None = None
+    deadline_seconds: float = DEADLINE_SECONDS
+    max_body_bytes: int = MAX_BODY_BYTES
+    next_sequence: Callable[[], int] | None = None
+    stats: FetchStats = field(default_factory=FetchStats)
+
+
+class Requests:
+    """The requests of one run to one service, at most `at_once` at a time, over `scopes` scopes.
+
+    Some failures end the run: a refused credential or setting, a service that asks for more patience than the policy
+    has, and too many temporary failures in a row. What is asked for afterwards gets that error, unsent.
+    """
+
+    def __init__(self, service: Service, *, at_once: int = 1, scopes: int = 1) -> None:
+        self._service, self._timing = service, service.timing
+        self._base = httpx.URL(service.base_url)
+        self._tls = httpx.create_ssl_context()
+        self._pace = Pace(service.policy, self._timing.rng)
+        self._slots = threading.Semaphore(at_once)
+        self._guard = threading.Lock()
+        self._local = threading.local()
+        self._stop = threading.Event()
+        self._failures_in_a_row = 0
+        self._failing_scopes: set[str] = set()
+        self._least_failing_scopes = min(LEAST_FAILING_SCOPES, scopes)
+        self._over: LeadsPipelineError | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nobody wants the answers any more."""
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        """Send nothing more, and wait for nothing."""
+        self._stop.set()
+
+    def fetch(self, spec: RequestSpec, read: Callable[[bytes], T]) -> Fetched[T]:
+        """Ask, and ask again where that can help. Raises the last verdict."""
+        request = f"{self._base.raw_path.decode().rstrip('/')}{spec.path}?{urlencode(spec.parameters)}"
+        for attempt in itertools.count(1):
+            with self._slots:
+                pace = self._start(spec)
+                fetched_at = self._timing.now()
+                # Now and not with the answer: of two that cross, the one that was asked for later is the newer.
+                sequence = self._service.next_sequence() if self._service.next_sequence else None
+                outcome = self._ask_once(spec, request, read)
+            self._learn(spec, outcome, pace, attempt)
+            if not isinstance(outcome, LeadsPipelineError):
+                body, value = outcome
+                return Fetched(
+                    value=value,
+                    body=body,
+                    fetched_at=fetched_at,
+                    sequence=sequence,
+                    attempts=attempt,
+                    request=request,
+                )
+            most = MAX_SLOW_ATTEMPTS if is_slow(outcome) else self._service.policy.max_attempts
+            if not outcome.is_transient or attempt >= most or self._over:
+                outcome.attempts = attempt
+                raise outcome
+            self._service.stats.retries += 1
+            if not _slows_the_run(outcome, attempt):  # else the pace of the whole run holds it back
+                seconds = self._service.policy.delay_seconds(attempt, None, self._timing.rng)
+                self._timing.wait(self._stop, seconds)
+        raise AssertionError("count() never ends")
+
+    def _start(self, spec: RequestSpec) -> int:
+        """Wait for the run's next start. Returns the pace that it was made at."""
+        while True:
+            with self._guard:
+                if self._over is not None:
+                    text = f"{spec} was not sent, because another request's failure holds for the whole run: "
+                    raise self._over.reworded(f"{text}{self._over.args[0]}", attempts=0)
+                if self.is_stopped:
+                    raise UnreachableError(f"{spec} was not sent: the run was stopped.")
+                now = self._timing.monotonic()
+                if (seconds := self._pace.wait_seconds(now)) <= 0:
+                    return self._pace.start(now)
+            self._timing.wait(self._stop, seconds)
+
+    def _learn(self, spec: RequestSpec, outcome: object, pace: int, attempt: int) -> None:
+        """Let one outcome tell the rest of the run how fast to go on, and whether to."""
+        with self._guard:
+            if not isinstance(outcome, LeadsPipelineError):
+                self._pace.succeeded(pace)
+            elif _slows_the_run(outcome, attempt):
+                seconds = patience_asked_for(outcome)
+                self._pace.asked_for_patience(pace, self._timing.monotonic(), seconds)
+                if self._service.policy.is_beyond_patience(seconds):
+                    self._over = outcome
+            if not (isinstance(outcome, LeadsPipelineError) and outcome.is_transient):
+                self._failures_in_a_row = 0
+                self._failing_scopes.clear()
+                if isinstance(outcome, CredentialsError | SettingsError):
+                    self._over = outcome  # every other window would hear the same, and the token server each time
+                return
+            self._failures_in_a_row += 1
+            self._failing_scopes.add(spec.scope)
+            is_everywhere = len(self._failing_scopes) >= self._least_failing_scopes
+            if self._failures_in_a_row >= MAX_FAILURES_IN_A_ROW and is_everywhere:
+                self._over = outcome
+
+    def _ask_once(
+        self, spec: RequestSpec, request: str, read: Callable[[bytes], T]
+    ) -> tuple[bytes, T] | LeadsPipelineError:
+        """One request: the body with what `read` made of it, or the verdict.
+
+        Errors are returned, so that none carries the exception before it along: httpx's quote headers and URLs.
+        """
+        service = self._service
+        until = self._timing.monotonic() + service.deadline_seconds
+        try:
+            with self._answer(spec, request) as response:
+                is_answer = response.status_code == HTTPStatus.OK
+                try:
+                    body = read_body(response, service.max_body_bytes, until, self._timing.monotonic)
+                except (InvalidAnswerError, TooLargeError, httpx.TransportError):
+                    if is_answer:
+                        raise
+                    body = b""  # the status decides; the body is a courtesy
+                if not is_answer:
+                    return verdict_on(str(spec), response, body, spec.advice, self._timing.now())
+            return body, read(body)
+        except InvalidAnswerError as error:
+            message = f"{spec} was answered, but not as the contract has it. {error} What was landed before stays."
+            return InvalidAnswerError(f"{message} {LATER}", reason=error.reason)
+        except TooLargeError as error:
+            return TooLargeError(
+                f"{spec} was answered with too much. {error} What was landed before stays. {USELESS} Tell the portal's "
+                "technical contact."
+            )
+        except UnreachableError as error:
+            return UnreachableError(f"{spec}: {error} {LATER}", reason=error.reason)
+        except LeadsPipelineError as error:
+            return error.with_traceback(None)
+        except httpx.TransportError as error:
+            return broken_off(str(spec), error)
+        except UNUSABLE_ADDRESS:
+            return SettingsError(f"{spec} can't be sent. {ADDRESS_HINT}")
+
+    @contextmanager
+    def _answer(self, spec: RequestSpec, request: str) -> Iterator[httpx.Response]:
+        """The answer to the request, sent once more with another token where the first is refused."""
+        tokens = self._service.tokens
+        token = tokens.get()
+        response = self._send(spec, request, token.access_token)
+        try:
+            if response.status_code in _REFUSALS and tokens.is_worth_renewing(token):
+                response.close()
+                token = tokens.get(refused=token)
+                response = self._send(spec, request, token.access_token)
+                if response.status_code in _REFUSALS:
+                    tokens.did_not_help(token)
+            yield response
+        finally:
+            response.close()
+
+    def _send(self, spec: RequestSpec, request: str, token: str) -> httpx.Response:
+        # One client a thread: httpx's pool looks through all its connections several times a request.
+        http = getattr(self._local, "http", None)
+        if http is None:
+            http = self._local.http = make_client(headers=_HEADERS, transport=self._service.transport, tls=self._tls)
+        headers = {**spec.headers, "Authorization": f"Bearer {token}"}
+        url = self._base.copy_with(raw_path=request.encode())
+        with self._guard:
+            self._service.stats.requests += 1
+        response: httpx.Response = http.send(http.build_request("GET", url, headers=headers), stream=True)
+        with self._guard:
+            self._service.stats.statuses[response.status_code] += 1
+        return response
+
+    def close(self) -> None:
+        """Close the connection of the calling thread."""
+        if (http := getattr(self._local, "http", None)) is not None:
+            http.close()
+
+
+def _slows_the_run(error: LeadsPipelineError, attempt: int) -> bool:
+    """Whether an answer speaks for the whole service.
+
+    A bare 429 to a request that was refused before needn't: were the service busy, other requests would hear so too,
+    and one branch that is always refused must not bring the others to a crawl.
+    """
+    return patience_asked_for(error) is not None or (isinstance(error, BusyError) and attempt == 1)

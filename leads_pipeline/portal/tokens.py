@@ -1,0 +1,283 @@
+"""Access tokens: the client credentials grant (RFC 6749, section 4.4), and the folder where processes share tokens.
+
+Belongs here: asking for a token, keeping it for its lifetime, renewing it once when it is refused. Doesn't: where the
+secret comes from (credentials.py), or what a refused data request means (verdicts.py).
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import logging
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Final, Literal
+from urllib.parse import quote_plus
+
+import filelock
+import httpx
+import msgspec
+
+from leads_pipeline.credentials import SecretSource
+from leads_pipeline.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file, sweep
+from leads_pipeline.errors import (
+    InvalidAnswerError,
+    LeadsPipelineError,
+    SettingsError,
+    StorageError,
+    TooLargeError,
+    UnreachableError,
+)
+from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body
+from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, broken_off, is_bearer, token_verdict
+from leads_pipeline.settings import AuthMethod
+
+# For an `expires_in` that is missing or makes no sense: short enough to be true for any server in use, long enough
+# that asking again is rare.
+DEFAULT_LIFETIME_SECONDS: Final = 300.0
+# No token is trusted for longer than a day, whatever the server says.
+MAX_LIFETIME_SECONDS: Final = 86_400.0
+# A token is renewed this long before it expires, so that none expires on its way; a short-lived one a tenth before.
+RENEWAL_MARGIN_SECONDS, RENEWAL_MARGIN_SHARE = 60.0, 0.1
+# After a new token was refused as well, refusals are about the request (a scope that isn't ours, say), not the token.
+# For this long they are taken as final; else every such request would cost a token request.
+RENEWAL_PAUSE_SECONDS: Final = 60.0
+# The whole token request; a healthy endpoint takes under a second.
+TOKEN_DEADLINE_SECONDS: Final = 30.0
+# Longer than any token request: whichever process holds the lock for this long has hung.
+LOCK_DEADLINE_SECONDS: Final = 45.0
+# A token answer has one to five kilobytes, and web servers take request headers up to eight or sixteen.
+MAX_ANSWER_BYTES, MAX_TOKEN_CHARACTERS = 65_536, 8_000
+
+_TOKEN_FORM = re.compile(rf"[\x21-\x7e]{{1,{MAX_TOKEN_CHARACTERS}}}")  # RFC 6749, appendix A.12, without spaces
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentials:
+    """One client at one token endpoint. `audience` goes with the body form alone, `scope` with Basic alone."""
+
+    token_url: str
+    client_id: str
+    secret: SecretSource
+    method: AuthMethod
+    audience: str | None = None
+    scope: str | None = None
+
+    def form(self, secret: str) -> dict[str, str]:
+        """The fields of the token request's body."""
+        fields = {"grant_type": "client_credentials"}
+        if self.method is AuthMethod.BASIC:
+            return fields | ({"scope": self.scope} if self.scope else {})
+        fields |= {"client_id": self.client_id, "client_secret": secret}
+        return fields | ({"audience": self.audience} if self.audience else {})
+
+    def headers(self, secret: str) -> dict[str, str]:
+        """The headers of the token request. Basic form-encodes both halves first (RFC 6749, section 2.3.1)."""
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        if self.method is AuthMethod.BASIC:
+            pair = f"{quote_plus(self.client_id)}:{quote_plus(secret)}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        return headers
+
+    def store_key(self, secret: str) -> str:
+        """The name of the token's file: another for each endpoint, client, audience, scope and secret.
+
+        It is a MAC keyed by the secret, so it tells nothing about a secret that can't be guessed, and issued ones
+        can't. Whoever can list the folder can read the token itself.
+        """
+        identity = [self.token_url, self.client_id, self.method, self.audience, self.scope]
+        return hmac.new(secret.encode(), json.dumps(identity).encode(), hashlib.sha256).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An access token. `fetched_at` is the moment of asking, in seconds since 1970 by this machine's clock."""
+
+    access_token: str = field(repr=False)
+    fetched_at: float
+    lifetime_seconds: float
+
+    def __post_init__(self) -> None:
+        if not _TOKEN_FORM.fullmatch(self.access_token) or not 0 < self.lifetime_seconds <= MAX_LIFETIME_SECONDS:
+            raise ValueError("not a token")
+
+    def is_usable(self, now: float) -> bool:
+        """Whether it lives for a while longer. After a clock that was set back, it counts as expired."""
+        left = self.fetched_at + self.lifetime_seconds - now
+        return min(RENEWAL_MARGIN_SECONDS, self.lifetime_seconds * RENEWAL_MARGIN_SHARE) < left <= self.lifetime_seconds
+
+
+class Tokens:
+    """The token of one client: from memory, from the file that all processes share, or from the endpoint.
+
+    Works from any number of threads: whoever needs a token while one is on its way waits for that one. After the
+    endpoint has refused the secret, this object doesn't ask it again. `transport` stands in for the network in tests.
+    """
+
+    def __init__(
+        self,
+        credentials: ClientCredentials,
+        folder: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        transport: httpx.BaseTransport | None = None,
+        deadline_seconds: float = TOKEN_DEADLINE_SECONDS,
+        lock_deadline_seconds: float = LOCK_DEADLINE_SECONDS,
+    ) -> None:
+        self.requests_made = 0
+        self.source: Literal["store", "endpoint"] | None = None
+        self._credentials, self._folder, self._clock, self._transport = credentials, folder, clock, transport
+        self._deadline_seconds, self._lock_deadline_seconds = deadline_seconds, lock_deadline_seconds
+        self._guard = Lock()
+        self._token: Token | None = None
+        self._unhelpful: Token | None = None
+        self._failure: tuple[float, LeadsPipelineError] | None = None
+
+    def get(self, refused: Token | None = None) -> Token:
+        """A token that is good now, other than the refused one.
+
+        Raises CredentialsError, SettingsError, BusyError, ServerError, UnreachableError or StorageError.
+        """
+        asked_at = time.monotonic()
+        with self._guard:
+            if self._token and self._is_good(self._token, refused):
+                return self._token
+            if self._failure and (self._failure[0] >= asked_at or not self._failure[1].is_transient):
+                error = self._failure[1]  # of the request that this one waited for, or refused for good
+                raise error.reworded(error.args[0], attempts=0)
+            try:
+                self._token = self._obtain(self._credentials.secret.read(), refused)
+            except LeadsPipelineError as error:
+                self._failure = time.monotonic(), error
+                raise
+            return self._token
+
+    def is_worth_renewing(self, token: Token) -> bool:
+        """Whether another token may help a request that was refused with this one."""
+        return token != self._unhelpful or self._clock() - token.fetched_at >= RENEWAL_PAUSE_SECONDS
+
+    def did_not_help(self, token: Token) -> None:
+        """Note that a renewed token was refused as well."""
+        self._unhelpful = token
+
+    def _is_good(self, token: Token, refused: Token | None) -> bool:
+        return token.is_usable(self._clock()) and (refused is None or token.access_token != refused.access_token)
+
+    def _obtain(self, secret: str, refused: Token | None) -> Token:
+        path = self._folder / f"{self._credentials.store_key(secret)}.json"
+        with self._locked(path):
+            stored = _read(path)
+            if stored is not None and self._is_good(stored, refused):
+                self.source = "store"
+                return stored
+            with suppress(OSError):  # no other process takes the refused one, whatever comes of the request
+                path.unlink(missing_ok=True)
+            token = self._ask(secret)
+            self.source = "endpoint"
+            try:
+                sweep(path)
+                replace_file(path, msgspec.json.encode(token))
+            except StorageError as error:  # to ask once more for each request would make it worse
+                logger.warning("Other processes will ask for tokens of their own, as this one can't be kept. %s", error)
+            return token
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        """Hold the lock of the file, over all processes."""
+        lock = filelock.FileLock(path.with_suffix(".lock"), timeout=self._lock_deadline_seconds, mode=PRIVATE_FILE_MODE)
+        try:
+            make_folder(self._folder)
+            self._folder.chmod(PRIVATE_FOLDER_MODE)
+            lock.acquire()
+        except filelock.Timeout:
+            raise UnreachableError(
+                f"Another process has been getting an access token for over {self._lock_deadline_seconds:g} seconds "
+                f"and holds {lock.lock_file}. It is tried again later; end that process if it hangs."
+            ) from None
+        except OSError as error:
+            raise StorageError(
+                f"The folder for access tokens, {self._folder}, can't be used ({error.strerror}). Make it this user's "
+                "own and writable, or delete it."
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _ask(self, secret: str) -> Token:
+        """One request, no retry, over a connection of its own: the data requests' hooks must not touch a secret."""
+        self.requests_made += 1
+        asked_at, until = self._clock(), time.monotonic() + self._deadline_seconds
+        credentials = self._credentials
+        asked = f"Asked {credentials.token_url} for an access token:"
+        failure: LeadsPipelineError
+        try:
+            with (
+                make_client(transport=self._transport) as http,
+                http.stream(
+                    "POST",
+                    credentials.token_url,
+                    headers=credentials.headers(secret),
+                    data=credentials.form(secret),
+                    timeout=self._deadline_seconds,
+                ) as response,
+            ):
+                return self._token_in(response, read_body(response, MAX_ANSWER_BYTES, until), asked, asked_at)
+        except TooLargeError:
+            failure = token_verdict(asked, response, b"", {}, datetime.fromtimestamp(asked_at, UTC))
+        except (InvalidAnswerError, UnreachableError) as error:
+            failure = error.reworded(f"{asked} {error} {LATER}", attempts=0)
+        except UNUSABLE_ADDRESS:
+            failure = SettingsError(f"{asked} it can't be sent. {ADDRESS_HINT}")
+        except httpx.TransportError as error:
+            failure = broken_off(f"{asked} it", error)
+        # Outside of the except blocks: their errors hold the request, and with it the secret.
+        if isinstance(failure, UnreachableError):
+            failure.reason = "token server unreachable"
+        raise failure
+
+    def _token_in(self, response: httpx.Response, body: bytes, asked: str, asked_at: float) -> Token:
+        answer = _json_object(body)
+        value = answer.get("access_token")
+        if response.is_success and is_bearer(answer.get("token_type")) and isinstance(value, str):
+            with suppress(ValueError):
+                return Token(value, asked_at, _lifetime_seconds(answer.get("expires_in")))
+        raise token_verdict(asked, response, body, answer, datetime.fromtimestamp(asked_at, UTC))
+
+
+def _read(path: Path) -> Token | None:
+    """The token in the file; one that is missing, damaged, too open or another user's counts as absent."""
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            return None
+        return msgspec.json.decode(path.read_bytes(), type=Token)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return None
+
+
+def _json_object(body: bytes) -> dict[str, object]:
+    try:
+        # As floats: int() refuses numbers of more than 4,300 digits, and no number but expires_in matters.
+        value = json.loads(body, parse_int=float)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _lifetime_seconds(expires_in: object) -> float:
+    try:
+        seconds = float(expires_in) if isinstance(expires_in, float | str) else 0.0
+    except ValueError:
+        seconds = 0.0
+    return min(seconds, MAX_LIFETIME_SECONDS) if seconds > 0 else DEFAULT_LIFETIME_SECONDS  # NaN isn't > 0 either

@@ -1,0 +1,256 @@
+"""What each answer means, and what to do about it: one table for the services, one for the token servers.
+
+A verdict is an error of the right kind (errors.py). Its text names path and status, what they mean, and whose turn it
+is. It never repeats what a server wrote: that can be made of what was sent to it, and name a person or a secret.
+"""
+
+import json
+import re
+import ssl
+from collections.abc import Mapping
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+import httpx
+
+from leads_pipeline.errors import (
+    BusyError,
+    CredentialsError,
+    InvalidAnswerError,
+    LeadsPipelineError,
+    RefusedError,
+    ServerError,
+    SettingsError,
+    TooLargeError,
+    UnreachableError,
+)
+from leads_pipeline.portal.pace import parse_retry_after
+
+LATER: Final = "This can pass by itself: asking again later can help."
+USELESS: Final = "Asking again doesn't help."
+DEADLINE_PASSED: Final = "deadline passed"
+NO_CONNECTION: Final = "no connection"
+
+# What httpx raises while it sends to an address, or through a proxy's, that is none: a text that quotes it, a host with
+# too long a part, a port beyond 65535 (in a group where several addresses of a host are tried).
+UNUSABLE_ADDRESS: Final = (httpx.InvalidURL, UnicodeError, OverflowError, ExceptionGroup)
+
+# --- the services -------------------------------------------------------------------------------------------------
+
+
+class Meaning(NamedTuple):
+    """What a status means: the kind of its verdict, the same in a few words, and a sentence for whoever reads it."""
+
+    error: type[LeadsPipelineError]
+    reason: str
+    advice: str
+
+
+_TEMPORARY: Final = Meaning(ServerError, "server error", f"The fault is at the service. {LATER}")
+_NO_ANSWER: Final = Meaning(
+    InvalidAnswerError, "invalid answer", f"Only 200 carries leads. What was landed before stays. {LATER}"
+)
+_MOVED: Final = Meaning(
+    RefusedError,
+    "refused",
+    "The address has moved for good. Redirects aren't followed, so that the token goes to no other host. "
+    f"{USELESS} Correct the base URL in the settings.",
+)
+_ELSEWHERE: Final = Meaning(
+    ServerError,
+    "redirected",
+    f"Redirects aren't followed, so that the token goes to no other host. {LATER} If it stays so, check the base URL "
+    "in the settings.",
+)
+_REFUSED: Final = Meaning(
+    RefusedError,
+    "refused",
+    f"{USELESS} Check the base URL and the scope ids; then tell the portal's technical contact.",
+)
+
+# The statuses that mean something of their own; the others go by their hundred. A client can know better (`advice`).
+_STATUSES: Final[Mapping[int, Meaning]] = {
+    301: _MOVED,
+    304: Meaning(
+        InvalidAnswerError,
+        "invalid answer",
+        f"Nothing was asked that could be unchanged: a cache on the way answers. {LATER}",
+    ),
+    308: _MOVED,
+    407: Meaning(
+        RefusedError, "refused", f"{USELESS} Check the user and the password of the proxy in the environment."
+    ),
+    408: _TEMPORARY,
+    425: _TEMPORARY,
+    429: Meaning(BusyError, "busy", f"The service is busy. {LATER}"),
+}
+_HUNDREDS: Final[Mapping[int, Meaning]] = {1: _NO_ANSWER, 2: _NO_ANSWER, 3: _ELSEWHERE, 4: _REFUSED, 5: _TEMPORARY}
+
+# The code that the specification documents, and the names of HTTP's own statuses.
+_KNOWN_CODES: Final = frozenset({"invalid_valuation_lead_product", *(status.name.lower() for status in HTTPStatus)})
+
+
+def verdict_on(
+    asked: str, response: httpx.Response, body: bytes, advice: Mapping[int, str], now: datetime
+) -> LeadsPipelineError:
+    """What an answer other than 200 means. `advice` has the client's own sentences, by status."""
+    status = response.status_code
+    meaning = _STATUSES.get(status) or _HUNDREDS.get(status // 100, _TEMPORARY)
+    sentence = f"{USELESS} {advice[status]}" if status in advice else meaning.advice
+    message = f"{asked} was answered {status}{_phrase(status)}{_code_in(body)}. {sentence}"
+    reason = f"{meaning.reason} ({status})"
+    patience = parse_retry_after(response.headers.get("retry-after"), now)
+    if meaning.error is BusyError or meaning.error is ServerError:
+        return meaning.error(message, retry_after_seconds=patience, reason=reason)
+    if meaning.error is RefusedError:
+        return RefusedError(message, status=status)
+    return meaning.error(message, reason=reason)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        return ""
+
+
+def _code_in(body: bytes) -> str:
+    """What an error body says for machines: `errors[].code`, where it is a known one; else no more than that."""
+    try:
+        errors = json.loads(body).get("errors")
+        codes = [str(error.get("code")) for error in errors] if isinstance(errors, list) else []
+    except (ValueError, AttributeError, RecursionError):
+        return ""  # the status decides; the body is a courtesy
+    if not codes:
+        return ""
+    return f" ({', '.join(code if code in _KNOWN_CODES else 'a code that is not known' for code in codes[:3])})"
+
+
+def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:
+    """A request that got no whole answer. Only errors of connecting are quoted: others quote headers."""
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+        why = why_no_connection(error)
+        return UnreachableError(f"{asked} found no connection: {why} {LATER}", reason=NO_CONNECTION)
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+        return SettingsError(
+            f"{asked} can't be sent: the address, the token or a header isn't HTTP. {USELESS} Check the base URL and "
+            "the credentials in the settings."
+        )
+    if isinstance(error, httpx.ReadTimeout):
+        return UnreachableError(f"{asked} got no answer in time. {LATER}", reason=DEADLINE_PASSED)
+    return UnreachableError(
+        f"{asked} broke off before the answer was whole ({type(error).__name__}). {LATER}", reason="connection broken"
+    )
+
+
+def why_no_connection(error: httpx.TransportError) -> str:
+    """Why there is no connection, by the system's words or a proxy's status, and what to check."""
+    text = re.sub(r"[^ -~]", "?", str(error))[:200]
+    if isinstance(error, httpx.ProxyError):
+        status = re.match(r"[1-5]\d\d\b", text)  # a proxy's words are its own
+        refused = f"the proxy refuses ({status[0]})" if status else "the proxy refuses"
+        return f"{refused}. Check the proxy in the environment, its user and its password."
+    if "CERTIFICATE_VERIFY_FAILED" in text or isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate isn't trusted ({text}). If your network has its own certificate authority, put that "
+            "authority's file into SSL_CERT_FILE."
+        )
+    return f"{text or 'no answer in time'}. Check the network, the proxy and the address in the settings."
+
+
+def is_slow(error: LeadsPipelineError) -> bool:
+    """Whether the service took too long for what was asked."""
+    return error.reason in {DEADLINE_PASSED, "server error (408)", "server error (504)"}
+
+
+def is_too_much(error: LeadsPipelineError) -> bool:
+    """Whether less is likelier to be answered: the answer is too large, or takes too long."""
+    is_refused = isinstance(error, RefusedError) and error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    return is_slow(error) or is_refused or isinstance(error, TooLargeError)
+
+
+def patience_asked_for(error: LeadsPipelineError) -> float | None:
+    """The seconds that the service asked for, None where it said nothing."""
+    return error.retry_after_seconds if isinstance(error, BusyError | ServerError) else None
+
+
+# --- the token servers --------------------------------------------------------------------------------------------
+
+_CHECK_PAIR: Final = (
+    "Check the client id and its secret. If both are as issued, the pair may have been revoked or replaced: ask the "
+    "portal's technical contact for a new one."
+)
+_CHECK_FORM: Final = (
+    "Check the authentication method (body with audience, or basic with scope), the audience and the scope."
+)
+_ASK_CONTACT: Final = "Ask the portal's technical contact to allow the client credentials grant for this client id."
+_CHECK_ADDRESS: Final = "Check the token server's address in the settings."
+
+# RFC 6749 section 5.2, RFC 8707 section 2, and access_denied, which widespread servers add.
+_OAUTH_ERRORS: Final = {
+    "invalid_client": _CHECK_PAIR,
+    "invalid_grant": _CHECK_PAIR,
+    "unauthorized_client": _ASK_CONTACT,
+    "access_denied": _ASK_CONTACT,
+    "unsupported_grant_type": _ASK_CONTACT,
+    "invalid_request": _CHECK_FORM,
+    "invalid_scope": _CHECK_FORM,
+    "invalid_target": _CHECK_FORM,
+}
+_OAUTH_TEMPORARY: Final = frozenset({"server_error", "temporarily_unavailable"})  # section 4.1.2.1; some send 400
+
+
+def token_verdict(
+    asked: str, response: httpx.Response, body: bytes, answer: Mapping[str, object], now: datetime
+) -> LeadsPipelineError:
+    """What a token server's answer without a usable token means. `answer` is its JSON object, {} where it is none."""
+    status, code = response.status_code, answer.get("error")
+    patience = parse_retry_after(response.headers.get("retry-after"), now)
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return BusyError(
+            f"{asked} it is busy (429). {LATER} If it stays so, find out what else asks for tokens with this client "
+            "id.",
+            retry_after_seconds=patience,
+            reason="token server busy (429)",
+        )
+    is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in (
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.TOO_EARLY,
+    )
+    if is_fault or code in _OAUTH_TEMPORARY:
+        return _token_server_error(f"{asked} it has a fault of its own ({status}). {LATER}", patience)
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return SettingsError(f"{asked} a proxy refused (407). {_STATUSES[status].advice}")
+    if isinstance(code, str) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.BAD_REQUEST):
+        named = code if code in _OAUTH_ERRORS else "no error code that RFC 6749 knows"
+        return CredentialsError(
+            f"{asked} it refused ({status}, {named}). {USELESS} {_OAUTH_ERRORS.get(str(code), _CHECK_PAIR)}"
+        )
+    if status // 100 == 3:
+        return CredentialsError(
+            f"{asked} it answered with a redirect ({status}), which no secret follows. {_CHECK_ADDRESS}"
+        )
+    if status // 100 == 4:
+        return CredentialsError(f"{asked} it answered {status}, not as a token server does. {_CHECK_ADDRESS}")
+    if body.lstrip().startswith(b"<"):
+        return CredentialsError(f"{asked} it answered {status} with HTML, as a login page does. {_CHECK_ADDRESS}")
+    if isinstance(answer.get("access_token"), str) and answer["access_token"]:
+        if not is_bearer(answer.get("token_type")):
+            return CredentialsError(
+                f"{asked} what it issues is not a bearer token, and no other kind can be used. Ask the portal's "
+                "technical contact."
+            )
+        return CredentialsError(f"{asked} its token can't be sent as a header. Ask the portal's technical contact.")
+    return _token_server_error(
+        f"{asked} it answered {status} without a token. {LATER} If it stays so: {_CHECK_ADDRESS}", None
+    )
+
+
+def is_bearer(token_type: object) -> bool:
+    """Whether that is a bearer token's type. RFC 6749 requires one; a server that leaves it out means this one."""
+    return not token_type or re.fullmatch(r"bearer[ _-]?(token)?", str(token_type).strip(), re.IGNORECASE) is not None
+
+
+def _token_server_error(message: str, patience: float | None) -> ServerError:
+    return ServerError(message, retry_after_seconds=patience, reason="token server error")
