@@ -42,6 +42,7 @@ lint: $(VENV)/dev ## Check format, lint rules and types
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
 
 chaos: $(VENV)/dev ## Run the slow and destructive tests: killed processes, full disks, races
 	@$(PYTEST) -m 'chaos or slow' $(if $(MINUTES),--minutes=$(MINUTES))
