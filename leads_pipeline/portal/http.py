@@ -5,7 +5,7 @@ import io
 import ssl
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import cast
@@ -57,20 +57,18 @@ def _forget_redirect(response: httpx.Response) -> None:
     response.headers.pop("location", None)  # httpx fails on a broken one, though it isn't followed
 
 
-def read_body(
-    response: httpx.Response, max_bytes: int, until: float, monotonic: Callable[[], float] = time.monotonic
-) -> bytes:
+def read_body(response: httpx.Response, max_bytes: int, until: float) -> bytes:
     """The body, bounded as received, as decoded and in time; gzip is decoded to the end of its last member.
 
-    Raises TooLargeError, InvalidAnswerError and UnreachableError. httpx would take a gzip body that is cut off for a
-    whole one.
+    `until` is by time.monotonic. Raises TooLargeError, InvalidAnswerError and UnreachableError. httpx would take a gzip
+    body that is cut off for a whole one.
     """
     pieces, size = [], 0
     for piece in cast("httpx.SyncByteStream", response.stream):  # iter_raw() takes a tenth of a request's time more
         pieces.append(piece)
         size += len(piece)
         _check_size(size, max_bytes)
-        if monotonic() > until:
+        if time.monotonic() > until:
             raise UnreachableError("No whole answer came in time.", reason=DEADLINE_PASSED)
     body = b"".join(pieces)
     encoding = response.headers.get("content-encoding", "identity").strip().lower()

@@ -41,7 +41,8 @@ from leads_pipeline.portal.verdicts import (
 DEADLINE_SECONDS: Final = 120.0
 # A lead is 2 to 4 kB, so this is some 20,000 of them in one answer. Holds for the body as received and as decoded.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-# After so many temporary failures in a row, over so many scopes, the rest of a run waits until the service had time.
+# After so many requests in a row that failed to the last of their retries, over so many scopes, the rest of a run waits
+# until the service had time.
 MAX_FAILURES_IN_A_ROW, LEAST_FAILING_SCOPES = 20, 3
 # Too slow twice is no accident: asking for the same a third time gets no further.
 MAX_SLOW_ATTEMPTS: Final = 2
@@ -162,9 +163,10 @@ class Requests:
                 # Now and not with the answer: of two that cross, the one that was asked for later is the newer.
                 sequence = self._service.next_sequence() if self._service.next_sequence else None
                 outcome = self._ask_once(spec, request, read)
-            self._learn(spec, outcome, pace, attempt)
+            self._learn(outcome, pace, attempt)
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
+                self._end_row()
                 return Fetched(
                     value=value,
                     body=body,
@@ -175,6 +177,7 @@ class Requests:
                 )
             most = MAX_SLOW_ATTEMPTS if is_slow(outcome) else self._service.policy.max_attempts
             if not outcome.is_transient or attempt >= most or self._over:
+                self._give_up_on(spec, outcome)
                 outcome.attempts = attempt
                 raise outcome
             self._service.stats.retries += 1
@@ -197,7 +200,7 @@ class Requests:
                     return self._pace.start(now)
             self._timing.wait(self._stop, seconds)
 
-    def _learn(self, spec: RequestSpec, outcome: object, pace: int, attempt: int) -> None:
+    def _learn(self, outcome: object, pace: int, attempt: int) -> None:
         """Let one outcome tell the rest of the run how fast to go on, and whether to."""
         with self._guard:
             if not isinstance(outcome, LeadsPipelineError):
@@ -207,17 +210,26 @@ class Requests:
                 self._pace.asked_for_patience(pace, self._timing.monotonic(), seconds)
                 if self._service.policy.is_beyond_patience(seconds):
                     self._over = outcome
-            if not (isinstance(outcome, LeadsPipelineError) and outcome.is_transient):
-                self._failures_in_a_row = 0
-                self._failing_scopes.clear()
-                if isinstance(outcome, CredentialsError | SettingsError):
-                    self._over = outcome  # every other window would hear the same, and the token server each time
-                return
+            if isinstance(outcome, CredentialsError | SettingsError):
+                self._over = outcome  # every other window would hear the same, and the token server each time
+
+    def _give_up_on(self, spec: RequestSpec, error: LeadsPipelineError) -> None:
+        """Note what failed to the last of its retries; too many temporary failures in a row end the run."""
+        if not error.is_transient:
+            return self._end_row()
+        with self._guard:
             self._failures_in_a_row += 1
             self._failing_scopes.add(spec.scope)
             is_everywhere = len(self._failing_scopes) >= self._least_failing_scopes
             if self._failures_in_a_row >= MAX_FAILURES_IN_A_ROW and is_everywhere:
-                self._over = outcome
+                self._over = error
+        return None
+
+    def _end_row(self) -> None:
+        """The service answers."""
+        with self._guard:
+            self._failures_in_a_row = 0
+            self._failing_scopes.clear()
 
     def _ask_once(
         self, spec: RequestSpec, request: str, read: Callable[[bytes], T]
@@ -227,12 +239,12 @@ class Requests:
         Errors are returned, so that none carries the exception before it along: httpx's quote headers and URLs.
         """
         service = self._service
-        until = self._timing.monotonic() + service.deadline_seconds
+        until = time.monotonic() + service.deadline_seconds
         try:
             with self._answer(spec, request) as response:
                 is_answer = response.status_code == HTTPStatus.OK
                 try:
-                    body = read_body(response, service.max_body_bytes, until, self._timing.monotonic)
+                    body = read_body(response, service.max_body_bytes, until)
                 except (InvalidAnswerError, TooLargeError, httpx.TransportError):
                     if is_answer:
                         raise

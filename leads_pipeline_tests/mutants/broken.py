@@ -164,17 +164,19 @@ def _(body):
 
 
 @mutant(
-    "a run goes on however much fails", "leads_pipeline.portal.requests:Requests._learn", promise=POLITE, tests=CLIENT
+    "a run goes on however much fails",
+    "leads_pipeline.portal.requests:Requests._give_up_on",
+    promise=POLITE,
+    tests=CLIENT,
 )
-def _(self, spec, outcome, pace, attempt):
-    self._failures_in_a_row = 0
-    unbroken(self, spec, outcome, pace, attempt)
+def _(self, spec, error):
+    return None
 
 
 @mutant("a cut gzip body counts as whole", "leads_pipeline.portal.http:read_body", promise=ASKED, tests=CLIENT)
-def _(response, max_bytes, until, *monotonic):
+def _(response, max_bytes, until):
     try:
-        return unbroken(response, max_bytes, until, *monotonic)
+        return unbroken(response, max_bytes, until)
     except InvalidAnswerError:
         return b'{"applicants": []}'
 
