@@ -358,6 +358,7 @@ def pages(name: str) -> Iterator[int]:
         server.server_close()
 
 
+@pytest.mark.slow
 def test_the_proxy_asks_for_a_login_and_leads_each_to_their_pages(tmp_path: Path) -> None:
     text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
     names = ("pipeline.agency.example", "pipeline-view.agency.example")

@@ -218,6 +218,7 @@ def checks_that_did_not_pass(data: Path) -> dict[AssetCheckKey, bool | None]:
     return {key: has_passed for key, has_passed in passed.items() if not has_passed}
 
 
+@pytest.mark.slow
 def test_the_demo_ends_with_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run("leads-pipeline demo", tmp_path, bare(tmp_path))
     assert first.returncode == 0, first.stderr
@@ -318,6 +319,7 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("snippet", blocks("python"))
+@pytest.mark.slow
 def test_every_python_snippet_prints_what_python_works_out(
     snippet: str, installation: Installation, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_pair_that_was_never_good_asks_for_a_token_once_and_for_no_lead(portal
     assert portal.data_requests == []
 
 
+@pytest.mark.slow
 def test_the_next_run_takes_the_secret_that_replaces_a_revoked_one(portal: SmallPortal, tmp_path: Path) -> None:
     here = {**portal.environment(), "LEADS_BRANCH_IDS": "101", "LEADS_CLIENT_SECRET": ""}
     here |= {"LEADS_CLIENT_SECRET_FILE": str(tmp_path / "secret"), "LEADS_DATA_DIR": str(tmp_path / "data")}

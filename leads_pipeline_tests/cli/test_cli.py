@@ -56,6 +56,7 @@ def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation
     assert rows == [("applicant", 9), ("appraisal", 9)]
 
 
+@pytest.mark.slow
 def test_backfill_pulls_the_last_days_and_today(here: Installation) -> None:
     result = run("backfill", "--last", "2d", "--kind", "applicant")
     assert result.exit_code == 0, result.output
@@ -268,6 +269,7 @@ def test_no_line_of_the_help_is_cut() -> None:
     assert "..." not in told.split("Commands:")[1]
 
 
+@pytest.mark.slow
 def test_the_help_of_the_simulator_has_its_name_and_the_form_of_a_fault() -> None:
     command = [str(Path(sys.executable).with_name("leads-pipeline")), "simulate", "--help"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout

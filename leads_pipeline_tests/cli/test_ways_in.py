@@ -41,6 +41,7 @@ def findings(me: Newcomer) -> dict[str, str]:
     return told
 
 
+@pytest.mark.slow
 def test_backfill_publishes_what_an_env_file_leads_to(me: Newcomer) -> None:
     me.fill_in()
     today = datetime.now(ZoneInfo("Europe/London")).date()

@@ -320,6 +320,7 @@ def test_a_day_that_does_not_add_up_is_no_staged_day_and_fails_the_check(
     assert f"The applicant leads of {here.day(3)} don't add up" in message(result, "stg_applicant_leads")
 
 
+@pytest.mark.slow
 def test_each_check_of_staged_days_can_fail(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     breaks: list[tuple[str, AssetCheckSeverity, Callable[[Any], StagedDay]]] = [
         ("rows_add_up", AssetCheckSeverity.ERROR, lambda day: replace(day, raw_rows=day.raw_rows + 1)),

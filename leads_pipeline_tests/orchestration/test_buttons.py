@@ -202,6 +202,7 @@ def test_materialize_all_is_green_and_runs_each_check(page: Page) -> None:
     assert {check: status for check, status in statuses.items() if status != "SUCCEEDED"} == {}
 
 
+@pytest.mark.slow
 def test_each_asset_is_green(page: Page) -> None:
     assets = page.assets()
     for group in {page.with_required(asset): None for asset in assets}:

@@ -200,6 +200,7 @@ def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
     assert date.fromisoformat((tmp_path / "data" / ".state" / "start_date").read_text().strip())
 
 
+@pytest.mark.slow
 def test_dagster_validates_it_without_a_warning(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("dagster")), "definitions", "validate"]
     environment = {**os.environ, **full(tmp_path), "DAGSTER_HOME": str(tmp_path)}

@@ -158,6 +158,7 @@ def test_a_runs_file_has_the_tables_and_the_form_that_dagster_gives_it(tmp_path:
     assert made == expected
 
 
+@pytest.mark.slow
 def test_processes_that_make_one_runs_file_at_once_all_have_it_whole(tmp_path: Path) -> None:
     with ProcessPoolExecutor(4, get_context("spawn")) as pool:
         tables = list(pool.map(tables_of_runs, [tmp_path / "runs"] * 4))

@@ -654,6 +654,7 @@ def test_what_is_failed_missing_or_under_way_is_not_looked_at_by_the_way(here: I
 # --- both in the daemon ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_daemon_catches_up_and_retries_once_however_often_it_ticks(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_what_needs_another_waits_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
+@pytest.mark.slow
 def test_what_a_shared_program_has_started_outlives_it_until_the_end(tmp_path: Path, *, is_shared: bool) -> None:
     script = "sleep 60 & echo $! >> children; echo $$ >> pids; wait"
     with supervised(tmp_path, [shell("server", script, is_shared=is_shared)]):

@@ -144,6 +144,7 @@ def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: Quick) -> None:
     assert (row["action"], row["case"], row["done"] is not None) == ("erasure", "DSR-17", True)
 
 
+@pytest.mark.slow
 def test_an_erased_person_stays_erased_and_a_new_enquiry_lands(desk: Quick) -> None:
     privacy("erase", *JANE, "--yes")
     old = lead("jane", email="other@people.example", name="Somebody Else", **OWNER)
@@ -158,6 +159,7 @@ def test_an_erased_person_stays_erased_and_a_new_enquiry_lands(desk: Quick) -> N
     assert "other@people.example" not in raw_text(desk)
 
 
+@pytest.mark.slow
 def test_a_message_that_mentions_them_is_emptied_if_asked_for_and_stays_so(desk: Quick) -> None:
     """John shares her telephone and writes of her. Whatever is given, the receipt says what is left."""
     receipt = privacy("erase", *JANE, "--yes", "--clear-message", "john").stdout
@@ -184,6 +186,7 @@ def test_a_dry_run_and_a_refusal_change_nothing(desk: Quick) -> None:
     assert privacy("log").stdout.strip() == "No requests yet."
 
 
+@pytest.mark.slow
 def test_a_quarantined_file_that_holds_them_is_named_and_deleted_if_asked_for(desk: Quick) -> None:
     aside = desk.folder / "quarantine" / "raw" / "applicant_leads" / "x.parquet.20261119T000000.000000Z"
     aside.parent.mkdir(parents=True)
@@ -216,6 +219,7 @@ def test_an_interrupted_erasure_is_finished_by_the_next_publication(
 # --- object, restrict, lift ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_objection_holds_until_it_is_lifted(desk: Quick) -> None:
     marketed = "select count(*) from mart_hidden_valuations"
     [(before,)] = desk.query(marketed)
@@ -229,6 +233,7 @@ def test_an_objection_holds_until_it_is_lifted(desk: Quick) -> None:
     assert desk.query(marketed) == [(before,)]
 
 
+@pytest.mark.slow
 def test_restricted_leads_are_set_aside_and_come_back(desk: Quick) -> None:
     privacy("restrict", *JANE)
     desk.land("applicant", [lead("jane later", email=EMAIL, **BEFORE)], scope="branch-102")
@@ -250,6 +255,7 @@ def test_an_erasure_cannot_be_lifted() -> None:
     assert "in force" in privacy("lift", 9, exit_code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_correction_holds_over_later_pulls_and_by_every_way_of_reading(desk: Quick) -> None:
     privacy("correct", "--lead", "jane", "--new-email", "jane@home.example")
     privacy("correct", "--lead", "jane", "--new-phone", "0161 496 0000")
@@ -265,6 +271,7 @@ def test_a_correction_holds_over_later_pulls_and_by_every_way_of_reading(desk: Q
     assert "home.example" not in raw_text(desk)
 
 
+@pytest.mark.slow
 def test_a_correction_ends_no_objection(desk: Quick) -> None:
     marketed = "select count(*) from mart_hidden_valuations"
     [(before,)] = desk.query(marketed)
@@ -274,6 +281,7 @@ def test_a_correction_ends_no_objection(desk: Quick) -> None:
     assert desk.query(marketed) == [(before - 1,)]
 
 
+@pytest.mark.slow
 def test_a_correction_of_restricted_leads_comes_back_with_them(desk: Quick) -> None:
     privacy("restrict", *JANE)
     privacy("correct", *JANE, "--new-email", "jane@home.example")
@@ -308,6 +316,7 @@ def test_an_anonymous_day_is_counted_as_before_and_names_nobody(desk: Quick) -> 
     assert not [*(desk.folder / ".state" / "anonymous").iterdir()]
 
 
+@pytest.mark.slow
 def test_a_push_into_an_anonymous_day_is_made_anonymous_too(desk: Quick) -> None:
     desk.now += timedelta(days=60)
     desk.retain(35)

@@ -546,6 +546,7 @@ def do(what: str, lake: Lake, received: Sequence[ReceivedLead], sequence: int) -
         max_size=14,
     )
 )
+@pytest.mark.slow
 def test_nothing_that_was_said_to_be_landed_is_lost_or_older(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, list[int], int | None, bool]]
 ) -> None:

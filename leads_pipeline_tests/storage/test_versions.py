@@ -38,6 +38,7 @@ def test_raw_has_each_version_once_whatever_a_later_answer_holds(house: House, n
     assert {text for _, text in house.raw("applicant")} == expected
 
 
+@pytest.mark.slow
 def test_a_pull_and_a_push_take_turns_by_what_came_last(house: House) -> None:
     lead = {"id": "a", "createdAt": "2026-11-19T10:00:00Z", "portalBranchId": "101"}
     for way, text in [("pull", "A"), ("push", "B"), ("pull", "A"), ("push", "B"), ("push", "A"), ("pull", "B")]:

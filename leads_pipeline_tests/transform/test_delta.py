@@ -284,6 +284,7 @@ def test_a_day_that_goes_takes_its_file_along(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("is_after_the_commit", [False, True])
+@pytest.mark.slow
 def test_what_a_killed_run_left_out_is_written_by_the_next(
     place: Lake, monkeypatch: pytest.MonkeyPatch, is_after_the_commit: bool
 ) -> None:
@@ -315,6 +316,7 @@ def test_what_a_killed_run_left_out_is_written_by_the_next(
         assert by_pyarrow(place) == by_polars(place) == published(place)
 
 
+@pytest.mark.slow
 def test_names_that_an_agency_chooses_are_taken_as_they_are(lake: Lake) -> None:
     """LEADS_BRANCHES_FILE may call its columns anything."""
     names = ("row", "part", "area manager", "a,b", "e=mc2 (2)", "Straße")
@@ -421,6 +423,7 @@ def test_a_machine_with_an_older_list_brings_nobody_back(machine: Callable[[str]
 # --- who is erased ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_erasure_leaves_nothing_in_any_file_or_log(
     place: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -456,6 +459,7 @@ def test_an_erasure_leaves_nothing_in_any_file_or_log(
     assert table_of(place, "applicant_leads").version() > version
 
 
+@pytest.mark.slow
 def test_what_retention_cuts_out_is_in_no_file_any_more(lake: Lake, tmp_path: Path) -> None:
     publish_tables(lake)
     assert [day.error for day in cut_days(lake, DAY + timedelta(days=9), LONDON) if day.error] == []

@@ -83,6 +83,7 @@ def test_a_process_beside_flattens_the_same(lake: Lake, tmp_path: Path, monkeypa
     assert children() == []
 
 
+@pytest.mark.slow
 def test_days_of_a_process_that_is_killed_are_flattened_here(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -96,6 +97,7 @@ def test_days_of_a_process_that_is_killed_are_flattened_here(
 
 
 @pytest.mark.parametrize(("python", "told"), [("/no/such/python", "No process can be begun"), ("/bin/false", "code 1")])
+@pytest.mark.slow
 def test_where_there_is_no_process_all_is_flattened_here(
     lake: Lake,
     tmp_path: Path,

@@ -372,6 +372,7 @@ def assert_nothing_is_lost(house: House, kind: Any, sent: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.slow
 def test_a_lead_with_one_odd_value_loses_nothing(house: House, kind: Any) -> None:
     assert_nothing_is_lost(house, kind, leads_with_one_change(kind))
 

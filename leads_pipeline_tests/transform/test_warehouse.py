@@ -462,6 +462,7 @@ def test_a_file_that_cannot_be_written_anew_from_itself_is_built_anew(
     assert tables_in(Warehouse(lake).path) == right
 
 
+@pytest.mark.slow
 def test_damage_that_a_large_file_has_is_damage_in_its_next_version_too(
     sharing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -486,6 +487,7 @@ def test_a_copy_that_shares_nothing_is_looked_at_as_a_whole(lake: Lake, monkeypa
     assert Warehouse(lake).publish(GRID, NOW + timedelta(days=1)).is_rebuilt
 
 
+@pytest.mark.slow
 def test_what_a_version_shares_with_the_one_before_is_not_read_and_its_checksums_are_right(
     sharing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
