@@ -7,7 +7,7 @@ what is told when (alerts.py), how it is sent (channels.py).
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,9 @@ from leads_pipeline.branches import readable_branches
 from leads_pipeline.channels import Channel, beat
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.doctor import MOST_NAMED, Light, examine_backup, examine_space, some_of
+from leads_pipeline.drift import NAME
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.resources import AlertService, DataFolder
 from leads_pipeline.retry import FailedWindow
@@ -44,9 +46,12 @@ from leads_pipeline.status import (
     last_publication,
 )
 from leads_pipeline.warehouse import Warehouse
-from leads_pipeline.window import RETENTION, Window
+from leads_pipeline.window import RETENTION, Window, today
 
 WATCH_INTERVAL_SECONDS = 300
+
+# A day is pulled on the three days after it.
+_ANSWERS_DAYS = 4
 
 # What can pass is asked for again by itself several times within the hour.
 PATIENCE = timedelta(hours=1)
@@ -196,6 +201,7 @@ def find_causes(
         "the disk": partial(_full_disk, data),
         "backups": partial(_old_backup, data, now),
         "the drift": partial(_drift, Warehouse(data.lake)),
+        "the portal's answers": partial(_new_members, data.lake, today(settings.zone, now)),
     }
     for what, find in finders.items():
         try:
@@ -314,3 +320,22 @@ def _drift(warehouse: Warehouse) -> Iterator[Cause]:
             Level.WARNING,
             is_news=True,
         )
+
+
+def _new_members(lake: Lake, to_day: date) -> Iterator[Cause]:
+    """News for each member beside the list of leads, in the answers for the last days."""
+    for kind in LEAD_KINDS:
+        windows = (
+            one for ago in range(_ANSWERS_DAYS) for one in lake.known_windows(kind, to_day - timedelta(days=ago))
+        )
+        members = {member for window in windows for member in window.beside.items()}
+        for name, type_ in sorted((name if NAME.fullmatch(name) else "…", type_) for name, type_ in members):
+            yield Cause(
+                f"member {kind.name} {name} {type_}",
+                f"new member of the portal's answers: {kind.name} {name}",
+                f"The portal's answers with {kind.name} leads have a new member beside the list: {name} ({type_}). No "
+                "lead is lost by it. If the portal begins to answer in pages, a newer version of this pipeline is "
+                "needed: ask the portal's technical contact what the member means.",
+                Level.WARNING,
+                is_news=True,
+            )

@@ -68,7 +68,8 @@ class LandedWindow:
 
     `scope` is the scope's key. `leads` counts different lead ids, `rows` older versions of them as well, `removed`
     leads that were taken out since or kept out. `looked_at` and `sequence` are those of the last answer, `fetched_at`,
-    `run_id`, `request`, `body_sha256` and `attempts` of the last that changed something. `is_closed`: an answer from
+    `run_id`, `request`, `body_sha256` and `attempts` of the last that changed something. `beside`: members of the last
+    answer beside its list, by name, with their JSON type. `is_closed`: an answer from
     after the window's end was merged. `is_partial`: closed, but only by answers from when the portal had begun to
     delete the window.
     """
@@ -90,6 +91,7 @@ class LandedWindow:
     attempts: int
     is_partial: bool
     is_closed: bool
+    beside: Mapping[str, str]
     path: Path
 
     def is_of(self, window: Window) -> bool:
@@ -330,6 +332,7 @@ def landed_window(path: Path, facts: Mapping[str, str], file: pq.ParquetFile) ->
         attempts=int(facts["attempts"]),
         is_partial=facts["is_partial"] == "True",
         is_closed=facts["is_closed"] == "True",
+        beside=json.loads(facts.get("beside", "{}")),
         path=path,
     )
 

@@ -230,6 +230,16 @@ def test_a_publication_that_fails_or_is_old_rings_and_drift_is_told_once(
         assert not any("from the portal" in title for _, title in later)
 
 
+def test_a_new_member_beside_the_list_is_told_once(watched: Watched) -> None:
+    body = '{"applicants": [{"id": "a"}], "applicants_note": "Jane Quill", "Jane Quill": 7}'
+    watched.pull(Then(status=200, body=body), days_ago=(2, 2))
+    told = [title for occasion, title in watched.tick() if "new member" in title]
+    assert told == ["new member of the portal's answers: applicant applicants_note, and 1 more"]
+    assert "Jane" not in str(watched.web.requests)
+    watched.here.simulator.set_faults([])
+    assert not [title for _, title in watched.tick(HOUR) if "new member" in title]
+
+
 def test_a_disk_that_gets_full_rings(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     watched.pull(days_ago=(2, 2))
     free = {"bytes": 500_000_000}
