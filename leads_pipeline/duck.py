@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import duckdb
 
@@ -58,9 +58,17 @@ class Column:
     stand_in: str | None = None
 
 
+class DataFolder(Protocol):
+    """Whatever has a data folder."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder itself."""
+
+
 @contextmanager
 def connection(
-    lake: Lake,
+    lake: DataFolder,
     name: str,
     database: Path | None = None,
     *,
@@ -101,7 +109,7 @@ def connection(
             yield db
 
 
-def write_anew(lake: Lake, file: Path, anew: Path) -> None:
+def write_anew(lake: DataFolder, file: Path, anew: Path) -> None:
     """Write a new file with the tables of this one. Deleted rows stay in old blocks; a new file has none."""
     with connection(lake, "warehouse", file) as db:
         [(name,)] = db.execute("select current_database()").fetchall()
@@ -111,7 +119,7 @@ def write_anew(lake: Lake, file: Path, anew: Path) -> None:
 
 
 @contextmanager
-def telling_errors(lake: Lake) -> Iterator[None]:
+def telling_errors(lake: DataFolder) -> Iterator[None]:
     """Turn DuckDB's errors into ours, which say what to do and don't quote a lead."""
     try:
         yield
@@ -153,7 +161,7 @@ SCRATCH_ROOT: Final = ".state/duckdb"
 
 
 @contextmanager
-def scratch_folder(lake: Lake, name: str) -> Iterator[Path]:
+def scratch_folder(lake: DataFolder, name: str) -> Iterator[Path]:
     """A private folder of that name on the lake's own file system, empty at first and gone afterwards.
 
     The caller holds a lock that goes with the name, so what a killed process left there can be removed.

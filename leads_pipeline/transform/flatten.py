@@ -43,9 +43,11 @@ def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneI
 
     A row is replaced only by a version with a higher number, then by one of a later window day, then of a later scope.
     The caller begins and ends the transaction, and has made the tables and the macro `person_of`. The temporary table
-    `touched` gets each such lead's kind and id, with the day that it had and the one that it has.
+    `touched` gets each such lead's kind and id, with the day that it had and the one that it has; `received_ids` gets
+    kind and id of every lead.
     """
     db.execute("create temp table if not exists touched (kind varchar, lead_id varchar, lead_day date)")
+    db.execute("create temp table if not exists received_ids (kind varchar, lead_id varchar)")
     changed = 0
     # DuckDB finds `received` by its name. A table that is registered stays in memory until the transaction ends.
     for kind, received in _ahead(_parts(batches)):  # noqa: B007
@@ -104,6 +106,7 @@ anti join {leads} as loaded
     on loaded.lead_id = received.lead_id
     and (loaded.sequence, loaded.window_day, loaded.scope) >= (received.number, received.day, received.scope)
 """
+    yield f"insert into received_ids select distinct {literal(kind.name)}, lead_id from received"
     known = f"select lead_id, lead_day from {leads} semi join newer using (lead_id)"
     yield f"create or replace temp table replaced as {known}"
     yield f"insert into touched select {literal(kind.name)}, * from replaced"

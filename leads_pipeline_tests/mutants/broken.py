@@ -38,6 +38,7 @@ CHANNELS = (f"{TESTS}/observe/test_channels.py",)
 PERSON = (f"{TESTS}/domain/test_person.py",)
 READER = (f"{TESTS}/transform/test_reader.py",)
 LOAD = (f"{TESTS}/transform/test_load.py",)
+PUBLISH = (f"{TESTS}/transform/test_publish.py",)
 MARTS = (f"{TESTS}/transform/test_marts.py",)
 CHECKS = (f"{TESTS}/orchestration/test_checks.py",)
 REPORT = (f"{TESTS}/transform/test_report.py",)
@@ -384,7 +385,7 @@ def _(kind, zone):
 @mutant("lists of replaced leads stay", "leads_pipeline.transform.flatten:_statements", promise=ONCE, tests=LOAD)
 def _(kind, zone):
     for number, statement in enumerate(unbroken(kind, zone)):
-        if number != 4:  # the first list
+        if number != 5:  # the first list
             yield statement
 
 
@@ -392,6 +393,36 @@ def _(kind, zone):
 def _(kind, zone):
     for statement in unbroken(kind, zone):
         yield statement.replace(f"timezone('{zone.key}'", "timezone('UTC'")
+
+
+@mutant(
+    "corrected leads keep their old text",
+    "leads_pipeline.transform.publish:_lower_numbers",
+    promise=ERASED,
+    tests=PUBLISH,
+)
+def _(db, windows):
+    return None
+
+
+@mutant("leads go with their raw files", "leads_pipeline.transform.publish:_take_over", promise=ONCE, tests=PUBLISH)
+def _(db, zone):
+    return 0
+
+
+@mutant("any file can be read", "leads_pipeline.transform.publish:_is_readable", promise=ONCE, tests=PUBLISH)
+def _(versions, file):
+    return True
+
+
+@mutant(
+    "an older version stays beside a rewritten one",
+    "leads_pipeline.transform.versions:Versions.remove_older",
+    promise=ERASED,
+    tests=PUBLISH,
+)
+def _(self, but):
+    return unbroken(self, 1)
 
 
 # --- published tables, report, Delta ----------------------------------------------------------------------------------

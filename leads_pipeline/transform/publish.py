@@ -1,0 +1,320 @@
+"""leads.duckdb is brought up to date in a copy, which is checked and swapped in whole.
+
+Belongs here: the three ways to publish, what the file remembers, the check. Doesn't: how leads are loaded (flatten.py),
+files and links (versions.py), when to publish.
+"""
+
+# ruff: noqa: S608 - only our own names are in the statements
+
+import hashlib
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Final, Protocol
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.duck import connection, literal, quoted, write_anew
+from leads_pipeline.durable import copy_file, storing
+from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.transform.flatten import Batch, flatten
+from leads_pipeline.transform.tables import create_table, lead_tables
+from leads_pipeline.transform.versions import Versions
+
+logger = logging.getLogger(__name__)
+
+# A window by its kind's name, its day and its scope.
+WindowKey = tuple[str, date, str]
+# What changes with a window's files.
+Hashes = Mapping[WindowKey, str]
+
+# A new file is built with more memory, because what spills is read again.
+_MEMORY_TO_BUILD: Final = "1GB"
+
+# More than any number of a version.
+_LOWERED: Final = 2**62
+
+
+class Raw(Protocol):
+    """The raw windows, as publishing needs them."""
+
+    def hashes(self, *, of_all_days: bool) -> Hashes:
+        """Hash the files of each window of the last 60 days, or of all."""
+
+    def read(self, windows: Collection[WindowKey]) -> Iterable[Batch]:
+        """Read the leads of these windows, without those that the suppression list refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What the file holds besides the leads, and what it is made from besides the raw windows.
+
+    `fingerprint` stands for all that asks for a new file when it changes: marts, names of branches, the key of people.
+    `list_number` is the suppression list's. `prepare` makes the macros of statements, `person_of` among them. `refuse`
+    takes leads that the list refuses out of the tables, and adds them to `touched`. `make_marts` follows `touched`.
+    """
+
+    zone: ZoneInfo
+    fingerprint: str
+    list_number: int
+    prepare: Callable[[duckdb.DuckDBPyConnection], None]
+    refuse: Callable[[duckdb.DuckDBPyConnection], None]
+    make_marts: Callable[[duckdb.DuckDBPyConnection], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What publishing did: an update, a rewriting or a new file. `leads` counts those that are new or changed."""
+
+    way: str
+    windows: int
+    leads: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a file remembers of what it was made from."""
+
+    fingerprint: str
+    list_number: int
+    is_alone: bool
+    windows: Hashes
+
+
+def publish(
+    folder: Path, raw: Raw, content: Content, *, is_rewritten: bool = False, of_all_days: bool = False
+) -> Publication | None:
+    """Bring the data folder's leads.duckdb up to date; None if it is. The caller holds the lock of publications.
+
+    - Update: only windows have changed. They are read into a copy.
+    - Rewriting: raw files were rewritten, or the list has grown. The same, whatever the numbers of the leads. The copy
+      is written anew, so that no old block stays, and no older version stays beside it.
+    - New file: anything else has changed, or the file can't be read. It is made from raw, and from the file before it
+      come the leads that raw has lost.
+
+    Raises StorageError and BugError; then the published file is as before.
+    """
+    versions = Versions(folder)
+    with versions.drafting():
+        return _publish(versions, raw, content, is_rewritten=is_rewritten, of_all_days=of_all_days)
+
+
+def _publish(
+    versions: Versions, raw: Raw, content: Content, *, is_rewritten: bool, of_all_days: bool
+) -> Publication | None:
+    before = versions.second_name()
+    known = _read_known(versions, before)
+    if known and known.is_alone:
+        versions.remove_older(0)  # a killed publication may have left some
+    is_rewritten = is_rewritten or known is None or known.list_number != content.list_number
+    if before is None or known is None or known.fingerprint != _fingerprint(content):
+        return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
+    hashes = raw.hashes(of_all_days=of_all_days or is_rewritten)
+    changed = {window for window, hash_ in hashes.items() if known.windows.get(window) != hash_}
+    if not changed and not is_rewritten and versions.path.exists():
+        return None
+    draft = versions.draft("copy")
+    try:
+        with storing(draft):
+            copy_file(before, draft)
+            draft.chmod(0o600)
+        with connection(versions, "publish", draft) as db:
+            content.prepare(db)
+            db.begin()
+            if is_rewritten:
+                _lower_numbers(db, changed)
+            leads = flatten(db, raw.read(changed), content.zone)
+            if is_rewritten:
+                _raise_numbers(db)
+            _finish(db, content, hashes, versions.next_number(), is_alone=is_rewritten)
+        if is_rewritten:
+            copy, draft = draft, versions.draft("rewritten")
+            write_anew(versions, copy, draft)
+    except StorageError as error:
+        # The file may be damaged. If the disk is at fault, building anew says so.
+        logger.warning("%s can't be brought up to date and is built anew. %s", before, error)
+        return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
+    versions.swap_in(draft, is_alone=is_rewritten)
+    return Publication("rewriting" if is_rewritten else "update", len(changed), leads)
+
+
+def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Content, *, is_alone: bool) -> Publication:
+    if before and not _is_readable(versions, before):
+        logger.warning("leads.duckdb is damaged. It was moved to %s and is built anew.", versions.set_aside())
+        before = None
+    hashes = raw.hashes(of_all_days=True)
+    draft = versions.draft("anew")
+    with connection(versions, "publish", draft, memory_limit=_MEMORY_TO_BUILD) as db:
+        content.prepare(db)
+        if before:
+            db.execute(f"attach {literal(str(before))} as before (read_only)")
+        db.begin()
+        _create_tables(db)
+        leads = flatten(db, raw.read(hashes.keys()), content.zone)
+        if before:
+            leads += _take_over(db, content.zone)
+        _finish(db, content, hashes, versions.next_number(), is_alone=is_alone)
+    versions.swap_in(draft, is_alone=is_alone)
+    return Publication("new file", len(hashes), leads)
+
+
+def _is_readable(versions: Versions, file: Path) -> bool:
+    """Whether all leads of the file can be read. They are: a new file must not lose any to an error that passes."""
+    try:
+        with connection(versions, "publish", file, read_only=True) as db:
+            for table in lead_tables():
+                if _columns(db, table.name):
+                    db.execute(f"select bit_xor(hash(leads)) from {quoted(table.name)} as leads").fetchall()
+    except StorageError:
+        return False
+    return True
+
+
+# --- what the file remembers ------------------------------------------------------------------------------------------
+
+_BOOKKEEPING: Final = (
+    ("facts", "name varchar, value varchar", "What this file was made from"),
+    ("windows", "kind varchar, day date, scope varchar, hash varchar", "Raw windows that this file was made from"),
+    ("touched_days", "day date, publication bigint", "The publication that last touched a day of the tables of leads"),
+)
+
+
+def _create_tables(db: duckdb.DuckDBPyConnection) -> None:
+    for table in lead_tables():
+        create_table(db, table)
+    db.execute("create schema pipeline")
+    for name, columns, comment in _BOOKKEEPING:
+        db.execute(f"create table pipeline.{name} ({columns})")
+        db.execute(f"comment on table pipeline.{name} is {literal(comment)}")
+
+
+def _fingerprint(content: Content) -> str:
+    parts = (content.fingerprint, content.zone.key, list(lead_tables()), _BOOKKEEPING)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _read_known(versions: Versions, file: Path | None) -> _Known | None:
+    """None if there is no file, none that can be read, or one of another release."""
+    if file is None:
+        return None
+    try:
+        with connection(versions, "publish", file, read_only=True) as db:
+            if not _columns(db, "windows", "pipeline"):
+                return None
+            facts = dict(db.execute("select name, value from pipeline.facts").fetchall())
+            rows = db.execute("select kind, day, scope, hash from pipeline.windows").fetchall()
+            windows = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
+    except (StorageError, BugError):
+        return None
+    return _Known(facts["fingerprint"], int(facts["list_number"]), facts["is_alone"] == "true", windows)
+
+
+def _columns(db: duckdb.DuckDBPyConnection, table: str, schema: str = "main", database: str = "") -> list[str]:
+    """The table's columns; none if there is no such table."""
+    rows = db.execute(
+        "select column_name from duckdb_columns() where schema_name = $schema and table_name = $table "
+        "and database_name = coalesce(nullif($database, ''), current_database()) order by column_index",
+        {"schema": schema, "table": table, "database": database},
+    ).fetchall()
+    return [name for (name,) in rows]
+
+
+# --- what is in the file ----------------------------------------------------------------------------------------------
+
+
+def _lower_numbers(db: duckdb.DuckDBPyConnection, windows: Collection[WindowKey]) -> None:
+    """Have whatever raw has of these windows replace their leads. A lead that raw has lost stays."""
+    _fill(db, "create temp table lowered as", windows)
+    for kind in LEAD_KINDS:
+        db.execute(
+            f"update {quoted(kind.table)} set sequence = sequence - {_LOWERED} "
+            f"where (window_day, scope) in (select (day, scope) from lowered where kind = {literal(kind.name)})"
+        )
+
+
+def _raise_numbers(db: duckdb.DuckDBPyConnection) -> None:
+    for kind in LEAD_KINDS:
+        db.execute(f"update {quoted(kind.table)} set sequence = sequence + {_LOWERED} where sequence < 0")
+
+
+def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> int:
+    """Take the leads of the file before of which raw has no version, or only older ones; how many."""
+    taken_over = 0
+    anew = {
+        "lead_day": f"coalesce(timezone({literal(zone.key)}, created_at)::date, window_day)",
+        "person": "person_of(contact_email, contact_phone_number)",
+    }
+    for kind in LEAD_KINDS:
+        if not _columns(db, kind.table, database="before"):
+            continue
+        db.execute(
+            f"""
+            create or replace temp table taken as
+            select lead_id
+            from before.main.{quoted(kind.table)} as former
+            anti join {quoted(kind.table)} as loaded
+                on loaded.lead_id = former.lead_id
+                and (loaded.sequence, loaded.window_day, loaded.scope)
+                    >= (former.sequence, former.window_day, former.scope)
+            """
+        )
+        for table in kind.tables:
+            name, shared = quoted(table), set(_columns(db, table)) & set(_columns(db, table, database="before"))
+            db.execute(f"delete from {name} where lead_id in (select lead_id from taken)")
+            if shared:
+                columns = ", ".join(f"{anew.get(column, quoted(column))} as {quoted(column)}" for column in shared)
+                former = f"before.main.{name} semi join taken using (lead_id)"
+                db.execute(f"insert into {name} by name select {columns} from {former}")
+        taken = f"from {quoted(kind.table)} semi join taken using (lead_id)"
+        db.execute(f"insert into touched select {literal(kind.name)}, lead_id, lead_day {taken}")
+        taken_over += db.execute(f"select count(*) {taken}").fetchall()[0][0]
+    return taken_over
+
+
+def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, number: int, *, is_alone: bool) -> None:
+    """Check the leads, make the marts, and write it all to the file."""
+    for kind in LEAD_KINDS:
+        [(lost, doubled)] = db.execute(
+            f"""
+            select
+                (select count(*) from (select lead_id from received_ids where kind = {literal(kind.name)})
+                    anti join {quoted(kind.table)} using (lead_id)),
+                (select count(*) - count(distinct lead_id) from {quoted(kind.table)})
+            """
+        ).fetchall()
+        if lost or doubled:
+            raise BugError(
+                f"Publishing would lose {lost} {kind.name} leads and double {doubled}. leads.duckdb is as before. "
+                "Running again doesn't help. Please report it."
+            )
+    content.refuse(db)
+    content.make_marts(db)
+    db.execute("delete from pipeline.facts")
+    facts = {"fingerprint": _fingerprint(content), "list_number": content.list_number, "is_alone": is_alone}
+    for name, value in facts.items():
+        db.execute("insert into pipeline.facts values ($name, $value::varchar)", {"name": name, "value": value})
+    _fill(db, "create temp table hashes as", hashes)
+    db.execute("delete from pipeline.windows where (kind, day, scope) in (select (kind, day, scope) from hashes)")
+    db.execute("insert into pipeline.windows from hashes")
+    days = "select distinct lead_day from touched"
+    db.execute(f"delete from pipeline.touched_days where day in ({days})")
+    db.execute(f"insert into pipeline.touched_days select *, {number} from ({days})")
+    db.commit()
+    db.execute("checkpoint")
+    views = "from duckdb_views() where not internal and not temporary and database_name = current_database()"
+    for (view,) in db.execute(f"select view_name {views}").fetchall():
+        db.execute(f"from {quoted(view)} limit 1").fetchall()
+
+
+def _fill(db: duckdb.DuckDBPyConnection, make: str, windows: Collection[WindowKey] | Hashes) -> None:
+    hashes = [windows.get(window, "") if isinstance(windows, Mapping) else "" for window in windows]
+    columns = [[window[place] for window in windows] for place in range(3)]
+    db.execute(
+        f"{make} select unnest($1::varchar[]) as kind, unnest($2::date[]) as day, unnest($3::varchar[]) as scope, "
+        "unnest($4::varchar[]) as hash",
+        [*columns, hashes],
+    )

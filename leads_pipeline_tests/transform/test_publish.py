@@ -1,0 +1,426 @@
+"""leads.duckdb as publishing leaves it: whole, checked, with every lead that it ever had."""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import stat
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from leads_pipeline.contract import LEAD_KINDS, lead_kind
+from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.transform.flatten import Batch
+from leads_pipeline.transform.publish import Content, Publication, WindowKey, publish
+from leads_pipeline.transform.tables import lead_tables
+from leads_pipeline.warehouse.people import set_person_key
+from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
+
+Row = dict[str, Any]
+TABLES = [table.name for table in lead_tables()]
+OLD_DAY = DAY - timedelta(days=90)
+
+
+@dataclass
+class Windows:
+    """Raw windows in memory. `refused` are ids of the suppression list."""
+
+    refused: set[str] = field(default_factory=set)
+    versions: dict[WindowKey, list[tuple[int, Row]]] = field(default_factory=lambda: defaultdict(list))
+    were_read: set[WindowKey] = field(default_factory=set)
+    number: int = 0
+
+    def land(self, *leads: Row, kind: str = "applicant", day: date = DAY, scope: str = "branch-101") -> WindowKey:
+        """Add versions of leads with the next number."""
+        self.number += 1
+        self.versions[kind, day, scope] += [(self.number, lead) for lead in leads]
+        return kind, day, scope
+
+    def hashes(self, *, of_all_days: bool) -> Mapping[WindowKey, str]:
+        return {
+            key: hashlib.sha256(repr(leads).encode()).hexdigest()
+            for key, leads in self.versions.items()
+            if of_all_days or key[1] > OLD_DAY
+        }
+
+    def read(self, windows: Collection[WindowKey]) -> Iterable[Batch]:
+        self.were_read = set(windows)
+        for kind, day, scope in sorted(windows):
+            leads = [
+                (number, lead) for number, lead in self.versions[kind, day, scope] if lead["id"] not in self.refused
+            ]
+            columns: dict[str, pa.Array[Any]] = {
+                "lead_id": pa.array([lead["id"] for _, lead in leads], pa.string()),
+                "number": pa.array([number for number, _ in leads], pa.int64()),
+                "payload": pa.array([json.dumps(lead) for _, lead in leads], pa.string()),
+            }
+            yield Batch(lead_kind(kind), day, scope, pa.table(columns))
+
+
+@dataclass
+class Folder:
+    """A data folder and what its leads.duckdb is made from. The only mart counts leads by day."""
+
+    path: Path
+    raw: Windows = field(default_factory=Windows)
+    zone: ZoneInfo = LONDON
+    marts: str = "first"
+    make_marts: Callable[[duckdb.DuckDBPyConnection], None] = lambda _: None
+
+    @property
+    def file(self) -> Path:
+        return self.path / "leads.duckdb"
+
+    def publish(self, **options: bool) -> Publication | None:
+        def refuse(db: duckdb.DuckDBPyConnection) -> None:
+            for table in TABLES:
+                db.execute(f"delete from {table} where lead_id in (select unnest($ids))", {"ids": [*self.raw.refused]})  # noqa: S608
+
+        content = Content(
+            zone=self.zone,
+            fingerprint=self.marts,
+            list_number=len(self.raw.refused),
+            prepare=lambda db: set_person_key(db, b"key"),
+            refuse=refuse,
+            make_marts=self.make_marts,
+        )
+        return publish(self.path, self.raw, content, **options)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        with duckdb.connect(self.file, read_only=True) as db:
+            db.execute("set TimeZone = 'UTC'")
+            return db.execute(sql).fetchall()
+
+    def tables(self) -> dict[str, list[tuple[Any, ...]]]:
+        return {table: sorted(self.query(f"from {table}"), key=repr) for table in TABLES}
+
+    def messages(self) -> dict[str, str]:
+        return dict(self.query("select lead_id, message from applicant_leads"))
+
+    def versions(self) -> list[str]:
+        return sorted(path.name for path in (self.path / ".versions").iterdir())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    data = tmp_path / "data"
+    data.mkdir()
+    return Folder(data)
+
+
+def way(publication: Publication | None) -> str | None:
+    return publication.way if publication else None
+
+
+# --- update -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_publication_makes_the_file_and_one_with_nothing_new_leaves_it(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m", "viewingTimes": [{}, {}]})
+    assert folder.publish() == Publication("new file", windows=1, leads=1)
+    before = folder.file.stat()
+
+    assert folder.publish() is None
+    assert folder.publish(of_all_days=True) is None
+
+    assert folder.file.readlink() == Path(".versions/leads-1.duckdb")
+    after = folder.file.stat()
+    assert (after.st_ino, after.st_mtime_ns, stat.S_IMODE(after.st_mode)) == (before.st_ino, before.st_mtime_ns, 0o440)
+    assert folder.query("select count(*) from applicant_viewing_times") == [(2,)]
+    assert folder.query("select count(*) from duckdb_tables() where comment is null") == [(0,)]
+
+
+def test_an_update_reads_the_changed_windows_alone(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "old"})
+    folder.raw.land({"id": "b", "message": "old"}, scope="branch-102")
+    former = folder.raw.land({"id": "c", "message": "old"}, day=OLD_DAY)
+    folder.publish()
+
+    changed = folder.raw.land({"id": "b", "message": "new"}, scope="branch-102")
+    folder.raw.land({"id": "c", "message": "new"}, day=OLD_DAY)
+    assert folder.publish() == Publication("update", windows=1, leads=1)
+    assert folder.raw.were_read == {changed}
+    assert folder.messages() == {"a": "old", "b": "new", "c": "old"}
+
+    assert folder.publish(of_all_days=True) == Publication("update", windows=1, leads=1)
+    assert folder.raw.were_read == {former}
+    assert folder.messages() == {"a": "old", "b": "new", "c": "new"}
+
+
+def test_the_version_before_stays_until_the_next_publication_and_its_readers_see_it_whole(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "1"})
+    folder.publish()
+    resolved = folder.file.resolve()
+    with duckdb.connect(folder.file, read_only=True) as reader:
+        folder.raw.land({"id": "a", "message": "2"})
+        folder.publish()
+
+        assert reader.execute("select message from applicant_leads").fetchall() == [("1",)]
+    with duckdb.connect(resolved, read_only=True) as late:
+        assert late.execute("select message from applicant_leads").fetchall() == [("1",)]
+    assert folder.messages() == {"a": "2"}
+
+    folder.raw.land({"id": "a", "message": "3"})
+    folder.publish()
+    assert folder.versions() == ["leads-2.duckdb", "leads-3.duckdb"]
+
+
+def test_a_lead_that_raw_has_lost_stays_with_its_lists_through_each_way_to_publish(folder: Folder) -> None:
+    folder.raw.land({"id": "lost", "message": "m", "createdAt": "2026-11-19T20:00Z", "viewingTimes": [{}]})
+    folder.raw.land({"id": "older", "message": "newest"}, scope="branch-102")
+    folder.publish()
+    folder.raw.versions.clear()
+    folder.raw.versions["applicant", DAY, "branch-102"] = [(1, {"id": "older", "message": "old"})]
+
+    for expected, change in {
+        "update": {},
+        "rewriting": {"raw": replace(folder.raw, refused={"nobody"})},
+        "new file": {"zone": ZoneInfo("Asia/Tokyo")},
+    }.items():
+        folder = replace(folder, **change)  # type: ignore[arg-type]  # one of the two
+        assert way(folder.publish()) == expected
+        assert folder.messages() == {"lost": "m", "older": "newest"}
+        assert folder.query("select lead_id from applicant_viewing_times") == [("lost",)]
+    assert folder.query("select lead_day from applicant_leads where lead_id = 'lost'") == [(NEXT_DAY,)]
+
+
+def test_the_file_knows_which_publication_touched_a_day_last(folder: Folder) -> None:
+    folder.raw.land({"id": "a"}, {"id": "b", "createdAt": "2026-11-18T10:00Z"})
+    folder.publish()
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+
+    touched = "select day, publication from pipeline.touched_days order by day"
+    assert folder.query(touched) == [(DAY - timedelta(days=1), 1), (DAY, 2)]
+
+
+# --- rewriting --------------------------------------------------------------------------------------------------------
+
+SECRET = "jane.roe@people.example"
+
+
+def test_a_rewriting_leaves_nothing_of_who_is_refused_in_any_file(folder: Folder) -> None:
+    folder.raw.land({"id": "hers", "contact": {"email": SECRET}, "viewingTimes": [{"new": SECRET}]}, {"id": "b"})
+    folder.publish()
+    folder.raw.land({"id": "b", "message": "m"})
+    folder.publish()
+
+    folder.raw.refused = {"hers"}
+    assert way(folder.publish()) == "rewriting"
+
+    assert folder.messages() == {"b": "m"}
+    assert folder.versions() == ["leads-3.duckdb"]
+    assert SECRET.encode() not in folder.file.read_bytes()
+
+
+def test_a_rewritten_window_counts_whatever_its_numbers(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "as received", "viewingTimes": [{}]}, {"id": "b", "message": "b"})
+    folder.raw.land({"id": "a", "message": "older"}, scope="branch-102")
+    key = folder.raw.land({"id": "a", "message": "newest", "viewingTimes": [{}]})
+    folder.publish()
+
+    folder.raw.versions[key] = [(1, {"id": "b", "message": "b"}), (3, {"id": "a", "message": "corrected"})]
+    assert way(folder.publish(is_rewritten=True)) == "rewriting"
+
+    assert folder.messages() == {"a": "corrected", "b": "b"}
+    assert folder.query("select count(*) from applicant_viewing_times") == [(0,)]
+    assert folder.query("select sequence from applicant_leads order by all") == [(1,), (3,)]
+
+
+# --- new file ---------------------------------------------------------------------------------------------------------
+
+
+def not_a_database(path: Path) -> None:
+    path.chmod(0o600)
+    path.write_bytes(b"not a database")
+
+
+def half(path: Path) -> None:
+    path.chmod(0o600)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty_database(path: Path) -> None:
+    path.unlink()
+    duckdb.connect(path).close()
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, not_a_database, half, empty_database])
+def test_a_vanished_or_broken_file_is_built_anew(folder: Folder, harm: Callable[[Path], None]) -> None:
+    folder.raw.land(*({"id": str(number), "message": "m" * 1000, "viewingTimes": [{}]} for number in range(500)))
+    folder.publish()
+    before = folder.tables()
+    harm(folder.file.resolve())
+
+    assert way(folder.publish()) == "new file"
+
+    assert folder.tables() == before
+    aside = [path.read_bytes() for path in folder.path.glob("quarantine/*")]
+    assert aside == ([b"not a database"] if harm is not_a_database else aside if harm is half else [])
+
+
+def test_without_its_link_the_newest_version_is_the_file(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    folder.file.unlink()
+    folder.raw.versions.clear()
+
+    folder.publish()
+
+    assert folder.messages() == {"a": "m"}
+
+
+def test_the_file_of_an_earlier_release_is_taken_over(tmp_path: Path) -> None:
+    """Raw has lost one of its leads, and has a newer version of another."""
+    house = Quick(tmp_path / "data")
+    lead = {
+        "id": "lost",
+        "createdAt": "2026-11-19T10:00Z",
+        "contact": {"email": "x"},
+        "viewingTimes": [{"latest": "?"}],
+    }
+    house.land("applicant", [lead, {"id": "b", "message": "old"}])
+    house.publish()
+    before = house.rows("from applicant_leads where lead_id = 'lost'")
+    folder = Folder(tmp_path / "data")
+    folder.raw.number = before[0]["sequence"]
+    folder.raw.land({"id": "b", "message": "new"})
+
+    assert folder.publish() == Publication("new file", windows=1, leads=2)
+
+    assert folder.file.is_symlink()
+    assert folder.messages() == {"b": "new", "lost": None}
+    assert folder.query("select _problems from applicant_viewing_times") == [(["latest"],)]
+    now = house.rows("from applicant_leads where lead_id = 'lost'")
+    assert [row | {"person": None} for row in now] == [row | {"person": None} for row in before]
+    assert now[0]["person"] != before[0]["person"]
+
+
+# --- whatever happens -------------------------------------------------------------------------------------------------
+
+
+def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_it(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "old"})
+    folder.publish()
+    folder.raw.land({"id": "a", "message": "new"})
+
+    def fail(db: duckdb.DuckDBPyConnection) -> None:
+        db.execute("from a_table_that_is_missing")
+
+    with pytest.raises(BugError):
+        replace(folder, make_marts=fail).publish()
+    assert folder.messages() == {"a": "old"}
+
+    assert way(folder.publish()) == "update"
+    assert folder.messages() == {"a": "new"}
+    assert folder.versions() == ["leads-1.duckdb", "leads-2.duckdb"]
+
+
+def test_a_file_that_has_a_lead_twice_is_not_published(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    folder.file.chmod(0o600)
+    with duckdb.connect(folder.file) as db:
+        db.execute("insert into applicant_leads from applicant_leads")
+    folder.raw.land({"id": "b"})
+
+    with pytest.raises(BugError, match="would lose 0 applicant leads and double 1"):
+        folder.publish()
+
+    assert folder.versions() == ["leads-1.duckdb"]
+
+
+def test_what_a_killed_publication_left_is_removed(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "contact": {"email": SECRET}}, {"id": "b", "message": "m"})
+    folder.publish()
+    versions = folder.path / ".versions"
+    shutil.copy(folder.file, versions / "before")
+    folder.raw.refused = {"a"}
+    folder.publish()
+    (versions / "before").replace(versions / "leads-1.duckdb")
+    (versions / "draft-copy.duckdb").touch()
+    (versions / "draft-link").symlink_to("nowhere")
+
+    assert folder.publish() is None
+    assert (folder.versions(), folder.messages()) == (["leads-2.duckdb"], {"b": "m"})
+
+    shutil.copy(versions / "leads-2.duckdb", versions / "leads-3.duckdb")  # killed before the link was replaced
+    folder.raw.land({"id": "c", "message": "m"})
+    folder.publish()
+    assert folder.messages() == {"b": "m", "c": "m"}
+
+
+def test_raw_that_cannot_be_read_fails_the_publication(folder: Folder) -> None:
+    class Failing(Windows):
+        def read(self, _windows: Collection[WindowKey]) -> Iterator[Batch]:
+            raise StorageError("The disk is failing.")
+
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    failing = Failing(versions=folder.raw.versions)
+    failing.land({"id": "b"})
+
+    with pytest.raises(StorageError, match="failing"):
+        replace(folder, raw=failing).publish()
+
+    assert folder.messages() == {"a": "m"}
+
+
+def test_a_view_that_cannot_be_read_is_not_published(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+
+    def broken(db: duckdb.DuckDBPyConnection) -> None:
+        db.execute("create view mart_broken as select message::integer as number from applicant_leads")
+
+    with pytest.raises(BugError):
+        replace(folder, make_marts=broken).publish()
+    assert not folder.file.exists()
+
+
+def any_lead(rng: random.Random) -> Row:
+    moments = ["2026-11-05T09:00Z", "2026-11-18T23:59:30Z", "2026-11-19T21:15:00Z", "0001-01-01T00:00Z"]
+    return {
+        "id": f"lead-{rng.randrange(12)}",
+        "createdAt": rng.choice(moments),
+        "contact": {"email": rng.choice(["ann@example.com", "bob@example.com", None])},
+        "message": rng.random(),
+        "viewingTimes": [{}] * rng.randrange(3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("seed", "steps"), [(0, 3), *(pytest.param(seed, 8, marks=pytest.mark.slow) for seed in range(1, 10))]
+)
+def test_any_history_of_publications_gives_what_one_new_file_gives(tmp_path: Path, seed: int, steps: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - the same each time
+    folder = Folder(tmp_path / "data")
+    folder.path.mkdir()
+    for step in range(steps):
+        for _ in range(rng.randrange(4)):
+            folder.raw.land(
+                *(any_lead(rng) for _ in range(rng.randrange(4))),
+                kind=rng.choice(LEAD_KINDS).name,
+                day=rng.choice([DAY, NEXT_DAY]),
+                scope=rng.choice(["branch-101", "branch-102"]),
+            )
+        if rng.random() < 0.2:
+            folder.raw.refused |= {f"lead-{rng.randrange(12)}"}
+        folder.zone = rng.choice([LONDON, LONDON, ZoneInfo("Asia/Tokyo")])
+        folder.publish(is_rewritten=rng.random() < 0.1)
+
+        anew = replace(folder, path=tmp_path / f"anew-{step}")
+        anew.path.mkdir()
+        anew.publish()
+        assert folder.tables() == anew.tables(), step
+        shutil.rmtree(anew.path)
