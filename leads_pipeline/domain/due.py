@@ -1,0 +1,70 @@
+"""When a window is asked for: one rule for the nightly pull, further looks and retries.
+
+Belongs here: the rule, and the failure that it looks at. Doesn't: reading either from a disk (storage/).
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from leads_pipeline.window import RETENTION, Window
+
+# After a window's end. A closed day's list may be filled a little later. Late, moved and corrected leads come in the
+# days after.
+LOOKS: Final = (timedelta(minutes=75), *(timedelta(days=days, minutes=75) for days in (1, 2, 7, 14, 21, 28)))
+
+_FIRST_WAIT: Final = timedelta(minutes=10)
+_LONGEST_WAIT: Final = timedelta(hours=12)
+_REFUSED_WAIT: Final = timedelta(days=1)
+_DOUBLINGS: Final = 12
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a window isn't as it should be. `attempts` counts the runs that failed since the last whole look.
+
+    A damaged file is no failed run: it counts no attempt, and `damaged_at` asks for another look.
+    """
+
+    reason: str
+    verdict: Literal["temporary", "refused"]
+    attempts: int
+    first_failed_at: datetime
+    failed_at: datetime
+    damaged_at: datetime | None = None
+
+
+def due_at(
+    window: Window, looked_at: datetime | None, failure: Failure | None, started_at: datetime, now: datetime
+) -> datetime | None:
+    """Return when the window is to be asked for next. None if no look is left, or the portal has deleted it.
+
+    `looked_at` is its newest whole look. `started_at` is when the service was last started: a refusal from before
+    doesn't wait, as somebody may have corrected a setting.
+    """
+    if window.is_deleted(now):
+        return None
+    moments = [window.end + look for look in LOOKS]
+    if failure is not None and failure.damaged_at is not None:
+        moments.append(failure.damaged_at)
+    look = min((moment for moment in moments if looked_at is None or moment > looked_at), default=None)
+    if look is None or failure is None or failure.attempts == 0:
+        return look
+    # A clock that ran ahead wrote a failure of the future.
+    is_over = looked_at is not None and failure.failed_at <= looked_at
+    is_corrected = failure.verdict == "refused" and started_at > failure.failed_at
+    if is_over or is_corrected or failure.failed_at > now:
+        return look
+    wait = _FIRST_WAIT * 2 ** min(failure.attempts - 1, _DOUBLINGS)
+    wait = _REFUSED_WAIT if failure.verdict == "refused" else min(wait, _LONGEST_WAIT)
+    half_of_the_rest = (window.end + RETENTION - failure.failed_at) / 2
+    return max(look, failure.failed_at + min(wait, half_of_the_rest))
+
+
+def due(
+    known: Iterable[tuple[Window, datetime | None, Failure | None]], started_at: datetime, now: datetime
+) -> list[Window]:
+    """Return the windows to ask for now, soonest deleted first. `known`: each window, its newest look, its failure."""
+    moments = ((window, due_at(window, looked_at, failure, started_at, now)) for window, looked_at, failure in known)
+    return sorted((window for window, at in moments if at is not None and at <= now), key=lambda w: (w.start, w.scope))

@@ -1,0 +1,212 @@
+"""What a raw file holds: versions of leads, and how versions merge.
+
+Belongs here: a row, numbers, merging, the bytes of a file. Pure functions. Doesn't: names and stores (raw.py).
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from leads_pipeline.contract import ReceivedLead
+from leads_pipeline.errors import StorageError
+
+PULL: Final = "pull"
+PUSH: Final = "push"
+# Its payload is a JSON merge patch (RFC 7396). Readers lay it over the lead's newest version.
+CORRECTION: Final = "correction"
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Row(NamedTuple):
+    """A version of a lead. `number` is the moment of its request in microseconds since 1970: the highest counts."""
+
+    lead_id: str
+    number: int
+    payload: str
+    source: str = PULL
+
+
+# No column has the name of a key in the path (kind, day, scope): readers of a hive would refuse the file.
+_COLUMNS: Final[dict[str, pa.DataType]] = {
+    "lead_id": pa.string(),
+    "number": pa.int64(),
+    "payload": pa.string(),
+    "source": pa.string(),
+}
+SCHEMA: Final = pa.schema(_COLUMNS)
+
+# Raised if an earlier version of the pipeline could no longer read the files. 1 and 2 had one file for each window.
+_FORMAT: Final = 3
+
+_HASH_DIGITS: Final = 16
+
+# The footer's word for a file in which nobody is named.
+_PERSONAL: Final = "personal_fields"
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """How a file came to be.
+
+    `run_id`: the run of its newest whole look. `body_hash`: SHA-256 of that look's answer, empty if the rows are no
+    longer exactly those that it left. `list_number`: the suppression list that the rows were filtered by.
+    `is_anonymous`: nobody is named in the payloads.
+    """
+
+    run_id: str = ""
+    body_hash: str = ""
+    list_number: int = 0
+    is_anonymous: bool = False
+
+    def rewritten(self, list_number: int, *, is_anonymous: bool) -> "Footer":
+        """Return the footer of a file with other rows."""
+        return Footer(self.run_id, "", list_number, is_anonymous)
+
+
+class NotRawError(Exception):
+    """The bytes are a whole file, and none of ours."""
+
+
+def microseconds(moment: datetime) -> int:
+    """Return the moment in microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment_of(number: int) -> datetime:
+    """Return the UTC moment of a number."""
+    return _EPOCH + timedelta(microseconds=number)
+
+
+def received_rows(
+    leads: Iterable[ReceivedLead], moment: datetime, before: Sequence[Row], now: datetime, source: str = PULL
+) -> list[Row]:
+    """Return a row for each lead received at that moment. Of a lead that came twice, the later one counts.
+
+    `before` are the window's rows. If one has a number of the future, the clock was set back. The new rows then go on
+    from the highest number, because what is received later has to count.
+    """
+    highest = max((row.number for row in before), default=0)
+    number = microseconds(moment)
+    if highest > microseconds(now):
+        number = max(number, highest + 1)
+    rows, newest = [], dict[str, Row]()
+    for lead in leads:
+        lead_id, payload = _storable(lead.lead_id), _storable(lead.payload)
+        earlier = newest.get(lead_id)
+        row = Row(lead_id, number if earlier is None else earlier.number + 1, payload, source)
+        newest[lead_id] = row
+        rows.append(row)
+    return rows
+
+
+def merged(rows: Iterable[Row]) -> list[Row]:
+    """Return each version that differs from the version before it, sorted by lead and number.
+
+    If the portal says A, then B, then A again, all three stay, and the last counts. Corrections are no versions: they
+    are compared among themselves.
+    """
+    kept, newest = [], dict[tuple[str, bool], str]()
+    for row in sorted(rows):
+        key = row.lead_id, row.source == CORRECTION
+        if newest.get(key) != row.payload:
+            newest[key] = row.payload
+            kept.append(row)
+    return kept
+
+
+def newest_payloads(rows: Iterable[Row]) -> dict[str, str]:
+    """Return the text that counts for each lead. `rows` are merged."""
+    return {row.lead_id: row.payload for row in rows if row.source != CORRECTION}
+
+
+def hash_of(content: bytes) -> str:
+    """Return the hash that a file's name has."""
+    return hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]
+
+
+def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
+    """Return the rows as a Parquet file. The same rows and footer give the same bytes."""
+    ids, numbers, payloads, sources = zip(*rows, strict=True) if rows else ((), (), (), ())
+    arrays = [_texts(ids), _numbers(numbers), _texts(payloads), _texts(sources)]
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        SCHEMA,
+        # Only payloads are worth a compressor. Statistics and dictionaries would be a third of a file of 20 leads.
+        compression={name: "zstd" if name == "payload" else "none" for name in SCHEMA.names},
+        compression_level={"payload": 1},
+        use_dictionary=["source"],  # type: ignore[arg-type]  # the stubs know only bool
+        write_statistics=False,
+        store_schema=False,
+    ) as writer:
+        if rows:
+            writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA))
+        facts = {
+            "format": str(_FORMAT),
+            "run_id": footer.run_id,
+            "body_hash": footer.body_hash,
+            "list_number": str(footer.list_number),
+        }
+        writer.add_key_value_metadata(facts | ({_PERSONAL: "anonymous"} if footer.is_anonymous else {}))
+    return sink.getvalue().to_pybytes()
+
+
+class Opened:
+    """A file's footer, and its rows when they are asked for.
+
+    Raises NotRawError if the bytes are no raw file, and StorageError if a newer version of the pipeline wrote them.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        try:
+            self._file = pq.ParquetFile(pa.BufferReader(content))
+        except pa.ArrowInvalid:
+            raise NotRawError from None
+        facts = {key.decode(): value.decode() for key, value in (self._file.metadata.metadata or {}).items()}
+        number = int(facts.get("format", "0"))
+        if number > _FORMAT:
+            raise StorageError(
+                f"A raw file has format {number}, and this version of leads-pipeline reads format {_FORMAT}. Install "
+                "the newer version again. The file is untouched."
+            )
+        if number < _FORMAT or not self._file.schema_arrow.equals(SCHEMA):
+            raise NotRawError
+        self.footer = Footer(
+            run_id=facts["run_id"],
+            body_hash=facts["body_hash"],
+            list_number=int(facts["list_number"]),
+            is_anonymous=_PERSONAL in facts,
+        )
+
+    @property
+    def rows(self) -> list[Row]:
+        """The file's rows. They are read anew each time."""
+        table = self._file.read(use_threads=False)
+        return list(map(Row, *(table[name].to_pylist() for name in Row._fields)))
+
+
+def _storable(text: str) -> str:
+    """Return the text with lone surrogates, which have no UTF-8 form, as the JSON escapes that mean the same."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+# pyarrow.array would import pandas: a third of a second of each process.
+
+
+def _texts(values: Sequence[str]) -> "pa.Array[Any]":
+    encoded = [value.encode() for value in values]
+    ends = array("i", accumulate(map(len, encoded), initial=0))
+    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+def _numbers(values: Sequence[int]) -> "pa.Array[Any]":
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(array("q", values).tobytes())])

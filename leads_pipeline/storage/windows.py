@@ -1,0 +1,105 @@
+"""One table of windows, made from names alone.
+
+Belongs here: the state of each window. Doesn't: what is asked for (domain/due.py), who is told of it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+
+from leads_pipeline.contract import LeadKind
+from leads_pipeline.domain.due import Failure
+from leads_pipeline.storage.raw import RAW, Folder, list_folders, place_of, read_failure
+from leads_pipeline.storage.rows import moment_of
+from leads_pipeline.storage.store import Store
+from leads_pipeline.window import Window
+
+
+class WindowState(StrEnum):
+    """How a window stands.
+
+    FAILED: the last run for it failed, or a file of it was damaged. Else by its whole looks: MISSING has none, OPEN
+    only some from before its end, PARTIAL none between its end and the moment when the portal began to delete it.
+    """
+
+    LANDED = "landed"
+    EMPTY = "empty"
+    OPEN = "open"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """A row of the table.
+
+    `looked_at` is the newest whole look, in UTC. `leads` adds up the files, so a lead that was pulled and then pushed
+    counts twice until the next look. `days_left` is negative once the portal deletes the window.
+    """
+
+    kind: str
+    window: Window
+    state: WindowState
+    looked_at: datetime | None
+    leads: int
+    days_left: float
+    failure: Failure | None
+
+    @property
+    def day(self) -> date:
+        """The window's local day."""
+        return self.window.day
+
+    @property
+    def scope(self) -> str:
+        """The scope's key."""
+        return self.window.scope.key
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, empty if it didn't."""
+        return self.failure.reason if self.failure else ""
+
+
+def list_days(store: Store, kind: LeadKind, days: Iterable[date], now: datetime) -> dict[str, Folder]:
+    """Return the folders of these days, by their keys. Folders of scopes that aren't configured are among them."""
+    folders: dict[str, Folder] = {}
+    for day in days:
+        folders |= list_folders(store, f"{RAW}/{kind.table}/day={day.isoformat()}/", now)
+    return folders
+
+
+def window_table(store: Store, kind: LeadKind, windows: Iterable[Window], now: datetime) -> list[WindowRow]:
+    """Return a row for each of the windows, in their order. Only failures are read, not files."""
+    windows = list(windows)
+    folders = list_days(store, kind, sorted({window.day for window in windows}), now)
+    return [_row(store, kind, window, folders.get(place_of(kind, window).key, Folder()), now) for window in windows]
+
+
+def _row(store: Store, kind: LeadKind, window: Window, folder: Folder, now: datetime) -> WindowRow:
+    newest = folder.newest
+    leads = sum(file.leads for file in folder.files)
+    failure = read_failure(store, place_of(kind, window).key, folder)
+    return WindowRow(
+        kind=kind.name,
+        window=window,
+        state=WindowState.FAILED if failure else _state(folder, leads),
+        looked_at=moment_of(newest.look) if newest else None,
+        leads=leads,
+        days_left=window.days_left(now),
+        failure=failure,
+    )
+
+
+def _state(folder: Folder, leads: int) -> WindowState:
+    match folder.state:
+        case "rows":
+            return WindowState.MISSING
+        case "open":
+            return WindowState.OPEN
+        case "partial":
+            return WindowState.PARTIAL
+        case "closed":
+            return WindowState.LANDED if leads else WindowState.EMPTY

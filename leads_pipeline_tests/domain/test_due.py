@@ -1,0 +1,118 @@
+"""When a window is asked for."""
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+
+from leads_pipeline.domain.due import Failure, due, due_at
+from leads_pipeline.window import RETENTION, Scope, Window
+from leads_pipeline_tests.support.looks import Weeks
+
+ZONE = ZoneInfo("Europe/London")
+WINDOW = Window.of(date(2026, 11, 19), Scope.parse("branch-101"), ZONE)
+END = WINDOW.end
+STARTED = END - timedelta(days=100)
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+
+def failure(failed_at: datetime, attempts: int = 1, **changes: object) -> Failure:
+    noted = Failure(
+        reason="busy (429)", verdict="temporary", attempts=attempts, first_failed_at=failed_at, failed_at=failed_at
+    )
+    return msgspec.structs.replace(noted, **changes)
+
+
+def next_look(
+    looked_at: datetime | None = None,
+    failed: Failure | None = None,
+    *,
+    started_at: datetime = STARTED,
+    now: datetime = END + 2 * HOUR,
+) -> datetime | None:
+    return due_at(WINDOW, looked_at, failed, started_at, now)
+
+
+def test_a_closed_day_is_asked_for_75_minutes_after_its_end() -> None:
+    assert next_look() == END + 75 * MINUTE
+
+
+def test_a_window_is_looked_at_again_after_days() -> None:
+    looks = []
+    looked_at = END + 2 * HOUR
+    while (at := next_look(looked_at)) is not None:
+        looks.append(at - END - 75 * MINUTE)
+        looked_at = at + MINUTE
+    assert looks == [timedelta(days=days) for days in (1, 2, 7, 14, 21, 28)]
+
+
+def test_looks_that_were_missed_are_made_up_for_by_one() -> None:
+    assert next_look(END - HOUR, now=END + 10 * DAY) == END + 75 * MINUTE
+    assert next_look(END + 10 * DAY, now=END + 10 * DAY) == END + 14 * DAY + 75 * MINUTE
+
+
+def test_what_the_portal_has_deleted_is_not_asked_for() -> None:
+    assert next_look(now=END + RETENTION - MINUTE) is not None
+    assert next_look(now=END + RETENTION) is None
+
+
+def test_after_a_temporary_failure_the_wait_doubles_up_to_12_hours() -> None:
+    failed_at = END + 2 * HOUR
+    waits = [next_look(failed=failure(failed_at, attempts)) for attempts in (1, 2, 3, 7, 8, 50)]
+    assert [at - failed_at for at in waits if at] == [
+        10 * MINUTE,
+        20 * MINUTE,
+        40 * MINUTE,
+        640 * MINUTE,
+        12 * HOUR,
+        12 * HOUR,
+    ]
+
+
+def test_a_refused_window_waits_a_day_or_until_the_service_is_started_anew() -> None:
+    refused = failure(END + 2 * HOUR, verdict="refused")
+    assert next_look(failed=refused) == END + 26 * HOUR
+    assert next_look(failed=refused, started_at=END + 3 * HOUR) == END + 75 * MINUTE
+    assert next_look(failed=failure(END + 2 * HOUR), started_at=END + 3 * HOUR) == END + 2 * HOUR + 10 * MINUTE
+
+
+def test_no_wait_is_longer_than_half_of_the_time_that_is_left() -> None:
+    failed_at = END + RETENTION - 4 * HOUR
+    refused = failure(failed_at, verdict="refused")
+    assert next_look(failed=refused, now=failed_at) == failed_at + 2 * HOUR
+    assert next_look(failed=failure(failed_at, 9), now=failed_at) == failed_at + 2 * HOUR
+
+
+def test_a_failure_before_the_newest_look_or_of_the_future_is_none() -> None:
+    assert next_look(END + 3 * HOUR, failure(END + 2 * HOUR)) == END + DAY + 75 * MINUTE
+    assert next_look(failed=failure(END + 9 * HOUR)) == END + 75 * MINUTE
+
+
+def test_a_damaged_window_is_due_at_once_though_it_was_looked_at() -> None:
+    looked_at, damaged_at = END + 2 * HOUR, END + 3 * HOUR
+    damaged = failure(damaged_at, 0, damaged_at=damaged_at)
+    assert next_look(looked_at, damaged) == damaged_at
+    # A run that fails for it then waits as usual, and doesn't make it forgotten.
+    failed = failure(damaged_at + MINUTE, damaged_at=damaged_at)
+    assert next_look(looked_at, failed, now=END + 4 * HOUR) == damaged_at + 11 * MINUTE
+    assert next_look(damaged_at + HOUR, failed) == END + DAY + 75 * MINUTE
+
+
+def test_the_window_that_is_deleted_soonest_comes_first() -> None:
+    windows = [
+        Window.of(date(2026, 11, day), Scope.parse(scope), ZONE)
+        for day in (20, 18, 19)
+        for scope in ("branch-2", "branch-1")
+    ]
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    asked = due([(window, None, None) for window in windows], STARTED, now)
+    assert asked == sorted(windows)
+    looked = [(window, now if window.day.day == 19 else None, None) for window in windows]
+    assert {window.day.day for window in due(looked, STARTED, now)} == {18, 20}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_look_happens_within_a_day_of_good_time(seed: int) -> None:
+    """A sample. chaos/test_due.py lets more weeks pass."""
+    Weeks(seed, days=40, branches=1).pass_and_judge()

@@ -1,0 +1,127 @@
+"""The table of windows, made from names, and what of it is asked for."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.domain.due import due
+from leads_pipeline.storage.raw import Place, Raw, place_of
+from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.storage.windows import WindowRow, WindowState, list_days, window_table
+from leads_pipeline.window import RETENTION, Scope, Window
+from leads_pipeline_tests.support.keeping_out import KeptOut
+from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, TWENTY, UTC_ZONE, WINDOW, lead
+
+NOW = CLOSED_AT + timedelta(hours=1)
+HOUR = timedelta(hours=1)
+
+
+class OnlyNames(FolderStore):
+    """A store that opens no Parquet file."""
+
+    def get(self, key: str) -> bytes | None:
+        assert key.endswith("_failed.json")
+        return super().get(key)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    return OnlyNames(tmp_path / "data")
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Raw:
+    return Raw(FolderStore(tmp_path / "data"), KeptOut(tmp_path / "list"), lambda: NOW)
+
+
+def window(scope: str, days_ago: int = 0) -> Window:
+    return Window.of(DAY - timedelta(days=days_ago), Scope.parse(scope), UTC_ZONE)
+
+
+def land(raw: Raw, one: Window, asked_at: datetime, count: int = 20) -> None:
+    raw.land(APPLICANT, one, TWENTY[:count], asked_at, "hash", "run")
+
+
+def row_of(store: FolderStore, one: Window, now: datetime = NOW) -> WindowRow:
+    (row,) = window_table(store, APPLICANT, [one], now)
+    return row
+
+
+def test_a_row_says_how_a_window_stands(store: FolderStore, raw: Raw) -> None:
+    land(raw, WINDOW, CLOSED_AT)
+    assert row_of(store, WINDOW) == WindowRow(
+        kind="applicant",
+        window=WINDOW,
+        state=WindowState.LANDED,
+        looked_at=CLOSED_AT,
+        leads=20,
+        days_left=(WINDOW.start + RETENTION - NOW) / timedelta(days=1),
+        failure=None,
+    )
+    assert (row_of(store, WINDOW).day, row_of(store, WINDOW).scope, row_of(store, WINDOW).reason) == (
+        DAY,
+        "branch-101",
+        "",
+    )
+
+
+def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
+    old = window("branch-1", days_ago=30)
+    places = {name: window(f"branch-{name}") for name in ("landed", "empty", "open", "missing", "pushed", "failed")}
+    land(raw, places["landed"], CLOSED_AT)
+    land(raw, places["empty"], CLOSED_AT, count=0)
+    land(raw, places["open"], WINDOW.end - HOUR)
+    land(raw, old, CLOSED_AT)
+    raw.add(place_of(APPLICANT, places["pushed"]), [lead(1)], CLOSED_AT)
+    land(raw, places["failed"], CLOSED_AT)
+    raw.fail(place_of(APPLICANT, places["failed"]), "busy (429)", is_permanent=False)
+
+    table = window_table(store, APPLICANT, [*places.values(), old], NOW)
+    assert [(row.scope, str(row.state), row.leads) for row in table] == [
+        ("branch-landed", "landed", 20),
+        ("branch-empty", "empty", 0),
+        ("branch-open", "open", 20),
+        ("branch-missing", "missing", 0),
+        ("branch-pushed", "missing", 1),
+        ("branch-failed", "failed", 20),
+        ("branch-1", "partial", 20),
+    ]
+    assert [row.reason for row in table if row.reason] == ["busy (429)"]
+    assert table[3].looked_at is None
+    assert table[-1].days_left < 0
+
+
+def test_pushed_leads_in_an_empty_window_count_and_are_no_look(store: FolderStore, raw: Raw) -> None:
+    land(raw, WINDOW, CLOSED_AT, count=0)
+    raw.add(place_of(APPLICANT, WINDOW), [lead(1)], NOW)
+    row = row_of(store, WINDOW)
+    assert (row.state, row.leads, row.looked_at) == (WindowState.LANDED, 1, CLOSED_AT)
+
+
+def test_kinds_and_days_are_told_apart(store: FolderStore, raw: Raw) -> None:
+    land(raw, WINDOW, CLOSED_AT)
+    assert window_table(store, APPRAISAL, [WINDOW], NOW)[0].state is WindowState.MISSING
+    assert row_of(store, window("branch-101", days_ago=1)).state is WindowState.MISSING
+
+
+def test_folders_of_scopes_that_are_not_configured_are_listed(store: FolderStore, raw: Raw) -> None:
+    raw.add(Place(APPLICANT, DAY, "push"), [lead(1)], CLOSED_AT)
+    (key,) = list_days(store, APPLICANT, [DAY], NOW)
+    assert key == "raw/applicant_leads/day=2026-11-19/scope=push/"
+
+
+def asked(rows: Iterable[WindowRow], now: datetime) -> list[Window]:
+    return due([(row.window, row.looked_at, row.failure) for row in rows], WINDOW.start, now)
+
+
+def test_the_table_is_what_decides_about_the_next_run(store: FolderStore, raw: Raw) -> None:
+    landed, missing, refused = (window(f"branch-{number}") for number in range(3))
+    land(raw, landed, CLOSED_AT)
+    raw.fail(place_of(APPLICANT, refused), "refused (403)", is_permanent=True)
+    windows = [landed, missing, refused]
+    assert asked(window_table(store, APPLICANT, windows, NOW), NOW) == [missing]
+    later = NOW + timedelta(days=1)
+    assert asked(window_table(store, APPLICANT, windows, later), later) == windows

@@ -1,0 +1,41 @@
+"""A suppression list for tests of raw windows: the leads that it keeps out, in a file that processes share.
+
+Belongs here: the least that landing asks of a list. Doesn't: the real one (suppression/).
+"""
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+from leads_pipeline.contract import LeadKind
+from leads_pipeline.storage.rows import Row
+
+
+class KeptOut:
+    """Each line of the file is the id of a lead that is kept out. The number of lines is the list's number.
+
+    `while_admitting` is called each time that rows are asked about, before the answer.
+    """
+
+    def __init__(self, path: Path, while_admitting: Callable[[], None] = lambda: None) -> None:
+        self._path = path
+        self._while_admitting = while_admitting
+
+    @property
+    def number(self) -> int:
+        return len(self._ids())
+
+    def admit(self, kind: LeadKind, day: date, scope: str, rows: list[Row]) -> list[Row]:
+        assert kind.table
+        assert day
+        assert scope
+        out = self._ids()
+        self._while_admitting()
+        return [row for row in rows if row.lead_id not in out]
+
+    def keep_out(self, lead_id: str) -> None:
+        with self._path.open("a") as file:
+            file.write(f"{lead_id}\n")
+
+    def _ids(self) -> list[str]:
+        return self._path.read_text().split() if self._path.exists() else []
