@@ -67,7 +67,7 @@ def main() -> None:
 def contend(name: str) -> None:
     """Be one contender: print seconds, CPU seconds and peak megabytes of the run alone."""
     settings = Settings.from_variables(variables())
-    home = dagster_home(variables(), settings.data_dir)
+    home = dagster_home(settings)
     if name == CONTENDERS[0]:
         config = (home / "dagster.yaml").read_text()
         section = config[config.index("event_log_storage:") : config.index("run_retries:")]

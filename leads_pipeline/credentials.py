@@ -6,14 +6,13 @@ variables name it (resources.py, cli/).
 
 import stat
 import unicodedata
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 from leads_pipeline import pgp
-from leads_pipeline.errors import CredentialsError, SettingsError
-from leads_pipeline.settings import path_of
+from leads_pipeline.errors import CredentialsError
+from leads_pipeline.settings import odd_character, path_of
 
 # Issued secrets have 32 to 128 characters. Whatever is beyond this is another file by mistake.
 MAX_SECRET_BYTES = 8192
@@ -37,7 +36,7 @@ class StaticSecret:
 
     def read(self) -> str:
         """Return the value. Raises CredentialsError if it can't be a secret."""
-        return _checked(self._value, "The client secret")
+        return _checked(self._value, "The secret")
 
     def __repr__(self) -> str:
         return "StaticSecret(…)"
@@ -55,6 +54,23 @@ class FileSecret:
 
     def __repr__(self) -> str:
         return f"FileSecret({str(self.path)!r})"
+
+
+class ClientSecret:
+    """A client secret, checked for characters that none may have, before it is sent anywhere."""
+
+    def __init__(self, source: SecretSource) -> None:
+        self._source = source
+
+    def read(self) -> str:
+        """Return the secret. Raises CredentialsError if it can't be read, or can't be right."""
+        value = self._source.read()
+        if odd := odd_character(value):
+            raise CredentialsError(f"The client secret {odd}. Copy the secret alone, from the portal's message.")
+        return value
+
+    def __repr__(self) -> str:
+        return f"ClientSecret({self._source!r})"
 
 
 class PgpSecret:
@@ -95,23 +111,11 @@ def _pgp_secret(message: Path, private_key: Path, passphrase: str | None) -> str
     raise CredentialsError(f"The secret in {message} can't be had with the key {private_key}. {why}")
 
 
-def secret_of(ways: Mapping[str, str | None]) -> SecretSource | None:
-    """Return the secret that the first variable holds, or the file that the second one names. None if neither is set.
-
-    Raises SettingsError if both are set.
-    """
-    only_one(ways)
-    value, file = ways.values()
+def secret_of(value: str | None, file: str | Path | None) -> SecretSource | None:
+    """Return the secret as it is given, or in its file. None if there is neither."""
     if file:
-        return FileSecret(path_of(file))
+        return FileSecret(path_of(str(file)))
     return StaticSecret(value) if value else None
-
-
-def only_one(ways: Mapping[str, str | None]) -> None:
-    """Raise SettingsError if more than one of the variables is set: they mean the same."""
-    given = [variable for variable, value in ways.items() if value]
-    if len(given) > 1:
-        raise SettingsError(f"{' and '.join(given)} are set, and mean the same. Keep one.")
 
 
 def content_of(file: str | None) -> str | None:

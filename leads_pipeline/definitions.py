@@ -18,7 +18,6 @@ from dagster import (
     DefaultScheduleStatus,
     DefaultSensorStatus,
     Definitions,
-    EnvVar,
     RunRequest,
     ScheduleDefinition,
     ScheduleEvaluationContext,
@@ -45,7 +44,7 @@ from leads_pipeline.sensors import (
     push_sensor,
     retry_sensor,
 )
-from leads_pipeline.settings import NO_PORTAL, OURS, Settings, filled_in, path_of
+from leads_pipeline.settings import NO_PORTAL, OURS, Settings
 from leads_pipeline.watch import alert_sensor
 from leads_pipeline.window import RETENTION, today
 
@@ -70,31 +69,6 @@ PRIVACY_CRON = "0 2 * * *"
 
 # What the daily schedule's runs are told from others by.
 _NIGHTLY = {"dagster/schedule_name": "pull_daily"}
-
-# Fields of the resources, and the variables that fill them in.
-_LEADS_SECRET_VARIABLES = {
-    "client_secret": "LEADS_CLIENT_SECRET",
-    "client_secret_file": "LEADS_CLIENT_SECRET_FILE",
-    "client_secret_pgp_file": "LEADS_CLIENT_SECRET_PGP_FILE",
-    "pgp_private_key_file": "LEADS_PGP_PRIVATE_KEY_FILE",
-    "pgp_passphrase": "LEADS_PGP_PASSPHRASE",
-    "pgp_passphrase_file": "LEADS_PGP_PASSPHRASE_FILE",
-}
-_INVENTORY_SECRET_VARIABLES = {
-    "client_secret": "INVENTORY_CLIENT_SECRET",
-    "client_secret_file": "INVENTORY_CLIENT_SECRET_FILE",
-}
-_ALERT_VARIABLES = {
-    "webhook": "LEADS_ALERT_WEBHOOK",
-    "webhook_file": "LEADS_ALERT_WEBHOOK_FILE",
-    "slack_webhook": "LEADS_ALERT_SLACK_WEBHOOK",
-    "slack_webhook_file": "LEADS_ALERT_SLACK_WEBHOOK_FILE",
-    "email": "LEADS_ALERT_EMAIL",
-    "smtp_url": "LEADS_SMTP_URL",
-    "smtp_url_file": "LEADS_SMTP_URL_FILE",
-    "heartbeat_url": "LEADS_HEARTBEAT_URL",
-    "heartbeat_url_file": "LEADS_HEARTBEAT_URL_FILE",
-}
 
 # How many closed days the daily schedule takes up again, for leads that reach the portal's list late.
 LATE_DAYS = 3
@@ -123,15 +97,6 @@ def variables() -> MutableMapping[str, str]:
     return os.environ
 
 
-def whole_paths(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that name a file, with its absolute path, for a process that works in another folder."""
-    return {
-        name: str(path_of(value))
-        for name, value in filled_in(environment).items()
-        if name.startswith(OURS) and name.endswith("_FILE")
-    }
-
-
 def build_definitions(environment: Mapping[str, str]) -> Definitions:
     """Everything that Dagster needs, for the settings in `environment`.
 
@@ -141,7 +106,7 @@ def build_definitions(environment: Mapping[str, str]) -> Definitions:
     with warnings.catch_warnings():
         # Backfill policies are what makes 15,000 windows one run; Dagster has called them beta for years.
         warnings.simplefilter("ignore", BetaWarning)
-        return _build(Settings.from_variables(environment), environment)
+        return _build(Settings.from_variables(environment))
 
 
 @definitions
@@ -156,10 +121,10 @@ def defs() -> Definitions:
     return build_definitions(variables())
 
 
-def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
+def _build(settings: Settings) -> Definitions:
     first = first_day(settings)
     partitions = Partitions.of(settings, first)
-    data, leads, inventory = resources(settings, environment, None if settings.start_date else first)
+    data, leads, inventory = resources(settings, None if settings.start_date else first)
     jobs = {job.name: job for job in _jobs()}
     return Definitions(
         assets=build_assets(settings, partitions),
@@ -167,7 +132,7 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
             "data": data,
             "leads": leads,
             "inventory": inventory,
-            "alerts": alert_service(environment),
+            "alerts": AlertService.of(settings),
         },
         jobs=list(jobs.values()),
         schedules=[*_schedules(settings, partitions), _privacy_schedule(settings)],
@@ -179,12 +144,8 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
             push_sensor(settings, PUSH_JOB),
             dead_run_sensor({job.name for job in _jobs()} | {ASSET_JOB}),
             evaluation_sensor(),
-            history_sensor(timedelta(days=settings.keep_runs_days)),
-            *(
-                [alert_sensor(settings, partitions, _NIGHTLY)]
-                if filled_in(environment).keys() & set(_ALERT_VARIABLES.values())
-                else []
-            ),
+            history_sensor(),
+            *([alert_sensor(settings, partitions, _NIGHTLY)] if settings.has_alerts else []),
             AutomationConditionSensorDefinition(
                 "follow_sources",
                 target=AssetSelection.all(),
@@ -197,47 +158,14 @@ def _build(settings: Settings, environment: Mapping[str, str]) -> Definitions:
     )
 
 
-def resources(
-    settings: Settings, environment: Mapping[str, str], first_day: date | None = None
-) -> tuple[DataFolder, LeadsService, InventoryService]:
+def resources(settings: Settings, first_day: date | None = None) -> tuple[DataFolder, LeadsService, InventoryService]:
     """What assets work with: the data folder and the two services; secrets by their variables' names.
 
-    Where `first_day` is given, the first run or sensor remembers it: loading the code location writes nothing, but what
-    is started from its partitions has to find them again.
+    If `first_day` is given, the first run or sensor remembers it. Loading the code location writes nothing, but runs
+    that are started from its partitions have to find them again.
     """
-    environment = filled_in(environment)
-    data = DataFolder(
-        path=str(settings.data_dir),
-        privacy_path=str(settings.privacy_dir) if settings.privacy_dir else None,
-        store=settings.store,
-        plain_http=settings.plain_http,
-        first_day=first_day.isoformat() if first_day else None,
-    )
-    leads = LeadsService(
-        data=data,
-        base_url=settings.base_url,
-        auth_url=settings.auth_url,
-        client_id=settings.client_id,
-        auth_method=settings.auth_method.value,
-        audience=settings.audience,
-        token_scope=settings.token_scope,
-        max_concurrency=settings.max_concurrency,
-        max_body_mb=settings.max_body_mb,
-        **_by_name(_LEADS_SECRET_VARIABLES, environment),
-    )
-    inventory = InventoryService(
-        data=data,
-        base_url=settings.inventory_base_url,
-        client_id=settings.inventory_client_id,
-        agency_ref=settings.inventory_agency_ref,
-        **_by_name(_INVENTORY_SECRET_VARIABLES, environment),
-    )
-    return data, leads, inventory
-
-
-def alert_service(environment: Mapping[str, str]) -> AlertService:
-    """Where alerts go."""
-    return AlertService(**_by_name(_ALERT_VARIABLES, filled_in(environment)))
+    data = DataFolder.of(settings, first_day)
+    return data, LeadsService.of(settings, data), InventoryService.of(settings, data)
 
 
 def first_day(settings: Settings) -> date:
@@ -245,18 +173,6 @@ def first_day(settings: Settings) -> date:
     if settings.start_date is not None:
         return settings.start_date
     return Lake.of(settings).start_date() or today(settings.zone, datetime.now(UTC)) - RETENTION
-
-
-def _by_name(variables_of: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """What a resource's fields get of their variables: of one that names a file its whole path, else its own name.
-
-    So the UI shows the name of a variable and not its value, which is or holds a secret.
-    """
-    return {
-        field: str(path_of(environment[variable])) if variable.endswith("_FILE") else EnvVar(variable)
-        for field, variable in variables_of.items()
-        if variable in environment
-    }
 
 
 def _jobs() -> list[UnresolvedAssetJobDefinition]:

@@ -13,7 +13,7 @@
         ├── QuestionError       what was asked for can't be answered as it was put
         ├── CredentialsError    the secret can't be read, or the token server refuses it
         ├── RefusedError        the service refuses the request itself (400, 401, 403, 404, …)
-        ├── TooLargeError       the answer has more bytes than LEADS_MAX_BODY_MB allows
+        ├── TooLargeError       the answer has more than 64 MiB
         ├── RetentionError      the portal has already deleted what is asked for
         └── BugError            a statement of the pipeline's own is wrong: nothing that its user does helps
 

@@ -58,7 +58,13 @@ def evaluation_sensor(*, clock: Callable[[], datetime] = _utc_now) -> SensorDefi
 FORGETTING_SECONDS = 20
 
 
-def history_sensor(kept_for: timedelta, *, clock: Callable[[], datetime] = _utc_now) -> SensorDefinition:
+# What failed is read from as far back as the portal keeps leads, 30 days.
+RUNS_KEPT_FOR = timedelta(days=90)
+
+
+def history_sensor(
+    kept_for: timedelta = RUNS_KEPT_FOR, *, clock: Callable[[], datetime] = _utc_now
+) -> SensorDefinition:
     """Forgets runs and events that no state is read from."""
 
     @sensor(

@@ -1,8 +1,7 @@
-"""The Dagster resources: the two services' authenticated clients, and the data folder.
+"""The Dagster resources: the two services' authenticated clients, the data folder, and where alerts go.
 
-Belongs here: turning configuration into clients, stores and errors a user can act on. Doesn't: what is fetched when
-(assets/), or reading the environment (definitions.py passes secrets as EnvVar, so that the UI shows the variable's
-name and never its value).
+Belongs here: settings as fields that the UI may show, and clients made of them. A secret's field names its variable or
+its file. Doesn't: what is fetched when (assets/), or what a value may be (settings.py).
 """
 
 import hashlib
@@ -17,23 +16,16 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
-from dagster import ConfigurableResource, InitResourceContext
+from dagster import ConfigurableResource, EnvVar, InitResourceContext
 
 from leads_pipeline.channels import Channel, Email, SlackWebhook, Webhook
 from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
-from leads_pipeline.credentials import PgpSecret, SecretSource, content_of, only_one, secret_of
+from leads_pipeline.credentials import ClientSecret, PgpSecret, SecretSource, content_of, secret_of
 from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import store_of
 from leads_pipeline.portal import ClientCredentials, InventoryClient, LeadsClient, Tokens
-from leads_pipeline.settings import (
-    DEFAULT_MAX_BODY_MB,
-    DEFAULT_MAX_CONCURRENCY,
-    DEFAULT_TOKEN_SCOPE,
-    MEBIBYTE,
-    AuthMethod,
-    is_loopback,
-)
+from leads_pipeline.settings import AuthMethod, Secret, Settings, is_loopback
 
 T = TypeVar("T")
 
@@ -43,6 +35,21 @@ _LOOK_DAYS: Final = 35
 _looked_around: Final[dict[str, float]] = {}
 
 logger = logging.getLogger(__name__)
+
+
+def _fields(**secrets: Secret | None) -> dict[str, Any]:
+    """Return the fields that hold a resource's secrets: a variable for Dagster to read, or the path of a file."""
+    fields: dict[str, Any] = {}
+    for name, secret in secrets.items():
+        if secret and secret.file:
+            fields[f"{name}_file"] = str(secret.file)
+        elif secret:
+            fields[name] = EnvVar(secret.variable)
+    return fields
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 class DataFolder(ConfigurableResource[Any]):
@@ -56,6 +63,17 @@ class DataFolder(ConfigurableResource[Any]):
     plain_http: bool = False
     # The first partition, to be remembered by whoever acts; unset where the settings say it, and for who only looks.
     first_day: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings, first_day: date | None = None) -> Self:
+        """The folder of these settings. If `first_day` is given, the first run or sensor remembers it."""
+        return cls(
+            path=str(settings.data_dir),
+            privacy_path=_text(settings.privacy_dir),
+            store=settings.store,
+            plain_http=settings.plain_http,
+            first_day=first_day.isoformat() if first_day else None,
+        )
 
     @property
     def lake(self) -> Lake:
@@ -114,9 +132,25 @@ class LeadsService(ConfigurableResource[None]):
     pgp_passphrase_file: str | None = None
     auth_method: str = AuthMethod.BODY.value
     audience: str | None = None
-    token_scope: str = DEFAULT_TOKEN_SCOPE
-    max_concurrency: int = DEFAULT_MAX_CONCURRENCY
-    max_body_mb: int = DEFAULT_MAX_BODY_MB
+    token_scope: str = Settings.model_fields["token_scope"].default
+    max_concurrency: int = Settings.model_fields["max_concurrency"].default
+
+    @classmethod
+    def of(cls, settings: Settings, data: DataFolder) -> Self:
+        """The service of these settings."""
+        return cls(
+            data=data,
+            base_url=settings.base_url,
+            auth_url=settings.auth_url,
+            client_id=settings.client_id,
+            auth_method=settings.auth_method.value,
+            audience=settings.audience,
+            token_scope=settings.token_scope,
+            max_concurrency=settings.max_concurrency,
+            client_secret_pgp_file=_text(settings.client_secret_pgp_file),
+            pgp_private_key_file=_text(settings.pgp_private_key_file),
+            **_fields(client_secret=settings.client_secret, pgp_passphrase=settings.pgp_passphrase),
+        )
 
     def tokens(self) -> Tokens:
         """The access tokens for the service. Raises SettingsError naming the missing variables."""
@@ -144,13 +178,12 @@ class LeadsService(ConfigurableResource[None]):
             tokens,
             max_concurrency=self.max_concurrency,
             keep_unreadable=lake.keep_answer,
-            max_body_bytes=self.max_body_mb * MEBIBYTE,
             next_sequence=lake.next_sequence,
         )
         return client, tokens
 
     def fingerprint(self) -> str | None:
-        """Return a hash of the addresses, the client, its secret and the limit on answers. It tells none of them.
+        """Return a hash of the addresses, the client and its secret. It tells none of them.
 
         None if the data folder doesn't give the key.
         """
@@ -169,7 +202,6 @@ class LeadsService(ConfigurableResource[None]):
             self.auth_method,
             self.audience,
             self.token_scope,
-            self.max_body_mb,
             secret,
         ]
         try:
@@ -179,25 +211,12 @@ class LeadsService(ConfigurableResource[None]):
         return hmac.new(key, json.dumps(asked_with).encode(), hashlib.sha256).hexdigest()[:16]
 
     def secret(self) -> SecretSource:
-        """Where the client secret comes from. Raises SettingsError naming what is missing or one too many."""
-        ways = {
-            "LEADS_CLIENT_SECRET": self.client_secret,
-            "LEADS_CLIENT_SECRET_FILE": self.client_secret_file,
-            "LEADS_CLIENT_SECRET_PGP_FILE": self.client_secret_pgp_file,
-        }
-        only_one(ways)
+        """Where the client secret comes from. Raises SettingsError naming the missing variable."""
         if not self.client_secret_pgp_file:
             return _required_secret("LEADS_CLIENT_SECRET", self.client_secret, self.client_secret_file)
         private_key = _required(self.pgp_private_key_file, "LEADS_PGP_PRIVATE_KEY_FILE")
-        passphrase = {
-            "LEADS_PGP_PASSPHRASE": self.pgp_passphrase,
-            "LEADS_PGP_PASSPHRASE_FILE": self.pgp_passphrase_file,
-        }
-        return PgpSecret(
-            Path(self.client_secret_pgp_file),
-            Path(private_key),
-            secret_of(passphrase),
-        )
+        passphrase = secret_of(self.pgp_passphrase, self.pgp_passphrase_file)
+        return ClientSecret(PgpSecret(Path(self.client_secret_pgp_file), Path(private_key), passphrase))
 
 
 class InventoryService(ConfigurableResource[None]):
@@ -209,6 +228,17 @@ class InventoryService(ConfigurableResource[None]):
     client_secret: str | None = None
     client_secret_file: str | None = None
     agency_ref: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings, data: DataFolder) -> Self:
+        """The service of these settings."""
+        return cls(
+            data=data,
+            base_url=settings.inventory_base_url,
+            client_id=settings.inventory_client_id,
+            agency_ref=settings.inventory_agency_ref,
+            **_fields(client_secret=settings.inventory_client_secret),
+        )
 
     def tokens(self) -> Tokens:
         """The access tokens for the API. Raises SettingsError naming the missing variables."""
@@ -228,7 +258,7 @@ class InventoryService(ConfigurableResource[None]):
 
 
 class AlertService(ConfigurableResource[None]):
-    """Where alerts go, and the heartbeat: each address in its variable, or in the file that VARIABLE_FILE names."""
+    """Where alerts go, and the heartbeat."""
 
     webhook: str | None = None
     webhook_file: str | None = None
@@ -240,16 +270,29 @@ class AlertService(ConfigurableResource[None]):
     heartbeat_url: str | None = None
     heartbeat_url_file: str | None = None
 
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The channels of these settings. People's addresses aren't shown either."""
+        return cls(
+            email=EnvVar("LEADS_ALERT_EMAIL") if settings.alert_email else None,
+            **_fields(
+                webhook=settings.alert_webhook,
+                slack_webhook=settings.alert_slack_webhook,
+                smtp_url=settings.smtp_url,
+                heartbeat_url=settings.heartbeat_url,
+            ),
+        )
+
     def channels(self) -> list[Channel]:
-        """The channels that are set up. Raises SettingsError where one is set up by half or in two ways."""
+        """The channels that are set up. Raises SettingsError if one is set up by half."""
         channels: list[Channel] = []
         for variable, make, value, file in (
             ("LEADS_ALERT_WEBHOOK", Webhook, self.webhook, self.webhook_file),
             ("LEADS_ALERT_SLACK_WEBHOOK", SlackWebhook, self.slack_webhook, self.slack_webhook_file),
         ):
-            if (url := secret_of({variable: value, f"{variable}_FILE": file})) is not None:
+            if (url := secret_of(value, file)) is not None:
                 channels.append(make(variable, url))
-        server = secret_of({"LEADS_SMTP_URL": self.smtp_url, "LEADS_SMTP_URL_FILE": self.smtp_url_file})
+        server = secret_of(self.smtp_url, self.smtp_url_file)
         recipients = tuple(part.strip() for part in (self.email or "").split(",") if part.strip())
         if recipients and server is not None:
             channels.append(Email("LEADS_SMTP_URL", server, recipients))
@@ -259,9 +302,7 @@ class AlertService(ConfigurableResource[None]):
 
     def heartbeat(self) -> SecretSource | None:
         """The address to call after each nightly pull, None where there is none."""
-        return secret_of(
-            {"LEADS_HEARTBEAT_URL": self.heartbeat_url, "LEADS_HEARTBEAT_URL_FILE": self.heartbeat_url_file}
-        )
+        return secret_of(self.heartbeat_url, self.heartbeat_url_file)
 
 
 def origin(base_url: str) -> str:
@@ -271,7 +312,7 @@ def origin(base_url: str) -> str:
 
 
 def _required_secret(variable: str, value: str | None, file: str | None) -> SecretSource:
-    return _required(secret_of({variable: value, f"{variable}_FILE": file}), variable)
+    return ClientSecret(_required(secret_of(value, file), variable))
 
 
 def _required(value: T | None, variable: str) -> T:

@@ -17,13 +17,12 @@ from dagster._core.utils import make_new_run_id
 
 from leads_pipeline.assets.raw import NOT_PULLED
 from leads_pipeline.contract import LeadKind
-from leads_pipeline.credentials import only_one
 from leads_pipeline.definitions import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, PUSH_JOB, STAGE_JOB
 from leads_pipeline.durable import replace_file
 from leads_pipeline.errors import SettingsError, how_to_install
 from leads_pipeline.event_log import refuse_newer
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Rectangle
-from leads_pipeline.settings import POSTGRES_VARIABLE
+from leads_pipeline.settings import Settings
 
 _DAGSTER_YAML = """\
 # leads-pipeline wrote this file at the first start. It is yours now: change it as you like.
@@ -93,31 +92,29 @@ run_retries:
   enabled: false
 """
 
-# The fields of Postgres' section, by the variable that each is filled in from.
-_ADDRESSES = {POSTGRES_VARIABLE: "postgres_url", f"{POSTGRES_VARIABLE}_FILE": "postgres_url_file"}
 
-
-def home_folder(environment: Mapping[str, str], data_dir: Path) -> Path:
+def home_folder(settings: Settings) -> Path:
     """Where Dagster's own state is or will be: DAGSTER_HOME, else `.dagster` in the data folder."""
-    return Path(environment.get("DAGSTER_HOME") or data_dir / ".dagster").expanduser().absolute()
+    return settings.dagster_home or settings.data_dir / ".dagster"
 
 
-def dagster_home(environment: Mapping[str, str], data_dir: Path) -> Path:
+def dagster_home(settings: Settings) -> Path:
     """Return the folder of Dagster's own state, with a new dagster.yaml if it has none.
 
     A dagster.yaml that exists belongs to the user: it is neither read nor changed here.
 
     Raises StorageError if a newer Dagster wrote the state, SettingsError if Postgres is wanted and can't be used.
     """
-    home = home_folder(environment, data_dir)
+    home = home_folder(settings)
     refuse_newer(home)
     file = home / "dagster.yaml"
-    only_one({name: environment.get(name) for name in _ADDRESSES})
-    variable = next((name for name in _ADDRESSES if environment.get(name)), None)
-    if variable is not None:
-        _want_postgres(variable)
+    address = settings.dagster_postgres
+    if address is not None:
+        _want_postgres(address.variable)
     if not file.exists():
-        state = _IN_SQLITE if variable is None else _IN_POSTGRES % (_ADDRESSES[variable], variable)
+        state = _IN_SQLITE
+        if address is not None:
+            state = _IN_POSTGRES % ("postgres_url_file" if address.file else "postgres_url", address.variable)
         replace_file(file, (_DAGSTER_YAML + state + _RETRIES).encode())
     return home
 

@@ -1,119 +1,59 @@
-"""The settings of an installation, read from a mapping of environment variables and checked.
+"""The settings of an installation: a field for each variable, with its help, its default and its section.
 
-Belongs here: names, defaults, what a value may be. Doesn't: os.environ itself (definitions.py hands it over), or
-reading a secret (credentials.py does, at the moment of use).
+From this model are made `.env.example`, the table in docs/operate.md, hints for misspelled names, the list of secrets
+and `leads-pipeline settings`. Doesn't belong here: os.environ (definitions.py) and reading a secret (credentials.py).
 """
 
 import ipaddress
-import math
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Self
+from typing import Annotated, Any, Final, Self, TypeAlias
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from pydantic import Field, PlainValidator, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.window import Scope
+from leads_pipeline.window import Scope, ScopeKind
 
 NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
 
-MEBIBYTE = 1024 * 1024
-DEFAULT_MAX_CONCURRENCY = 8
-MOST_CONCURRENCY = 256
-DEFAULT_MAX_BODY_MB = 64
-# An answer is held in memory several times over while it is read and landed.
-MOST_MAX_BODY_MB = 4096
-# Listings that nobody has asked about for longer are no longer what a lead of today is about.
-MAX_FROM_LEADS_DAYS = 90
-# What failed is read from as far back as the portal keeps leads.
-LEAST_KEEP_RUNS_DAYS, DEFAULT_KEEP_RUNS_DAYS, MOST_KEEP_RUNS_DAYS = 35, 90, 3650
-# How long personal fields may be kept: a week that checks compare with four before it, and ten years.
-LEAST_KEEP_DAYS = 35
-MOST_KEEP_DAYS = 3650
-# How long backups may be kept, none at all included.
-# No lead is older than the portals that send them; an earlier year is a slip such as 0226, and a partition a day.
-EARLIEST_START_DATE = date(2000, 1, 1)
-DEFAULT_TOKEN_SCOPE = "api/api_access"  # noqa: S105 - the scope's name, not a secret
+# What the names of our variables begin with.
+OURS: Final = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 
+# Dagster's event log names it as well.
+POSTGRES_VARIABLE: Final = "LEADS_DAGSTER_POSTGRES_URL"
 
-# What time zone databases hold beside zones: this machine's own, a rule for unknown ones, none.
-_NO_ZONES = {"localtime", "posixrules", "Factory"}
-
-
-# Where Dagster's own state is kept instead of in sqlite; behind it, with _FILE, where the address is.
-POSTGRES_VARIABLE = "LEADS_DAGSTER_POSTGRES_URL"
-
-# What the names of our variables begin with, and all of them, the secrets' too: they are in `.env.example`, explained.
-OURS = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
-VARIABLES = frozenset(
-    {
-        "LEADS_BASE_URL",
-        "LEADS_AUTH_URL",
-        "LEADS_CLIENT_ID",
-        "LEADS_CLIENT_SECRET",
-        "LEADS_BRANCH_IDS",
-        "LEADS_TIMEZONE",
-        "LEADS_CLIENT_SECRET_FILE",
-        "LEADS_CLIENT_SECRET_PGP_FILE",
-        "LEADS_PGP_PRIVATE_KEY_FILE",
-        "LEADS_PGP_PASSPHRASE",
-        "LEADS_PGP_PASSPHRASE_FILE",
-        "LEADS_AUTH_METHOD",
-        "LEADS_AUDIENCE",
-        "LEADS_TOKEN_SCOPE",
-        "LEADS_SCOPES",
-        "LEADS_BRANCHES_FILE",
-        "LEADS_START_DATE",
-        "LEADS_MAX_CONCURRENCY",
-        "LEADS_MAX_BODY_MB",
-        "LEADS_KEEP_RUNS_DAYS",
-        "LEADS_ALLOW_PLAIN_HTTP",
-        "LEADS_DATA_DIR",
-        "LEADS_WORK_DIR",
-        "LEADS_PRIVACY_DIR",
-        "LEADS_KEEP_PERSONAL_DAYS",
-        "LEADS_TABLES",
-        "INVENTORY_BASE_URL",
-        "INVENTORY_CLIENT_ID",
-        "INVENTORY_CLIENT_SECRET",
-        "INVENTORY_CLIENT_SECRET_FILE",
-        "INVENTORY_AGENCY_REF",
-        "INVENTORY_ADDRESSES",
-        "INVENTORY_FROM_LEADS_DAYS",
-        "LEADS_RECEIVE_KEY",
-        "LEADS_RECEIVE_KEY_FILE",
-        "LEADS_ALERT_WEBHOOK",
-        "LEADS_ALERT_WEBHOOK_FILE",
-        "LEADS_ALERT_SLACK_WEBHOOK",
-        "LEADS_ALERT_SLACK_WEBHOOK_FILE",
-        "LEADS_ALERT_EMAIL",
-        "LEADS_SMTP_URL",
-        "LEADS_SMTP_URL_FILE",
-        "LEADS_HEARTBEAT_URL",
-        "LEADS_HEARTBEAT_URL_FILE",
-        "LEADS_DAGSTER_POSTGRES_URL",
-        "LEADS_DAGSTER_POSTGRES_URL_FILE",
-        "DAGSTER_HOME",
-    }
-)
+# No lead is older than the portals that send them. An earlier year is a slip such as 0226.
+EARLIEST_START_DATE: Final = date(2000, 1, 1)
 
 # Variables of earlier versions, and what to do instead. One that is still set is an error, so that nobody believes that
 # it has an effect.
 GONE: Final[Mapping[str, str]] = {
-    "LEADS_RUN_LAUNCHER": (
-        "Set run_launcher in your own dagster.yaml: deploy/dagster.docker.yaml and deploy/dagster.kubernetes.yaml are "
-        "examples."
+    "LEADS_ALLOW_PLAIN_HTTP": (
+        "Remove it, and write https:// in addresses. Only addresses on this machine may begin with http://."
     ),
     "LEADS_BACKUP_DAYS": (
         "Remove it. The pipeline never deleted backups by it. The receipt of an erasure says what to do with them."
     ),
     "LEADS_KEEP_DAYS": (
         "Set LEADS_KEEP_PERSONAL_DAYS instead: it makes old leads anonymous, and keeps their rows and their counts."
+    ),
+    "LEADS_KEEP_RUNS_DAYS": "Remove it. Dagster keeps runs for 90 days.",
+    "LEADS_MAX_BODY_MB": (
+        "Remove it. An answer may have 64 MiB. The pipeline asks for a larger one in pieces of the day."
+    ),
+    "LEADS_RUN_LAUNCHER": (
+        "Set run_launcher in your own dagster.yaml: deploy/dagster.docker.yaml and deploy/dagster.kubernetes.yaml are "
+        "examples."
     ),
 }
 
@@ -125,93 +65,20 @@ class AuthMethod(StrEnum):
     BASIC = "basic"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What differs between installations, but for secrets. Missing services are None: the rest still runs."""
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret's value, or the file that holds it; `variable` is the one that is set. Its `repr` doesn't show it."""
 
-    base_url: str | None
-    auth_url: str | None
-    client_id: str | None
-    auth_method: AuthMethod
-    audience: str | None
-    token_scope: str
-    scopes: tuple[Scope, ...]
-    branches_file: Path | None
-    zone: ZoneInfo
-    start_date: date | None
-    max_concurrency: int
-    max_body_mb: int
-    keep_runs_days: int
-    data_dir: Path
-    store: str | None
-    plain_http: bool
-    privacy_dir: Path | None
-    keep_personal_days: int | None
-    has_delta: bool
-    inventory_base_url: str | None
-    inventory_client_id: str | None
-    inventory_agency_ref: str | None
-    inventory_addresses: tuple[str, ...]
-    inventory_from_leads_days: int
-
-    @property
-    def no_inventory(self) -> str | None:
-        """Why there is no inventory to pull; None if there is one."""
-        if self.inventory_base_url is None:
-            return "INVENTORY_BASE_URL is not set: there is no inventory to pull."
-        if not self.inventory_addresses and not self.inventory_from_leads_days:
-            return "Neither INVENTORY_ADDRESSES nor INVENTORY_FROM_LEADS_DAYS says what to search for."
-        return None
-
-    @classmethod
-    def from_variables(cls, variables: Mapping[str, str]) -> Self:
-        """Read and check. Raises SettingsError naming the variable at fault."""
-        values = {name: value.strip() for name, value in filled_in(variables).items()}
-        for name in sorted(GONE.keys() & values.keys()):
-            raise SettingsError(f"{name} no longer exists. {GONE[name]}")
-        plain_http = _allows_plain_http(values)
-        base_url = _url(values, "LEADS_BASE_URL", plain_http)
-        return cls(
-            base_url=base_url,
-            auth_url=_url(values, "LEADS_AUTH_URL", plain_http),
-            client_id=values.get("LEADS_CLIENT_ID"),
-            auth_method=_auth_method(values),
-            audience=values.get("LEADS_AUDIENCE", base_url),
-            token_scope=values.get("LEADS_TOKEN_SCOPE", DEFAULT_TOKEN_SCOPE),
-            scopes=_scopes(values),
-            branches_file=path_of(values["LEADS_BRANCHES_FILE"]) if "LEADS_BRANCHES_FILE" in values else None,
-            zone=_zone(values),
-            start_date=_start_date(values),
-            max_concurrency=_whole_number(
-                values, "LEADS_MAX_CONCURRENCY", DEFAULT_MAX_CONCURRENCY, 1, MOST_CONCURRENCY
-            ),
-            keep_runs_days=_whole_number(
-                values, "LEADS_KEEP_RUNS_DAYS", DEFAULT_KEEP_RUNS_DAYS, LEAST_KEEP_RUNS_DAYS, MOST_KEEP_RUNS_DAYS
-            ),
-            max_body_mb=_whole_number(values, "LEADS_MAX_BODY_MB", DEFAULT_MAX_BODY_MB, 1, MOST_MAX_BODY_MB),
-            data_dir=_data_dir(values),
-            store=_store(values),
-            plain_http=plain_http or _is_plain(values),
-            privacy_dir=path_of(values["LEADS_PRIVACY_DIR"]) if "LEADS_PRIVACY_DIR" in values else None,
-            keep_personal_days=_keep_personal_days(values),
-            has_delta=_has_delta(values),
-            inventory_base_url=_url(values, "INVENTORY_BASE_URL", plain_http),
-            inventory_client_id=values.get("INVENTORY_CLIENT_ID"),
-            inventory_agency_ref=values.get("INVENTORY_AGENCY_REF"),
-            inventory_addresses=tuple(
-                part.strip() for part in values.get("INVENTORY_ADDRESSES", "").split(";") if part.strip()
-            ),
-            inventory_from_leads_days=_whole_number(values, "INVENTORY_FROM_LEADS_DAYS", 0, 0, MAX_FROM_LEADS_DAYS),
-        )
+    variable: str
+    value: str | None = field(default=None, repr=False)
+    file: Path | None = None
 
 
-def filled_in(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are set: an empty one, such as a line of .env that nobody filled in, counts as not set."""
-    return {name: value for name, value in variables.items() if value.strip()}
+# --- what a value may be: each function reads one, or raises ValueError with what follows the variable's name ---------
 
 
 def path_of(value: str) -> Path:
-    """The path that a variable names: absolute, so that it stays the same file in a process that works elsewhere."""
+    """Return the path that a variable names: absolute, so that it is the same file in every working directory."""
     return Path(value.strip()).expanduser().absolute()
 
 
@@ -223,11 +90,43 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def _url(values: Mapping[str, str], name: str, plain_http: bool) -> str | None:
+_KINDS = {
+    "Zs": "a special space, such as a non-breaking one,",
+    "Cc": "a control character, such as a line break,",
+    "Cf": "an invisible character",
+    "Pi": "a typographic quotation mark",
+    "Pf": "a typographic quotation mark",
+}
+
+
+def odd_character(value: str) -> str | None:
+    """Name the first character that no client id and no client secret may have, by kind and position.
+
+    RFC 6749 (appendix A) allows 0x20 to 0x7E. The text doesn't tell the character itself.
+    """
+    for position, character in enumerate(value, start=1):
+        if not " " <= character <= "~":
+            kind = _KINDS.get(unicodedata.category(character), "a character outside ASCII")
+            return f"holds {kind} at position {position}, which neither a client id nor a client secret may have"
+    return None
+
+
+def pasted_with(value: str) -> str | None:
+    """Name the blank or quotation mark that the value begins or ends with: few ids and secrets do."""
+    for blanks_or_quotes, what in ((" ", "a blank"), ("\"'`", "a quotation mark")):
+        if value[0] in blanks_or_quotes or value[-1] in blanks_or_quotes:
+            return f"begins or ends with {what}. Was it pasted with it?"
+    return None
+
+
+def _client_id(value: str) -> str:
+    if odd := odd_character(value):
+        raise ValueError(f"{odd}. Type it in by hand, or copy it again.")
+    return value
+
+
+def _address(value: str) -> str:
     """An address: https, since it carries a secret or a token and leads, unless it never leaves this machine."""
-    value = values.get(name)
-    if value is None:
-        return None
     try:
         parts = urlsplit(value)
         is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -235,131 +134,438 @@ def _url(values: Mapping[str, str], name: str, plain_http: bool) -> str | None:
         is_address = False
     # Looked for in the text, because urlsplit drops line breaks and can't tell an empty query from none.
     if not is_address or re.search(r"[\s?#@\\]", value):
-        raise SettingsError(f"{name} is not an address. Write it like https://portal.example, without query or user.")
-    if parts.scheme == "http" and not plain_http and not is_loopback(parts.hostname or ""):
-        raise SettingsError(
-            f"{name} begins with http://, so that anybody on the way could read secrets and leads. Write https://. "
-            "Where nobody else can listen, LEADS_ALLOW_PLAIN_HTTP=yes allows it."
+        raise ValueError("is not an address. Write it like https://portal.example, without query or user.")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise ValueError(
+            "begins with http://, so that anybody on the way could read secrets and leads. Write https://."
         )
     return value.rstrip("/")
 
 
-def _allows_plain_http(values: Mapping[str, str]) -> bool:
-    value = values.get("LEADS_ALLOW_PLAIN_HTTP", "no")
-    if value not in {"yes", "no"}:
-        raise SettingsError(f"LEADS_ALLOW_PLAIN_HTTP is {value!r}. Write yes or no; no is what you want.")
-    return value == "yes"
-
-
-def _data_dir(values: Mapping[str, str]) -> Path:
-    """The folder that is worked in: the data folder itself, unless that is an object store."""
-    variable = folder_variable(values)
-    if "LEADS_WORK_DIR" in values and variable != "LEADS_WORK_DIR":
-        raise SettingsError(
-            "LEADS_WORK_DIR is set, and LEADS_DATA_DIR is no bucket: the data folder is worked in itself. Unset it."
-        )
-    return path_of(values.get(variable, "data"))
-
-
-def folder_variable(values: Mapping[str, str]) -> str:
-    """The variable that names the folder that is worked in."""
-    return "LEADS_DATA_DIR" if _store(values) is None else "LEADS_WORK_DIR"
-
-
-def _store(values: Mapping[str, str]) -> str | None:
-    """The object store that LEADS_DATA_DIR names; None where it is a folder."""
-    value = values.get("LEADS_DATA_DIR", "").strip()
-    if not re.match(r"(s3|gs|az|file|https?)(:|//)", value):  # slips as well: nobody means a folder that is called s3:
-        return None
-    if re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3}[^?#]+", value, re.ASCII) is None:
-        raise SettingsError(
-            "LEADS_DATA_DIR is neither a folder nor a store. Write s3://bucket/prefix for a bucket, file:// and "
-            "a whole path for a folder that several machines mount, or a path."
-        )
-    return value.rstrip("/")
-
-
-def _is_plain(values: Mapping[str, str]) -> bool:
-    """Whether the bucket's endpoint goes without https, which only one on this machine does unasked."""
-    endpoint = _url(values, "AWS_ENDPOINT_URL", plain_http=False) if _store(values) else None
-    return endpoint is not None and endpoint.startswith("http:")
-
-
-def _has_delta(values: Mapping[str, str]) -> bool:
-    """Whether what is published is wanted as Delta tables as well."""
-    value = values.get("LEADS_TABLES")
-    if value not in {None, "delta"}:
-        raise SettingsError(f"LEADS_TABLES is {value!r}. Write delta, or leave it out: leads.duckdb is always made.")
-    return value is not None
-
-
-def _auth_method(values: Mapping[str, str]) -> AuthMethod:
-    value = values.get("LEADS_AUTH_METHOD", AuthMethod.BODY)
+def _auth_method(value: str) -> AuthMethod:
     try:
         return AuthMethod(value)
     except ValueError:
-        raise SettingsError(f"LEADS_AUTH_METHOD is {value!r}. Write body (with audience) or basic.") from None
+        raise ValueError(f"is {value!r}. Write body (with audience) or basic.") from None
 
 
-def _scopes(values: Mapping[str, str]) -> tuple[Scope, ...]:
-    branch_ids, scopes = values.get("LEADS_BRANCH_IDS"), values.get("LEADS_SCOPES")
-    if branch_ids is not None and scopes is not None:
-        raise SettingsError("LEADS_BRANCH_IDS and LEADS_SCOPES are both set. Keep one; LEADS_SCOPES can name branches.")
-    name = "LEADS_SCOPES" if scopes is not None else "LEADS_BRANCH_IDS"
-    texts = [part.strip() for part in (scopes or branch_ids or "").split(",") if part.strip()]
-    if scopes is None:
-        texts = [f"branch-{text}" for text in texts]
+def _branch_ids(value: str) -> tuple[Scope, ...]:
+    return _scopes(value, "Write the ids with commas between them: 101,102", is_branches=True)
+
+
+def _scope_keys(value: str) -> tuple[Scope, ...]:
+    return _scopes(value, "Write scopes with commas between them: branch-101,company-7,brand-3,group-1; or all alone")
+
+
+def _scopes(value: str, how: str, *, is_branches: bool = False) -> tuple[Scope, ...]:
     parsed: dict[Scope, None] = {}
-    for text in texts:
-        try:
-            parsed[Scope.parse(text)] = None
-        except SettingsError as error:
-            raise SettingsError(f"{name}: {error}") from None
+    for text in filter(None, (part.strip() for part in value.split(","))):
+        scope = None
+        for written in (text, f"branch-{text}") if is_branches else (text,):
+            with suppress(SettingsError):
+                scope = scope or Scope.parse(written)
+        if scope is None:
+            raise ValueError(f"holds {text!r}. {how}.")
+        if is_branches and scope.kind is not ScopeKind.BRANCH:
+            raise ValueError(f"holds {text!r}, which is no branch. Use LEADS_SCOPES instead.")
+        parsed[scope] = None
     keys = {scope.key.casefold() for scope in parsed}
     if len(keys) < len(parsed):
-        raise SettingsError(f"{name} holds ids that differ in upper and lower case alone: as folders they'd be one.")
+        raise ValueError("holds ids that differ in upper and lower case alone: as folders they would be one.")
     if len(parsed) > 1 and "all" in keys:
-        raise SettingsError(f"{name}: all stands for the only branch of a set-up; don't name others beside it.")
+        raise ValueError("holds all, for a set-up with a single branch, and other scopes. Keep one of them.")
     return tuple(parsed)
 
 
-def _zone(values: Mapping[str, str]) -> ZoneInfo:
-    name = values.get("LEADS_TIMEZONE", "UTC")
-    try:
-        if name in _NO_ZONES or name.startswith(("posix/", "right/")):
-            raise ValueError
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise SettingsError(f"LEADS_TIMEZONE is {name!r}, no time zone's name. Write one like Europe/London.") from None
+def _zone(value: str) -> ZoneInfo:
+    # Zone databases also hold this machine's own zone, a rule for unknown ones, and none.
+    if value not in {"localtime", "posixrules", "Factory"} and not value.startswith(("posix/", "right/")):
+        with suppress(ZoneInfoNotFoundError, ValueError, OSError):
+            return ZoneInfo(value)
+    raise ValueError(f"is {value!r}, no time zone's name. Write one like Europe/London.")
 
 
-def _start_date(values: Mapping[str, str]) -> date | None:
-    value = values.get("LEADS_START_DATE")
-    if value is None:
+def _start_date(value: str) -> date:
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
+        with suppress(ValueError):
+            if (day := date.fromisoformat(value)) >= EARLIEST_START_DATE:
+                return day
+    raise ValueError(f"is {value!r}. Write a day from {EARLIEST_START_DATE} on as 2026-11-19.")
+
+
+def _data_address(value: str) -> str:
+    """The path of a folder, or the address of a store without a slash at its end."""
+    if not re.match(r"(s3|gs|az|file|https?)(:|//)", value):  # slips as well: nobody means a folder that is called s3:
+        return value
+    if re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3}[^?#]+", value, re.ASCII) is None:
+        raise ValueError(
+            "is neither a folder nor a store. Write s3://bucket/prefix for a bucket, file:// and a whole path for a "
+            "folder that several machines mount, or a path."
+        )
+    return value.rstrip("/")
+
+
+def _tables(value: str) -> str:
+    if value != "delta":
+        raise ValueError(f"is {value!r}. Write delta, or leave it out: leads.duckdb is always made.")
+    return value
+
+
+def _places(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(";") if part.strip())
+
+
+def _whole_number(least: int, most: int, why: str = "") -> PlainValidator:
+    def check(value: str) -> int:
+        if not (value.isascii() and value.isdigit() and len(value) < 5 and least <= int(value) <= most):
+            raise ValueError(f"is {value!r}. Write a whole number from {least} to {most}.{why}")
+        return int(value)
+
+    return PlainValidator(check)
+
+
+_Address: TypeAlias = Annotated[str | None, PlainValidator(_address)]
+_ClientId: TypeAlias = Annotated[str | None, PlainValidator(_client_id)]
+_Path: TypeAlias = Annotated[Path | None, PlainValidator(path_of)]
+
+
+def setting(variable: str, section: str, help_: str, default: Any = None, *, link: str = "") -> Any:
+    """A field of Settings. A default that is a function gets the fields before it by name.
+
+    `link` is a place in docs/ that says more, such as `analyse.md#delta-tables`.
+    """
+    kind: Any = {"default_factory": default} if callable(default) else {"default": default}
+    more: Any = {"section": section, "link": link}
+    return Field(**kind, validation_alias=variable, description=help_, json_schema_extra=more)
+
+
+_LEADS = "The leads service"
+_SECRET = "The client secret by PGP, instead of LEADS_CLIENT_SECRET"  # noqa: S105 - a title
+_TOKEN = "The token request, if the portal wants another form"  # noqa: S105 - a title
+_PULL = "What is pulled, and where it is kept"
+_INVENTORY = "The inventory API; everything else runs without it"
+_RECEIVE = "Leads that the portal pushes to `leads-pipeline receive`"
+_ALERTS = "Alerts; `leads-pipeline alert --test` tries them"
+_DAGSTER = "Dagster"
+
+
+class Settings(BaseSettings):
+    """What differs between installations. A service that isn't set is None: the rest still runs."""
+
+    model_config = SettingsConfigDict(frozen=True, hide_input_in_errors=True, validate_default=False)
+
+    base_url: _Address = setting(
+        "LEADS_BASE_URL", _LEADS, "Address of the leads service, for example https://leads.portal.example"
+    )
+    auth_url: _Address = setting("LEADS_AUTH_URL", _LEADS, "Address of its token server; `/oauth2/token` is appended")
+    client_id: _ClientId = setting("LEADS_CLIENT_ID", _LEADS, "The client id that the portal issued")
+    client_secret: Secret | None = setting("LEADS_CLIENT_SECRET", _LEADS, "The client secret that the portal issued")
+    branch_ids: Annotated[tuple[Scope, ...], PlainValidator(_branch_ids)] = setting(
+        "LEADS_BRANCH_IDS", _LEADS, "The branches to pull: the portal's internal ids, comma-separated, as 101,102", ()
+    )
+    zone: Annotated[ZoneInfo, PlainValidator(_zone)] = setting(
+        "LEADS_TIMEZONE",
+        _LEADS,
+        "The time zone that defines a day: Europe/London for a British agency. If it is empty, days are days of UTC, "
+        "which differ by an hour in British summers",
+        ZoneInfo("UTC"),
+    )
+
+    client_secret_pgp_file: _Path = setting(
+        "LEADS_CLIENT_SECRET_PGP_FILE", _SECRET, "The PGP message with the secret, as the portal delivers it"
+    )
+    pgp_private_key_file: _Path = setting(
+        "LEADS_PGP_PRIVATE_KEY_FILE",
+        _SECRET,
+        "The private key that opens it, made with gpg",
+        link="operate.md#from-a-key-to-the-first-token",
+    )
+    pgp_passphrase: Secret | None = setting("LEADS_PGP_PASSPHRASE", _SECRET, "The passphrase of the private key")
+
+    auth_method: Annotated[AuthMethod, PlainValidator(_auth_method)] = setting(
+        "LEADS_AUTH_METHOD",
+        _TOKEN,
+        "`body` sends the credentials in the body, with an audience. `basic` sends them in a header, with a scope",
+        AuthMethod.BODY,
+    )
+    audience: str | None = setting(
+        "LEADS_AUDIENCE",
+        _TOKEN,
+        "With `body`: the audience; LEADS_BASE_URL if it is empty",
+        lambda fields: fields.get("base_url"),
+    )
+    token_scope: str = setting("LEADS_TOKEN_SCOPE", _TOKEN, "With `basic`: the scope", "api/api_access")
+
+    scopes: Annotated[tuple[Scope, ...], PlainValidator(_scope_keys)] = setting(
+        "LEADS_SCOPES",
+        _PULL,
+        "Instead of LEADS_BRANCH_IDS: branch-101,company-7,brand-3,group-1; or all, for a set-up with a single branch",
+        lambda fields: fields.get("branch_ids", ()),
+    )
+    branches_file: _Path = setting(
+        "LEADS_BRANCHES_FILE",
+        _PULL,
+        "A CSV with the columns id and name, and any others, such as region: what your branches are called in tables, "
+        "report and messages. It is read at each publication",
+        link="analyse.md#names-of-branches",
+    )
+    start_date: Annotated[date | None, PlainValidator(_start_date)] = setting(
+        "LEADS_START_DATE",
+        _PULL,
+        "First day to pull, as 2026-11-19; 30 days before the first start if it is empty",
+    )
+    max_concurrency: Annotated[int, _whole_number(1, 256)] = setting(
+        "LEADS_MAX_CONCURRENCY", _PULL, "Requests at once, from 1 to 256", 8
+    )
+    data_address: Annotated[str, PlainValidator(_data_address)] = setting(
+        "LEADS_DATA_DIR",
+        _PULL,
+        "The data folder; a relative path counts from the working directory. `s3://bucket/prefix` keeps the data in a "
+        "bucket, and this machine works with a copy. That takes the extra `s3`, and the usual AWS_ENDPOINT_URL, "
+        "AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        "data",
+        link="scaling.md#a-bucket-in-the-data-folders-place",
+    )
+    work_dir: _Path = setting("LEADS_WORK_DIR", _PULL, "With a bucket: the folder of that copy; `data` if it is empty")
+    privacy_dir: _Path = setting(
+        "LEADS_PRIVACY_DIR",
+        _PULL,
+        "The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is "
+        "empty. Set it to a folder that isn't restored together with the data: a backup would take the list back",
+        link="privacy.md#the-suppression-list",
+    )
+    keep_personal_days: Annotated[
+        int | None,
+        _whole_number(
+            35,
+            3650,
+            " The portal keeps leads for 30 days and checks compare the last 35, so less isn't possible.",
+        ),
+    ] = setting(
+        "LEADS_KEEP_PERSONAL_DAYS",
+        _PULL,
+        "After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are",
+        link="privacy.md#keep-a-retention-of-your-own",
+    )
+    tables: Annotated[str | None, PlainValidator(_tables)] = setting(
+        "LEADS_TABLES",
+        _PULL,
+        "`delta` also writes the published tables as Delta tables, for Spark, Trino, Polars and others. It takes the "
+        "extra `delta`",
+        link="analyse.md#delta-tables",
+    )
+
+    inventory_base_url: _Address = setting(
+        "INVENTORY_BASE_URL", _INVENTORY, "Address of the inventory API; `/token` is appended for its tokens"
+    )
+    inventory_client_id: _ClientId = setting(
+        "INVENTORY_CLIENT_ID", _INVENTORY, "The client id of the integration that you made in the developer portal"
+    )
+    inventory_client_secret: Secret | None = setting("INVENTORY_CLIENT_SECRET", _INVENTORY, "Its client secret")
+    inventory_agency_ref: str | None = setting(
+        "INVENTORY_AGENCY_REF", _INVENTORY, "The agency reference that came by e-mail"
+    )
+    inventory_addresses: Annotated[tuple[str, ...], PlainValidator(_places)] = setting(
+        "INVENTORY_ADDRESSES", _INVENTORY, "The places to search for, separated by semicolons: York; Leeds LS1", ()
+    )
+    inventory_from_leads_days: Annotated[int, _whole_number(0, 90)] = setting(
+        "INVENTORY_FROM_LEADS_DAYS",
+        _INVENTORY,
+        "Also search for the postcodes of listings that applicants of the last so many days asked about: 0 to 90. Each "
+        "postcode takes at least one request a day, up to 500. One search for a town finds them all",
+        0,
+    )
+
+    receive_key: Secret | None = setting(
+        "LEADS_RECEIVE_KEY",
+        _RECEIVE,
+        "The key that deliveries must carry, with 16 characters or more: `openssl rand -hex 32`",
+    )
+
+    alert_email: str | None = setting("LEADS_ALERT_EMAIL", _ALERTS, "Who gets e-mails: addresses, comma-separated")
+    smtp_url: Secret | None = setting(
+        "LEADS_SMTP_URL",
+        _ALERTS,
+        "The mail server: smtps://user:password@host:465, or smtp://host:587 with STARTTLS. In user and password, "
+        "write %, @ and / as %25, %40 and %2F",
+    )
+    alert_slack_webhook: Secret | None = setting(
+        "LEADS_ALERT_SLACK_WEBHOOK",
+        _ALERTS,
+        "Address of a webhook of Slack, or of one that takes the same (Mattermost; Discord with /slack behind it)",
+    )
+    alert_webhook: Secret | None = setting("LEADS_ALERT_WEBHOOK", _ALERTS, "Address of any other webhook; it gets JSON")
+    heartbeat_url: Secret | None = setting(
+        "LEADS_HEARTBEAT_URL",
+        _ALERTS,
+        "Address of an outside monitor that rings when calls stop: called after each nightly pull that worked, with "
+        "/start behind it when one begins, and /fail if one failed",
+    )
+
+    dagster_postgres: Secret | None = setting(
+        POSTGRES_VARIABLE,
+        _DAGSTER,
+        "A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds "
+        "no leads, and takes the extra `postgres`. Set it before the first start, which writes it into `dagster.yaml`",
+        link="operations.md#dagsters-state-in-postgres",
+    )
+    dagster_home: _Path = setting(
+        "DAGSTER_HOME",
+        _DAGSTER,
+        "The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. An empty value in `.env` "
+        "would win over the environment's. `dagster dev` and `dg dev` forget all runs at their end without it",
+    )
+
+    # The usual name of other tools, so it is only checked for our own bucket.
+    bucket_endpoint: str | None = Field(None, validation_alias="AWS_ENDPOINT_URL")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is the library's
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what from_variables gives, and nothing by itself: definitions.py alone reads os.environ."""
+        return (init_settings,)
+
+    @classmethod
+    def from_variables(cls, variables: Mapping[str, str]) -> Self:
+        """Read and check. Raises SettingsError naming each variable at fault, never a secret."""
+        given = filled_in(variables)
+        if gone := sorted(GONE.keys() & given.keys()):
+            raise SettingsError(" ".join(f"{name} no longer exists. {GONE[name]}" for name in gone))
+        values: dict[str, Any] = {name: value.strip() for name, value in given.items()}
+        for name in SECRETS:
+            only_one(given, name, f"{name}_FILE")
+            if name in given:
+                values[name] = Secret(name, given[name])
+            elif f"{name}_FILE" in given:
+                values[name] = Secret(f"{name}_FILE", file=path_of(given[f"{name}_FILE"]))
+        only_one(given, "LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE")
+        only_one(given, "LEADS_BRANCH_IDS", "LEADS_SCOPES")
+        try:
+            return cls(**{name: values[name] for name in _FIELDS.keys() & values.keys()})
+        except ValidationError as error:
+            # The others are of defaults that need a field that is wrong.
+            wrong = [one for one in error.errors(include_input=False) if one["type"] == "value_error"]
+        # Outside of the except block, because the other error holds the values.
+        raise SettingsError(" ".join(" ".join([*map(str, one["loc"]), str(one["ctx"]["error"])]) for one in wrong))
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.work_dir is not None and self.store is None:
+            raise ValueError(
+                "LEADS_WORK_DIR is set, and LEADS_DATA_DIR is no bucket: the data folder is worked in itself. Unset it."
+            )
+        if self.bucket_endpoint and self.store is not None:
+            try:
+                _address(self.bucket_endpoint)
+            except ValueError as error:
+                raise ValueError(f"AWS_ENDPOINT_URL {error}") from None
+        return self
+
+    @property
+    def store(self) -> str | None:
+        """The address of the object store that has the data; None if a folder has it."""
+        return self.data_address if re.match(r"(s3|file)://", self.data_address) else None
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder that is worked in: the data folder itself, unless that is an object store."""
+        if self.store is None:
+            return path_of(self.data_address)
+        return self.work_dir or path_of("data")
+
+    @property
+    def plain_http(self) -> bool:
+        """Whether the bucket's endpoint goes without https, which only one on this machine may."""
+        return self.store is not None and (self.bucket_endpoint or "").startswith("http:")
+
+    @property
+    def has_delta(self) -> bool:
+        """Whether the published tables are wanted as Delta tables as well."""
+        return self.tables == "delta"
+
+    @property
+    def has_alerts(self) -> bool:
+        """Whether anything of the alerts is set."""
+        ways = (self.alert_email, self.smtp_url, self.alert_slack_webhook, self.alert_webhook, self.heartbeat_url)
+        return any(ways)
+
+    @property
+    def no_inventory(self) -> str | None:
+        """Why there is no inventory to pull; None if there is one."""
+        if self.inventory_base_url is None:
+            return "INVENTORY_BASE_URL is not set: there is no inventory to pull."
+        if not self.inventory_addresses and not self.inventory_from_leads_days:
+            return "Neither INVENTORY_ADDRESSES nor INVENTORY_FROM_LEADS_DAYS says what to search for."
         return None
-    day = None
-    with suppress(ValueError):
-        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
-            day = date.fromisoformat(value)
-    if day is None or day < EARLIEST_START_DATE:
-        raise SettingsError(f"LEADS_START_DATE is {value!r}. Write a day from {EARLIEST_START_DATE} on as 2026-11-19.")
-    return day
+
+    def whole_paths(self) -> dict[str, str]:
+        """Return the variables that name a file or folder, with the absolute path, for every working directory."""
+        paths = {"LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR": str(self.data_dir)}
+        for name, attribute in _FIELDS.items():
+            match getattr(self, attribute):
+                case Path() as path:
+                    paths[name] = str(path)
+                case Secret(variable, file=Path() as path):
+                    paths[variable] = str(path)
+        return paths
 
 
-def _keep_personal_days(values: Mapping[str, str]) -> int | None:
-    """For how many days personal fields are kept; None if it isn't set: they are kept for ever."""
-    name = "LEADS_KEEP_PERSONAL_DAYS"
-    try:
-        return _whole_number(values, name, LEAST_KEEP_DAYS, LEAST_KEEP_DAYS, MOST_KEEP_DAYS) if name in values else None
-    except SettingsError as error:
-        raise SettingsError(
-            f"{error} The portal keeps leads for 30 days and checks compare the last 35, so that less isn't kept."
-        ) from None
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable as documents show it. A secret can also be in the file that the variable with _FILE names."""
+
+    name: str
+    section: str
+    help: str
+    link: str
+    default: str
+    is_secret: bool
 
 
-def _whole_number(values: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    value = values.get(name, str(default))
-    number = int(value) if value.isascii() and value.isdigit() and len(value) < 5 else math.nan
-    if not least <= number <= most:
-        raise SettingsError(f"{name} is {value!r}. Write a whole number from {least} to {most}.")
-    return int(number)
+def _described() -> Iterable[Variable]:
+    for field_ in Settings.model_fields.values():
+        if isinstance(more := field_.json_schema_extra, dict):
+            default = "" if field_.default_factory or field_.default in (None, ()) else str(field_.default)
+            is_secret = field_.annotation == Secret | None
+            yield Variable(
+                str(field_.validation_alias),
+                str(more["section"]),
+                str(field_.description),
+                str(more["link"]),
+                default,
+                is_secret,
+            )
+
+
+# All variables in the order of the model, by section.
+DESCRIBED: Final = tuple(_described())
+SECRETS: Final = tuple(one.name for one in DESCRIBED if one.is_secret)
+VARIABLES: Final = frozenset(one.name for one in DESCRIBED) | {f"{name}_FILE" for name in SECRETS}
+_FIELDS: Final = {str(one.validation_alias): name for name, one in Settings.model_fields.items()}
+
+
+def filled_in(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are set. An empty one, such as a line of .env that nobody filled in, is not."""
+    return {name: value for name, value in variables.items() if value.strip()}
+
+
+def only_one(given: Mapping[str, str], *names: str) -> None:
+    """Raise SettingsError if more than one of the variables is set: they mean the same."""
+    if len(both := [name for name in names if given.get(name)]) > 1:
+        raise SettingsError(f"{' and '.join(both)} are set, and mean the same. Keep one.")
+
+
+def unknown(names: Iterable[str]) -> list[str]:
+    """Return a hint for each name that looks like one of our variables and is none: it is never read."""
+    hints = []
+    for name in sorted(name for name in names if name.startswith(OURS) and name not in VARIABLES | GONE.keys()):
+        guess = get_close_matches(name, VARIABLES, 1, cutoff=0.8)
+        what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
+        hints.append(f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}")
+    return hints

@@ -24,10 +24,9 @@ from dagster._core.instance.ref import InstanceRef
 from dagster_docker import DockerRunLauncher
 from dagster_k8s import K8sRunLauncher
 
-from leads_pipeline import definitions
 from leads_pipeline.cli import main
 from leads_pipeline.runs import dagster_home
-from leads_pipeline.settings import POSTGRES_VARIABLE, VARIABLES
+from leads_pipeline.settings import POSTGRES_VARIABLE, SECRETS, VARIABLES, Settings
 from leads_pipeline_tests.support.newcomer import ROOT
 from leads_pipeline_tests.support.nginx import running_nginx
 
@@ -181,7 +180,9 @@ def test_dagster_makes_its_kubernetes_launcher_from_the_example(monkeypatch: pyt
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_rest_of_an_example_is_what_the_first_start_writes(name: str, tmp_path: Path) -> None:
-    home = dagster_home({POSTGRES_VARIABLE: "postgresql://db/dagster"}, tmp_path)
+    home = dagster_home(
+        Settings.from_variables({POSTGRES_VARIABLE: "postgresql://db/dagster", "LEADS_DATA_DIR": str(tmp_path)})
+    )
     written = yaml.safe_load((home / "dagster.yaml").read_text(encoding="utf-8"))
     written["run_monitoring"]["start_timeout_seconds"] = 600
     assert {key: value for key, value in EXAMPLES[name].items() if key != "run_launcher"} == written
@@ -219,18 +220,6 @@ def test_with_a_bucket_every_container_of_ours_works_in_the_volume() -> None:
 
 
 # --- Kubernetes ------------------------------------------------------------------------------------------------------
-
-# Each a secret, by what definitions.py and its neighbours read from it.
-SECRETS = {
-    name
-    for some in (
-        definitions._LEADS_SECRET_VARIABLES,  # noqa: SLF001 - the list that is used
-        definitions._INVENTORY_SECRET_VARIABLES,  # noqa: SLF001 - likewise
-        definitions._ALERT_VARIABLES,  # noqa: SLF001 - likewise
-    )
-    for name in some.values()
-    if not name.endswith("_FILE")
-} | {"LEADS_RECEIVE_KEY", POSTGRES_VARIABLE}
 
 
 @pytest.mark.parametrize("thing", MANIFESTS, ids=lambda thing: f"{thing['kind']}/{thing['metadata']['name']}")
@@ -302,7 +291,7 @@ def test_manifests_name_variables_that_there_are_and_secrets_by_reference_alone(
                     assert one["valueFrom"]["secretKeyRef"]["key"] == one["name"]
                     assert one["name"] in SECRETS
     assert plain <= VARIABLES
-    assert plain & SECRETS == set()
+    assert plain & set(SECRETS) == set()
     assert "Secret" not in {thing["kind"] for thing in MANIFESTS}
 
 

@@ -404,12 +404,6 @@ def test_the_tables_are_those_of_the_file(installation: Installation) -> None:
     assert named == there
 
 
-def test_the_settings_are_those_of_env_example() -> None:
-    example = set(re.findall(r"^#? ?([A-Z_]+)=", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE))
-    section = OPERATE.split("## All settings")[1].split("\n## ")[0]
-    assert set(re.findall(r"`((?:LEADS|INVENTORY|DAGSTER)_[A-Z_]+)`", section)) == example
-
-
 def test_each_check_has_a_cause_and_a_cure(tmp_path: Path) -> None:
     environment = {"LEADS_BRANCH_IDS": "101", "LEADS_DATA_DIR": str(tmp_path), "DAGSTER_HOME": str(tmp_path / "home")}
     checks = {key.name for key in build_definitions(environment).resolve_asset_graph().asset_check_keys}

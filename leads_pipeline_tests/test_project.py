@@ -5,17 +5,15 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from dotenv import dotenv_values
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from leads_pipeline.settings import GONE, VARIABLES, Settings
+from leads_pipeline.settings import GONE, VARIABLES
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -90,46 +88,14 @@ def test_the_three_packages_of_dagster_are_of_one_version() -> None:
     assert len({pins[name] for name in ("dagster", "dagster-webserver", "dagster-dg-cli")}) == 1
 
 
-def env_example() -> dict[str, str]:
-    lines = (ROOT / ".env.example").read_text().splitlines()
-    found = [re.fullmatch(r"(?:# )?([A-Z][A-Z_]+)=(.*)", line) for line in lines]
-    return {match[1]: match[2] for match in found if match}
-
-
-def times_in_the_code() -> Counter[str]:
-    """How often strings name each variable; the code's own constants, which docstrings mention, can begin likewise."""
+def test_the_code_names_no_variable_that_there_is_not() -> None:
     trees = [ast.parse(path.read_text()) for path in (ROOT / "leads_pipeline").rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    named = Counter(re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b|DAGSTER_HOME", "\n".join(texts)))
-    return named - Counter({node.id: named[node.id] for node in nodes if isinstance(node, ast.Name)})
-
-
-def test_env_example_names_every_variable_once() -> None:
-    text = (ROOT / ".env.example").read_text()
-    assert len(re.findall(r"^(?:# )?[A-Z][A-Z_]+=", text, re.MULTILINE)) == len(env_example())
-    assert env_example().keys() == VARIABLES
-
-
-def test_the_code_reads_every_variable_and_names_no_other() -> None:
-    """All are named once in a list; `X_FILE` can be read where X is, by one rule for all secrets."""
-    times = times_in_the_code()
-    assert times.keys() == VARIABLES | GONE.keys()
-    once = {name for name, count in times.items() if count == 1 and not name.endswith("_FILE")}
-    assert once - GONE.keys() == set()
-
-
-def test_every_variable_of_env_example_is_explained() -> None:
-    lines = (ROOT / ".env.example").read_text().splitlines()
-    for line, before in zip(lines[1:], lines, strict=False):
-        if re.match(r"(?:# )?[A-Z][A-Z_]+=", line):
-            assert re.match(r"# .{10,}|[A-Z_]+(PASSPHRASE|SECRET|KEY)=$", before), line
-
-
-def test_an_untouched_copy_of_env_example_changes_nothing() -> None:
-    copied = {name: value or "" for name, value in dotenv_values(ROOT / ".env.example").items()}
-    assert "LEADS_BASE_URL" in copied
-    assert Settings.from_variables(copied) == Settings.from_variables({})
+    # The code's own constants, which docstrings mention, can begin likewise.
+    constants = {node.id for node in nodes if isinstance(node, ast.Name)}
+    named = set(re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b|DAGSTER_HOME", "\n".join(texts)))
+    assert named - constants - VARIABLES == GONE.keys()
 
 
 def tracked_files() -> list[Path]:

@@ -1,4 +1,6 @@
-from dataclasses import fields
+"""What a variable may be, what it is read as, and what is made from the model of all settings."""
+
+import json
 from datetime import date
 from pathlib import Path
 from traceback import format_exception
@@ -6,15 +8,25 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from click.testing import CliRunner
+from dotenv import dotenv_values
 
+from leads_pipeline.cli import main
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.settings import GONE, AuthMethod, Settings
+from leads_pipeline.settings import GONE, SECRETS, AuthMethod, Secret, Settings, unknown
+from leads_pipeline.settings import VARIABLES as ALL_VARIABLES
 from leads_pipeline.window import Scope, ScopeKind
+from leads_pipeline_tests.support import settings_pages
 
 DEFAULTS = {
     "base_url": None,
     "auth_url": None,
     "client_id": None,
+    "client_secret": None,
+    "branch_ids": (),
+    "client_secret_pgp_file": None,
+    "pgp_private_key_file": None,
+    "pgp_passphrase": None,
     "auth_method": AuthMethod.BODY,
     "audience": None,
     "token_scope": "api/api_access",
@@ -23,19 +35,30 @@ DEFAULTS = {
     "zone": ZoneInfo("UTC"),
     "start_date": None,
     "max_concurrency": 8,
-    "max_body_mb": 64,
-    "keep_runs_days": 90,
-    "data_dir": Path.cwd() / "data",
-    "store": None,
-    "plain_http": False,
+    "data_address": "data",
+    "work_dir": None,
     "privacy_dir": None,
     "keep_personal_days": None,
-    "has_delta": False,
+    "tables": None,
     "inventory_base_url": None,
     "inventory_client_id": None,
+    "inventory_client_secret": None,
     "inventory_agency_ref": None,
     "inventory_addresses": (),
     "inventory_from_leads_days": 0,
+    "receive_key": None,
+    "alert_email": None,
+    "smtp_url": None,
+    "alert_slack_webhook": None,
+    "alert_webhook": None,
+    "heartbeat_url": None,
+    "dagster_postgres": None,
+    "dagster_home": None,
+    "bucket_endpoint": None,
+    # made of others
+    "data_dir": Path.cwd() / "data",
+    "store": None,
+    "plain_http": False,
 }
 
 # variable, value, the setting that it becomes, what it is read as
@@ -49,8 +72,14 @@ READ = [
     ("LEADS_AUTH_METHOD", "basic", "auth_method", AuthMethod.BASIC),
     ("LEADS_AUDIENCE", "https://audience.example/", "audience", "https://audience.example/"),
     ("LEADS_TOKEN_SCOPE", "api/other", "token_scope", "api/other"),
-    ("LEADS_BRANCH_IDS", "101", "scopes", (Scope(ScopeKind.BRANCH, "101"),)),
-    ("LEADS_BRANCH_IDS", " 102 ,101,,102,", "scopes", (Scope(ScopeKind.BRANCH, "102"), Scope(ScopeKind.BRANCH, "101"))),
+    ("LEADS_BRANCH_IDS", "101", "branch_ids", (Scope(ScopeKind.BRANCH, "101"),)),
+    ("LEADS_BRANCH_IDS", "branch-101", "branch_ids", (Scope(ScopeKind.BRANCH, "101"),)),
+    (
+        "LEADS_BRANCH_IDS",
+        " 102 ,101,,branch-102,",
+        "branch_ids",
+        (Scope(ScopeKind.BRANCH, "102"), Scope(ScopeKind.BRANCH, "101")),
+    ),
     (
         "LEADS_SCOPES",
         "branch-101, company-7,brand-3,group-1,brand-3",
@@ -69,29 +98,45 @@ READ = [
     ("LEADS_START_DATE", "2000-01-01", "start_date", date(2000, 1, 1)),
     ("LEADS_MAX_CONCURRENCY", "1", "max_concurrency", 1),
     ("LEADS_MAX_CONCURRENCY", "256", "max_concurrency", 256),
-    ("LEADS_MAX_BODY_MB", "1", "max_body_mb", 1),
-    ("LEADS_MAX_BODY_MB", "4096", "max_body_mb", 4096),
-    ("LEADS_KEEP_RUNS_DAYS", "35", "keep_runs_days", 35),
-    ("LEADS_DATA_DIR", "elsewhere", "data_dir", Path.cwd() / "elsewhere"),
-    ("LEADS_DATA_DIR", "/srv/leads", "data_dir", Path("/srv/leads")),
-    ("LEADS_DATA_DIR", "~/leads", "data_dir", Path.home() / "leads"),
+    ("LEADS_DATA_DIR", "elsewhere", "data_address", "elsewhere"),
+    ("LEADS_DATA_DIR", "/srv/leads", "data_address", "/srv/leads"),
+    ("LEADS_DATA_DIR", "~/leads", "data_address", "~/leads"),
     ("LEADS_PRIVACY_DIR", "/srv/list", "privacy_dir", Path("/srv/list")),
     ("LEADS_KEEP_PERSONAL_DAYS", "35", "keep_personal_days", 35),
     ("LEADS_KEEP_PERSONAL_DAYS", "3650", "keep_personal_days", 3650),
-    ("LEADS_TABLES", "delta", "has_delta", True),
+    ("LEADS_TABLES", "delta", "tables", "delta"),
     ("INVENTORY_BASE_URL", "https://inventory.example/", "inventory_base_url", "https://inventory.example"),
     ("INVENTORY_CLIENT_ID", "me", "inventory_client_id", "me"),
     ("INVENTORY_AGENCY_REF", "AB12", "inventory_agency_ref", "AB12"),
     ("INVENTORY_ADDRESSES", "York; Leeds, LS1 ;;", "inventory_addresses", ("York", "Leeds, LS1")),
     ("INVENTORY_FROM_LEADS_DAYS", "7", "inventory_from_leads_days", 7),
     ("INVENTORY_FROM_LEADS_DAYS", "90", "inventory_from_leads_days", 90),
+    ("LEADS_CLIENT_SECRET_PGP_FILE", "~/message.asc", "client_secret_pgp_file", Path.home() / "message.asc"),
+    ("LEADS_PGP_PRIVATE_KEY_FILE", "key.asc", "pgp_private_key_file", Path.cwd() / "key.asc"),
+    ("LEADS_ALERT_EMAIL", "me@agency.example", "alert_email", "me@agency.example"),
+    ("DAGSTER_HOME", "~/dagster", "dagster_home", Path.home() / "dagster"),
+    ("AWS_ENDPOINT_URL", "https://objects.example", "bucket_endpoint", "https://objects.example"),
 ]
+# Each field that holds a secret, by its variable.
+SECRET_FIELDS = {
+    "LEADS_CLIENT_SECRET": "client_secret",
+    "LEADS_PGP_PASSPHRASE": "pgp_passphrase",
+    "INVENTORY_CLIENT_SECRET": "inventory_client_secret",
+    "LEADS_RECEIVE_KEY": "receive_key",
+    "LEADS_SMTP_URL": "smtp_url",
+    "LEADS_ALERT_SLACK_WEBHOOK": "alert_slack_webhook",
+    "LEADS_ALERT_WEBHOOK": "alert_webhook",
+    "LEADS_HEARTBEAT_URL": "heartbeat_url",
+    "LEADS_DAGSTER_POSTGRES_URL": "dagster_postgres",
+}
+# What another setting becomes where only the first one is set.
+IMPLIED = {"base_url": ["audience"], "branch_ids": ["scopes"]}
 VARIABLES = sorted({variable for variable, *_ in READ})
 
 
 def read(**variables: str) -> dict[str, Any]:
     settings = Settings.from_variables(variables)
-    return {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return {name: getattr(settings, name) for name in (*Settings.model_fields, "data_dir", "store", "plain_http")}
 
 
 def test_nothing_set_gives_the_defaults() -> None:
@@ -110,8 +155,28 @@ def test_a_variable_is_read_without_what_stands_around_it(
     variable: str, value: str, setting: str, expected: object, padding: str
 ) -> None:
     found = read(**{variable: f"{padding}{value}{padding}"})
-    implied = {"audience": found["base_url"]} if setting == "base_url" else {}
+    implied: dict[str, object] = dict.fromkeys(IMPLIED.get(setting, []), expected)
+    if setting == "data_address":
+        implied["data_dir"] = Path(value).expanduser().absolute()
     assert found == {**DEFAULTS, setting: expected, **implied}
+
+
+@pytest.mark.parametrize(("variable", "setting"), SECRET_FIELDS.items())
+def test_a_secret_is_in_its_variable_or_in_a_file_and_never_in_both(variable: str, setting: str) -> None:
+    secret = f" {'hunter'}2 "
+    found = read(**{variable: secret})
+    assert found == {**DEFAULTS, setting: Secret(variable, secret)}
+    assert secret not in repr(found)
+    in_file = {f"{variable}_FILE": " ~/secret "}
+    assert read(**in_file) == {**DEFAULTS, setting: Secret(f"{variable}_FILE", file=Path.home() / "secret")}
+    with pytest.raises(SettingsError, match=f"^{variable} and {variable}_FILE are set, and mean the same") as caught:
+        read(**in_file, **{variable: secret})
+    assert secret not in "".join(format_exception(caught.value))
+
+
+def test_the_client_secret_has_one_source() -> None:
+    with pytest.raises(SettingsError, match="LEADS_CLIENT_SECRET and LEADS_CLIENT_SECRET_PGP_FILE are set"):
+        read(LEADS_CLIENT_SECRET="x", LEADS_CLIENT_SECRET_PGP_FILE="message.asc")
 
 
 def test_other_tables_than_delta_are_refused() -> None:
@@ -120,8 +185,9 @@ def test_other_tables_than_delta_are_refused() -> None:
 
 
 def test_every_setting_can_be_set() -> None:
-    with_a_store = {"store", "plain_http"}
-    assert {setting for _, _, setting, _ in READ} | with_a_store == DEFAULTS.keys()
+    of_a_store = {"store", "plain_http", "data_dir", "work_dir"}
+    assert {setting for _, _, setting, _ in READ} | of_a_store | set(SECRET_FIELDS.values()) == DEFAULTS.keys()
+    assert SECRET_FIELDS.keys() == set(SECRETS)
 
 
 def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
@@ -195,9 +261,8 @@ def test_a_refused_address_is_not_quoted_because_it_can_hold_a_password(value: s
         *[("INVENTORY_FROM_LEADS_DAYS", value) for value in ("-1", "91", "7.0", "a week", "²")],
         *[("LEADS_MAX_CONCURRENCY", value) for value in ("0", "-1", "257", "8.0", "+8", "1e2", "٨", "²", "9" * 5000)],
         *[("LEADS_KEEP_PERSONAL_DAYS", value) for value in ("0", "34", "3651", "365 days", "-35")],
-        *[("LEADS_MAX_BODY_MB", value) for value in ("0", "-1", "4097", "64.0", "64 MB", "1e2", "²", "9" * 5000)],
-        *[("LEADS_KEEP_RUNS_DAYS", value) for value in ("34", "3651", "x")],
         *[("LEADS_BRANCH_IDS", value) for value in ("..", "101,a/b", "a|b", "x" * 65, "101;102", "١٠١")],
+        *[("LEADS_BRANCH_IDS", value) for value in ("company-7", "all")],
         *[("LEADS_SCOPES", value) for value in ("101", "branch-", "branch-101,office-1", "all,branch-101", "ALL")],
         ("LEADS_SCOPES", "branch-a,branch-A"),
         ("LEADS_BRANCH_IDS", "a,A"),
@@ -219,10 +284,9 @@ ADDRESSES = ("LEADS_BASE_URL", "LEADS_AUTH_URL", "INVENTORY_BASE_URL")
         *("http://127.0.0.1.example", "http://localhost.example", "http://[::]", "http://2130706433"),
     ],
 )
-@pytest.mark.parametrize("setting", [{}, {"LEADS_ALLOW_PLAIN_HTTP": "no"}])
-def test_an_address_beyond_this_machine_must_be_https(variable: str, address: str, setting: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match=rf"^{variable} begins with http://.*LEADS_ALLOW_PLAIN_HTTP=yes"):
-        read(**{variable: address}, **setting)
+def test_an_address_beyond_this_machine_must_be_https(variable: str, address: str) -> None:
+    with pytest.raises(SettingsError, match=rf"^{variable} begins with http://.*Write https://"):
+        read(**{variable: address})
 
 
 @pytest.mark.parametrize("variable", ADDRESSES)
@@ -237,26 +301,45 @@ def test_this_machine_and_https_need_no_leave(variable: str, address: str) -> No
     assert read(**{variable: address})[variable.removeprefix("LEADS_").lower()] == address
 
 
-@pytest.mark.parametrize("variable", ADDRESSES)
-def test_plain_http_is_allowed_in_so_many_words(variable: str) -> None:
-    found = read(**{variable: "http://portal.example"}, LEADS_ALLOW_PLAIN_HTTP="yes")
-    assert found[variable.removeprefix("LEADS_").lower()] == "http://portal.example"
-
-
-@pytest.mark.parametrize("value", ["true", "1", "Yes", "YES", "on", "yes please"])
-@pytest.mark.parametrize("address", ["https://portal.example", "http://portal.example"])
-def test_any_other_word_does_not_allow_it(value: str, address: str) -> None:
-    with pytest.raises(SettingsError, match=r"^LEADS_ALLOW_PLAIN_HTTP is"):
-        read(LEADS_BASE_URL=address, LEADS_ALLOW_PLAIN_HTTP=value)
-
-
 def test_a_bad_scope_is_named() -> None:
-    with pytest.raises(SettingsError, match=r"^LEADS_SCOPES: 'office-1' is not a scope"):
+    with pytest.raises(SettingsError, match=r"^LEADS_SCOPES holds 'office-1'. Write scopes with commas.*: branch-101,"):
         read(LEADS_SCOPES="branch-101,office-1")
 
 
+def test_branch_ids_that_are_separated_otherwise_get_an_example_that_works() -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(LEADS_BRANCH_IDS="101;102")
+    assert str(caught.value) == "LEADS_BRANCH_IDS holds '101;102'. Write the ids with commas between them: 101,102."
+    with pytest.raises(SettingsError, match=r"holds 'company-7', which is no branch. Use LEADS_SCOPES instead"):
+        read(LEADS_BRANCH_IDS="101,company-7")
+
+
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    with pytest.raises(SettingsError, match=r"^LEADS_BASE_URL is not.*LEADS_TIMEZONE is 'x'.*LEADS_START_DATE is 'y'"):
+        read(LEADS_BASE_URL="leads", LEADS_TIMEZONE="x", LEADS_START_DATE="y")
+
+
+@pytest.mark.parametrize("variable", ["LEADS_CLIENT_ID", "INVENTORY_CLIENT_ID"])
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("clie\u00a0nt", "a special space, such as a non-breaking one, at position 5"),
+        ("client\u200b1", "an invisible character at position 7"),
+        ("\u201cclient\u201d", "a typographic quotation mark at position 1"),
+        ("cliënt", "a character outside ASCII at position 4"),
+        ("client\n1", "a control character, such as a line break, at position 7"),
+    ],
+)
+def test_a_character_that_no_client_id_holds_is_named_by_kind_and_position(
+    variable: str, value: str, kind: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable} holds {kind}, which neither a client id") as caught:
+        read(**{variable: value})
+    assert value not in "".join(format_exception(caught.value))
+
+
 def test_branches_and_scopes_together_are_refused() -> None:
-    with pytest.raises(SettingsError, match="LEADS_BRANCH_IDS and LEADS_SCOPES are both set"):
+    with pytest.raises(SettingsError, match="LEADS_BRANCH_IDS and LEADS_SCOPES are set"):
         read(LEADS_BRANCH_IDS="101", LEADS_SCOPES="branch-101")
     assert read(LEADS_BRANCH_IDS="101", LEADS_SCOPES=" ")["scopes"] == (Scope(ScopeKind.BRANCH, "101"),)
 
@@ -280,7 +363,8 @@ MOUNTED = f"file:{'/' * 3}mnt/leads"
 def test_a_store_in_the_data_folders_place_leaves_a_folder_to_work_in(
     value: str, work_dir: str, store: str, folder: Path
 ) -> None:
-    assert read(LEADS_DATA_DIR=value, LEADS_WORK_DIR=work_dir) == DEFAULTS | {"store": store, "data_dir": folder}
+    found = Settings.from_variables({"LEADS_DATA_DIR": value, "LEADS_WORK_DIR": work_dir})
+    assert (found.store, found.data_dir) == (store, folder)
 
 
 @pytest.mark.parametrize(
@@ -313,6 +397,75 @@ def test_an_endpoint_without_https_is_for_this_machine_alone() -> None:
     bucket = {"LEADS_DATA_DIR": "s3://leads"}
     assert read(**bucket, AWS_ENDPOINT_URL="http://127.0.0.1:9000")["plain_http"]
     assert not read(**bucket, AWS_ENDPOINT_URL="https://objects.example")["plain_http"]
-    assert read(**bucket, AWS_ENDPOINT_URL="http://objects.example", LEADS_ALLOW_PLAIN_HTTP="yes")["plain_http"]
     with pytest.raises(SettingsError, match="AWS_ENDPOINT_URL begins with http://"):
         read(**bucket, AWS_ENDPOINT_URL="http://objects.example")
+    read(AWS_ENDPOINT_URL="http://objects.example")  # another tool's, where no bucket of ours is
+
+
+def test_a_process_that_works_elsewhere_gets_whole_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = {"LEADS_PRIVACY_DIR": "list", "LEADS_BRANCHES_FILE": "names.csv", "LEADS_SMTP_URL_FILE": "smtp"}
+    found = Settings.from_variables({**relative, "LEADS_TIMEZONE": "UTC"}).whole_paths()
+    expected = {"LEADS_DATA_DIR": tmp_path / "data", **{name: tmp_path / value for name, value in relative.items()}}
+    assert found == {name: str(path) for name, path in expected.items()}
+    of_a_store = Settings.from_variables({"LEADS_DATA_DIR": "s3://leads", "LEADS_WORK_DIR": "copy"}).whole_paths()
+    assert of_a_store == {"LEADS_WORK_DIR": str(tmp_path / "copy")}
+
+
+# --- what is made from the model --------------------------------------------------------------------------------------
+
+
+def test_env_example_and_the_docs_table_are_made_from_the_model() -> None:
+    """If not: python -m leads_pipeline_tests.support.settings_pages."""
+    assert settings_pages.ENV_EXAMPLE.read_text(encoding="utf-8") == settings_pages.env_example()
+    page = settings_pages.OPERATE.read_text(encoding="utf-8")
+    assert page == settings_pages.operate(page)
+
+
+def test_an_untouched_copy_of_env_example_changes_nothing() -> None:
+    copied = {name: value or "" for name, value in dotenv_values(settings_pages.ENV_EXAMPLE).items()}
+    assert copied.keys() == ALL_VARIABLES - {"DAGSTER_HOME"}
+    assert Settings.from_variables(copied) == Settings.from_variables({})
+
+
+def test_an_unknown_name_gets_a_hint() -> None:
+    assert unknown(["LEADS_BRANCH_ID", "LEADS_X", "PATH", "LEADS_TIMEZONE", "LEADS_SMTP_URL_FILE"]) == [
+        "LEADS_BRANCH_ID isn't known, so it is never read; did you mean LEADS_BRANCH_IDS?",
+        "LEADS_X isn't known, so it is never read. Remove it.",
+    ]
+
+
+def settings_command(*options: str, **variables: str) -> Any:
+    return CliRunner().invoke(main, ["settings", *options], env=variables)
+
+
+def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("LEADS_TIMEZONE=Europe/London\nLEADS_MAX_CONCURRENCY=4\nLEADS_RECEIVE_KEY=hunter2\n")
+    given = {"LEADS_MAX_CONCURRENCY": " 6 ", "LEADS_SMTP_URL_FILE": "/run/smtp", "LEADS_CLIENT_SECRET": "hunter2"}
+    shown = json.loads(settings_command("--json", **given).stdout)
+    assert shown.keys() == {name for name in ALL_VARIABLES if name.removesuffix("_FILE") not in SECRETS} | set(SECRETS)
+    assert {name: (one["value"], one["from"]) for name, one in shown.items() if one["value"]} == {
+        "LEADS_TIMEZONE": ("Europe/London", ".env"),
+        "LEADS_MAX_CONCURRENCY": ("6", "environment"),
+        "LEADS_RECEIVE_KEY": ("set", ".env"),
+        "LEADS_SMTP_URL": ("set", "file /run/smtp"),
+        "LEADS_CLIENT_SECRET": ("set", "environment"),
+        "LEADS_AUTH_METHOD": ("body", "default"),
+        "LEADS_TOKEN_SCOPE": ("api/api_access", "default"),
+        "LEADS_DATA_DIR": ("data", "default"),
+        "INVENTORY_FROM_LEADS_DAYS": ("0", "default"),
+    }
+    text = settings_command(**given).stdout
+    assert all(name in text and one["help"].split()[-1] in text for name, one in shown.items())
+    assert "LEADS_CLIENT_SECRET: set  (environment)" in text
+    assert "hunter2" not in text + json.dumps(shown)
+
+
+def test_the_command_names_a_wrong_value_and_shows_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = settings_command(LEADS_BASE_URL="https://me:hunter2@x")
+    assert (result.exit_code, "hunter2" in result.output) == (2, False)
+    assert "LEADS_BASE_URL is not an address" in result.output

@@ -21,7 +21,7 @@ from leads_pipeline.durable import PRIVATE_FILE_MODE, reading
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.sealed import is_intact
 from leads_pipeline.lake.state import days_in
-from leads_pipeline.settings import VARIABLES
+from leads_pipeline.settings import SECRETS, VARIABLES
 from leads_pipeline.spool import is_whole_delivery
 
 DATA: Final = "data"
@@ -128,13 +128,12 @@ def copy_database(path: Path, draft: Path) -> None:
 def settings_files(environment: Mapping[str, str], *, with_secrets: bool) -> dict[str, bytes]:
     """What goes along of the settings, by path below SETTINGS: an .env file, and the list of names of branches.
 
-    With secrets also these, and the files that hold some. A secret is what can be read from a file instead: its
-    variable has a twin with _FILE behind its name.
+    With secrets also these, and the files that hold some.
     """
     given = {name: value for name in sorted(VARIABLES) if (value := environment.get(name))}
     lines, files = [], {}
     for name, value in given.items():
-        if f"{name}_FILE" in VARIABLES and not with_secrets:
+        if name in SECRETS and not with_secrets:
             lines.append(f"# {name} was set; secrets are copied on request only")
             continue
         quoted = value.replace("\\", "\\\\").replace("'", "\\'")

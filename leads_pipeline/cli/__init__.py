@@ -17,6 +17,7 @@ from leads_pipeline.cli.privacy import privacy
 from leads_pipeline.cli.services import alert, doctor, receive
 from leads_pipeline.cli.serving import serve
 from leads_pipeline.cli.session import err, plain_errors
+from leads_pipeline.cli.settings import settings
 from leads_pipeline.cli.ui import dev
 from leads_pipeline.cli.windows import backfill, coverage
 from leads_pipeline.definitions import variables
@@ -26,19 +27,21 @@ from leads_pipeline.errors import SettingsError
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="leads-pipeline")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
     with plain_errors():
-        _read_env_file(Path.cwd() / ".env")
+        context.obj = _read_env_file(Path.cwd() / ".env")
     names = examine_names(variables())
-    if names.light is not Light.GREEN and click.get_current_context().invoked_subcommand != doctor.name:
+    if names.light is not Light.GREEN and context.invoked_subcommand != doctor.name:
         err.print(f"[yellow]{escape(names.message)}[/yellow]", highlight=False)
     # Dagster then plans a run's partitions in one transaction; see event_log/.
     variables().setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 
 
-def _read_env_file(path: Path) -> None:
-    variables()  # leaves the empty ones out, whose place .env may take
+def _read_env_file(path: Path) -> frozenset[str]:
+    """Put the file's variables into the environment, unless they are there. Return their names."""
+    before = set(variables())  # without the empty ones, whose place .env may take
     try:
         if path.exists() and not path.is_file() and not path.is_fifo():
             raise SettingsError(
@@ -49,6 +52,7 @@ def _read_env_file(path: Path) -> None:
         raise SettingsError(f"{path} can't be read ({error.strerror}). Let this user read it.") from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
+    return frozenset(set(variables()) - before)
 
 
 for command in (
@@ -64,6 +68,7 @@ for command in (
     receive,
     restore,
     serve,
+    settings,
     simulate,
     status,
     verify,

@@ -18,7 +18,7 @@ from leads_pipeline.doctor import Light
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.runs import home_folder
-from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
+from leads_pipeline.settings import Settings
 from leads_pipeline.verification import verify as verify_folder
 
 # How many backups a target keeps: two weeks of nights.
@@ -27,12 +27,12 @@ KEPT_BACKUPS = 14
 _TARGET = click.argument("target", type=click.Path(file_okay=False, path_type=Path))
 
 
-def _roots(data_dir: Path, privacy_dir: Path | None) -> Roots:
+def _roots(settings: Settings, data_dir: Path) -> Roots:
     """Where an installation keeps what is copied."""
     return {
         DATA: data_dir,
-        DAGSTER: home_folder(variables(), data_dir),
-        PRIVACY: Lake(data_dir, privacy_dir).suppression.folder,
+        DAGSTER: home_folder(settings),
+        PRIVACY: Lake(data_dir, settings.privacy_dir).suppression.folder,
     }
 
 
@@ -51,14 +51,14 @@ def backup(target: Path, keep: int, with_secrets: bool) -> None:
         Lake.refreshed(settings)
         files = settings_files(variables(), with_secrets=with_secrets)
         with err.status("Copying what has changed"):
-            done = back_up(_roots(settings.data_dir, settings.privacy_dir), target, files, keep, datetime.now(UTC))
+            done = back_up(_roots(settings, settings.data_dir), target, files, keep, datetime.now(UTC))
     if done.is_first:
         click.echo(f"{target} had no backup yet: this is the first one there.")
     click.echo(
         f"Backup {done.name}: {done.files} files, {_megabytes(done.bytes)}. Copied now: {done.written}, "
         f"{_megabytes(done.written_bytes)}. Older backups removed: {done.forgotten}."
     )
-    if variables().get(POSTGRES_VARIABLE) or variables().get(f"{POSTGRES_VARIABLE}_FILE"):
+    if settings.dagster_postgres:
         click.echo(
             "Dagster's history is in Postgres, and in no backup of ours: copy it with pg_dump. Leads need none of it."
         )
@@ -94,7 +94,7 @@ def restore(target: Path, folder: Path | None, name: str | None, leave_out_damag
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        roots = _roots(folder or settings.data_dir, settings.privacy_dir)
+        roots = _roots(settings, folder or settings.data_dir)
         if folder is not None:
             roots = {**roots, DAGSTER: folder.absolute() / ".dagster"}
         store = Store(target)

@@ -72,7 +72,7 @@ def look() -> Health:
     settings = configured()
     if not settings.data_dir.exists():
         writable(settings.data_dir)
-    home = home_folder(variables(), settings.data_dir)
+    home = home_folder(settings)
     with _books(home) as instance:
         return examine_health(
             instance,

@@ -16,7 +16,7 @@ from leads_pipeline.alerts import Alert, Level, Occasion
 from leads_pipeline.channels import beat
 from leads_pipeline.cli.session import plain_errors, show_finding
 from leads_pipeline.credentials import secret_of
-from leads_pipeline.definitions import alert_service, resources, variables
+from leads_pipeline.definitions import resources, variables
 from leads_pipeline.doctor import (
     Finding,
     Light,
@@ -62,13 +62,13 @@ def _findings() -> Iterator[Finding]:
     except SettingsError as error:
         yield Finding("settings", Light.RED, str(error))
         return
-    data, leads, inventory = resources(settings, variables())
+    data, leads, inventory = resources(settings)
     # Dagster reads the secrets' variables, as it does in a run.
-    used = {"data": data, "leads": leads, "inventory": inventory, "alerts": alert_service(variables())}
+    used = {"data": data, "leads": leads, "inventory": inventory, "alerts": AlertService.of(settings)}
     with build_resources(used) as opened:
         yield from examine(settings, opened.data, opened.leads, opened.inventory)
         yield examine_alerts(opened.alerts)
-    home = home_folder(variables(), settings.data_dir)
+    home = home_folder(settings)
     variables()["DAGSTER_HOME"] = str(home)  # its dagster.yaml asks for it
     yield examine_home(home)
 
@@ -89,8 +89,8 @@ def receive(host: str, port: int) -> None:
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        name = "LEADS_RECEIVE_KEY"
-        key = secret_of({one: variables().get(one) for one in (name, f"{name}_FILE")})
+        given = settings.receive_key
+        key = secret_of(given.value, given.file) if given else None
         if key is None:
             raise SettingsError(
                 "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's deliveries carry. Make "
@@ -113,7 +113,9 @@ def alert(is_test: bool) -> None:  # noqa: ARG001 - what else it may do one day 
 
     Exit code 1 if one didn't take it, 2 if none is set up.
     """
-    with plain_errors(), build_resources({"alerts": alert_service(variables())}) as opened:
+    with plain_errors():
+        settings = Settings.from_variables(variables())
+    with plain_errors(), build_resources({"alerts": AlertService.of(settings)}) as opened:
         service: AlertService = opened.alerts
         now = datetime.now(UTC)
         message = "This is a test: alerts of leads_pipeline arrive here. Nothing is wrong."

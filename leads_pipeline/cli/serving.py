@@ -62,7 +62,7 @@ def serve(port: int, host: str, read_only_port: int | None) -> None:
             refuse_taken(other, host, option)
             taken[other] = option
         fetch_from_store(settings)
-        home = work_place(settings.data_dir)
+        home = work_place(settings)
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
         stop = Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -20,8 +20,8 @@ from rich.table import Table
 from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
-from leads_pipeline.doctor import Finding, Light, same_portal, writable
-from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.doctor import Finding, Light, same_portal, some_of, writable
+from leads_pipeline.errors import LeadsPipelineError, QuestionError, SettingsError
 from leads_pipeline.flatten.windows import unstaged_days
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import consecutive, rectangles
@@ -57,7 +57,7 @@ class Session:
         """`days_at_first` is how far back the partitions of a new data folder go."""
         settings = configured()
         writable(settings.data_dir)
-        home = dagster_home(variables(), settings.data_dir)
+        home = dagster_home(settings)
         variables()["DAGSTER_HOME"] = str(home)
         lake, day = Lake.of(settings), today(settings.zone, datetime.now(UTC))
         fetch_from_store(settings)
@@ -69,11 +69,13 @@ class Session:
 
     def chosen_scopes(self, keys: Sequence[str]) -> list[Scope]:
         """The scopes named, or all; in the order of the settings. A scope that isn't in the settings is refused."""
-        chosen = {Scope.parse(key) for key in keys} or set(self.settings.scopes)
-        if unknown := chosen - set(self.settings.scopes):
-            names = ", ".join(sorted(scope.key for scope in unknown))
-            raise SettingsError(f"{names}: not among LEADS_BRANCH_IDS or LEADS_SCOPES. Add it there first.")
-        return [scope for scope in self.settings.scopes if scope in chosen]
+        configured = [scope.key for scope in self.settings.scopes]
+        if unknown := [key for key in keys if key not in configured]:
+            raise QuestionError(
+                f"--scope: {', '.join(unknown)} is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES. They are "
+                f"{some_of(configured)}."
+            )
+        return [scope for scope in self.settings.scopes if not keys or scope.key in keys]
 
     def due(self, wanted: Iterable[date]) -> list[Window]:
         """What a routine pull of those days would take up: what isn't landed since it closed, and the last days."""

@@ -15,12 +15,12 @@ import click
 
 from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
 from leads_pipeline.cli.session import fetch_from_store, out, plain_errors
-from leads_pipeline.definitions import variables, whole_paths
+from leads_pipeline.definitions import variables
 from leads_pipeline.doctor import writable
 from leads_pipeline.durable import storing
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.runs import dagster_home
-from leads_pipeline.settings import Settings, folder_variable
+from leads_pipeline.settings import Settings
 
 HOST = "127.0.0.1"
 
@@ -51,7 +51,7 @@ def dev(port: int, log_level: str) -> None:
     with plain_errors(), simulator(DEMO_BRANCHES, unless_set=True):
         settings = Settings.from_variables(variables())
         fetch_from_store(settings)
-        with dagster_ui(settings.data_dir, port, log_level) as process:
+        with dagster_ui(settings, port, log_level) as process:
             out.print(f"Dagster starts, in some 10 seconds. Leads come from {settings.base_url}.", soft_wrap=True)
             if is_listening(process, port):
                 out.print(f"Dagster UI: http://{HOST}:{port}/assets (ctrl-C stops it).", soft_wrap=True)
@@ -70,30 +70,25 @@ def refuse_taken(port: int, host: str = HOST, option: str = "--port") -> None:
         ) from None
 
 
-def work_place(data_dir: Path) -> Path:
+def work_place(settings: Settings) -> Path:
     """The folder that Dagster's processes work in, with all that they need in the environment: Dagster's home.
 
     Dagster gives an .env in its working directory precedence over the environment, even its empty lines: it would take
     the simulator's place. So Dagster works in its home, and gets what we have read, in full.
     """
-    writable(data_dir)
-    home = dagster_home(variables(), data_dir)
-    variables().update({"DAGSTER_HOME": str(home), folder_variable(variables()): str(data_dir)})
-    variables().update(whole_paths(variables()))
+    writable(settings.data_dir)
+    home = dagster_home(settings)
+    variables().update({**settings.whole_paths(), "DAGSTER_HOME": str(home)})
     return home
 
 
 @contextmanager
-def dagster_ui(
-    data_dir: Path,
-    port: int,
-    log_level: str,
-) -> Iterator["subprocess.Popen[bytes]"]:
+def dagster_ui(settings: Settings, port: int, log_level: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Dagster's webserver and daemon on a data folder, as long as the block lasts; ctrl-C ends both.
 
     Raises SettingsError where others run on the same Dagster home: two daemons would each launch every run.
     """
-    home = work_place(data_dir)
+    home = work_place(settings)
     dagster = [sys.executable, "-W", "ignore::FutureWarning", "-m", "dagster"]  # dg works in checkouts alone
     command = [
         *dagster,

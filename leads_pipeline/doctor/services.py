@@ -5,7 +5,6 @@ Belongs here: looking at them, one finding each. Doesn't: the data folder (folde
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +21,7 @@ from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, 
 from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.resources import AlertService, DataFolder, InventoryService, LeadsService
-from leads_pipeline.settings import OURS, VARIABLES, Settings
+from leads_pipeline.settings import OURS, Settings, pasted_with, unknown
 from leads_pipeline.window import Window, today
 
 # A person waits for the answer: what doesn't come at once is told as it is.
@@ -58,10 +57,8 @@ def examine_names(variables: Iterable[str]) -> Finding:
 
     def look() -> str:
         ours = [name for name in variables if name.startswith(OURS)]
-        if unknown := sorted(set(ours) - VARIABLES):
-            guesses = {name: get_close_matches(name, VARIABLES, 1, cutoff=0.8) for name in unknown}
-            names = [f"{name} (did you mean {guess[0]}?)" if guess else name for name, guess in guesses.items()]
-            raise SettingsError(f"{', '.join(names)}: no variable of ours, so it is never read. Rename or remove it.")
+        if hints := unknown(ours):
+            raise SettingsError(" ".join(hints))
         return f"{len(ours)} are set, all known."
 
     return look_at("variables", look)
@@ -87,16 +84,22 @@ def examine_leads(settings: Settings, leads: LeadsService) -> Iterator[Finding]:
     base_url = settings.base_url
     if base_url:
         yield look_at("clock", lambda: _clock(server_time(base_url), datetime.now(UTC)))
-    if secret.light is Light.RED:
-        return
     auths: list[Tokens] = []
-    token = look_at("token", lambda: _token(leads.tokens(), auths))
-    yield token
-    if token.light is not Light.GREEN or not base_url:
-        return
-    client = LeadsClient(base_url, auths[0], max_concurrency=settings.max_concurrency, policy=ONE_ATTEMPT)
+    if secret.light is Light.RED:
+        yield _not_tried("token", "secret")
+    else:
+        yield look_at("token", lambda: _token(leads.tokens(), auths))
     for kind in LEAD_KINDS if settings.scopes else ():
-        yield look_at(f"{kind.name} leads", partial(_ask, client, kind, settings))
+        name = f"{kind.name} leads"
+        if not auths or not base_url:
+            yield _not_tried(name, "token")
+            continue
+        client = LeadsClient(base_url, auths[0], max_concurrency=settings.max_concurrency, policy=ONE_ATTEMPT)
+        yield look_at(name, partial(_ask, client, kind, settings))
+
+
+def _not_tried(check: str, missing: str) -> Finding:
+    return Finding(check, Light.YELLOW, f"Not tried, as there is no {missing}.")
 
 
 def examine_inventory(settings: Settings, inventory: InventoryService) -> Iterator[Finding]:
@@ -108,6 +111,7 @@ def examine_inventory(settings: Settings, inventory: InventoryService) -> Iterat
     token = look_at("inventory token", lambda: _token(inventory.tokens(), auths))
     yield token
     if token.light is not Light.GREEN:
+        yield _not_tried("inventory", "token")
         return
     if not settings.inventory_addresses:
         yield Finding(
@@ -194,7 +198,10 @@ def _names(settings: Settings) -> str:
 
 
 def _secret(leads: LeadsService) -> str:
-    leads.secret().read()
+    value = leads.secret().read()
+    pasted = {"The client secret": pasted_with(value), "LEADS_CLIENT_ID": pasted_with(leads.client_id or "-")}
+    if doubts := [f"{name} {doubt}" for name, doubt in pasted.items() if doubt]:
+        raise Warned(" ".join(doubts))
     key = leads.pgp_private_key_file if leads.client_secret_pgp_file else None
     if key and Path(key).stat().st_mode & 0o077:
         raise Warned(f"Works, but other users can read the private key: chmod 600 {key}")

@@ -81,7 +81,7 @@ class GatheringPostgresEventLogStorage(GatheringEventLog, PostgresEventLogStorag
 
 def _address(value: str | None, file: str | None) -> URL:
     """The address in the form that SQLAlchemy wants, with the driver that Dagster uses."""
-    source = secret_of({POSTGRES_VARIABLE: value, f"{POSTGRES_VARIABLE}_FILE": file})
+    source = secret_of(value, file)
     if source is None:
         raise SettingsError(f"{POSTGRES_VARIABLE} is not set, and dagster.yaml in DAGSTER_HOME says that it is used.")
     try:

@@ -27,6 +27,7 @@ from leads_pipeline.definitions import PULL_JOB, PUSH_JOB
 from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.errors import StorageError
 from leads_pipeline.runs import dagster_home
+from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline.spool import Spool
 from leads_pipeline.warehouse import Warehouse
@@ -55,7 +56,7 @@ def at_noon() -> dict[str, str]:
 def real_home(here: Installation, folder: Path) -> Iterator[Installation]:
     """The same installation with a home in which each run is a process of its own, as users have it."""
     environment = here.environment | {"DAGSTER_HOME": str(folder)}
-    dagster_home(environment, folder)
+    dagster_home(Settings.from_variables(environment))
     with DagsterInstance.from_config(str(folder)) as instance:
         yield replace(here, environment=environment, instance=instance)
 

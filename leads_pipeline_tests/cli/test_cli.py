@@ -257,10 +257,13 @@ def test_what_a_killed_command_took_in_is_told_and_staged_by_the_next_one(here: 
         assert "not staged" not in run("coverage", "--days", 1).output
 
 
-def test_a_scope_that_is_not_in_the_settings_is_refused(here: Installation) -> None:
-    result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-999")
+@pytest.mark.parametrize("scope", ["branch-999", "101"])
+def test_a_scope_that_is_not_in_the_settings_is_refused_with_those_that_are(here: Installation, scope: str) -> None:
+    result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", scope)
     assert result.exit_code == 2
-    assert "branch-999: not among LEADS_BRANCH_IDS" in result.output
+    said = " ".join(result.output.split())
+    assert f"--scope: {scope} is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES. They are branch-101," in said
+    assert "settings:" not in said
 
 
 def test_no_line_of_the_help_is_cut() -> None:

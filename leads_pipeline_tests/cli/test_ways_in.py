@@ -110,7 +110,7 @@ def test_an_empty_variable_of_the_shell_lets_the_env_file_say_it_and_a_filled_in
     empty = {"LEADS_CLIENT_SECRET": "", "LEADS_CLIENT_SECRET_FILE": " ", "DAGSTER_HOME": ""}
     assert findings(Newcomer(me.folder, me.credentials, exported=empty)) == {}
     wrong = findings(Newcomer(me.folder, me.credentials, exported={"LEADS_CLIENT_SECRET": "wrong"}))
-    assert wrong.keys() == {"token"}
+    assert wrong.keys() == {"token", "applicant leads", "appraisal leads"}
 
 
 @pytest.mark.slow

@@ -187,12 +187,6 @@ def test_the_first_day_of_a_new_installation_can_be_had_whole(install: Install) 
     assert min(one["deleted_from_at"] for one in windows) > datetime.now(UTC).isoformat()
 
 
-@fault(46, "UTC is filled in")
-def test_the_time_zone_is_left_to_the_user() -> None:
-    lines = (Path(__file__).parents[2] / ".env.example").read_text(encoding="utf-8").splitlines()
-    assert "LEADS_TIMEZONE=" in lines
-
-
 # --- failures and losses ----------------------------------------------------------------------------------------------
 
 

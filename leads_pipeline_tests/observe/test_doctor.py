@@ -22,7 +22,7 @@ from leads_pipeline.lake import Lake
 from leads_pipeline.objects.folder import FolderStore
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.runs import dagster_home
-from leads_pipeline.settings import OURS
+from leads_pipeline.settings import OURS, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
@@ -120,27 +120,34 @@ def test_json_says_the_same_as_the_lines(variables: dict[str, str]) -> None:
 
 
 # Tokens have nowhere to be kept then.
-NOWHERE = {"token": "red", "inventory token": "red", "data folder": "red"}
 RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
+# What isn't tried then is told as well.
+NO_TOKEN = {"token": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
+NO_SECRET = {**NO_TOKEN, "secret": "red", "token": "yellow"}
+NO_INVENTORY = {"inventory token": "red", "inventory": "yellow"}
+NOWHERE = {**NO_TOKEN, **NO_INVENTORY, "data folder": "red"}
 
 
 @pytest.mark.parametrize(
     ("changes", "expected", "check", "words"),
     [
         ({"LEADS_BASE_URL": "portal"}, {"settings": "red"}, "settings", "LEADS_BASE_URL is not an address"),
-        ({"LEADS_BASE_URL": "http://a.example"}, {"settings": "red"}, "settings", "LEADS_ALLOW_PLAIN_HTTP"),
-        ({"LEADS_CLIENT_ID": None}, {"settings": "red", "token": "red"}, "settings", "LEADS_CLIENT_ID: not set"),
+        ({"LEADS_BASE_URL": "http://a.example"}, {"settings": "red"}, "settings", "Write https://"),
+        ({"LEADS_CLIENT_ID": None}, {"settings": "red", **NO_TOKEN}, "settings", "LEADS_CLIENT_ID: not set"),
         ({"LEADS_BRANCH_IDS": ""}, {"settings": "red"}, "settings", "LEADS_BRANCH_IDS: not set"),
-        ({"LEADS_CLIENT_SECRET": ""}, {"secret": "red"}, "secret", "LEADS_CLIENT_SECRET is not set"),
-        ({"LEADS_CLIENT_SECRET_FILE": "/nowhere"}, {"secret": "red"}, "secret", "mean the same. Keep one"),
-        ({"LEADS_CLIENT_SECRET": "wrong"}, {"token": "red"}, "token", "ask the portal's technical contact"),
-        ({"LEADS_AUTH_URL": UNUSED}, {"token": "red"}, "token", "found no connection"),
-        ({"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"}, {"clock": "red", "token": "red"}, "clock", "refused"),
-        ({"LEADS_BRANCH_ID": "1"}, {"variables": "red"}, "variables", "(did you mean LEADS_BRANCH_IDS?)"),
-        ({"INVENTORY_QQQ": "1"}, {"variables": "red"}, "variables", "INVENTORY_QQQ: no variable of ours"),
+        ({"LEADS_CLIENT_SECRET": ""}, NO_SECRET, "secret", "LEADS_CLIENT_SECRET is not set"),
+        ({"LEADS_CLIENT_SECRET": ""}, NO_SECRET, "token", "Not tried, as there is no secret."),
+        ({"LEADS_CLIENT_SECRET_FILE": "/nowhere"}, {"settings": "red"}, "settings", "mean the same. Keep one"),
+        ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "token", "ask the portal's technical contact"),
+        ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "applicant leads", "Not tried, as there is no token."),
+        ({"LEADS_AUTH_URL": UNUSED}, NO_TOKEN, "token", "found no connection"),
+        ({"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"}, {"clock": "red", **NO_TOKEN}, "clock", "refused"),
+        ({"LEADS_BRANCH_ID": "1"}, {"variables": "red"}, "variables", "did you mean LEADS_BRANCH_IDS?"),
+        ({"INVENTORY_QQQ": "1"}, {"variables": "red"}, "variables", "INVENTORY_QQQ isn't known"),
         ({"LEADS_BRANCH_IDS": "101,999,998"}, RED_LEADS, "appraisal leads", "2 of 3 scopes (branch-998, branch-999)."),
         ({"LEADS_BRANCH_IDS": "999"}, RED_LEADS, "applicant leads", "is an internal id"),
-        ({"INVENTORY_CLIENT_SECRET": "wrong"}, {"inventory token": "red"}, "inventory token", "401"),
+        ({"INVENTORY_CLIENT_SECRET": "wrong"}, NO_INVENTORY, "inventory token", "401"),
+        ({"INVENTORY_CLIENT_SECRET": "wrong"}, NO_INVENTORY, "inventory", "Not tried, as there is no token."),
         ({"INVENTORY_AGENCY_REF": "wrong"}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF"),
         ({"INVENTORY_AGENCY_REF": ""}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF is not set"),
         ({"INVENTORY_ADDRESSES": ""}, {"inventory": "yellow"}, "inventory", "INVENTORY_ADDRESSES names no place"),
@@ -161,6 +168,31 @@ def test_what_is_wrong_is_found_and_what_to_do_is_said(
     assert findings.not_green == expected
     assert words in findings.messages[check]
     assert findings.exit_code == ("red" in expected.values())
+
+
+@pytest.mark.parametrize(
+    ("secret", "light", "words"),
+    [
+        ("made\u00a0up", "red", "holds a special space, such as a non-breaking one, at position 5"),
+        ("\u201cmade-up\u201d", "red", "holds a typographic quotation mark at position 1"),
+        ("made-\u00fcp", "red", "holds a character outside ASCII at position 6"),
+        ('"made-up"', "yellow", "begins or ends with a quotation mark. Was it pasted with it?"),
+        ("made-up ", "yellow", "begins or ends with a blank. Was it pasted with it?"),
+    ],
+)
+def test_a_secret_that_was_pasted_with_more_is_told_and_never_shown(
+    variables: dict[str, str], secret: str, light: str, words: str
+) -> None:
+    findings = found(variables, LEADS_CLIENT_SECRET=secret)
+    assert findings.lights["secret"] == light
+    assert words in findings.messages["secret"]
+    assert not any(secret.strip() in message for message in findings.messages.values())
+
+
+def test_a_client_id_that_was_pasted_with_quotes_is_told(variables: dict[str, str]) -> None:
+    findings = found(variables, LEADS_CLIENT_ID="'made-up'")
+    assert findings.lights["secret"] == "yellow"
+    assert "LEADS_CLIENT_ID begins or ends with a quotation mark" in findings.messages["secret"]
 
 
 def test_scopes_without_a_name_are_told(variables: dict[str, str], tmp_path: Path) -> None:
@@ -323,7 +355,7 @@ def test_a_folder_that_the_pipeline_makes_is_closed_to_others(variables: dict[st
             tmp_path / "lock first" / "made",
             tmp_path / "token first" / "made",
         ]
-        dagster_home({}, folders[0])
+        dagster_home(Settings.from_variables({"LEADS_DATA_DIR": str(folders[0])}))
         Lake(folders[1]).claim("portal.example")
         found(variables, LEADS_DATA_DIR=str(folders[2]))
     finally:
@@ -400,7 +432,7 @@ def test_a_secret_from_a_pgp_message_gets_a_token(variables: dict[str, str], tmp
     assert f"chmod 600 {key}" in found(variables, **changes).messages["secret"]
     assert found(variables, **changes).not_green == {"secret": "yellow"}
     changes["LEADS_PGP_PASSPHRASE"] = "canary-wrong"
-    assert found(variables, **changes).not_green == {"secret": "red"}
+    assert found(variables, **changes).not_green == NO_SECRET
     assert "canary" not in call(variables, **changes).output
     del changes["LEADS_PGP_PRIVATE_KEY_FILE"]
     assert "LEADS_PGP_PRIVATE_KEY_FILE is not set" in found(variables, **changes).messages["secret"]
@@ -426,7 +458,7 @@ def test_a_home_of_dagsters_without_our_limits_is_told(variables: dict[str, str]
     assert bare.not_green == {"Dagster's home": "yellow"}
     assert "lacks concurrency.pools.default_limit: 1. " in bare.messages["Dagster's home"]
     (home / "dagster.yaml").unlink()
-    dagster_home({"DAGSTER_HOME": str(home)}, tmp_path)
+    dagster_home(Settings.from_variables({"DAGSTER_HOME": str(home)}))
     assert found(variables, DAGSTER_HOME=str(home)).not_green == {}
     (home / "dagster.yaml").write_text("no such section: 1\n")
     assert found(variables, DAGSTER_HOME=str(home)).lights["Dagster's home"] == "red"

@@ -15,7 +15,6 @@ from leads_pipeline.errors import (
     SettingsError,
 )
 from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
-from leads_pipeline.settings import DEFAULT_TOKEN_SCOPE
 from leads_pipeline.simulator import Config
 from leads_pipeline.simulator import inventory as portals_inventory
 from leads_pipeline.simulator.server import running
@@ -75,10 +74,16 @@ def test_what_the_inventory_misses_is_named(tmp_path: Path, field: str, variable
         inventory(tmp_path, **{field: None}).connect()
 
 
-def test_two_secrets_are_one_too_many(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="LEADS_CLIENT_SECRET and LEADS_CLIENT_SECRET_FILE are set") as caught:
-        leads(tmp_path, client_secret_file=str(tmp_path / "secret")).connect()
-    assert SECRET not in str(caught.value)
+def test_a_client_secret_that_cant_be_right_is_sent_nowhere(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("secr\u00e8t")
+    for service in (
+        leads(tmp_path, client_secret="secr\u00e8t"),
+        inventory(tmp_path, client_secret_file=str(file), client_secret=None),
+    ):
+        with pytest.raises(CredentialsError, match="holds a character outside ASCII at position 5") as caught:
+            service.tokens().get()
+        assert "secr\u00e8t" not in str(caught.value)
 
 
 def test_the_fingerprint_changes_with_the_settings_and_with_the_content_of_the_secret_alone(tmp_path: Path) -> None:
@@ -92,12 +97,11 @@ def test_the_fingerprint_changes_with_the_settings_and_with_the_content_of_the_s
     assert from_file.fingerprint() == found[0]
     file.write_text("two")
     assert from_file.fingerprint() == found[2]
-    changes: tuple[dict[str, str | int], ...] = (
+    changes: tuple[dict[str, str], ...] = (
         {},
         {"client_id": "other"},
         {"auth_url": "https://other.example"},
         {"token_scope": "x"},
-        {"max_body_mb": 128},
     )
     found += [leads(tmp_path, **change).fingerprint() for change in changes]
     assert None not in found
@@ -150,7 +154,6 @@ def test_a_secret_in_a_file_opens_the_service_in_both_forms(tmp_path: Path, auth
             client_secret_file=str(file),
             auth_method=auth_method,
             audience=simulator.base_url,
-            token_scope=DEFAULT_TOKEN_SCOPE,
         ).connect()
         # One that the portal has: the simulator's clock is the machine's.
         recent = Window.of((datetime.now(UTC) - timedelta(days=3)).date(), WINDOW.scope, UTC_ZONE)

@@ -12,7 +12,7 @@ from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.definitions import PULL_JOB, STAGE_JOB
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.runs import dagster_home
-from leads_pipeline.settings import POSTGRES_VARIABLE
+from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline_tests.support.installation import Installation, installation
 
 
@@ -100,14 +100,18 @@ def test_dagster_retries_no_run_by_itself(here: Installation) -> None:
 def test_the_first_start_writes_where_dagsters_state_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("dagster_postgres")
     address, file = {POSTGRES_VARIABLE: "postgresql://u:p@db/dagster"}, {f"{POSTGRES_VARIABLE}_FILE": "/run/address"}
-    in_sqlite, in_postgres = tmp_path / "sqlite", tmp_path / "postgres"
-    assert "{env: DAGSTER_HOME}" in (dagster_home({}, in_sqlite) / "dagster.yaml").read_text()
-    written = (dagster_home(file, in_postgres) / "dagster.yaml").read_text()
+
+    def written_with(**given: str) -> str:
+        home = dagster_home(Settings.from_variables({"LEADS_DATA_DIR": str(tmp_path / str(len(given))), **given}))
+        return (home / "dagster.yaml").read_text()
+
+    assert "{env: DAGSTER_HOME}" in written_with()
+    written = written_with(**file)
     assert yaml.safe_load(written)["storage"]["custom"]["config"] == {
         "postgres_url_file": {"env": f"{POSTGRES_VARIABLE}_FILE"}
     }
     with pytest.raises(SettingsError, match="mean the same"):
-        dagster_home({**address, **file}, in_postgres)
+        written_with(**address, **file)
 
 
 @pytest.mark.parametrize("written", [b"storage: {postgres: {postgres_url: x}}\n", b"no: [yaml", b"\xff", b""])
@@ -115,7 +119,7 @@ def test_a_dagster_yaml_that_exists_is_neither_read_nor_changed(written: bytes, 
     file = tmp_path / "dagster.yaml"
     file.write_bytes(written)
     for variables in ({}, {POSTGRES_VARIABLE: "postgresql://u:p@db/dagster"}):
-        assert dagster_home({"DAGSTER_HOME": str(tmp_path), **variables}, tmp_path / "data") == tmp_path
+        assert dagster_home(Settings.from_variables({"DAGSTER_HOME": f" {tmp_path} ", **variables})) == tmp_path
     assert file.read_bytes() == written
 
 

@@ -698,8 +698,7 @@ def check_has_passed(here: Installation) -> bool | None:
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["never landed before", "landed before, and closed"])
 def test_what_came_of_a_failed_window_is_staged_although_nothing_landed(tmp_path: Path, is_closed: bool) -> None:
-    portal, limit = Config(branches=1, leads_per_day=700), {"LEADS_MAX_BODY_MB": "1"}
-    with installation(tmp_path, portal, variables=limit, first=3) as here:
+    with installation(tmp_path, Config(branches=1, leads_per_day=700), first=3) as here:
         jobs = {job.name: job for job in here.definitions.jobs or ()}
         if is_closed:
             nothing = Then(status=200, body='{"applicants": [], "appraisals": []}')
@@ -708,7 +707,8 @@ def test_what_came_of_a_failed_window_is_staged_although_nothing_landed(tmp_path
             assert here.status().landed == {here.key(2)}
             assert here.run_requested(RunRequest(partition_key=str(here.day(2))), STAGE_JOB).success
         noon = datetime.combine(here.day(2), datetime.min.time(), UTC) + timedelta(hours=12)
-        here.simulator.set_faults([Rule(Then(status=500), When(from_time=f"{noon:%Y-%m-%dT%H:%M}"))])
+        too_large = Rule(Then(status=413), When(path=APPLICANT.path, first=1), "too large")
+        here.simulator.set_faults([too_large, Rule(Then(status=500), When(from_time=f"{noon:%Y-%m-%dT%H:%M}"))])
         here.pull({here.key(2)})
         tell = failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB], here.partitions.days)  # type: ignore[arg-type]  # they are of that kind
         tick = here.tick(tell)

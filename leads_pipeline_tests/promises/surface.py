@@ -4,7 +4,6 @@
 whose first version in git is the surface of commit dd03c9a.
 """
 
-import dataclasses
 import json
 import os
 import re
@@ -45,9 +44,8 @@ def surface() -> str:
     sections = {
         "Commands": _commands(main, "leads-pipeline"),
         "Exit codes": _exit_codes(main, "leads-pipeline"),
-        "Variables, with the default that .env.example shows": _variables(),
+        "Variables, with their defaults": _variables(),
         "Variables that are gone": (f"{name}: {advice}" for name, advice in sorted(settings.GONE.items())),
-        "Settings when no variable is set": _defaults(),
         **_orchestration(build_definitions(FULL)),
         "Without any settings": _without_settings(),
         "The receiver's limits": _receiver(),
@@ -105,19 +103,8 @@ def _exit_codes(command: click.Command, name: str) -> Iterator[str]:
 
 
 def _variables() -> Iterator[str]:
-    example = (ROOT / ".env.example").read_text(encoding="utf-8")
-    for name in sorted(settings.VARIABLES):
-        shown = re.search(rf"^(# )?{name}=(.*)$", example, re.MULTILINE)
-        yield f"{name}={shown[2]}" if shown else f"{name}  (not in .env.example)"
-
-
-def _defaults() -> Iterator[str]:
-    empty: Any = settings.Settings.from_variables({})
-    for field in sorted(dataclasses.fields(empty), key=lambda field: field.name):
-        value = getattr(empty, field.name)
-        if isinstance(value, Path):
-            value = value.relative_to(Path.cwd())
-        yield f"{field.name} = {value if value is None else str(value)!r}"
+    for one in sorted(settings.DESCRIBED, key=lambda one: one.name):
+        yield f"{one.name}={one.default}{'  (or _FILE)' if one.is_secret else ''}"
 
 
 def _receiver() -> Iterator[str]:

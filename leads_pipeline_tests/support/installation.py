@@ -369,6 +369,6 @@ def _empty_home() -> Path:
 
 
 def _make_home(folder: Path) -> None:
-    dagster_home(os.environ, folder)
+    dagster_home(Settings.from_variables({**os.environ, "DAGSTER_HOME": str(folder)}))
     with (folder / "dagster.yaml").open("a") as file:
         file.write(_IN_THIS_PROCESS)

@@ -1,0 +1,53 @@
+"""Which settings there are, what each is set to, and where that comes from: `settings`."""
+
+import json
+from collections.abc import Iterator, Mapping, Set
+
+import click
+
+from leads_pipeline.cli.session import plain_errors
+from leads_pipeline.definitions import variables
+from leads_pipeline.settings import DESCRIBED, Settings, filled_in
+
+
+@click.command(short_help="Show each setting, its value and where the value comes from.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@click.pass_obj
+def settings(from_env_file: Set[str], as_json: bool) -> None:
+    """Show each variable with its value, where the value comes from, and its help. Secrets show as "set".
+
+    Exit code 2 if a value is wrong.
+    """
+    with plain_errors():
+        given = filled_in(variables())
+        Settings.from_variables(given)
+    rows = list(_rows(given, from_env_file))
+    if as_json:
+        click.echo(json.dumps({row.pop("name"): row for row in rows}, indent=2))
+        return
+    section = None
+    for row in rows:
+        if row["section"] != section:
+            section = row["section"]
+            click.echo(f"\n{click.style(section, bold=True)}\n")
+        value = "not set" if row["value"] is None else f"{row['value']}  ({row['from']})"
+        click.echo(f"  {row['name']}: {value}")
+        click.echo(click.wrap_text(f"{row['help']}.", 100, "      ", "      "))
+
+
+def _rows(given: Mapping[str, str], from_env_file: Set[str]) -> Iterator[dict[str, str | None]]:
+    for one in DESCRIBED:
+        name = f"{one.name}_FILE" if one.is_secret and f"{one.name}_FILE" in given else one.name
+        value, origin = one.default or None, "default"
+        if name in given:
+            value = "set" if one.is_secret else given[name].strip()
+            origin = ".env" if name in from_env_file else "environment"
+        if name != one.name:
+            origin = f"file {given[name].strip()}"
+        yield {
+            "name": one.name,
+            "value": value,
+            "from": None if value is None else origin,
+            "section": one.section,
+            "help": one.help,
+        }
