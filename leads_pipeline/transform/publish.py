@@ -19,7 +19,7 @@ import duckdb
 
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import connection, literal, quoted, write_anew
-from leads_pipeline.durable import copy_file, storing
+from leads_pipeline.durable import copy_file, reading, storing
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.transform.flatten import Batch, flatten
 from leads_pipeline.transform.tables import create_table, lead_tables
@@ -128,8 +128,10 @@ def _publish(
             if is_rewritten:
                 _lower_numbers(db, changed)
             leads = flatten(db, raw.read(changed), content.zone)
+            _check(db)
             if is_rewritten:
                 _raise_numbers(db)
+                content.refuse(db)
             _finish(db, content, hashes, versions.next_number(), is_alone=is_rewritten)
         if is_rewritten:
             copy, draft = draft, versions.draft("rewritten")
@@ -143,34 +145,44 @@ def _publish(
 
 
 def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Content, *, is_alone: bool) -> Publication:
-    if before and not _is_readable(versions, before):
-        logger.warning("leads.duckdb is damaged. It was moved to %s and is built anew.", versions.set_aside())
-        before = None
+    is_damaged = before is not None and not _is_readable(versions, before)
     hashes = raw.hashes(of_all_days=True)
     draft = versions.draft("anew")
     with connection(versions, "publish", draft, memory_limit=_MEMORY_TO_BUILD) as db:
         content.prepare(db)
-        if before:
+        if before and not is_damaged:
             db.execute(f"attach {literal(str(before))} as before (read_only)")
         db.begin()
         _create_tables(db)
         leads = flatten(db, raw.read(hashes.keys()), content.zone)
-        if before:
+        if before and not is_damaged:
             leads += _take_over(db, content.zone)
+        _check(db)
+        content.refuse(db)
         _finish(db, content, hashes, versions.next_number(), is_alone=is_alone)
+    if is_damaged:
+        logger.warning(
+            "leads.duckdb was damaged. The damaged file is %s, and a new one is published.", versions.set_aside()
+        )
     versions.swap_in(draft, is_alone=is_alone)
     return Publication("new file", len(hashes), leads)
 
 
 def _is_readable(versions: Versions, file: Path) -> bool:
-    """Whether all leads of the file can be read. They are: a new file must not lose any to an error that passes."""
-    try:
-        with connection(versions, "publish", file, read_only=True) as db:
+    """Whether DuckDB can read all leads of the file. Raises StorageError if the disk can't, or for want of space."""
+    with reading(file), file.open("rb") as content:
+        while content.read(1 << 20):
+            pass
+    with connection(versions, "publish") as db:
+        try:
+            db.execute(f"attach {literal(str(file))} as before (read_only)")
             for table in lead_tables():
-                if _columns(db, table.name):
-                    db.execute(f"select bit_xor(hash(leads)) from {quoted(table.name)} as leads").fetchall()
-    except StorageError:
-        return False
+                if _columns(db, table.name, database="before"):
+                    db.execute(f"select bit_xor(hash(leads)) from before.main.{quoted(table.name)} as leads").fetchall()
+        except duckdb.OutOfMemoryException:
+            raise
+        except duckdb.Error:
+            return False
     return True
 
 
@@ -275,8 +287,8 @@ def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> int:
     return taken_over
 
 
-def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, number: int, *, is_alone: bool) -> None:
-    """Check the leads, make the marts, and write it all to the file."""
+def _check(db: duckdb.DuckDBPyConnection) -> None:
+    """Raise BugError unless each lead that was read is there, and each lead once."""
     for kind in LEAD_KINDS:
         [(lost, doubled)] = db.execute(
             f"""
@@ -291,7 +303,10 @@ def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, num
                 f"Publishing would lose {lost} {kind.name} leads and double {doubled}. leads.duckdb is as before. "
                 "Running again doesn't help. Please report it."
             )
-    content.refuse(db)
+
+
+def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, number: int, *, is_alone: bool) -> None:
+    """Make the marts, note what the file was made from, and write it all to the file."""
     content.make_marts(db)
     db.execute("delete from pipeline.facts")
     facts = {"fingerprint": _fingerprint(content), "list_number": content.list_number, "is_alone": is_alone}

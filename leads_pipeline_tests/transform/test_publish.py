@@ -377,6 +377,19 @@ def test_raw_that_cannot_be_read_fails_the_publication(folder: Folder) -> None:
     assert folder.messages() == {"a": "m"}
 
 
+def test_a_disk_without_space_costs_no_file_its_place(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    shutil.rmtree(folder.path / ".state")
+    (folder.path / ".state").touch()  # DuckDB's folder can't be made
+
+    with pytest.raises(StorageError):
+        replace(folder, marts="second").publish()
+
+    assert folder.messages() == {"a": "m"}
+    assert not (folder.path / "quarantine").exists()
+
+
 def test_a_view_that_cannot_be_read_is_not_published(folder: Folder) -> None:
     folder.raw.land({"id": "a", "message": "m"})
 
