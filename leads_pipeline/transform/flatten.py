@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from leads_pipeline.contract import ChildTable, LeadKind
 from leads_pipeline.duck import literal, quoted
+from leads_pipeline.storage.rows import CORRECTION
 from leads_pipeline.transform.reader import EXTRA, PROBLEMS, read_leads
 
 # Leads that are loaded together, up to a batch more. Memory is bounded by it; more leads aren't faster (measured).
@@ -27,15 +28,15 @@ PART_LEADS: Final = 10_000
 class Batch(NamedTuple):
     """Leads of one window, as landed.
 
-    `leads` has the columns `lead_id` (string), `number` (int64) and `payload` (string, the exact text). The number is
-    the moment of the request that brought this version, in microseconds. A lead may stand there in several versions.
+    `leads` has the columns of a raw file: `lead_id`, `number` (int64), `payload` (the exact text) and `source`. The
+    number is the moment of the request that brought this version, in microseconds. A lead may stand there in several
+    versions. A row whose source is `correction` corrects all versions of its lead in the window.
     """
 
     kind: LeadKind
     day: date
     scope: str
     leads: pa.Table
-    source: str = "pull"
 
 
 def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneInfo) -> int:
@@ -80,10 +81,23 @@ def _parts(batches: Iterable[Batch]) -> Iterator[tuple[LeadKind, pa.Table]]:
 
 
 def _with_window(batch: Batch) -> pa.Table:
-    table, count = batch.leads, len(batch.leads)
-    for name, value in (("day", batch.day), ("scope", batch.scope), ("source", batch.source)):
-        table = table.append_column(name, pa.repeat(pa.scalar(value), count))
+    table = batch.leads
+    if CORRECTION in table["source"].to_pylist():
+        table = _with_corrections(table)
+    for name, value in (("day", batch.day), ("scope", batch.scope)):
+        table = table.append_column(name, pa.repeat(pa.scalar(value), len(table)))
     return table
+
+
+def _with_corrections(table: pa.Table) -> pa.Table:
+    """The versions, each with the corrections of its lead, oldest first."""
+    corrections: dict[str, list[str]] = {}
+    rows = sorted(table.to_pylist(), key=lambda row: row["number"])
+    for row in rows:
+        if row["source"] == CORRECTION:
+            corrections.setdefault(row["lead_id"], []).append(row["payload"])
+    versions = [row | {"corrections": corrections.get(row["lead_id"])} for row in rows if row["source"] != CORRECTION]
+    return pa.Table.from_pylist(versions, table.schema.append(pa.field("corrections", pa.list_(pa.string()))))
 
 
 def _read(kind: LeadKind, tables: list[pa.Table]) -> pa.Table:

@@ -54,15 +54,17 @@ _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 def read_leads(kind: LeadKind, leads: pa.Table) -> pa.Table:
     """Put a column `lead`, nested and typed, in the place of `payload`.
 
-    `leads` has the columns `lead_id` and `payload`. It may have `oddity`, for what the text alone doesn't show: that it
-    wasn't UTF-8 when it was received. Whatever a text holds, it becomes a row.
+    `leads` has the columns `lead_id` and `payload`. It may have `corrections`, a list of JSON merge patches (RFC 7396)
+    for the text, oldest first, and `oddity`, for what the text doesn't show: that it wasn't UTF-8 when it was received.
+    Whatever a text holds, it becomes a row.
     """
     lead = _declared_lead(kind)
-    oddities = leads["oddity"].to_pylist() if "oddity" in leads.column_names else repeat(None)
-    rows: Iterable[Any] = zip(leads["lead_id"].to_pylist(), leads["payload"].to_pylist(), oddities, strict=False)
+    given = ("lead_id", "payload", "corrections", "oddity")
+    columns = [leads[name].to_pylist() if name in leads.column_names else repeat(None) for name in given]
+    rows: Iterable[Any] = zip(*columns, strict=False)
     structs = (lead.read_lead(*row) for row in rows)
     chunks = [lead.column(list(islice(structs, _AT_ONCE))) for _ in range(0, len(leads), _AT_ONCE)]
-    others = [name for name in leads.column_names if name not in ("payload", "oddity")]
+    others = [name for name in leads.column_names if name not in given[1:]]
     # DuckDB refuses a slice of a nested column, so the other columns may have no chunks of their own.
     table = leads.select(others).combine_chunks()
     return table.append_column("lead", pa.chunked_array(chunks, lead.column([]).type))
@@ -237,13 +239,17 @@ class _Row(_Object):
         objects = [path[: dot.start()] for path in (*fields, *lists) for dot in re.finditer(r"\.", path)]
         self._order = [*fields, *objects, *lists].index
 
-    def read_lead(self, lead_id: str, payload: str, oddity: str | None) -> Any:
+    def read_lead(self, lead_id: str, payload: str, corrections: Sequence[str] | None, oddity: str | None) -> Any:
         """The struct of a lead's text."""
-        with suppress(ValueError, RecursionError):
-            if oddity is None and not lead_id.startswith("sha256:") and (lead := self._decode(payload)) is not None:
-                return lead
+        if corrections is None and oddity is None and not lead_id.startswith("sha256:"):
+            with suppress(ValueError, RecursionError):
+                if (lead := self._decode(payload)) is not None:
+                    return lead
         is_nameless = lead_id == f"sha256:{hashlib.sha256(payload.encode()).hexdigest()}"
         text, not_json = _json_of(payload)
+        for patch in corrections or ():
+            with suppress(ValueError):  # of what is no object, there is nothing to correct
+                text = _corrected(text, msgspec.json.decode(patch))
         return self.read_row(text, oddity or not_json, NO_ID if is_nameless else None)
 
     def read_row(self, raw: Any, oddity: str | None = None, oddity_of_object: str | None = None) -> Any:
@@ -301,6 +307,20 @@ def _tree(fields: Sequence[Field], children: Sequence[ChildTable]) -> dict[str, 
             inner = inner.setdefault(step, {})
         inner[name] = declared
     return tree
+
+
+def _corrected(raw: Any, patch: dict[str, Any]) -> bytes:
+    """The object with the patch laid over it. All else stays as it was written."""
+    members = _MEMBERS.decode(raw)
+    for name, value in patch.items():
+        if value is None:
+            members.pop(name, None)
+        elif isinstance(value, dict):
+            inner = bytes(members.get(name, b""))
+            members[name] = msgspec.Raw(_corrected(inner if inner.startswith(b"{") else b"{}", value))
+        else:
+            members[name] = msgspec.Raw(_ENCODER.encode(value))
+    return _ENCODER.encode(members)
 
 
 @cache

@@ -368,6 +368,11 @@ def _(payload):
     return text, None
 
 
+@mutant("a correction is forgotten", "leads_pipeline.transform.reader:_corrected", promise=ERASED, tests=LOAD)
+def _(raw, patch):
+    return raw
+
+
 @mutant("the oldest version counts", "leads_pipeline.transform.flatten:_statements", promise=ONCE, tests=LOAD)
 def _(kind, zone):
     for statement in unbroken(kind, zone):

@@ -55,7 +55,11 @@ def opened(key: bytes = KEY) -> duckdb.DuckDBPyConnection:
 
 
 def batch(
-    *leads: tuple[int, Row | str], kind: LeadKind = APPLICANT, day: date = DAY, scope: str = "branch-101"
+    *leads: tuple[int, Row | str],
+    kind: LeadKind = APPLICANT,
+    day: date = DAY,
+    scope: str = "branch-101",
+    source: str = "pull",
 ) -> Batch:
     """Versions of leads, each with its number."""
     texts = [lead if isinstance(lead, str) else json.dumps(lead) for _, lead in leads]
@@ -63,6 +67,7 @@ def batch(
         "lead_id": pa.array([json.loads(text)["id"] for text in texts], pa.string()),
         "number": pa.array([number for number, _ in leads], pa.int64()),
         "payload": pa.array(texts, pa.string()),
+        "source": pa.array([source] * len(texts), pa.string()),
     }
     return Batch(kind, day, scope, pa.table(columns))
 
@@ -122,9 +127,8 @@ def received(lake: Lake) -> Iterator[Batch]:
         for file in sorted((lake.folder / "raw" / kind.table).rglob("*.parquet")):
             raw = pq.ParquetFile(file).read().rename_columns({"sequence": "number"})
             if len(raw):
-                day, scope, source = (raw[name][0].as_py() for name in ("day", "scope", "source"))
-                leads = raw.select(["lead_id", "number", "payload", "oddity"])
-                yield Batch(kind, day, scope, leads, source)
+                day, scope = (raw[name][0].as_py() for name in ("day", "scope"))
+                yield Batch(kind, day, scope, raw.select(["lead_id", "number", "payload", "source", "oddity"]))
 
 
 def differences(lake: Lake) -> tuple[list[str], set[str]]:
@@ -327,17 +331,44 @@ def test_a_leads_day_is_the_local_one_on_which_it_was_submitted_or_else_its_wind
 def test_a_row_says_when_and_how_its_version_was_received(db: duckdb.DuckDBPyConnection) -> None:
     at = datetime(2026, 11, 21, 6, 0, 0, 123456, tzinfo=UTC)
     number = int(at.timestamp()) * 1_000_000 + 123456
-    flatten(
-        db,
-        [batch((number, {"id": "a", "contact": {"email": " A@b.example"}}), scope="push")._replace(source="push")],
-        LONDON,
-    )
-    flatten(db, [batch((number, {"id": "b", "contact": {"email": "a@B.example "}}))], LONDON)
+    pushed = batch((number, {"id": "a", "contact": {"email": " A@b.example"}}), scope="push", source="push")
+    flatten(db, [pushed, batch((number, {"id": "b", "contact": {"email": "a@B.example "}}))], LONDON)
 
     one, other = rows(db, "applicant_leads")
     assert (one["fetched_at"], one["sequence"], one["scope"], one["source"]) == (at, number, "push", "push")
     assert other["source"] == "pull"
     assert one["person"] == other["person"] is not None
+
+
+def test_a_correction_holds_for_every_version_of_its_lead_in_the_window(db: duckdb.DuckDBPyConnection) -> None:
+    text = '{"id":"a","contact":{"email":"%s","phoneNumber":"1","new":1.50},"message":"%s","intent":"i"}'
+    versions = batch((1, text % ("old", "first")), (3, {"id": "b", "contact": {"email": "b"}}))
+    corrections = batch(
+        (5, {"id": "a", "contact": {"email": "newest"}, "intent": None}),
+        (4, {"id": "a", "contact": {"email": "corrected", "phoneNumber": "2"}}),
+        source="correction",
+    )
+    both = versions._replace(leads=pa.concat_tables([corrections.leads, versions.leads]))
+    later = batch((6, text % ("old", "second")))
+
+    for batches, message in (
+        ([both], "first"),
+        ([both._replace(leads=pa.concat_tables([both.leads, later.leads]))], "second"),
+    ):
+        flatten(db, batches, LONDON)
+        one, other = rows(db, "applicant_leads")
+        assert (one["contact_email"], one["contact_phone_number"], one["intent"]) == ("newest", "2", None)
+        assert (one["message"], one["_extra"], one["_problems"]) == (message, '{"contact":{"new":1.50}}', [])
+        assert (other["contact_email"], other["sequence"]) == ("b", 3)
+
+
+@pytest.mark.parametrize("text", ['{"id":"a","contact":"Ann"}', '{"id":"a","contact":null}', '{"id":"a"}'])
+def test_a_correction_puts_an_object_in_the_place_of_anything_else(db: duckdb.DuckDBPyConnection, text: str) -> None:
+    versions, corrections = batch((1, text)), batch((2, {"id": "a", "contact": {"email": "x"}}), source="correction")
+    flatten(db, [versions._replace(leads=pa.concat_tables([versions.leads, corrections.leads]))], LONDON)
+
+    [row] = rows(db, "applicant_leads")
+    assert (row["contact_email"], row["_problems"]) == ("x", [])
 
 
 def test_a_file_that_cannot_be_read_fails_the_load(db: duckdb.DuckDBPyConnection) -> None:

@@ -64,6 +64,7 @@ class Windows:
                 "lead_id": pa.array([lead["id"] for _, lead in leads], pa.string()),
                 "number": pa.array([number for number, _ in leads], pa.int64()),
                 "payload": pa.array([json.dumps(lead) for _, lead in leads], pa.string()),
+                "source": pa.array(["pull"] * len(leads), pa.string()),
             }
             yield Batch(lead_kind(kind), day, scope, pa.table(columns))
 
