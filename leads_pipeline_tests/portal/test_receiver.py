@@ -500,7 +500,7 @@ def push_through_kills(folder: Path, count: int, senders: int) -> int:
 
 @pytest.mark.slow
 def test_what_was_answered_200_is_in_the_warehouse_once_although_the_receiver_was_killed(tmp_path: Path) -> None:
-    assert push_through_kills(tmp_path, 2_000, senders=8) >= 3
+    assert push_through_kills(tmp_path, 2_000, senders=8) >= 1
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
