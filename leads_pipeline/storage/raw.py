@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import cache
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -83,9 +84,13 @@ class Place(NamedTuple):
     @property
     def key(self) -> str:
         """The key of the folder, with a slash at the end. Raises SettingsError if the scope is none."""
-        # Scope.parse keeps an id from leaving the folder. A Scope can be made without it.
-        scope = self.scope if self.scope == PUSH_SCOPE else Scope.parse(self.scope).key
-        return f"{RAW}/{self.kind.table}/day={self.day.isoformat()}/scope={scope}/"
+        return f"{RAW}/{self.kind.table}/day={self.day.isoformat()}/scope={_checked(self.scope)}/"
+
+
+@cache
+def _checked(scope: str) -> str:
+    """Keep an id from leaving the folder: a Scope can be made without its check."""
+    return scope if scope == PUSH_SCOPE else Scope.parse(scope).key
 
 
 def place_of(kind: LeadKind, window: Window) -> Place:
@@ -276,7 +281,7 @@ class Raw:
         """Merge a whole answer into its window. It is durable when this returns.
 
         `asked_at` is the moment of the request. A lead that the answer no longer holds stays. `is_fresh`: a listing
-        showed that the window has no file, so that nothing is listed or read.
+        showed that the window's folder is empty or missing, so that nothing is listed or read.
         """
         place = place_of(kind, window)
         look = Look(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id)
@@ -311,7 +316,8 @@ class Raw:
         if len(before.folder.files) > MOST_FILES or not set(rows) <= set(admitted):
             return self._merge(place, before, rows, received, None, number)
         now = merged(admitted)
-        if arrived := [row for row in now if row not in set(rows)]:
+        known = set(rows)
+        if arrived := [row for row in now if row not in known]:
             self._create(place, arrived, Footer(run_id, list_number=number), 0, "rows")
             self._follow_list(place, number)
         return _counts(rows, received, now)

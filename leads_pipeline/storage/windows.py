@@ -3,7 +3,7 @@
 Belongs here: the state of each window. Doesn't: what is asked for (domain/due.py), who is told of it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
@@ -75,13 +75,14 @@ def window_table(store: Store, kind: LeadKind, windows: Iterable[Window], now: d
     """Return a row for each of the windows, in their order. Only failures are read, not files."""
     windows = list(windows)
     folders = list_days(store, kind, sorted({window.day for window in windows}), now)
-    return [_row(store, kind, window, folders.get(place_of(kind, window).key, Folder()), now) for window in windows]
+    return [_row(store, kind, window, folders, now) for window in windows]
 
 
-def _row(store: Store, kind: LeadKind, window: Window, folder: Folder, now: datetime) -> WindowRow:
-    newest = folder.newest
-    leads = sum(file.leads for file in folder.files)
-    failure = read_failure(store, place_of(kind, window).key, folder)
+def _row(store: Store, kind: LeadKind, window: Window, folders: Mapping[str, Folder], now: datetime) -> WindowRow:
+    key = place_of(kind, window).key
+    folder = folders.get(key, Folder())
+    newest, leads = folder.newest, sum(file.leads for file in folder.files)
+    failure = read_failure(store, key, folder)
     return WindowRow(
         kind=kind.name,
         window=window,

@@ -22,10 +22,16 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.privacy.sweeping import sweep
     from leads_pipeline.retry import FIRST_RETRY_SECONDS, RetryPlan
     from leads_pipeline.settings import AuthMethod
+    from leads_pipeline.storage.rows import Opened
+    from leads_pipeline.storage.windows import WindowState
     from leads_pipeline.window import RETENTION
 
 TESTS = "leads_pipeline_tests"
 DURABLE = (f"{TESTS}/storage/test_durable.py",)
+STORE = (f"{TESTS}/storage/test_store.py",)
+RAW = (f"{TESTS}/storage/test_raw.py",)
+WINDOWS = (f"{TESTS}/storage/test_windows.py",)
+DUE = (f"{TESTS}/domain/test_due.py",)
 RETRY = (f"{TESTS}/orchestration/test_retry.py",)
 PACE = (f"{TESTS}/portal/test_pace.py",)
 WINDOW = (f"{TESTS}/domain/test_window.py",)
@@ -101,6 +107,59 @@ def _(self, now):
 @mutant("a day under way counts as over", "leads_pipeline.window:Window.is_closed", promise=ASKED, tests=WINDOW)
 def _(self, now):
     return self.start <= now
+
+
+# --- raw windows and what is due -------------------------------------------------------------------------------------
+
+
+@mutant("a damaged raw file counts as whole", "leads_pipeline.storage.raw:_opened", promise=ON_DISK, tests=RAW)
+def _(content, file):
+    return Opened(content)
+
+
+@mutant(
+    "a list that grows during a landing isn't seen",
+    "leads_pipeline.storage.raw:Raw._follow_list",
+    promise=ERASED,
+    tests=RAW,
+)
+def _(self, place, number):
+    return None
+
+
+@mutant(
+    "only the newest file of a window is read", "leads_pipeline.storage.raw:Contents.rows", promise=ON_DISK, tests=RAW
+)
+def _(self):
+    return self.opened[-1].rows if self.opened else []
+
+
+@mutant("versions merge by text alone", "leads_pipeline.storage.rows:merged", promise=ONCE, tests=RAW)
+def _(rows):
+    return sorted({(row.lead_id, row.payload): row for row in sorted(rows, reverse=True)}.values())
+
+
+@mutant(
+    "of two creators both are first",
+    "leads_pipeline.storage.store:FolderStore.create_once",
+    promise=ERASED,
+    tests=STORE,
+)
+def _(self, key, content):
+    self.create(key, content)
+    return True
+
+
+@mutant(
+    "a window without leads counts as landed", "leads_pipeline.storage.windows:_state", promise=ASKED, tests=WINDOWS
+)
+def _(folder, leads):
+    return WindowState.LANDED
+
+
+@mutant("a look is made once", "leads_pipeline.domain.due:due", promise=ASKED, tests=DUE)
+def _(known, started_at, now):
+    return [window for window, looked_at, _ in known if looked_at is None]
 
 
 # --- retries ----------------------------------------------------------------------------------------------------------
