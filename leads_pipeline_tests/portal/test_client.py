@@ -675,6 +675,12 @@ def test_a_window_that_is_too_much_is_had_hour_by_hour(refusal: httpx.Response, 
     assert len(book.asked) - hours <= 2
 
 
+def test_a_service_that_asks_for_patience_is_not_asked_by_hours() -> None:
+    client = leads_client(lambda _: httpx.Response(504, headers={"Retry-After": "3600"}))
+    assert isinstance(fetch_one(client), ServerError)
+    assert client.stats.requests == 1
+
+
 def test_a_slow_window_is_not_waited_for_more_than_twice(raw_server: RawServer) -> None:
     client = LeadsClient(raw_server.url, GoodTokens(), max_concurrency=1, timing=THAT_DAY, deadline_seconds=0.05)
 

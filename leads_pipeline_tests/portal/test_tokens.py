@@ -423,6 +423,15 @@ def test_threads_that_start_cold_make_one_token_request(server: RawServer, folde
     assert sum(tokens.requests_made for tokens in [shared, *alone]) == 1
 
 
+def test_threads_that_are_refused_together_renew_once(folder: Path, portal: Portal) -> None:
+    tokens = tokens_of(folder, portal)
+    refused = tokens.get()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: number_of(tokens.get(refused=refused)), range(8)))
+    assert found == ["2"] * 8
+    assert tokens.requests_made == 2
+
+
 def test_threads_that_wait_together_fail_together(folder: Path, portal: Portal) -> None:
     def answer(_: httpx.Request) -> httpx.Response:
         time.sleep(0.1)
