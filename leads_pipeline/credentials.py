@@ -6,6 +6,7 @@ variables name it (resources.py, cli/).
 
 import stat
 import unicodedata
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -28,69 +29,43 @@ class SecretSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class StaticSecret:
     """A secret that is known already, for example from an environment variable."""
 
-    def __init__(self, value: str) -> None:
-        self._value = value
+    value: str = field(repr=False)
 
     def read(self) -> str:
         """Return the value. Raises CredentialsError if it can't be a secret."""
-        return _checked(self._value, "The secret")
-
-    def __repr__(self) -> str:
-        return "StaticSecret(…)"
+        return _checked(self.value, "The secret")
 
 
+@dataclass(frozen=True, slots=True)
 class FileSecret:
     """A secret in a file of its own, as container platforms mount them. One line break at its end is not part of it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def read(self) -> str:
         """Return the file's content. Raises CredentialsError if it is missing, unreadable or can't be a secret."""
         return _file_secret(self.path)
 
-    def __repr__(self) -> str:
-        return f"FileSecret({str(self.path)!r})"
 
-
-class ClientSecret:
-    """A client secret, checked for characters that none may have, before it is sent anywhere."""
-
-    def __init__(self, source: SecretSource) -> None:
-        self._source = source
-
-    def read(self) -> str:
-        """Return the secret. Raises CredentialsError if it can't be read, or can't be right."""
-        value = self._source.read()
-        if odd := odd_character(value):
-            raise CredentialsError(f"The client secret {odd}. Copy the secret alone, from the portal's message.")
-        return value
-
-    def __repr__(self) -> str:
-        return f"ClientSecret({self._source!r})"
-
-
+@dataclass(frozen=True, slots=True)
 class PgpSecret:
     """The secret in a PGP message, as the portal delivers it, opened with a private key and its passphrase."""
 
-    def __init__(self, message: Path, private_key: Path, passphrase: SecretSource | None) -> None:
-        self.message = message
-        self.private_key = private_key
-        self._passphrase = passphrase
+    message: Path
+    private_key: Path
+    passphrase: SecretSource | None
 
     def read(self) -> str:
         """Return the message's content. Raises CredentialsError if a file is missing, or the message doesn't open."""
         try:
-            passphrase = self._passphrase.read() if self._passphrase else None
+            passphrase = self.passphrase.read() if self.passphrase else None
         except CredentialsError as error:
             raise CredentialsError(f"The passphrase of {self.private_key} can't be had. {error}") from None
         return _pgp_secret(self.message, self.private_key, passphrase)
-
-    def __repr__(self) -> str:
-        return f"PgpSecret({str(self.message)!r}, {str(self.private_key)!r}, …)"
 
 
 # An error isn't remembered: once the file is put right, the next use reads it.
@@ -116,6 +91,14 @@ def secret_of(value: str | None, file: str | Path | None) -> SecretSource | None
     if file:
         return FileSecret(path_of(str(file)))
     return StaticSecret(value) if value else None
+
+
+def client_secret(source: SecretSource) -> str:
+    """Read a client secret. Raises CredentialsError if it can't be read, or holds a character that none may have."""
+    value = source.read()
+    if odd := odd_character(value):
+        raise CredentialsError(f"The client secret {odd}. Copy the secret alone, from the portal's message.")
+    return value
 
 
 def content_of(file: str | None) -> str | None:

@@ -20,7 +20,7 @@ from dagster import ConfigurableResource, EnvVar, InitResourceContext
 
 from leads_pipeline.channels import Channel, Email, SlackWebhook, Webhook
 from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
-from leads_pipeline.credentials import ClientSecret, PgpSecret, SecretSource, content_of, secret_of
+from leads_pipeline.credentials import PgpSecret, SecretSource, content_of, secret_of
 from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.lake import Lake
 from leads_pipeline.objects import store_of
@@ -216,7 +216,7 @@ class LeadsService(ConfigurableResource[None]):
             return _required_secret("LEADS_CLIENT_SECRET", self.client_secret, self.client_secret_file)
         private_key = _required(self.pgp_private_key_file, "LEADS_PGP_PRIVATE_KEY_FILE")
         passphrase = secret_of(self.pgp_passphrase, self.pgp_passphrase_file)
-        return ClientSecret(PgpSecret(Path(self.client_secret_pgp_file), Path(private_key), passphrase))
+        return PgpSecret(Path(self.client_secret_pgp_file), Path(private_key), passphrase)
 
 
 class InventoryService(ConfigurableResource[None]):
@@ -312,7 +312,7 @@ def origin(base_url: str) -> str:
 
 
 def _required_secret(variable: str, value: str | None, file: str | None) -> SecretSource:
-    return ClientSecret(_required(secret_of(value, file), variable))
+    return _required(secret_of(value, file), variable)
 
 
 def _required(value: T | None, variable: str) -> T:

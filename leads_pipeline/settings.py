@@ -229,14 +229,14 @@ _ClientId: TypeAlias = Annotated[str | None, PlainValidator(_client_id)]
 _Path: TypeAlias = Annotated[Path | None, PlainValidator(path_of)]
 
 
-def setting(variable: str, section: str, help_: str, default: Any = None, *, link: str = "") -> Any:
-    """A field of Settings. A default that is a function gets the fields before it by name.
+def setting(variable: str, section: str, default: Any = None, *, link: str = "") -> Any:
+    """A field of Settings, whose docstring is its help. A default that is a function gets the fields before it by name.
 
-    `link` is a place in docs/ that says more, such as `analyse.md#delta-tables`.
+    `link` is a place in docs/ that says more.
     """
     kind: Any = {"default_factory": default} if callable(default) else {"default": default}
     more: Any = {"section": section, "link": link}
-    return Field(**kind, validation_alias=variable, description=help_, json_schema_extra=more)
+    return Field(**kind, validation_alias=variable, json_schema_extra=more)
 
 
 _LEADS = "The leads service"
@@ -248,173 +248,119 @@ _RECEIVE = "Leads that the portal pushes to `leads-pipeline receive`"
 _ALERTS = "Alerts; `leads-pipeline alert --test` tries them"
 _DAGSTER = "Dagster"
 
+_KEY = "operate.md#from-a-key-to-the-first-token"
+_BUCKET = "scaling.md#a-bucket-in-the-data-folders-place"
+_POSTGRES = "operations.md#dagsters-state-in-postgres"
+_WHY_35_DAYS = " The portal keeps leads for 30 days and checks compare the last 35, so less isn't possible."
+
 
 class Settings(BaseSettings):
     """What differs between installations. A service that isn't set is None: the rest still runs."""
 
-    model_config = SettingsConfigDict(frozen=True, hide_input_in_errors=True, validate_default=False)
-
-    base_url: _Address = setting(
-        "LEADS_BASE_URL", _LEADS, "Address of the leads service, for example https://leads.portal.example"
-    )
-    auth_url: _Address = setting("LEADS_AUTH_URL", _LEADS, "Address of its token server; `/oauth2/token` is appended")
-    client_id: _ClientId = setting("LEADS_CLIENT_ID", _LEADS, "The client id that the portal issued")
-    client_secret: Secret | None = setting("LEADS_CLIENT_SECRET", _LEADS, "The client secret that the portal issued")
-    branch_ids: Annotated[tuple[Scope, ...], PlainValidator(_branch_ids)] = setting(
-        "LEADS_BRANCH_IDS", _LEADS, "The branches to pull: the portal's internal ids, comma-separated, as 101,102", ()
-    )
-    zone: Annotated[ZoneInfo, PlainValidator(_zone)] = setting(
-        "LEADS_TIMEZONE",
-        _LEADS,
-        "The time zone that defines a day: Europe/London for a British agency. If it is empty, days are days of UTC, "
-        "which differ by an hour in British summers",
-        ZoneInfo("UTC"),
+    model_config = SettingsConfigDict(
+        frozen=True, hide_input_in_errors=True, validate_default=False, use_attribute_docstrings=True
     )
 
-    client_secret_pgp_file: _Path = setting(
-        "LEADS_CLIENT_SECRET_PGP_FILE", _SECRET, "The PGP message with the secret, as the portal delivers it"
-    )
-    pgp_private_key_file: _Path = setting(
-        "LEADS_PGP_PRIVATE_KEY_FILE",
-        _SECRET,
-        "The private key that opens it, made with gpg",
-        link="operate.md#from-a-key-to-the-first-token",
-    )
-    pgp_passphrase: Secret | None = setting("LEADS_PGP_PASSPHRASE", _SECRET, "The passphrase of the private key")
+    base_url: _Address = setting("LEADS_BASE_URL", _LEADS)
+    """Address of the leads service, for example https://leads.portal.example"""
+    auth_url: _Address = setting("LEADS_AUTH_URL", _LEADS)
+    """Address of its token server; `/oauth2/token` is appended"""
+    client_id: _ClientId = setting("LEADS_CLIENT_ID", _LEADS)
+    """The client id that the portal issued"""
+    client_secret: Secret | None = setting("LEADS_CLIENT_SECRET", _LEADS)
+    """The client secret that the portal issued"""
+    branch_ids: Annotated[tuple[Scope, ...], PlainValidator(_branch_ids)] = setting("LEADS_BRANCH_IDS", _LEADS, ())
+    """The branches to pull: the portal's internal ids, comma-separated, as 101,102"""
+    zone: Annotated[ZoneInfo, PlainValidator(_zone)] = setting("LEADS_TIMEZONE", _LEADS, ZoneInfo("UTC"))
+    """The time zone that defines a day: Europe/London for a British agency. If it is empty, days are days of UTC, which
+    differ by an hour in British summers"""
+
+    client_secret_pgp_file: _Path = setting("LEADS_CLIENT_SECRET_PGP_FILE", _SECRET)
+    """The PGP message with the secret, as the portal delivers it"""
+    pgp_private_key_file: _Path = setting("LEADS_PGP_PRIVATE_KEY_FILE", _SECRET, link=_KEY)
+    """The private key that opens it, made with gpg"""
+    pgp_passphrase: Secret | None = setting("LEADS_PGP_PASSPHRASE", _SECRET)
+    """The passphrase of the private key"""
 
     auth_method: Annotated[AuthMethod, PlainValidator(_auth_method)] = setting(
-        "LEADS_AUTH_METHOD",
-        _TOKEN,
-        "`body` sends the credentials in the body, with an audience. `basic` sends them in a header, with a scope",
-        AuthMethod.BODY,
+        "LEADS_AUTH_METHOD", _TOKEN, AuthMethod.BODY
     )
-    audience: str | None = setting(
-        "LEADS_AUDIENCE",
-        _TOKEN,
-        "With `body`: the audience; LEADS_BASE_URL if it is empty",
-        lambda fields: fields.get("base_url"),
-    )
-    token_scope: str = setting("LEADS_TOKEN_SCOPE", _TOKEN, "With `basic`: the scope", "api/api_access")
+    """`body` sends the credentials in the body, with an audience. `basic` sends them in a header, with a scope"""
+    audience: str | None = setting("LEADS_AUDIENCE", _TOKEN, lambda fields: fields.get("base_url"))
+    """With `body`: the audience; LEADS_BASE_URL if it is empty"""
+    token_scope: str = setting("LEADS_TOKEN_SCOPE", _TOKEN, "api/api_access")
+    """With `basic`: the scope"""
 
     scopes: Annotated[tuple[Scope, ...], PlainValidator(_scope_keys)] = setting(
-        "LEADS_SCOPES",
-        _PULL,
-        "Instead of LEADS_BRANCH_IDS: branch-101,company-7,brand-3,group-1; or all, for a set-up with a single branch",
-        lambda fields: fields.get("branch_ids", ()),
+        "LEADS_SCOPES", _PULL, lambda fields: fields.get("branch_ids", ())
     )
-    branches_file: _Path = setting(
-        "LEADS_BRANCHES_FILE",
-        _PULL,
-        "A CSV with the columns id and name, and any others, such as region: what your branches are called in tables, "
-        "report and messages. It is read at each publication",
-        link="analyse.md#names-of-branches",
+    """Instead of LEADS_BRANCH_IDS: branch-101,company-7,brand-3,group-1; or all, for a set-up with a single branch"""
+    branches_file: _Path = setting("LEADS_BRANCHES_FILE", _PULL, link="analyse.md#names-of-branches")
+    """A CSV with the columns id and name, and any others, such as region. It names your branches in tables, report and
+    messages, and is read at each publication"""
+    start_date: Annotated[date | None, PlainValidator(_start_date)] = setting("LEADS_START_DATE", _PULL)
+    """First day to pull, as 2026-11-19; 30 days before the first start if it is empty"""
+    max_concurrency: Annotated[int, _whole_number(1, 256)] = setting("LEADS_MAX_CONCURRENCY", _PULL, 8)
+    """Requests at once, from 1 to 256"""
+    data_address: Annotated[str, PlainValidator(_data_address)] = setting("LEADS_DATA_DIR", _PULL, "data", link=_BUCKET)
+    """The data folder; a relative path counts from the working directory. `s3://bucket/prefix` keeps the data in a
+    bucket, and this machine works with a copy. That takes the extra `s3`, and the usual AWS_ENDPOINT_URL, AWS_REGION,
+    AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
+    work_dir: _Path = setting("LEADS_WORK_DIR", _PULL)
+    """With a bucket: the folder of that copy; `data` if it is empty"""
+    privacy_dir: _Path = setting("LEADS_PRIVACY_DIR", _PULL, link="privacy.md#the-suppression-list")
+    """The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is empty.
+    Set it to a folder that isn't restored together with the data, as a restored backup would take the list back"""
+    keep_personal_days: Annotated[int | None, _whole_number(35, 3650, _WHY_35_DAYS)] = setting(
+        "LEADS_KEEP_PERSONAL_DAYS", _PULL, link="privacy.md#keep-a-retention-of-your-own"
     )
-    start_date: Annotated[date | None, PlainValidator(_start_date)] = setting(
-        "LEADS_START_DATE",
-        _PULL,
-        "First day to pull, as 2026-11-19; 30 days before the first start if it is empty",
-    )
-    max_concurrency: Annotated[int, _whole_number(1, 256)] = setting(
-        "LEADS_MAX_CONCURRENCY", _PULL, "Requests at once, from 1 to 256", 8
-    )
-    data_address: Annotated[str, PlainValidator(_data_address)] = setting(
-        "LEADS_DATA_DIR",
-        _PULL,
-        "The data folder; a relative path counts from the working directory. `s3://bucket/prefix` keeps the data in a "
-        "bucket, and this machine works with a copy. That takes the extra `s3`, and the usual AWS_ENDPOINT_URL, "
-        "AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-        "data",
-        link="scaling.md#a-bucket-in-the-data-folders-place",
-    )
-    work_dir: _Path = setting("LEADS_WORK_DIR", _PULL, "With a bucket: the folder of that copy; `data` if it is empty")
-    privacy_dir: _Path = setting(
-        "LEADS_PRIVACY_DIR",
-        _PULL,
-        "The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is "
-        "empty. Set it to a folder that isn't restored together with the data: a backup would take the list back",
-        link="privacy.md#the-suppression-list",
-    )
-    keep_personal_days: Annotated[
-        int | None,
-        _whole_number(
-            35,
-            3650,
-            " The portal keeps leads for 30 days and checks compare the last 35, so less isn't possible.",
-        ),
-    ] = setting(
-        "LEADS_KEEP_PERSONAL_DAYS",
-        _PULL,
-        "After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are",
-        link="privacy.md#keep-a-retention-of-your-own",
-    )
+    """After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are"""
     tables: Annotated[str | None, PlainValidator(_tables)] = setting(
-        "LEADS_TABLES",
-        _PULL,
-        "`delta` also writes the published tables as Delta tables, for Spark, Trino, Polars and others. It takes the "
-        "extra `delta`",
-        link="analyse.md#delta-tables",
+        "LEADS_TABLES", _PULL, link="analyse.md#delta-tables"
     )
+    """`delta` also writes the published tables as Delta tables, for Spark, Trino, Polars and others. It takes the extra
+    `delta`"""
 
-    inventory_base_url: _Address = setting(
-        "INVENTORY_BASE_URL", _INVENTORY, "Address of the inventory API; `/token` is appended for its tokens"
-    )
-    inventory_client_id: _ClientId = setting(
-        "INVENTORY_CLIENT_ID", _INVENTORY, "The client id of the integration that you made in the developer portal"
-    )
-    inventory_client_secret: Secret | None = setting("INVENTORY_CLIENT_SECRET", _INVENTORY, "Its client secret")
-    inventory_agency_ref: str | None = setting(
-        "INVENTORY_AGENCY_REF", _INVENTORY, "The agency reference that came by e-mail"
-    )
+    inventory_base_url: _Address = setting("INVENTORY_BASE_URL", _INVENTORY)
+    """Address of the inventory API; `/token` is appended for its tokens"""
+    inventory_client_id: _ClientId = setting("INVENTORY_CLIENT_ID", _INVENTORY)
+    """The client id of the integration that you made in the developer portal"""
+    inventory_client_secret: Secret | None = setting("INVENTORY_CLIENT_SECRET", _INVENTORY)
+    """Its client secret"""
+    inventory_agency_ref: str | None = setting("INVENTORY_AGENCY_REF", _INVENTORY)
+    """The agency reference that came by e-mail"""
     inventory_addresses: Annotated[tuple[str, ...], PlainValidator(_places)] = setting(
-        "INVENTORY_ADDRESSES", _INVENTORY, "The places to search for, separated by semicolons: York; Leeds LS1", ()
+        "INVENTORY_ADDRESSES", _INVENTORY, ()
     )
+    """The places to search for, separated by semicolons: York; Leeds LS1"""
     inventory_from_leads_days: Annotated[int, _whole_number(0, 90)] = setting(
-        "INVENTORY_FROM_LEADS_DAYS",
-        _INVENTORY,
-        "Also search for the postcodes of listings that applicants of the last so many days asked about: 0 to 90. Each "
-        "postcode takes at least one request a day, up to 500. One search for a town finds them all",
-        0,
+        "INVENTORY_FROM_LEADS_DAYS", _INVENTORY, 0
     )
+    """Also search for the postcodes of listings that applicants of the last so many days asked about: 0 to 90. Each
+    postcode takes at least one request a day, up to 500. One search for a town finds them all"""
 
-    receive_key: Secret | None = setting(
-        "LEADS_RECEIVE_KEY",
-        _RECEIVE,
-        "The key that deliveries must carry, with 16 characters or more: `openssl rand -hex 32`",
-    )
+    receive_key: Secret | None = setting("LEADS_RECEIVE_KEY", _RECEIVE)
+    """The key that deliveries must carry, with 16 characters or more: `openssl rand -hex 32`"""
 
-    alert_email: str | None = setting("LEADS_ALERT_EMAIL", _ALERTS, "Who gets e-mails: addresses, comma-separated")
-    smtp_url: Secret | None = setting(
-        "LEADS_SMTP_URL",
-        _ALERTS,
-        "The mail server: smtps://user:password@host:465, or smtp://host:587 with STARTTLS. In user and password, "
-        "write %, @ and / as %25, %40 and %2F",
-    )
-    alert_slack_webhook: Secret | None = setting(
-        "LEADS_ALERT_SLACK_WEBHOOK",
-        _ALERTS,
-        "Address of a webhook of Slack, or of one that takes the same (Mattermost; Discord with /slack behind it)",
-    )
-    alert_webhook: Secret | None = setting("LEADS_ALERT_WEBHOOK", _ALERTS, "Address of any other webhook; it gets JSON")
-    heartbeat_url: Secret | None = setting(
-        "LEADS_HEARTBEAT_URL",
-        _ALERTS,
-        "Address of an outside monitor that rings when calls stop: called after each nightly pull that worked, with "
-        "/start behind it when one begins, and /fail if one failed",
-    )
+    alert_email: str | None = setting("LEADS_ALERT_EMAIL", _ALERTS)
+    """Who gets e-mails: addresses, comma-separated"""
+    smtp_url: Secret | None = setting("LEADS_SMTP_URL", _ALERTS)
+    """The mail server: smtps://user:password@host:465, or smtp://host:587 with STARTTLS. In user and password, write %,
+    @ and / as %25, %40 and %2F"""
+    alert_slack_webhook: Secret | None = setting("LEADS_ALERT_SLACK_WEBHOOK", _ALERTS)
+    """Address of a webhook of Slack, or of one that takes the same (Mattermost; Discord with /slack behind it)"""
+    alert_webhook: Secret | None = setting("LEADS_ALERT_WEBHOOK", _ALERTS)
+    """Address of any other webhook; it gets JSON"""
+    heartbeat_url: Secret | None = setting("LEADS_HEARTBEAT_URL", _ALERTS)
+    """Address of an outside monitor that rings when calls stop. It is called after each nightly pull that worked, with
+    /start at its end when a pull begins, and /fail if one failed"""
 
-    dagster_postgres: Secret | None = setting(
-        POSTGRES_VARIABLE,
-        _DAGSTER,
-        "A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds "
-        "no leads, and takes the extra `postgres`. Set it before the first start, which writes it into `dagster.yaml`",
-        link="operations.md#dagsters-state-in-postgres",
-    )
-    dagster_home: _Path = setting(
-        "DAGSTER_HOME",
-        _DAGSTER,
-        "The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. An empty value in `.env` "
-        "would win over the environment's. `dagster dev` and `dg dev` forget all runs at their end without it",
-    )
+    dagster_postgres: Secret | None = setting(POSTGRES_VARIABLE, _DAGSTER, link=_POSTGRES)
+    """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no
+    leads, and takes the extra `postgres`. Set it before the first start, which writes it into `dagster.yaml`"""
+    dagster_home: _Path = setting("DAGSTER_HOME", _DAGSTER)
+    """The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. An empty value in `.env` would
+    win over the environment's. `dagster dev` and `dg dev` forget all runs at their end without it"""
 
     # The usual name of other tools, so it is only checked for our own bucket.
     bucket_endpoint: str | None = Field(None, validation_alias="AWS_ENDPOINT_URL")
@@ -529,18 +475,12 @@ class Variable:
 
 
 def _described() -> Iterable[Variable]:
-    for field_ in Settings.model_fields.values():
-        if isinstance(more := field_.json_schema_extra, dict):
-            default = "" if field_.default_factory or field_.default in (None, ()) else str(field_.default)
-            is_secret = field_.annotation == Secret | None
-            yield Variable(
-                str(field_.validation_alias),
-                str(more["section"]),
-                str(field_.description),
-                str(more["link"]),
-                default,
-                is_secret,
-            )
+    for one in Settings.model_fields.values():
+        if isinstance(more := one.json_schema_extra, dict):
+            name, help_ = str(one.validation_alias), " ".join((one.description or "").split())
+            default = "" if one.default_factory or one.default in (None, ()) else str(one.default)
+            is_secret = one.annotation == Secret | None
+            yield Variable(name, str(more["section"]), help_, str(more["link"]), default, is_secret)
 
 
 # All variables in the order of the model, by section.

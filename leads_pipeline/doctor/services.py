@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from leads_pipeline.branches import read_branches
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
+from leads_pipeline.credentials import client_secret
 from leads_pipeline.delta.folder import want_deltalake
 from leads_pipeline.doctor.findings import Finding, Light, Warned, look_at, some_of
 from leads_pipeline.doctor.folder import examine_folder
@@ -198,7 +199,7 @@ def _names(settings: Settings) -> str:
 
 
 def _secret(leads: LeadsService) -> str:
-    value = leads.secret().read()
+    value = client_secret(leads.secret())
     pasted = {"The client secret": pasted_with(value), "LEADS_CLIENT_ID": pasted_with(leads.client_id or "-")}
     if doubts := [f"{name} {doubt}" for name, doubt in pasted.items() if doubt]:
         raise Warned(" ".join(doubts))

@@ -26,7 +26,7 @@ import filelock
 import httpx
 import msgspec
 
-from leads_pipeline.credentials import SecretSource
+from leads_pipeline.credentials import SecretSource, client_secret
 from leads_pipeline.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file, sweep
 from leads_pipeline.errors import (
     InvalidAnswerError,
@@ -156,7 +156,7 @@ class Tokens:
                 error = self._failure[1]  # of the request that this one waited for, or refused for good
                 raise error.reworded(error.args[0], attempts=0)
             try:
-                self._token = self._obtain(self._credentials.secret.read(), refused)
+                self._token = self._obtain(client_secret(self._credentials.secret), refused)
             except LeadsPipelineError as error:
                 self._failure = time.monotonic(), error
                 raise

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from datetime import UTC, datetime, time, timedelta
     from decimal import Decimal
     from http import HTTPStatus
+    from pathlib import Path
 
     from leads_pipeline.durable import storing, sync
     from leads_pipeline.errors import CredentialsError, InvalidAnswerError, ServerError
@@ -51,6 +52,8 @@ REPORT = (f"{TESTS}/transform/test_report.py",)
 DELTA = (f"{TESTS}/transform/test_delta.py",)
 BACKUP = (f"{TESTS}/storage/test_backup.py",)
 SHARE = (f"{TESTS}/privacy/test_share.py",)
+SETTINGS = (f"{TESTS}/test_settings.py",)
+RESOURCES = (f"{TESTS}/orchestration/test_resources.py",)
 LIST = (f"{TESTS}/privacy/test_suppression.py",)
 
 ON_DISK = "materialized means on the disk"
@@ -60,6 +63,7 @@ POLITE = "a service that asks for patience gets it"
 DAYS = "days tile, so no lead is lost or doubled"
 TOKENS = "one token serves the whole installation, for the portal alone"
 SECRET = "no secret leaves the product"
+SET = "a wrong setting is named, with what to do"
 PUSHED = "a pushed lead is taken from the key's owner alone, and is kept"
 TOLD = "told once, and over"
 TYPED = "a value is typed exactly, or it is kept as received and named"
@@ -256,6 +260,34 @@ def _(window):
     return unbroken(window)[1:]
 
 
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+@mutant("plain http goes anywhere", "leads_pipeline.settings:is_loopback", promise=SECRET, tests=SETTINGS)
+def _(host):
+    return True
+
+
+@mutant("a secret is taken from two places", "leads_pipeline.settings:only_one", promise=SET, tests=SETTINGS)
+def _(given, *names):
+    return None
+
+
+@mutant("a misspelled name is no matter", "leads_pipeline.settings:unknown", promise=SET, tests=SETTINGS)
+def _(names):
+    return []
+
+
+@mutant("a pasted character is sent", "leads_pipeline.credentials:client_secret", promise=SET, tests=RESOURCES)
+def _(source):
+    return source.read()
+
+
+@mutant("a path counts from any folder", "leads_pipeline.settings:path_of", promise=SET, tests=SETTINGS)
+def _(value):
+    return Path(value.strip())
+
+
 # --- tokens and secrets -----------------------------------------------------------------------------------------------
 
 
@@ -298,7 +330,7 @@ def _(self, secret):
 
 @mutant("a secret shows itself", "leads_pipeline.credentials:StaticSecret.__repr__", promise=SECRET, tests=CREDENTIALS)
 def _(self):
-    return f"StaticSecret({self._value!r})"
+    return f"StaticSecret({self.value!r})"
 
 
 @mutant("an error quotes the secret", "leads_pipeline.credentials:_checked", promise=SECRET, tests=CREDENTIALS)
