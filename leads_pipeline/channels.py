@@ -44,7 +44,7 @@ class Webhook:
 
     def send(self, alert: Alert) -> None:
         """Post it (see Channel)."""
-        _request("POST", self.name, self._url.read(), self._body(alert))
+        _request("POST", self.name, self._url.read().strip(), self._body(alert))
 
     def _body(self, alert: Alert) -> dict[str, Any]:
         return {
@@ -79,7 +79,7 @@ class Email:
 
     def send(self, alert: Alert) -> None:
         """Mail it (see Channel)."""
-        address = _split(self.name, self._url.read(), tuple(_SMTP_PORTS))
+        address = _split(self.name, self._url.read().strip(), tuple(_SMTP_PORTS))
         user = unquote(address.username or "")
         mail = EmailMessage()
         mail["Subject"] = alert.headline
@@ -133,7 +133,7 @@ def beat(name: str, url: SecretSource, path: str) -> None:
 
     Raises AlertError, or SettingsError where the address can't be right.
     """
-    _request("GET", name, url.read().rstrip("/") + path)
+    _request("GET", name, url.read().strip().rstrip("/") + path)
 
 
 def _request(method: str, name: str, url: str, body: dict[str, Any] | None = None) -> None:
@@ -168,7 +168,7 @@ class _Hidden(logging.Filter):
 def _split(name: str, url: str, schemes: tuple[str, ...]) -> SplitResult:
     """The parts of an address. Raises SettingsError, without the address, where it can't be one."""
     try:
-        parts = urlsplit(url.strip())
+        parts = urlsplit(url)
         is_address = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets that don't close, a port that is no number
         is_address = False

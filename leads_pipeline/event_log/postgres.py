@@ -85,7 +85,7 @@ def _address(value: str | None, file: str | None) -> URL:
     if source is None:
         raise SettingsError(f"{POSTGRES_VARIABLE} is not set, and dagster.yaml in DAGSTER_HOME says that it is used.")
     try:
-        url = sqlalchemy.make_url(source.read())
+        url = sqlalchemy.make_url(source.read().strip())
     except (ArgumentError, ValueError):  # a port that is no number
         url = None
     # An @ that isn't written %40 has a part of the password count as the host's name, which messages show.

@@ -92,15 +92,16 @@ def test_a_webhook_gets_the_alert_as_json(web: WebSink) -> None:
 
 
 def test_slack_reads_no_marks_into_a_message(web: WebSink) -> None:
-    SlackWebhook("LEADS_ALERT_SLACK_WEBHOOK", StaticSecret(f"{web.url}/{TOKEN}")).send(ALERT)
-    [(_, _, body)] = web.requests
+    SlackWebhook("LEADS_ALERT_SLACK_WEBHOOK", StaticSecret(f" {web.url}/{TOKEN} ")).send(ALERT)
+    [(_, path, body)] = web.requests
+    assert path == f"/{TOKEN}", "a blank around an address isn't part of it"
     text = "*[leads_pipeline] the disk gets full*\nMake &lt;room&gt; &amp; soon. £"
     assert json.loads(body) == {"text": text}
 
 
 def test_the_heartbeat_is_called_with_what_happened_behind_it(web: WebSink) -> None:
     for path in ("/start", "", "/fail"):
-        beat("LEADS_HEARTBEAT_URL", StaticSecret(f"{web.url}/{TOKEN}/"), path)
+        beat("LEADS_HEARTBEAT_URL", StaticSecret(f" {web.url}/{TOKEN}/ "), path)
     assert [request[:2] for request in web.requests] == [
         ("GET", f"/{TOKEN}/start"),
         ("GET", f"/{TOKEN}"),

@@ -10,7 +10,7 @@ from dagster import AssetKey, DagsterRunStatus
 from leads_pipeline.cli.session import Session
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.definitions import PULL_JOB, STAGE_JOB
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -147,3 +147,9 @@ def test_an_address_that_is_none_is_told_without_repeating_it(address: str) -> N
     with pytest.raises(SettingsError, match="is no address of a Postgres") as told:
         postgres.PostgresStorage.from_config_value(None, {"postgres_url": address})
     assert "hid" not in str(told.value)
+
+
+def test_blanks_around_an_address_of_postgres_are_no_part_of_it() -> None:
+    postgres = pytest.importorskip("leads_pipeline.event_log.postgres")
+    with pytest.raises(StorageError, match=r"Postgres at 127\.0\.0\.1, database x can't be reached"):
+        postgres.PostgresStorage.from_config_value(None, {"postgres_url": " postgresql://u:p@127.0.0.1:9/x "})
