@@ -30,7 +30,7 @@ from leads_pipeline.branches import readable_branches
 from leads_pipeline.channels import Channel, beat
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.doctor import MOST_NAMED, Light, examine_backup, examine_space, some_of
-from leads_pipeline.drift import NAME
+from leads_pipeline.domain.answer import shown_member
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.lake import Lake
 from leads_pipeline.partitions import Partitions
@@ -328,14 +328,15 @@ def _new_members(lake: Lake, to_day: date) -> Iterator[Cause]:
         windows = (
             one for ago in range(_ANSWERS_DAYS) for one in lake.known_windows(kind, to_day - timedelta(days=ago))
         )
-        members = {member for window in windows for member in window.beside.items()}
-        for name, type_ in sorted((name if NAME.fullmatch(name) else "…", type_) for name, type_ in members):
+        members = {(shown_member(name), type_) for window in windows for name, type_ in window.beside.items()}
+        for name, type_ in sorted(members):
             yield Cause(
                 f"member {kind.name} {name} {type_}",
                 f"new member of the portal's answers: {kind.name} {name}",
                 f"The portal's answers with {kind.name} leads have a new member beside the list: {name} ({type_}). No "
                 "lead is lost by it. If the portal begins to answer in pages, a newer version of this pipeline is "
-                "needed: ask the portal's technical contact what the member means.",
+                "needed: ask the portal's technical contact what the member means. A name that could be a person's is "
+                "shown as …; the footers of the newest raw files have it.",
                 Level.WARNING,
                 is_news=True,
             )

@@ -39,6 +39,12 @@ _NEXT: Final = re.compile(
     r"next(page|token|cursor|link|ur[il])?|has(more|next|nextpage)|more(results|available)?|(is)?truncated"
 )
 
+# Other usual words of envelopes. Any other name could be made of what was asked for, and is not repeated.
+_ENVELOPE: Final = re.compile(
+    r"meta(data)?|links?|data|pag(e|ing|ination)|(page|batch)?size|limit|offset|cursor|version|status|errors?|warnings?"
+    r"|messages?|request(id)?|(generated|created|updated)(at|on)?|timestamp|time|date|from|to|kind|type"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class CutAnswer:
@@ -122,6 +128,17 @@ def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
     return texts
 
 
+def shown_member(name: str) -> str:
+    """The name of a member beside the list, if it is a usual word of envelopes; else `…`, as it could be a person's."""
+    plain = _plain(name)
+    is_usual = any(words.fullmatch(plain) for words in (_TOTAL, _PAGES, _NEXT, _ENVELOPE))
+    return name if is_usual else "…"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
 def _parsed(value: bytes) -> object:
     try:
         return json.loads(value, parse_int=float)  # an integer of 5,000 digits is a float, and no error
@@ -136,7 +153,7 @@ def _json_type(value: object) -> str:
 
 def _speaks_of_more(name: str, value: object, came: int) -> bool:
     """Whether a member beside the list says that there are more leads, as the answers of APIs with pages do."""
-    plain = re.sub(r"[^a-z]", "", name.lower())
+    plain = _plain(name)
     if isinstance(value, dict):  # such as meta, paging, links
         return any(_speaks_of_more(name if plain == "next" else key, one, came) for key, one in value.items())
     if isinstance(value, float):

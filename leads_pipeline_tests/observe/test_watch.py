@@ -231,11 +231,11 @@ def test_a_publication_that_fails_or_is_old_rings_and_drift_is_told_once(
 
 
 def test_a_new_member_beside_the_list_is_told_once(watched: Watched) -> None:
-    body = '{"applicants": [{"id": "a"}], "applicants_note": "Jane Quill", "Jane Quill": 7}'
+    body = '{"applicants": [{"id": "a"}], "requestId": "Jane Quill", "janequill": 7}'
     watched.pull(Then(status=200, body=body), days_ago=(2, 2))
     told = [title for occasion, title in watched.tick() if "new member" in title]
-    assert told == ["new member of the portal's answers: applicant applicants_note, and 1 more"]
-    assert "Jane" not in str(watched.web.requests)
+    assert told == ["new member of the portal's answers: applicant requestId, and 1 more"]
+    assert "jane" not in str(watched.web.requests).lower()
     watched.here.simulator.set_faults([])
     assert not [title for _, title in watched.tick(HOUR) if "new member" in title]
 
