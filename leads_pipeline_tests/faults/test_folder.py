@@ -190,6 +190,15 @@ def test_the_first_day_of_a_new_installation_can_be_had_whole(install: Install) 
 # --- failures and losses ----------------------------------------------------------------------------------------------
 
 
+@fault(46, "days of UTC pass for those of a British agency")
+def test_doctor_asks_for_the_time_zone_of_british_branches(install: Install, tmp_path: Path) -> None:
+    (tmp_path / "branches.csv").write_text("id,name\n101,York\n")
+    with portal(lambda *_: (200, b'{"applicants": [], "appraisals": []}')) as address:
+        install(address, LEADS_BRANCHES_FILE=str(tmp_path / "branches.csv"))
+        findings = command("doctor", "--json").findings()
+    assert "Europe/London" in str(findings)
+
+
 @fault(16, "windows that the portal deleted are no trouble any more")
 def test_a_lost_window_is_told_until_somebody_takes_note(install: Install) -> None:
     lost = TODAY - timedelta(days=33)
