@@ -1,0 +1,95 @@
+"""Drift as one select: what the portal sends and the contract doesn't know, from three people on."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import duckdb
+import pytest
+
+from leads_pipeline.contract import APPRAISAL
+from leads_pipeline.transform.drift import DRIFT_DAYS, make_drift
+from leads_pipeline.transform.flatten import flatten
+from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
+from leads_pipeline_tests.transform.test_load import batch, opened
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    """The tables of leads, empty."""
+    with opened() as db:
+        yield db
+
+
+def load(db: duckdb.DuckDBPyConnection, *leads: Row, **options: Any) -> None:
+    flatten(db, [batch(*((1, lead) for lead in leads), **options)], LONDON)
+
+
+def drift(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    make_drift(db, NEXT_DAY)
+    return db.execute("select * exclude (kind) from drift").fetchall()
+
+
+def from_people(people: str, *leads: Row) -> list[Row]:
+    """Each lead once from each of these people."""
+    return [
+        lead | {"id": f"{number} {one}", "contact": {"email": f"{one}@x.example"} | lead.get("contact", {})}
+        for number, lead in enumerate(leads)
+        for one in people
+    ]
+
+
+def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(db: duckdb.DuckDBPyConnection) -> None:
+    leads = from_people(
+        "abc",
+        {"affordability": {"isReady": True}, "contact": {"age": None, "preferences": {"deep": 1}}},
+        {"consumerSituation": "CONSUMER_SITUATION_MOVING_ABROAD", "intent": "APPLICANT_INTENT_BUY"},
+        {"isOverseas": "perhaps", "viewingTimes": [{"note": "a"}, {"note": 2}, {"earliest": "soon"}]},
+        {"listingDetails": {"pricing": "a lot", "images": [{"alt": 1}]}},
+    )
+    load(db, *leads)
+    load(db, *({**lead, "id": f"again {lead['id']}"} for lead in leads[:3]), day=NEXT_DAY)
+
+    assert drift(db) == [
+        ("changed type", "isOverseas", None, DAY, DAY, 3),
+        ("changed type", "listingDetails.pricing", None, DAY, DAY, 3),
+        ("changed type", "viewingTimes[].earliest", None, DAY, DAY, 3),
+        ("new field", "affordability", None, DAY, NEXT_DAY, 6),
+        ("new field", "contact.age", None, DAY, NEXT_DAY, 6),
+        ("new field", "contact.preferences.deep", None, DAY, NEXT_DAY, 6),
+        ("new field", "listingDetails.images[].alt", None, DAY, DAY, 3),
+        ("new field", "viewingTimes[].note", None, DAY, DAY, 6),
+        ("new value", "consumerSituation", "CONSUMER_SITUATION_MOVING_ABROAD", DAY, DAY, 3),
+    ]
+
+
+def test_what_fewer_people_have_sent_is_not_named(db: duckdb.DuckDBPyConnection) -> None:
+    odd = {"Ann_Smith": 1, "leadSource": "ann", "contact": {"x": 1}, "viewingTimes": [{"y": 1}, {"y": 2}, {"y": 3}]}
+    load(db, *from_people("ab", odd, odd, odd))
+
+    assert drift(db) == []
+
+
+def test_what_has_not_the_form_of_a_name_in_a_program_is_not_named(db: duckdb.DuckDBPyConnection) -> None:
+    load(db, *from_people("abc", {"Ann Smith": 1, "ann@x.example": 1, "leadSource": "Ann Smith", "ok": 1}))
+
+    assert [row[1] for row in drift(db)] == ["ok"]
+
+
+def test_leads_as_declared_are_no_drift(db: duckdb.DuckDBPyConnection) -> None:
+    lead = {"intent": "APPRAISAL_INTENT_SELL", "enquiryType": "", "urgency": None, "contact": {"preferences": None}}
+    load(db, *from_people("abc", lead), kind=APPRAISAL)
+
+    assert drift(db) == []
+
+
+def test_drift_is_of_the_last_60_days_and_without_people_that_retention_made_anonymous(
+    db: duckdb.DuckDBPyConnection,
+) -> None:
+    load(db, *from_people("abc", {"old": 1}), day=NEXT_DAY - timedelta(days=DRIFT_DAYS + 1))
+    anonymous = [{"email": f"0000000{one}-0000-0000-0000-000000000000@removed.invalid"} for one in "abc"]
+    load(db, *({"id": f"{one}", "contact": one, "cut": 1} for one in anonymous))
+
+    assert drift(db) == []
