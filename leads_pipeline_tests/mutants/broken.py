@@ -47,6 +47,8 @@ READER = (f"{TESTS}/transform/test_reader.py",)
 LOAD = (f"{TESTS}/transform/test_load.py",)
 PUBLISH = (f"{TESTS}/transform/test_publish.py",)
 MARTS = (f"{TESTS}/transform/test_marts.py",)
+NEW_MARTS = (f"{TESTS}/transform/test_new_marts.py",)
+DRIFT = (f"{TESTS}/transform/test_new_drift.py",)
 CHECKS = (f"{TESTS}/orchestration/test_checks.py",)
 REPORT = (f"{TESTS}/transform/test_report.py",)
 DELTA = (f"{TESTS}/transform/test_delta.py",)
@@ -519,6 +521,42 @@ def _(versions, file):
 )
 def _(self, but):
     return unbroken(self, 1)
+
+
+@mutant("no day's marts are made anew", "leads_pipeline.transform.marts:_is_of", promise=FIGURES, tests=NEW_MARTS)
+def _(days):
+    return "false"
+
+
+@mutant(
+    "an erased person stays in a mart that fails",
+    "leads_pipeline.transform.marts:_keep_last_good",
+    promise=ERASED,
+    tests=NEW_MARTS,
+)
+def _(db, mart, folder, *, is_rewritten):
+    return unbroken(db, mart, folder, is_rewritten=False)
+
+
+@mutant(
+    "old days keep showing a new value as unknown",
+    "leads_pipeline.transform.marts:_make_words",
+    promise=FIGURES,
+    tests=NEW_MARTS,
+)
+def _(db):
+    is_first = not db.execute("from pipeline.words").fetchall()
+    return unbroken(db) and is_first
+
+
+@mutant("drift names what one lead has", "leads_pipeline.transform.drift:drift_statement", promise=ERASED, tests=DRIFT)
+def _(first_day):
+    return unbroken(first_day).replace("count(distinct sender)", "count(*)")
+
+
+@mutant("drift has no memory", "leads_pipeline.transform.drift:drift_statement", promise=FIGURES, tests=DRIFT)
+def _(first_day):
+    return unbroken(first_day).replace(first_day.isoformat(), "2026-11-20")
 
 
 # --- published tables, report, Delta ----------------------------------------------------------------------------------

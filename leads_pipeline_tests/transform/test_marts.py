@@ -145,7 +145,12 @@ def write_answers(house: House, leads: list[Lead]) -> None:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
-    house = Quick(tmp_path_factory.mktemp("marts") / "data")
+    return published_days(tmp_path_factory.mktemp("marts") / "data")
+
+
+def published_days(folder: Path) -> Published:
+    """Ten days of three branches with odd leads, answers and an inventory."""
+    house = Quick(folder)
     book = LeadBook(7, 12)
     branches = Organisation(7, 3).branches
     house.scopes = tuple(f"branch-{branch.id}" for branch in branches)

@@ -1,0 +1,20 @@
+-- What marts use. They stay in the file, for analysts to use as well. DuckDB 1.1.3 has to read them, so there is no `if`.
+create or replace macro readable(v) as
+    coalesce(
+        (select words from pipeline.words where value = trim(v)),
+        case when trim(v) <> '' then '…' else 'unknown' end
+    );
+
+create or replace macro market_of(enquiry_type, intent) as case
+    when enquiry_type = 'ENQUIRY_TYPE_SALES' then 'sales'
+    when enquiry_type = 'ENQUIRY_TYPE_LETTINGS' then 'lettings'
+    when ends_with(intent, '_BUY') or ends_with(intent, '_SELL') then 'sales'
+    when ends_with(intent, '_RENT') or ends_with(intent, '_LET') then 'lettings'
+    else 'unknown'
+end;
+
+create or replace macro branch_of(v) as coalesce((select name from branches where scope = v), v);
+
+create or replace macro postcode_of(v) as nullif(regexp_replace(upper(v), '[^A-Z0-9]', '', 'g'), '');
+
+create or replace macro local_time(v) as timezone({zone}, v);

@@ -1,0 +1,20 @@
+-- One row per row of answers.csv or answers.parquet in the data folder: which of your own answers count, what is wrong with the others?
+-- number: Row of the file, 1 is the first below its header; NULL where the whole file is at fault
+-- lead_id: The lead that was answered
+-- answered_at: When, UTC; NULL where the file says none
+-- problem: Why the row doesn't count: no lead id, no moment, no such lead, before the lead, or what is wrong with the file; NULL where it counts
+
+select
+    written.number,
+    written.lead_id,
+    written.answered_at,
+    case
+        when written.problem is not null then written.problem
+        when written.lead_id is null then 'no lead id'
+        when written.answered_at is null then 'no moment'
+        when leads.lead_id is null then 'no such lead'
+        when written.answered_at < leads.created_at then 'before the lead'
+    end as problem
+from pipeline.answers as written
+left join (select lead_id, max(created_at) as created_at from lead_facts group by lead_id) as leads
+    on leads.lead_id = written.lead_id

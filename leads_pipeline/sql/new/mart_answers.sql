@@ -1,0 +1,29 @@
+-- One row per lead, once there are answers of your own: how long did it wait for the first? Empty without answers.csv
+-- kind: applicant or appraisal
+-- lead_id: The lead's own id
+-- lead_day: Local day on which the lead was submitted
+-- scope: Scope whose window held the lead, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
+-- answered_at: When it was first answered, UTC; NULL where it wasn't, by the table answers
+-- minutes: Whole minutes from the lead to that answer; NULL where it wasn't answered, or the portal doesn't know the lead's moment
+
+with answered as (
+    select lead_id, min(answered_at) as answered_at
+    from answers
+    where problem is null
+    group by lead_id
+)
+
+select
+    leads.kind,
+    leads.lead_id,
+    leads.lead_day,
+    leads.scope,
+    branch_of(leads.scope) as branch,
+    leads.market,
+    answered.answered_at,
+    date_sub('minute', leads.created_at, answered.answered_at) as minutes
+from lead_facts as leads
+left join answered on answered.lead_id = leads.lead_id
+where exists (select 1 from answered)

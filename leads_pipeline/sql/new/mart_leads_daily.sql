@@ -1,0 +1,24 @@
+-- One row per local day, scope, kind, market, source and portal_source: how many leads came, from how many people?
+-- by lead_day
+-- lead_day: Local day on which the leads were submitted
+-- scope: Scope whose window held them, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- kind: applicant or appraisal
+-- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
+-- source: Site that the leads came from, one name over both kinds, readable, e.g. zoopla website; unknown where the portal doesn't say, … where it sends what may name a person
+-- portal_source: Product of the portal that brought them, the campaign, readable, e.g. listing, prospectplus; likewise
+-- leads: Leads
+-- people: Different people of this row, by e-mail address, or telephone number where there is none; leads with neither don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of mart_people_daily
+
+select
+    lead_day,
+    scope,
+    branch_of(scope) as branch,
+    kind,
+    market,
+    source,
+    portal_source,
+    count(*) as leads,
+    count(distinct person) as people
+from lead_facts
+group by lead_day, scope, kind, market, source, portal_source

@@ -1,0 +1,19 @@
+-- One row per local day, scope and listing that people asked about: which listings were asked for in a week or a month?
+-- by lead_day
+-- lead_day: Local day on which the leads were submitted
+-- scope: Scope whose window held them, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- listing_id: Id of the listing; mart_listing_demand says what it is. Leads that name none don't count
+-- leads: Leads about it
+-- viewings: Leads that ask for a viewing
+
+select
+    lead_day,
+    scope,
+    branch_of(scope) as branch,
+    listing_id,
+    count(*) as leads,
+    count(*) filter (wants_viewing) as viewings
+from lead_facts
+where listing_id is not null
+group by lead_day, scope, listing_id

@@ -1,0 +1,110 @@
+-- One row per scope and listing that people asked about: which listings, and which price bands, are in demand?
+-- scope: Scope whose window held the leads, e.g. branch-101
+-- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- listing_id: Id of the listing; leads that name none don't count. mart_listing_daily has its leads by day
+-- market: sales or lettings, as the newest lead has it
+-- address: House number or name, street, town or city, and postcode, in one line; NULL where none is given
+-- url: Address of the listing's page; NULL where none is given
+-- price: Price of the listing in its newest lead, a rent as it is asked; NULL where it is 0 or not given
+-- rent_frequency: What a rent is per: per week or per month; NULL for a sale, and where it isn't given
+-- monthly_rent: That rent, brought to a month: a week's is 12/52 of it; NULL where it isn't known what the rent is per
+-- price_band: Band of the price, 100,000 wide, or of the monthly rent, 500 wide, e.g. 300,000 to 399,999; unknown where there is none
+-- price_band_from: Lower end of that band, to order by
+-- property_type: Kind of property, readable, e.g. semi detached; unknown where none is given
+-- bedrooms: Bedrooms
+-- town: Town or city; unknown where none is given
+-- status: Where the listing stands, readable, e.g. for sale; unknown where that isn't given
+-- leads: Leads about it
+-- people: Different people among them; leads without e-mail address and telephone number don't count. Not additive, as one person can ask about several listings: use `count(distinct person)` of applicant_leads
+-- viewings: Leads that ask for a viewing
+-- first_lead_day: Local day of the first lead
+-- last_lead_day: Local day of the last lead
+
+with source as (
+    select
+        scope,
+        listing_details_id as listing_id,
+        count(*) as leads,
+        count(distinct person) as people,
+        count(*) filter (organise_viewing) as viewings,
+        min(lead_day) as first_lead_day,
+        max(lead_day) as last_lead_day,
+        max_by(
+            {
+                'market': market_of(enquiry_type, intent),
+                'address': nullif(
+                    concat_ws(
+                        ', ',
+                        nullif(
+                            trim(
+                                concat_ws(
+                                    ' ',
+                                    trim(listing_details_address_property_number_or_name),
+                                    trim(listing_details_address_street_name)
+                                )
+                            ),
+                            ''
+                        ),
+                        nullif(trim(listing_details_address_town_or_city), ''),
+                        nullif(trim(listing_details_address_postcode), '')
+                    ),
+                    ''
+                ),
+                'url': nullif(trim(listing_details_url), ''),
+                'price': nullif(listing_details_pricing_price, 0),
+                'rent_frequency': listing_details_pricing_rent_frequency,
+                'property_type': listing_details_property_type,
+                'bedrooms': listing_details_bedrooms,
+                'town': listing_details_address_town_or_city,
+                'status': listing_details_life_cycle_status
+            },
+            {
+                'lead_day': lead_day,
+                'created_at': coalesce(created_at, '-infinity'::timestamptz),
+                'lead_id': lead_id
+            }
+        ) as newest
+    from applicant_leads
+    where trim(listing_details_id) <> ''
+    group by scope, listing_details_id
+),
+
+cleaned as (
+    select *, nullif(readable(newest.rent_frequency), 'unknown') as rent_frequency, newest.market = 'lettings' as is_rent
+    from source
+),
+
+priced as (
+    select
+        *,
+        case
+            when is_rent and rent_frequency = 'per month' then newest.price
+            when is_rent and rent_frequency = 'per week' then try_cast(newest.price * 52 / 12 as decimal(18, 2))
+        end as monthly_rent,
+        case when is_rent then 500 else 100000 end as band_width,
+        floor(case when is_rent then monthly_rent else newest.price end / band_width)::bigint * band_width as price_band_from
+    from cleaned
+)
+
+select
+    scope,
+    branch_of(scope) as branch,
+    listing_id,
+    newest.market,
+    newest.address,
+    newest.url,
+    newest.price,
+    rent_frequency,
+    monthly_rent,
+    coalesce(format('{:,} to {:,}', price_band_from, price_band_from + band_width - 1), 'unknown') as price_band,
+    price_band_from,
+    readable(newest.property_type) as property_type,
+    newest.bedrooms,
+    coalesce(nullif(trim(newest.town), ''), 'unknown') as town,
+    readable(newest.status) as status,
+    leads,
+    people,
+    viewings,
+    first_lead_day,
+    last_lead_day
+from priced

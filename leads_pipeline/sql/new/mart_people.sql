@@ -1,0 +1,24 @@
+-- One row per person, over all branches and days: who comes back, how often, and to how many branches?
+-- person: Keyed hash of the e-mail address, or of the telephone number where there is none
+-- leads: Leads of the person
+-- applicant_leads: Those that ask about a listing
+-- appraisal_leads: Those that ask for a valuation
+-- scopes: Different scopes that the person turned to
+-- branches: Names of these branches, in the order of the alphabet
+-- days: Different local days on which the person asked
+-- first_lead_day: Local day of the first lead
+-- last_lead_day: Local day of the last lead
+
+select
+    person,
+    count(*) as leads,
+    count(*) filter (kind = 'applicant') as applicant_leads,
+    count(*) filter (kind = 'appraisal') as appraisal_leads,
+    count(distinct scope) as scopes,
+    list_sort(list(distinct branch_of(scope))) as branches,
+    count(distinct lead_day) as days,
+    min(lead_day) as first_lead_day,
+    max(lead_day) as last_lead_day
+from lead_facts
+where person is not null
+group by person

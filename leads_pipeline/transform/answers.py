@@ -1,0 +1,52 @@
+"""The agency's own answers to leads: answers.csv or answers.parquet in the data folder, as it is.
+
+Belongs here: reading the file. Doesn't: which rows count (sql/answers.sql). A row that can't be read says why.
+"""
+
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.duck import DataFolder
+
+# `number` is the row of the file, 1 is the first below the header, NULL if the whole file is at fault.
+ANSWERS: Final = "number bigint, lead_id varchar, answered_at timestamptz, problem varchar"
+
+_READERS: Final = {
+    "answers.csv": "read_csv($path, header = true, all_varchar = true, delim = ',', quote = '\"', null_padding = true, "
+    "strict_mode = false, normalize_names = true)",
+    "answers.parquet": "read_parquet($path)",
+}
+
+# A moment without an offset is in the agency's zone. A mere day is none.
+_ROWS: Final = r"""
+select
+    row_number() over () as number,
+    nullif(trim(lead_id::varchar), '') as lead_id,
+    case
+        when not contains(answered_at::varchar, ':') then null
+        when regexp_matches(trim(answered_at::varchar), '([Zz]|[+-]\d\d(:?\d\d)?)$')
+            then try_cast(trim(answered_at::varchar) as timestamptz)
+        else timezone($zone, try_cast(trim(answered_at::varchar) as timestamp))
+    end as answered_at,
+    null as problem
+"""
+
+
+def read_answers(folder: DataFolder, zone: ZoneInfo) -> list[tuple[object, ...]]:
+    """Read the rows of the file, with the columns of ANSWERS; none if there is none."""
+    return [row for name in _READERS if (path := folder.folder / name).exists() for row in _read(path, zone)]
+
+
+def _read(path: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
+    # A connection of its own: an error would end the publication's transaction.
+    with duckdb.connect() as db:
+        db.execute("set TimeZone = 'UTC'")
+        try:
+            return db.execute(f"{_ROWS} from {_READERS[path.name]}", {"path": str(path), "zone": zone.key}).fetchall()
+        except duckdb.BinderException:
+            return [(None, None, None, f"{path.name} has no column lead_id, or none answered_at")]
+        except duckdb.Error:
+            return [(None, None, None, f"{path.name} is no CSV in UTF-8, or no Parquet file")]

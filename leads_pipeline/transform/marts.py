@@ -1,0 +1,323 @@
+"""Marts of sql/: read from their files, and made in the order of what they read.
+
+Belongs here: what a file declares, making marts and what they read besides the leads. Doesn't: the statements (sql/),
+drift (drift.py), when to publish (publish.py).
+"""
+
+# ruff: noqa: S608 - only names of our own files and of the contract are in the statements
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.branches import Branches
+from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS
+from leads_pipeline.duck import SQL_FOLDER, DataFolder, literal, macros, quoted, telling_errors
+from leads_pipeline.errors import BugError
+from leads_pipeline.flatten.columns import INVENTORY_COLUMNS
+from leads_pipeline.storage.windows import WindowRow
+from leads_pipeline.transform.answers import ANSWERS, read_answers
+from leads_pipeline.transform.drift import make_drift
+from leads_pipeline.transform.tables import Table, create_table
+from leads_pipeline.window import RETENTION
+
+_FOLDER: Final = SQL_FOLDER / "new"
+_BY_DAY: Final = "by lead_day"
+
+
+@dataclass(frozen=True, slots=True)
+class Mart:
+    """A table or view that one file of sql/ makes. `columns` are in the order of the select.
+
+    `is_by_day`: a table with the column `lead_day`. The rows of a day are made from the leads of that day alone.
+    """
+
+    name: str
+    description: str
+    columns: Mapping[str, str]
+    statement: str
+    is_by_day: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What marts read besides the leads. `today` is the local day.
+
+    `windows` are the configured ones, `other_windows` those that were landed besides. `objected` are the people who
+    object to marketing.
+    """
+
+    folder: DataFolder
+    zone: ZoneInfo
+    today: date
+    windows: Sequence[WindowRow] = ()
+    other_windows: Sequence[WindowRow] = ()
+    branches: Branches = field(default_factory=Branches)
+    objected: Collection[str] = ()
+
+
+@cache
+def marts(folder: Path = _FOLDER) -> tuple[Mart, ...]:
+    """The marts in the folder's files, each after those that it reads."""
+    found = {path.stem: read_mart(path) for path in sorted(folder.glob("*.sql"))}
+    words = {name: set(re.findall(r"\w+", mart.statement)) for name, mart in found.items()}
+    reads = {name: (words[name] & found.keys()) - {name} for name in found}
+    return tuple(found[name] for name in TopologicalSorter(reads).static_order())
+
+
+def read_mart(path: Path) -> Mart:
+    """Read a file. Its first comment line is the grain, the lines after it are the columns, up to an empty line."""
+    header, _, statement = path.read_text(encoding="utf-8").partition("\n\n")
+    description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
+    columns = dict(line.split(": ", 1) for line in lines if line != _BY_DAY)
+    return Mart(path.stem, description, columns, statement, is_by_day=_BY_DAY in lines)
+
+
+def fingerprint(branches: Branches) -> str:
+    """Change with anything that asks for all marts to be made anew."""
+    return repr((marts(), macros("new_marts"), ENUMERATIONS, _TABLES, branches))
+
+
+def make_marts(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, *, is_rewritten: bool = False, of: Sequence[Mart] = ()
+) -> dict[str, str]:
+    """Make all marts, or those of `of`, after `flatten`; what went wrong, by mart.
+
+    A mart that fails keeps its last good rows or definition, and is made as a whole the next time. If raw files were
+    rewritten, it is removed instead, because it may hold an erased person. An error ends DuckDB's transaction, so each
+    mart has its own. The caller's is committed, and another one is begun in the end. Raises StorageError.
+    """
+    has_new_words = _make_inputs(db, inputs)
+    failed_before = db.execute("select mart from pipeline.mart_problems").fetchall()
+    touched = db.execute("select distinct lead_day from touched order by lead_day").fetchall()
+    # Other marts may have read the rows of the one that failed.
+    days = None if has_new_words or failed_before else [day for (day,) in touched]
+    _make_every_lead(db, days)
+    db.commit()
+    problems: dict[str, str] = {}
+    for mart in of or marts():
+        try:
+            with _transaction(db, inputs.folder):
+                _make(db, mart, days)
+        except BugError as error:
+            problems[mart.name] = str(error)
+            _keep_last_good(db, mart, inputs.folder, is_rewritten=is_rewritten)
+    db.begin()
+    db.execute("delete from pipeline.mart_problems")
+    _fill(db, "pipeline.mart_problems", list(problems.items()))
+    return problems
+
+
+@contextmanager
+def _transaction(db: duckdb.DuckDBPyConnection, folder: DataFolder) -> Iterator[None]:
+    with telling_errors(folder):
+        db.begin()
+        try:
+            yield
+        except BaseException:
+            db.rollback()
+            raise
+        db.commit()
+
+
+# --- one mart ---------------------------------------------------------------------------------------------------------
+
+
+def _make(db: duckdb.DuckDBPyConnection, mart: Mart, days: Sequence[date] | None) -> None:
+    """Make the rows of these days, or all. A view is made each time, and read, as it may fail on new leads."""
+    name = quoted(mart.name)
+    if mart.is_by_day and days is not None and _exists(db, mart.name):
+        db.execute(f"delete from {name} where {_is_of(days)}")
+        db.execute(f"insert into {name} by name select * from ({mart.statement}) where {_is_of(days)}")
+        return
+    _drop(db, mart.name)
+    db.execute(f"create {'table' if mart.is_by_day else 'view'} {name} as {mart.statement}")
+    if not mart.is_by_day:
+        db.execute(f"from {name} limit 1").fetchall()
+    columns = _columns(db, mart.name)
+    if columns != list(mart.columns):
+        raise BugError(f"{mart.name} has the columns {', '.join(columns)}, and its file describes others.")
+    _comment(db, mart)
+
+
+def _is_of(days: Sequence[date]) -> str:
+    """Whether a row is of one of these days. As constants, DuckDB takes them down to where the leads are read."""
+    return f"lead_day in ({', '.join(literal(day.isoformat()) for day in days)})" if days else "false"
+
+
+def _keep_last_good(db: duckdb.DuckDBPyConnection, mart: Mart, folder: DataFolder, *, is_rewritten: bool) -> None:
+    """Have the mart as it was before. In a new file, take it over from the file before, which is attached then."""
+    try:
+        with _transaction(db, folder):
+            if is_rewritten:
+                _drop(db, mart.name)
+            elif not _exists(db, mart.name) and (definition := _definition(db, mart.name, "before")):
+                db.execute(definition)
+                _comment(db, mart)
+            if _exists(db, mart.name):
+                db.execute(f"from {quoted(mart.name)} limit 1").fetchall()
+    except BugError:
+        with _transaction(db, folder):
+            _drop(db, mart.name)
+
+
+def _definition(db: duckdb.DuckDBPyConnection, name: str, database: str) -> str | None:
+    """A statement that makes the table or view that another file has; None if it has none."""
+    of_name = f"database_name = {literal(database)} and schema_name = 'main'"
+    views = db.execute(
+        f"select sql from duckdb_views() where {of_name} and view_name = $name", {"name": name}
+    ).fetchall()
+    if views:
+        return str(views[0][0])
+    if _columns(db, name, database):
+        return f"create table {quoted(name)} as from {quoted(database)}.main.{quoted(name)}"
+    return None
+
+
+def _exists(db: duckdb.DuckDBPyConnection, name: str) -> bool:
+    return bool(_columns(db, name))
+
+
+def _columns(db: duckdb.DuckDBPyConnection, name: str, database: str = "") -> list[str]:
+    """The columns of a table or view; none if there is none."""
+    rows = db.execute(
+        "select column_name from duckdb_columns() where schema_name = 'main' and table_name = $name "
+        "and database_name = coalesce(nullif($database, ''), current_database()) order by column_index",
+        {"name": name, "database": database},
+    ).fetchall()
+    return [column for (column,) in rows]
+
+
+def _drop(db: duckdb.DuckDBPyConnection, name: str) -> None:
+    views = "select view_name from duckdb_views() where database_name = current_database() and not temporary"
+    if _exists(db, name):
+        db.execute(f"drop {'view' if (name,) in db.execute(views).fetchall() else 'table'} {quoted(name)}")
+
+
+def _comment(db: duckdb.DuckDBPyConnection, mart: Mart) -> None:
+    name = quoted(mart.name)
+    db.execute(f"comment on {'table' if mart.is_by_day else 'view'} {name} is {literal(mart.description)}")
+    for column in _columns(db, mart.name):
+        db.execute(f"comment on column {name}.{quoted(column)} is {literal(mart.columns.get(column, ''))}")
+
+
+# --- what marts read besides the leads --------------------------------------------------------------------------------
+
+_TABLES: Final = {
+    "pipeline.window_states": "kind varchar, day date, scope varchar, state varchar, rows bigint, "
+    "last_looked_at timestamptz, failed_attempts integer, last_error varchar, is_refused boolean, "
+    "deleted_from_at timestamptz, is_configured boolean",
+    "pipeline.objected": "person uuid",
+    "pipeline.answers": ANSWERS,
+    "pipeline.words": "value varchar, words varchar",
+    "pipeline.mart_problems": "mart varchar, problem varchar",
+}
+_BRANCHES: Final = {
+    "scope": "Scope as in every other table, e.g. branch-101",
+    "branch_id": "The portal's id in it, e.g. 101",
+    "name": "Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none",
+}
+
+
+def _make_inputs(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> bool:
+    """Fill the tables that marts read; whether other values of enumerated fields are known than before."""
+    for name, columns in _TABLES.items():
+        db.execute(f"create table if not exists {name} ({columns})")
+    if not _exists(db, "inventory"):
+        description = "One row per item that the inventory searches found, in its newest state"
+        create_table(db, Table("inventory", description, INVENTORY_COLUMNS))
+    _make_branches(db, inputs)
+    states = [_state(row, is_configured=True) for row in inputs.windows]
+    states += [_state(row, is_configured=False) for row in inputs.other_windows]
+    contents: dict[str, Sequence[tuple[object, ...]]] = {
+        "pipeline.window_states": states,
+        "pipeline.objected": [(person,) for person in inputs.objected],
+        "pipeline.answers": read_answers(inputs.folder, inputs.zone),
+    }
+    for name, rows in contents.items():
+        db.execute(f"delete from {name}")
+        _fill(db, name, rows)
+    db.execute(macros("new_marts").replace("{zone}", literal(inputs.zone.key)))
+    make_drift(db, inputs.today)
+    return _make_words(db)
+
+
+def _make_every_lead(db: duckdb.DuckDBPyConnection, days: Sequence[date] | None) -> None:
+    """Make the temporary view of the leads of any kind of these days, or of all, for lead_facts.
+
+    DuckDB doesn't take days down through the macro `readable`.
+    """
+    of_days = "" if days is None else f"where {_is_of(days)}"
+    kinds = (f"select {literal(kind.name)} as kind, * from {quoted(kind.table)} {of_days}" for kind in LEAD_KINDS)
+    db.execute(f"create or replace temp view every_lead as {' union all by name '.join(kinds)}")
+
+
+def _make_words(db: duckdb.DuckDBPyConnection) -> bool:
+    """Note the values of enumerated fields that marts may show, and how they read; whether that has changed."""
+    known = "select list(words order by words.value) from pipeline.words"
+    before = db.execute(known).fetchall()
+    db.execute("delete from pipeline.words")
+    db.execute(
+        """
+        insert into pipeline.words
+        select value, regexp_replace(lower(replace(regexp_replace(value, $prefixes, ''), '_', ' ')), '^(unspecified)?$',
+            'unknown')
+        from (select unnest($members) as value union select value from drift where value is not null)
+        """,
+        {
+            "prefixes": f"^({'|'.join(ENUM_PREFIXES)})",
+            "members": sorted({member for members in ENUMERATIONS.values() for member in members}),
+        },
+    )
+    return db.execute(known).fetchall() != before
+
+
+def _make_branches(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
+    names = inputs.branches
+    scopes = {row.scope for row in (*inputs.windows, *inputs.other_windows)} | names.names.keys()
+    columns = _BRANCHES | dict.fromkeys(names.columns, "From LEADS_BRANCHES_FILE")
+    db.execute(f"create or replace table branches ({', '.join(f'{quoted(column)} varchar' for column in columns)})")
+    empty = (None,) * len(names.columns)
+    rows = [
+        (scope, scope.partition("-")[2] or scope, names.names.get(scope, scope), *names.more.get(scope, empty))
+        for scope in sorted(scopes)
+    ]
+    _fill(db, "branches", rows)
+    grain = "One row per scope that is configured, has a landed window, or that LEADS_BRANCHES_FILE names"
+    db.execute(f"comment on table branches is {literal(grain)}")
+    for column, description in columns.items():
+        db.execute(f"comment on column branches.{quoted(column)} is {literal(description)}")
+
+
+def _state(row: WindowRow, *, is_configured: bool) -> tuple[object, ...]:
+    failure = row.failure
+    return (
+        row.kind,
+        row.day,
+        row.scope,
+        str(row.state),
+        row.leads if row.looked_at or row.leads else None,
+        row.looked_at,
+        failure.attempts if failure else 0,
+        failure.reason if failure else None,
+        failure is not None and failure.verdict == "refused",
+        row.window.start + RETENTION,
+        is_configured,
+    )
+
+
+def _fill(db: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Insert rows. One statement, because `executemany` takes a thousand times as long."""
+    if rows:
+        types = [type_ for _, type_, *_ in db.execute(f"describe {table}").fetchall()]
+        lists = ", ".join(f"unnest(${number}::{type_}[])" for number, type_ in enumerate(types, start=1))
+        db.execute(f"insert into {table} select {lists}", [list(column) for column in zip(*rows, strict=True)])
