@@ -337,7 +337,9 @@ class Reason(StrEnum):
     ID = "the given id"
     ADDRESS = "the given address"
     NUMBER = "the given number, under no name and no other address, and nobody else has it"
-    NUMBER_AND_NAME = "the given number, under a name that was given or stands beside the given address"
+    NUMBER_AND_NAME = (
+        "the given number, under the given name, or under one that stands beside the given address if no name was given"
+    )
     OTHER_NAME = "the given number, under another name or address, or under none although others have it"
     MENTION = "mentioned in what somebody wrote"
     NAME = "the given name or postcode"
@@ -370,8 +372,11 @@ def reasons(
 
 
 def own_names(person: Person, versions: Iterable[Shown]) -> frozenset[str]:
-    """The names that were given or stand beside the given address."""
-    return person.names.union(*(shown.names for shown in versions if person.emails & shown.emails))
+    """The names that were given. If none was, those that stand beside the given address.
+
+    Given names stand alone: a spouse who wrote once with the person's address has that address beside their name too.
+    """
+    return person.names or frozenset().union(*(shown.names for shown in versions if person.emails & shown.emails))
 
 
 def others_have_the_number(person: Person, versions: Sequence[Shown]) -> bool:

@@ -212,6 +212,22 @@ def test_a_number_takes_no_lead_of_somebody_else() -> None:
     }
 
 
+def test_a_spouse_who_wrote_once_with_the_address_keeps_their_own_leads_if_the_name_is_given() -> None:
+    """Their own lead was erased with the person, and later ones were refused."""
+    leads = (
+        lead("hers", email=EMAIL, phone=PHONE, name="Jane Roe"),
+        lead("her number", phone=PHONE, name="Jane Roe"),
+        lead("his, with her address", email=EMAIL, name="John Roe"),
+        lead("his", email="john@people.example", phone=PHONE, name="John Roe"),
+    )
+    assert groups(Person.of([EMAIL], [PHONE], names=["Jane Roe"]), *leads) == {
+        "hers": "theirs",
+        "her number": "theirs",
+        "his, with her address": "theirs",
+        "his": "look",
+    }
+
+
 def test_a_lead_has_all_its_reasons() -> None:
     """Who shares the number may also write about them (a receipt that said otherwise was wrong)."""
     john = lead("john", phone=PHONE, name="John Roe", message=f"My wife is {EMAIL}")
