@@ -61,7 +61,7 @@ def _add(one: Mutant) -> None:
     MUTANTS[one.name] = one
 
 
-def unbroken(*_: Any) -> Any:
+def unbroken(*_: Any, **__: Any) -> Any:
     """Stand for the function that a mutant replaces, in the mutant's body."""
     raise AssertionError
 
