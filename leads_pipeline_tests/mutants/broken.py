@@ -48,6 +48,7 @@ LOAD = (f"{TESTS}/transform/test_load.py",)
 PUBLISH = (f"{TESTS}/transform/test_publish.py",)
 MARTS = (f"{TESTS}/transform/test_marts.py",)
 NEW_MARTS = (f"{TESTS}/transform/test_new_marts.py",)
+TYPED_FILES = (f"{TESTS}/transform/test_typed.py",)
 DRIFT = (f"{TESTS}/transform/test_new_drift.py",)
 CHECKS = (f"{TESTS}/orchestration/test_checks.py",)
 REPORT = (f"{TESTS}/transform/test_report.py",)
@@ -535,7 +536,7 @@ def _(days):
     tests=NEW_MARTS,
 )
 def _(db, mart, folder, *, is_rewritten):
-    return unbroken(db, mart, folder, is_rewritten=False)
+    return None
 
 
 @mutant(
@@ -557,6 +558,21 @@ def _(first_day):
 @mutant("drift has no memory", "leads_pipeline.transform.drift:drift_statement", promise=FIGURES, tests=DRIFT)
 def _(first_day):
     return unbroken(first_day).replace(first_day.isoformat(), "2026-11-20")
+
+
+@mutant("untouched days are left out", "leads_pipeline.transform.typed:_link_days", promise=ONCE, tests=TYPED_FILES)
+def _(before, table, days):
+    return None
+
+
+@mutant("each tree stays", "leads_pipeline.transform.typed:_number", promise=ERASED, tests=TYPED_FILES)
+def _(path):
+    if (
+        path.name.startswith("tables-")
+        and not path.with_name(path.name.replace("tables", "leads") + ".duckdb").exists()
+    ):
+        return max(unbroken(version) for version in path.parent.glob("leads-*.duckdb"))
+    return unbroken(path)
 
 
 # --- published tables, report, Delta ----------------------------------------------------------------------------------

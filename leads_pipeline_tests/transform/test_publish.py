@@ -85,8 +85,12 @@ class Folder:
 
     def publish(self, **options: bool) -> Publication | None:
         def refuse(db: duckdb.DuckDBPyConnection) -> None:
+            ids = {"ids": [*self.raw.refused]}
+            refused = "where lead_id in (select unnest($ids))"
+            for kind in LEAD_KINDS:
+                db.execute(f"insert into touched select '', lead_id, lead_day from {kind.table} {refused}", ids)  # noqa: S608
             for table in TABLES:
-                db.execute(f"delete from {table} where lead_id in (select unnest($ids))", {"ids": [*self.raw.refused]})  # noqa: S608
+                db.execute(f"delete from {table} {refused}", ids)  # noqa: S608
 
         content = Content(
             zone=self.zone,

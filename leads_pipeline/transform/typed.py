@@ -1,0 +1,143 @@
+"""Typed Parquet for analysts: the tables of leads in data/tables, written from the published leads.duckdb.
+
+Belongs here: one tree of files for each publication. Doesn't: the rows (flatten.py), Delta tables (delta.py).
+
+`data/tables` is a link to a tree that belongs to one version of leads.duckdb. So readers never meet two publications,
+and a tree stays as long as its version: after a rewriting no older one is left.
+"""
+
+# ruff: noqa: S608 - only our own names are in the statements
+
+import re
+import shutil
+from collections.abc import Collection
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.duck import WAREHOUSE_FILE, connection, link_or_copy, literal, quoted
+from leads_pipeline.durable import storing, sync
+from leads_pipeline.transform.tables import Table, lead_tables
+from leads_pipeline.transform.versions import Versions
+
+TABLES: Final = "tables"
+
+# Readable by the owner's group, as leads.duckdb.
+_FOLDER_MODE: Final = 0o750
+_FILE_MODE: Final = 0o440
+
+_ROWS_AT_ONCE: Final = 10_000
+
+# A statement for each day takes seven times as long, and all at once don't fit into memory.
+_DAYS_AT_ONCE: Final = 16
+
+# Other types become text.
+_AS_TEXT: Final = ("uuid", "json")
+
+_LEADS_OF: Final = {table: kind.table for kind in LEAD_KINDS for table in kind.tables}
+
+
+def write_tables(versions: Versions) -> int | None:
+    """Have data/tables hold the tables of leads as published; the days written, None if it does already.
+
+    Days that the publications since the tree before touched are written. The others are hard links. The caller holds
+    the lock of publications. Raises StorageError.
+    """
+    path, trees = versions.folder / TABLES, versions.folder / ".versions"
+    file = (versions.folder / WAREHOUSE_FILE).resolve()
+    number, before = _number(file), _number(path.resolve()) if path.is_symlink() and path.exists() else 0
+    if number == before:
+        return None
+    draft = trees / f"{TABLES}-draft"
+    with storing(path):
+        shutil.rmtree(draft, ignore_errors=True)
+        with connection(versions, TABLES, file, read_only=True) as db:
+            publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
+            touched = {day for day, publication in publications.items() if publication > before}
+            for table in lead_tables():
+                (draft / table.name).mkdir(mode=_FOLDER_MODE, parents=True)
+                _link_days(path / table.name, draft / table.name, publications.keys() - touched)
+                _write_days(db, table, draft / table.name, touched)
+        tree = trees / f"{TABLES}-{number}"
+        shutil.rmtree(tree, ignore_errors=True)  # of a run that was killed before the link
+        draft.rename(tree)
+        sync(trees)
+        _replace_link(path, tree)
+    kept = {_number(version) for version in trees.glob("leads-*.duckdb")}
+    for tree in trees.glob(f"{TABLES}-*"):
+        if _number(tree) not in kept:
+            shutil.rmtree(tree, ignore_errors=True)
+    return len(touched)
+
+
+def remove_tables(versions: Versions) -> None:
+    """Remove the files. Nobody would bring them up to date, so they would keep everybody who is erased from now on."""
+    path = versions.folder / TABLES
+    with storing(path):
+        path.unlink(missing_ok=True)
+        for tree in (versions.folder / ".versions").glob(f"{TABLES}-*"):
+            shutil.rmtree(tree)
+        sync(versions.folder)
+
+
+def _number(path: Path) -> int:
+    """The number in the name of a version or a tree; 0 if there is none."""
+    found = re.search(r"-(\d+)", path.name)
+    return int(found[1]) if found else 0
+
+
+def _replace_link(path: Path, tree: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)  # Delta tables
+    link = tree.with_name(f"{TABLES}-link")
+    link.unlink(missing_ok=True)
+    link.symlink_to(tree.relative_to(path.parent))
+    link.replace(path)
+    sync(path.parent)
+
+
+def _file(table: Path, day: date) -> Path:
+    return table / f"lead_day={day.isoformat()}" / "data.parquet"
+
+
+def _link_days(before: Path, table: Path, days: Collection[date]) -> None:
+    """Give files of the tree before a second name. A day may have no rows."""
+    for day in days:
+        if _file(before, day).exists():
+            _file(table, day).parent.mkdir(mode=_FOLDER_MODE)
+            link_or_copy(_file(before, day), _file(table, day))
+
+
+def _write_days(db: duckdb.DuckDBPyConnection, table: Table, folder: Path, days: Collection[date]) -> None:
+    """Write a file for each of the days that has rows."""
+    ordered = sorted(days)
+    for first in range(0, len(ordered), _DAYS_AT_ONCE):
+        rows = _rows_of(db, table, ordered[first : first + _DAYS_AT_ONCE])
+        for day in pc.unique(rows["lead_day"]):
+            file = _file(folder, day.as_py())
+            file.parent.mkdir(mode=_FOLDER_MODE)
+            # The folder's name says the day.
+            of_day = rows.filter(pc.equal(rows["lead_day"], day)).drop_columns("lead_day")
+            pq.write_table(of_day, file, compression="zstd")
+            file.chmod(_FILE_MODE)
+            sync(file)
+
+
+def _rows_of(db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date]) -> pa.Table:
+    columns = ", ".join(
+        f"{quoted(column.name)}{'::varchar' if column.type in _AS_TEXT else ''} as {quoted(column.name)}"
+        for column in table.columns
+    )
+    leads, of_days = quoted(_LEADS_OF[table.name]), ", ".join(literal(day.isoformat()) for day in days)
+    rows = f"(from {leads} where lead_day in ({of_days}))"
+    if quoted(table.name) != leads:
+        columns = f"lead_day, {columns}"
+        rows = f"{quoted(table.name)} join (select lead_id, lead_day from {rows}) using (lead_id)"
+    selected: pa.Table = db.sql(f"select {columns} from {rows}").to_arrow_table(batch_size=_ROWS_AT_ONCE)
+    return selected
