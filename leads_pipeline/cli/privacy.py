@@ -432,7 +432,8 @@ def lift(numbers: Sequence[int], case: str, received: datetime | None, dry_run: 
                 sys.exit(0)
             for entry in entries:
                 requests.add_lift(session.lake, entry, case=case, received=day, now=datetime.now(UTC))
-            troubles = _carry_out(session)
+            if not (troubles := _carry_out(session)):
+                requests.note_done(session.lake, datetime.now(UTC))
         _show_troubles(troubles)
     sys.exit(1 if troubles else 0)
 
@@ -443,13 +444,19 @@ def apply() -> None:
 
     An interrupted request is finished by this, or by the next publication. A restored folder is swept by its first run.
 
-    Exit code 1 if a file couldn't be gone through.
+    Exit code 1 if a file couldn't be gone through, or a file in quarantine/ may hold an erased person.
     """
     with plain_errors():
         with Session.opened() as session:
             session.lake.note_swept("")  # so that files are looked through that somebody put back by hand
             troubles = _carry_out(session)
+            left = {} if troubles else requests.note_done(session.lake, datetime.now(UTC))
         out.print("The folder follows the suppression list." if not troubles else "The folder doesn't follow it yet.")
+        troubles += [
+            f"{path} may hold the person of erasure {number}. Delete the file, then run `leads-pipeline privacy apply`."
+            for number, paths in left.items()
+            for path in paths
+        ]
         _show_troubles(troubles)
     sys.exit(1 if troubles else 0)
 
@@ -510,7 +517,9 @@ class _Request:
             raise
 
     def hand_out(self, entry: Entry, done: str, troubles: Sequence[str]) -> None:
-        """Print the receipt, and keep it beside the list. Exit with 1 if something is left."""
+        """Print the receipt, and keep it beside the list. Exit with 1 if something is left; then it stays open."""
+        if not troubles:
+            requests.note_done(self._session.lake, datetime.now(UTC))
         receipt = (
             f"{_NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"
             f"Received {self._received}, due {requests.due_on(self._received)}, "
@@ -527,7 +536,7 @@ class _Request:
 
 
 def _carry_out(session: Session) -> list[str]:
-    """Sweep the folder and publish; note the open requests as done. Return what went wrong."""
+    """Sweep the folder and publish. Return what went wrong."""
     number = session.lake.suppression.read().number
     with err.status("Sweeping the data folder and publishing"):
         trouble = session.runner.publish()
@@ -542,7 +551,6 @@ def _carry_out(session: Session) -> list[str]:
             "LEADS_TABLES=delta."
             for table in left
         ]
-    requests.note_done(session.lake, number, datetime.now(UTC))
     return []
 
 

@@ -87,6 +87,8 @@ class Gate(SharedFiles):
             erased = suppressed.erased.leads(shown)
             restricted = suppressed.restricted.leads(shown)
             learned = self._learn(suppressed.erased, erased) + self._learn(suppressed.restricted, restricted)
+            # It lands. Marts leave it out by its id, also when the portal corrects its address.
+            learned += self._learn(suppressed.objecting, suppressed.objecting.leads(shown))
             if not learned:
                 cleared = suppressed.cleared.leads(shown)
                 return Verdict(

@@ -20,6 +20,7 @@ from leads_pipeline.delta.folder import DELTA, every_data_file
 from leads_pipeline.domain.person import (
     THEIRS,
     LeadKey,
+    LeadRow,
     Person,
     Reason,
     Shown,
@@ -32,6 +33,7 @@ from leads_pipeline.duck import WAREHOUSE_FILE, connection, glob_literal, litera
 from leads_pipeline.flatten.kept_out import ids_out
 from leads_pipeline.lake import Lake
 from leads_pipeline.spool import Spool
+from leads_pipeline.suppression import Entry, Meant
 
 # Where a lead's exact texts lie, by window.
 PLACES_OF_RAW: Final = ("raw", "restricted")
@@ -127,6 +129,17 @@ def find(lake: Lake, person: Person, *, is_shared: bool = False, tell: Callable[
     return Found(leads, names, is_shared, sorted({*first.unread, *second.unread}), first.files)
 
 
+def left_in_quarantine(lake: Lake, erasure: Entry) -> list[str]:
+    """The files in quarantine that hold a lead that the erasure means, or that can't be read."""
+    look, meant = _Look(lake, lambda _: None), Meant(lake.suppression.read(), [erasure])
+    holding = {
+        row.path
+        for row in look.quarantined()
+        if meant.leads([LeadRow(row.kind, row.lead_id, row.columns["day"], row.payload)])
+    }
+    return sorted({*holding, *look.unread})
+
+
 def left_in_delta(lake: Lake) -> list[str]:
     """The Delta tables that hold a lead of somebody who is erased or restricted, or that can't be read.
 
@@ -167,11 +180,15 @@ class _Look:
             yield from filter(is_wanted, self._raw(path, path.relative_to(lake.folder).parts[0], in_raw))
         for path in Spool(lake).waiting():
             yield from filter(is_wanted, self._delivery(path))
-        for path in lake.quarantined():
-            yield from filter(is_wanted, self._raw(path, "quarantine", None))
-        self.unread += map(self._relative, lake.kept_answers())
+        yield from filter(is_wanted, self.quarantined())
         for kind in LEAD_KINDS:
             yield from filter(is_wanted, self._of_tables(kind, in_raw[kind.name]))
+
+    def quarantined(self) -> Iterator[Row]:
+        """The rows of files in quarantine."""
+        for path in self._lake.quarantined():
+            yield from self._raw(path, "quarantine", None)
+        self.unread += map(self._relative, self._lake.kept_answers())
 
     def _raw(self, path: Path, place: str, ids: "Mapping[str, list[pa.ChunkedArray[Any]]] | None") -> Iterator[Row]:
         try:

@@ -15,7 +15,7 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.flatten.windows import querying
 from leads_pipeline.lake import Lake
 from leads_pipeline.lake.rows import CORRECTION
-from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead
+from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_quarantine
 from leads_pipeline.suppression import Action, Entry, Suppressed, hashes
 from leads_pipeline.warehouse import set_person_key
 
@@ -98,14 +98,23 @@ def add_lift(lake: Lake, of: Entry, *, case: str, received: date, now: datetime)
     return lake.suppression.append(entry)
 
 
-def note_done(lake: Lake, number: int, now: datetime) -> None:
-    """Note the open requests up to that number as carried out. The folder was swept and published for them."""
-    for open_one in [entry for entry in open_entries(lake.suppression.read()) if entry.number <= number]:
+def note_done(lake: Lake, now: datetime) -> dict[int, list[str]]:
+    """Note the open requests that the folder was swept and published for as carried out.
+
+    An erasure stays open while a file in quarantine may hold the person. Return these files, by the number of the
+    erasure.
+    """
+    left: dict[int, list[str]] = {}
+    for open_one in [entry for entry in open_entries(lake.suppression.read()) if lake.follows(entry.number)]:
+        if open_one.action is Action.ERASE and (paths := left_in_quarantine(lake, open_one)):
+            left[open_one.number] = paths
+            continue
 
         def entry(_: Suppressed, number: int, of: int = open_one.number) -> Entry:
             return Entry(number=number, at=now, action=Action.DONE, of=of)
 
         lake.suppression.append(entry)
+    return left
 
 
 def open_entries(suppressed: Suppressed) -> list[Entry]:

@@ -85,13 +85,14 @@ class Suppressed:
     def number(self) -> int:
         """The number of the newest entry by which leads may have to go, 0 if there is none.
 
-        People that an objection has learned take no lead out.
+        What an objection has learned takes no lead out.
         """
+        objections = {entry.number for entry in self.entries if entry.action is Action.OBJECT}
         return max(
             (
                 one.number
                 for one in self.entries
-                if one.action is not Action.DONE and (one.leads or one.action is not Action.LEARNED)
+                if one.action is not Action.DONE and not (one.action is Action.LEARNED and one.of in objections)
             ),
             default=0,
         )
@@ -105,7 +106,7 @@ class Suppressed:
         """Whether no entry since that mark means people whom the list didn't mean then."""
         number = int(mark.partition(" ")[0] or 0)
         is_of_this_list = 0 < number <= len(self._marks) and mark == f"{number} {self._marks[number - 1]}"
-        asking = {Action.ERASE, Action.RESTRICT, Action.CLEAR, Action.LIFT}
+        asking = {Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR, Action.LIFT}
         return is_of_this_list and not any(one.action in asking for one in self.entries[number:])
 
     @cached_property
@@ -155,9 +156,9 @@ class Suppressed:
         return self._meant(Action.CLEAR)
 
     @cached_property
-    def objecting(self) -> frozenset[str]:
-        """People who are kept out of direct marketing, as the column `person` has them."""
-        return frozenset(one for entry in self.active if entry.action is Action.OBJECT for one in entry.persons)
+    def objecting(self) -> "Meant":
+        """Leads that are kept out of direct marketing."""
+        return self._meant(Action.OBJECT)
 
     def _meant(self, *actions: Action) -> "Meant":
         return Meant(self, [entry for entry in self.active if entry.action in actions])
@@ -180,6 +181,11 @@ class Meant:
     def is_known(self, kind: str, lead_id: str) -> bool:
         """Whether an entry has the lead's id. Then all versions of the lead are meant, whomever they show."""
         return bool(self._by_lead) and self._list.hashed_lead(kind, lead_id) in self._by_lead
+
+    @property
+    def persons(self) -> set[str]:
+        """The people of the entries, as the column `person` has them."""
+        return {person for entry in self.entries for person in entry.persons}
 
     def leads(self, rows: Iterable[LeadRow]) -> dict[LeadKey, int]:
         """The leads that any of the rows shows to be meant, and the number of the entry that means each."""

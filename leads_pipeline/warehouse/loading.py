@@ -275,15 +275,18 @@ def _load_leads(
 
 def note_objections(db: duckdb.DuckDBPyConnection, lake: Lake, kind: LeadKind, leads: str) -> None:
     """Note anew which of these leads are of people who objected, and that the marts of these people are touched."""
-    objecting = sorted(lake.suppression.read().objecting)
+    objecting = lake.suppression.read().objecting
     former = f"from pipeline.objected where kind = $kind and {leads}"
     db.execute(f"insert into touched (person) select distinct person {former}", {"kind": kind.name})
     db.execute(f"delete {former}", {"kind": kind.name})
     if objecting:
+        ids_of(db, objecting, kind, f"{quoted(kind.table)} where {leads}", "ids_objecting")
+        # Nobody is known by a lead without an address and a number.
         db.execute(
             f"insert into pipeline.objected select $kind, lead_id, person from {quoted(kind.table)} "  # noqa: S608
-            f"where {leads} and person in (select unnest($objecting::uuid[]))",
-            {"kind": kind.name, "objecting": objecting},
+            f"where {leads} and person is not null "
+            "and (person in (select unnest($persons::uuid[])) or lead_id in (from ids_objecting))",
+            {"kind": kind.name, "persons": sorted(objecting.persons)},
         )
         db.execute(f"insert into touched (person) select distinct person {former}", {"kind": kind.name})
 

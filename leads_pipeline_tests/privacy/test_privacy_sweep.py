@@ -96,7 +96,7 @@ def test_a_restored_file_is_noticed_whatever_time_it_bears(lake: Lake, tmp_path:
     listed(lake.suppression)
     publish(lake, GRID, NOW)
     night(lake)
-    note_done(lake, 1, NOW)
+    note_done(lake, NOW)
     assert not night(lake).came_back
     shutil.copy2(backup / subject.relative_to(lake.folder), subject)
     again = night(lake)

@@ -198,6 +198,26 @@ def test_a_quarantined_file_that_holds_them_is_named_and_deleted_if_asked_for(de
     assert not aside.exists()
 
 
+@pytest.mark.slow
+def test_an_erasure_is_open_while_a_file_may_hold_the_person(desk: Quick) -> None:
+    """Neither publications nor other requests close it. Without the file, `apply` does."""
+    broken = desk.folder / "quarantine" / "cut.parquet"
+    broken.parent.mkdir()
+    broken.write_bytes(b"PAR1 cut off")
+
+    told = privacy("erase", *JANE, "--yes", exit_code=1)
+    assert ("NOT complete" in told.stdout, "quarantine/cut.parquet" in told.stderr) == (True, True)
+    desk.publish()
+    privacy("object", "--email", "mary@people.example")
+    assert "quarantine/cut.parquet" in privacy("apply", exit_code=1).stderr
+    rows = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
+    assert [(row["action"], row["done"] is None) for row in rows] == [("erasure", True), ("objection", False)]
+
+    broken.unlink()
+    privacy("apply")
+    privacy("log")
+
+
 def test_an_interrupted_erasure_is_finished_by_the_next_publication(
     desk: Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +251,50 @@ def test_an_objection_holds_until_it_is_lifted(desk: Quick) -> None:
     assert "On the suppression list: objection 1" in privacy("find", "--email", "mary@people.example").stdout
     privacy("lift", 1)
     assert desk.query(marketed) == [(before,)]
+
+
+def marketed(house: Quick) -> set[str]:
+    """The leads by which owners are called."""
+    return {lead_id for (lead_id,) in house.query("select lead_id from mart_hidden_valuations")}
+
+
+@pytest.mark.slow
+def test_an_objection_holds_for_later_leads_in_any_spelling_until_it_is_lifted(desk: Quick) -> None:
+    privacy("object", "--email", "mary@people.example", "--phone", "0161 496 0000")
+    later = [
+        lead("tagged", email="MARY+home@people.example", **OWNER),
+        lead("by number", phone="Office: +44 (0)161 4960000", **OWNER),
+        lead("both", email="mary@people.example", phone="0161 496 0001", **OWNER),
+    ]
+    desk.land("applicant", later, scope="branch-102")
+    desk.publish()
+
+    theirs = {"tagged", "by number", "both", "mary"}
+    assert theirs <= ids(desk)
+    assert marketed(desk).isdisjoint(theirs)
+    privacy("lift", 1)
+    assert not marketed(desk).isdisjoint(theirs)
+
+
+@pytest.mark.slow
+def test_an_objection_stays_with_a_lead_whose_contact_the_portal_corrects(desk: Quick, tmp_path: Path) -> None:
+    """The lead of before the objection, one that came later, and one of which both versions came at once."""
+    privacy("object", "--email", "mary@people.example")
+    desk.land("applicant", [lead("later", email="mary@people.example", **OWNER)])
+    desk.publish()
+    desk.land("applicant", [lead("at once", email="mary@people.example", **OWNER)])
+    theirs = ["mary", "later", "at once"]
+
+    desk.land("applicant", [lead(one, email=f"{one[:2]}@home.example", **OWNER) for one in theirs])
+    desk.publish()
+
+    assert {desk.leads("applicant")[one]["contact_email"] for one in theirs} == {
+        "ma@home.example",
+        "la@home.example",
+        "at@home.example",
+    }
+    assert marketed(desk).isdisjoint(theirs)
+    assert marketed(desk.built_anew(tmp_path / "anew")) == marketed(desk)
 
 
 @pytest.mark.slow
