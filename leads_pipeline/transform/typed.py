@@ -10,7 +10,7 @@ and a tree stays as long as its version: after a rewriting no older one is left.
 
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -51,7 +51,7 @@ def write_tables(versions: Versions) -> int | None:
     """
     path, trees = versions.folder / TABLES, versions.folder / ".versions"
     file = (versions.folder / WAREHOUSE_FILE).resolve()
-    number, before = _number(file), _number(path.resolve()) if path.is_symlink() and path.exists() else 0
+    number, before = number_of(file), number_of(path.resolve()) if path.is_symlink() and path.exists() else 0
     if number == before:
         return None
     draft = trees / f"{TABLES}-draft"
@@ -69,9 +69,9 @@ def write_tables(versions: Versions) -> int | None:
         draft.rename(tree)
         sync(trees)
         _replace_link(path, tree)
-    kept = {_number(version) for version in trees.glob("leads-*.duckdb")}
+    kept = {number_of(version) for version in trees.glob("leads-*.duckdb")}
     for tree in trees.glob(f"{TABLES}-*"):
-        if _number(tree) not in kept:
+        if number_of(tree) not in kept:
             shutil.rmtree(tree, ignore_errors=True)
     return len(touched)
 
@@ -80,13 +80,14 @@ def remove_tables(versions: Versions) -> None:
     """Remove the files. Nobody would bring them up to date, so they would keep everybody who is erased from now on."""
     path = versions.folder / TABLES
     with storing(path):
-        path.unlink(missing_ok=True)
+        if path.is_symlink():
+            path.unlink()
         for tree in (versions.folder / ".versions").glob(f"{TABLES}-*"):
             shutil.rmtree(tree)
         sync(versions.folder)
 
 
-def _number(path: Path) -> int:
+def number_of(path: Path) -> int:
     """The number in the name of a version or a tree; 0 if there is none."""
     found = re.search(r"-(\d+)", path.name)
     return int(found[1]) if found else 0
@@ -116,9 +117,7 @@ def _link_days(before: Path, table: Path, days: Collection[date]) -> None:
 
 def _write_days(db: duckdb.DuckDBPyConnection, table: Table, folder: Path, days: Collection[date]) -> None:
     """Write a file for each of the days that has rows."""
-    ordered = sorted(days)
-    for first in range(0, len(ordered), _DAYS_AT_ONCE):
-        rows = _rows_of(db, table, ordered[first : first + _DAYS_AT_ONCE])
+    for rows in rows_of(db, table, days):
         for day in pc.unique(rows["lead_day"]):
             file = _file(folder, day.as_py())
             file.parent.mkdir(mode=_FOLDER_MODE)
@@ -129,15 +128,18 @@ def _write_days(db: duckdb.DuckDBPyConnection, table: Table, folder: Path, days:
             sync(file)
 
 
-def _rows_of(db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date]) -> pa.Table:
+def rows_of(db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date]) -> Iterator[pa.Table]:
+    """Read the rows of these days, a few days at a time, with the column `lead_day`."""
     columns = ", ".join(
         f"{quoted(column.name)}{'::varchar' if column.type in _AS_TEXT else ''} as {quoted(column.name)}"
         for column in table.columns
     )
-    leads, of_days = quoted(_LEADS_OF[table.name]), ", ".join(literal(day.isoformat()) for day in days)
-    rows = f"(from {leads} where lead_day in ({of_days}))"
-    if quoted(table.name) != leads:
-        columns = f"lead_day, {columns}"
-        rows = f"{quoted(table.name)} join (select lead_id, lead_day from {rows}) using (lead_id)"
-    selected: pa.Table = db.sql(f"select {columns} from {rows}").to_arrow_table(batch_size=_ROWS_AT_ONCE)
-    return selected
+    leads, ordered = quoted(_LEADS_OF[table.name]), sorted(days)
+    is_list = quoted(table.name) != leads
+    for first in range(0, max(len(ordered), 1), _DAYS_AT_ONCE):
+        of_days = ", ".join(literal(day.isoformat()) for day in ordered[first : first + _DAYS_AT_ONCE])
+        rows = f"(from {leads} where lead_day in ({of_days or 'null'}))"
+        if is_list:
+            rows = f"{quoted(table.name)} join (select lead_id, lead_day from {rows}) using (lead_id)"
+        selected = f"select {'lead_day, ' if is_list else ''}{columns} from {rows}"
+        yield db.sql(selected).to_arrow_table(batch_size=_ROWS_AT_ONCE)

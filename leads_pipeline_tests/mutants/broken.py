@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.settings import AuthMethod
     from leads_pipeline.storage.rows import Opened
     from leads_pipeline.storage.windows import WindowState
+    from leads_pipeline.transform.typed import number_of
     from leads_pipeline.window import RETENTION
 
 TESTS = "leads_pipeline_tests"
@@ -48,6 +49,7 @@ LOAD = (f"{TESTS}/transform/test_load.py",)
 PUBLISH = (f"{TESTS}/transform/test_publish.py",)
 MARTS = (f"{TESTS}/transform/test_marts.py",)
 NEW_MARTS = (f"{TESTS}/transform/test_new_marts.py",)
+NEW_DELTA = (f"{TESTS}/transform/test_new_delta.py",)
 TYPED_FILES = (f"{TESTS}/transform/test_typed.py",)
 DRIFT = (f"{TESTS}/transform/test_new_drift.py",)
 CHECKS = (f"{TESTS}/orchestration/test_checks.py",)
@@ -565,7 +567,7 @@ def _(before, table, days):
     return None
 
 
-@mutant("each tree stays", "leads_pipeline.transform.typed:_number", promise=ERASED, tests=TYPED_FILES)
+@mutant("each tree stays", "leads_pipeline.transform.typed:number_of", promise=ERASED, tests=TYPED_FILES)
 def _(path):
     if (
         path.name.startswith("tables-")
@@ -573,6 +575,24 @@ def _(path):
     ):
         return max(unbroken(version) for version in path.parent.glob("leads-*.duckdb"))
     return unbroken(path)
+
+
+@mutant("old Delta files stay", "leads_pipeline.transform.delta:delete_tables", promise=ERASED, tests=NEW_DELTA)
+def _(store, prefix="tables/"):
+    store.delete([key for key in store.list(prefix) if "/_delta_log/" in key])
+
+
+@mutant(
+    "a Delta table keeps rows from before a kill",
+    "leads_pipeline.transform.delta:_written_for",
+    promise=ONCE,
+    tests=NEW_DELTA,
+)
+def _(table):
+    import pathlib
+
+    folder = pathlib.Path(table.table_uri.removeprefix("file://")).parents[1]
+    return max(number_of(version) for version in (folder / ".versions").glob("leads-*.duckdb"))
 
 
 # --- published tables, report, Delta ----------------------------------------------------------------------------------

@@ -1,0 +1,163 @@
+"""Delta tables for analysts: the tables of leads in data/tables or in a bucket, from the published leads.duckdb.
+
+Belongs here: which days are written, and which old files go. Doesn't: the rows (typed.py).
+
+Each commit names the version of leads.duckdb that it was written for. If that version is still there, no rewriting has
+come since, and the days that were touched since are written. Otherwise the table's folder is written anew.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import date
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from leads_pipeline.duck import WAREHOUSE_FILE, connection
+from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.store import Store
+from leads_pipeline.transform.tables import Table, lead_tables
+from leads_pipeline.transform.typed import TABLES, number_of, remove_tables, rows_of
+from leads_pipeline.transform.versions import Versions
+
+# No least and greatest value of a column, a name say, in the log: it outlives the rows.
+_CONFIGURATION: Final = {
+    "delta.dataSkippingNumIndexedCols": "0",
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+    "delta.logRetentionDuration": "interval 1 days",
+}
+
+# A reader that has opened a version has this long to read it.
+_READERS_HOURS: Final = 1
+
+_VERSION: Final = "leadsPipelineVersion"
+
+# deltalake has a writer open for each day: 1,100 days take 860 MB, and 2.1 GB with dictionaries, statistics and ZSTD.
+_SMALL_WRITERS: Final = WriterProperties(
+    default_column_properties=ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
+)
+
+
+def write_delta(
+    versions: Versions, store: Store, address: str, options: Mapping[str, str] | None = None
+) -> dict[str, int]:
+    """Have the Delta tables hold the tables of leads as published; the days written, by table that changed.
+
+    `address` is the store's, a folder or s3://bucket/prefix; `options` are deltalake's for it. The caller holds the
+    lock of publications. Raises StorageError.
+    """
+    remove_tables(versions)
+    file = (versions.folder / WAREHOUSE_FILE).resolve()
+    kept = {number_of(version) for version in file.parent.glob("leads-*.duckdb")}
+    written: dict[str, int] = {}
+    with connection(versions, TABLES, file, read_only=True) as db, _readable_by_group():
+        publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
+        for table in lead_tables():
+            with _telling_errors(f"{address}/{TABLES}/{table.name}") as uri:
+                present = _opened(uri, options)
+                before = _written_for(present) if present else 0
+                if before == number_of(file):
+                    continue
+                if before not in kept:
+                    present, before = None, 0
+                    delete_tables(store, f"{TABLES}/{table.name}/")
+                days = {day for day, publication in publications.items() if publication > before}
+                _write(db, table, days, present or uri, options, number_of(file))
+                written[table.name] = len(days)
+    names = tuple(f"{TABLES}/{table.name}/" for table in lead_tables())
+    store.delete([key for key in store.list(f"{TABLES}/") if not key.startswith(names)])
+    return written
+
+
+def delete_tables(store: Store, prefix: str = f"{TABLES}/") -> None:
+    """Delete Delta tables, logs first: a reader then finds no table, and not half of one. Raises StorageError."""
+    keys = store.list(prefix)
+    store.delete([key for key in keys if "/_delta_log/" in key])
+    store.delete([key for key in keys if "/_delta_log/" not in key])
+
+
+def _write(
+    db: duckdb.DuckDBPyConnection,
+    table: Table,
+    days: Collection[date],
+    target: DeltaTable | str,
+    options: Mapping[str, str] | None,
+    number: int,
+) -> None:
+    parts = rows_of(db, table, days)
+    first = next(parts)
+    rows = pa.RecordBatchReader.from_batches(first.schema, _batches(first, parts))
+    # No retries: of two machines that write at once, one is to fail.
+    noted = CommitProperties(custom_metadata={_VERSION: str(number)}, max_commit_retries=0)
+    if isinstance(target, str):
+        write_deltalake(
+            target,
+            rows,
+            partition_by="lead_day",
+            name=table.name,
+            configuration=_CONFIGURATION,
+            storage_options=dict(options) if options else None,
+            writer_properties=_SMALL_WRITERS,
+            commit_properties=noted,
+        )
+        return
+    of_days = ", ".join(f"'{day.isoformat()}'" for day in sorted(days))
+    if days:
+        write_deltalake(
+            target,
+            rows,
+            mode="overwrite",
+            predicate=f"lead_day in ({of_days})",
+            writer_properties=_SMALL_WRITERS,
+            commit_properties=noted,
+        )
+    # With the files that killed runs left.
+    target.vacuum(_READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True, commit_properties=noted)
+
+
+def _batches(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+    yield from first.to_batches()
+    for part in others:
+        yield from part.to_batches()
+
+
+def _opened(uri: str, options: Mapping[str, str] | None) -> DeltaTable | None:
+    """The table; None if there is none that can be read."""
+    with suppress(DeltaError, OSError, ValueError):
+        return DeltaTable(uri, storage_options=dict(options) if options else None)
+    return None
+
+
+def _written_for(table: DeltaTable) -> int:
+    """The version that the newest commit names; 0 if it names none."""
+    return int(table.history(1)[0].get(_VERSION, 0))
+
+
+@contextmanager
+def _telling_errors(uri: str) -> Iterator[str]:
+    try:
+        yield uri
+    except CommitFailedError:
+        raise StorageError(
+            f"Another machine is writing {uri}, so this one did not. leads.duckdb is published. Run again, or set "
+            "LEADS_TABLES on one of the machines only."
+        ) from None
+    except (DeltaError, OSError, ValueError) as error:
+        raise StorageError(
+            f"The Delta table {uri} can't be written ({type(error).__name__}; its message may quote a lead and is left "
+            "out). Check the disk or the bucket, then run again. leads.duckdb is published."
+        ) from None
+
+
+@contextmanager
+def _readable_by_group() -> Iterator[None]:
+    """Let the owner's group read new files, as leads.duckdb. deltalake has no setting for it."""
+    before = os.umask(0o027)
+    try:
+        yield
+    finally:
+        os.umask(before)
