@@ -559,6 +559,15 @@ def test_a_file_that_others_can_open_or_that_is_damaged_is_absent_and_replaced(
     assert number_of(tokens_of(folder, portal).get()) == "2"
 
 
+def test_a_token_file_of_another_user_is_not_used(
+    folder: Path, portal: Portal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens_of(folder, portal).get()
+    assert number_of(tokens_of(folder, portal).get()) == "1"
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert number_of(tokens_of(folder, portal).get()) == "2"
+
+
 def test_a_folder_in_a_token_s_place_does_not_stop_the_requests(
     folder: Path, portal: Portal, caplog: pytest.LogCaptureFixture
 ) -> None:

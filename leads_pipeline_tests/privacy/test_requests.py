@@ -1,17 +1,20 @@
 """A person's requests, by the commands: what they find, do and say, and what is in the files afterwards."""
 
 import json
+import re
 import stat
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import Quick
-from leads_pipeline_tests.support.people import EMAIL, PHONE, lead
+from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
 
 OWNER = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "createdAt": "2026-11-19T10:00:00Z"}
 BEFORE = {"createdAt": "2026-11-19T10:00:00Z"}
@@ -84,11 +87,33 @@ def test_find_masks_names_addresses_and_numbers() -> None:
     assert privacy("find", *JANE, "--show", exit_code=2).stderr.startswith("question")
 
 
-def test_find_names_a_file_that_cannot_be_read(desk: Quick) -> None:
+def test_files_that_cannot_be_read_are_named(desk: Quick, tmp_path: Path) -> None:
     [path] = (desk.folder / "raw" / "appraisal_leads").rglob("*.parquet")
     path.write_bytes(b"PAR1 and no more")
+    (desk.folder / "quarantine").mkdir()
+    (desk.folder / "quarantine" / "cut.parquet").write_bytes(b"PAR1 cut off")
 
-    assert path.relative_to(desk.folder).as_posix() in privacy("find", *JANE, exit_code=1).stderr
+    for arguments in (["find"], ["export", "--to", tmp_path / "answer"]):
+        said = privacy(*arguments, *JANE, exit_code=1).stderr
+        assert path.relative_to(desk.folder).as_posix() in said
+        assert "quarantine/cut.parquet" in said
+
+
+def test_find_takes_a_list_and_a_postcode_and_names_a_wrong_line_without_repeating_it(
+    desk: Quick, tmp_path: Path
+) -> None:
+    desk.land("applicant", [lead("ann", name="Ann Poe", consumerPostcode="SW1A 1AA", **BEFORE)])
+    asked = tmp_path / "request.txt"
+    asked.write_text(f"Email: {EMAIL}\n\nphone: {PHONE}\n", encoding="utf-8")
+
+    found = json.loads(privacy("find", "--from", asked, "--json").stdout)
+    assert {one["lead_id"] for one in found["theirs"]} == {"jane", "jane's mobile", "jane too"}
+    found = json.loads(privacy("find", "--name", "poe, ann", "--postcode", "sw1a1aa", "--json").stdout)
+    assert [one["lead_id"] for one in found["to_look_at"]] == ["ann"]
+    asked.write_text(f"phone: {PHONE}\n{EMAIL}\n", encoding="utf-8")
+    said = privacy("find", "--from", asked, exit_code=2).output
+    assert "Line 2 of --from can't be read" in said
+    assert EMAIL not in said
 
 
 def test_a_lead_that_raw_has_lost_is_found_and_erased(desk: Quick) -> None:
@@ -116,6 +141,28 @@ def test_export_writes_all_versions_for_their_eyes_alone(desk: Quick, tmp_path: 
     assert "John" not in page
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "answer").iterdir()} == {0o600}
     assert privacy("export", *JANE, "--to", tmp_path / "answer", exit_code=2).stderr.count("Name a new one") == 1
+
+
+def test_an_answer_says_where_from_what_for_and_how_long_and_runs_nothing(desk: Quick, tmp_path: Path) -> None:
+    """In words and local time, with fields that nobody has declared, and without anybody else's lead."""
+    script = "<script>alert(1)</script>"
+    desk.land("applicant", [lead("script", email=EMAIL, message=script, pets={"cats": 3, "areLoud": False}, **OWNER)])
+    desk.land("applicant", [lead("summer", email=EMAIL, createdAt="2026-07-01T10:00:00Z")])
+    privacy("export", *JANE, "--to", tmp_path / "answer")
+
+    page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
+    document = json.loads((tmp_path / "answer" / "person.json").read_text(encoding="utf-8"))
+    for text in [*document["sources"], *document["purposes"], *document["retention"]]:
+        assert text.replace("'", "&#39;") in page
+    assert any("handed them over" in text for text in document["sources"])
+    assert any("direct marketing" in text for text in document["purposes"])
+    assert "The portal deletes an enquiry after 30 days." in document["retention"]
+    assert re.search(r"pets: are loud.{0,60}no", page, re.DOTALL)
+    assert "1 July 2026, 11:00" in page
+    assert "&lt;script&gt;" in page
+    assert not re.search(r"<script|\son\w+=|src=|url\(|@import", page)
+    assert {one["lead_id"] for one in document["leads"]}.isdisjoint({"john", "mary"})
+    assert stat.S_IMODE((tmp_path / "answer").stat().st_mode) == 0o700
 
 
 @pytest.mark.usefixtures("desk")
@@ -160,6 +207,36 @@ def test_an_erased_person_stays_erased_and_a_new_enquiry_lands(desk: Quick) -> N
 
 
 @pytest.mark.slow
+def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(desk: Quick) -> None:
+    assert "Erased: 0 leads" in privacy("erase", "--email", "late@people.example", "--yes").stdout
+    late = lead("late", email="Late+home@people.example", **BEFORE)
+
+    desk.land("applicant", [late], scope="branch-102")
+    desk.push("applicant", late)
+    desk.publish()
+
+    assert "late" not in ids(desk)
+    assert "late" not in raw_text(desk).casefold()
+
+
+def test_the_receipt_names_who_may_still_hold_the_person(desk: Quick, tmp_path: Path) -> None:
+    """Backups, and programs that have the old file open: both do hold her."""
+    desk.back_up(tmp_path / "backup")
+    with desk.file.open("rb") as opened:
+        receipt = privacy("erase", *JANE, "--yes").stdout
+        (tmp_path / "old.duckdb").write_bytes(opened.read())
+
+    for place in ("The portal:", "Copies of leads.duckdb", "Notebooks, spreadsheets", "The CRM:", "The disk:"):
+        assert place in receipt
+    assert "Backups from before this moment hold the person until you delete them." in receipt
+    assert "Programs that still have the old leads.duckdb open: close them." in receipt
+    with duckdb.connect(str(tmp_path / "old.duckdb"), read_only=True) as old:
+        assert old.execute("select count(*) from applicant_leads where lead_id = 'jane'").fetchall() == [(1,)]
+    kept = [path for path in (tmp_path / "backup").rglob("*") if path.is_file() and path.read_bytes()[:4] == b"PAR1"]
+    assert any(EMAIL in str(pq.ParquetFile(path).read().to_pylist()) for path in kept)
+
+
+@pytest.mark.slow
 def test_a_message_that_mentions_them_is_emptied_if_asked_for_and_stays_so(desk: Quick) -> None:
     """John shares her telephone and writes of her. Whatever is given, the receipt says what is left."""
     receipt = privacy("erase", *JANE, "--yes", "--clear-message", "john").stdout
@@ -181,6 +258,7 @@ def test_a_dry_run_and_a_refusal_change_nothing(desk: Quick) -> None:
     assert "Nothing was changed" in privacy("erase", *JANE, "--dry-run").stdout
     privacy("erase", "--email", "not an address", "--yes", exit_code=2)
     privacy("erase", *JANE, "--yes", "--case", "Jane Roe", exit_code=2)
+    assert "in the future" in privacy("erase", *JANE, "--yes", "--received", "2999-01-01", exit_code=2).stderr
     privacy("erase", *JANE, "--yes", "--clear-message", "mary", exit_code=2)
     assert ids(desk) == {"jane", "jane's mobile", "jane too", "john", "mary"}
     assert privacy("log").stdout.strip() == "No requests yet."
@@ -236,6 +314,24 @@ def test_an_interrupted_erasure_is_finished_by_the_next_publication(
     privacy("log")
 
 
+def test_an_answer_is_due_one_month_after_the_request(desk: Quick) -> None:
+    received = ["2026-11-19", "2026-12-31", "2024-01-31", "2025-01-29", "2026-08-31", "2026-02-28"]
+    for day in received:
+        listed(desk.lake.suppression, received=date.fromisoformat(day))
+
+    rows = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
+
+    assert [row["received"] for row in rows] == received
+    assert [row["due"] for row in rows] == [
+        "2026-12-19",
+        "2027-01-31",
+        "2024-02-29",
+        "2025-02-28",
+        "2026-09-30",
+        "2026-03-28",
+    ]
+
+
 # --- object, restrict, lift ---------------------------------------------------------------------------------------
 
 
@@ -260,8 +356,9 @@ def marketed(house: Quick) -> set[str]:
 
 @pytest.mark.slow
 def test_an_objection_holds_for_later_leads_in_any_spelling_until_it_is_lifted(desk: Quick) -> None:
-    privacy("object", "--email", "mary@people.example", "--phone", "0161 496 0000")
+    privacy("object", "--email", "mary@people.example", "--phone", "0161 496 0000", "--name", "Mary Poe")
     later = [
+        lead("from work", email="mary@work.example", phone="0161 496 0000", name="Mary Poe", **OWNER),
         lead("tagged", email="MARY+home@people.example", **OWNER),
         lead("by number", phone="Office: +44 (0)161 4960000", **OWNER),
         lead("both", email="mary@people.example", phone="0161 496 0001", **OWNER),
@@ -269,7 +366,7 @@ def test_an_objection_holds_for_later_leads_in_any_spelling_until_it_is_lifted(d
     desk.land("applicant", later, scope="branch-102")
     desk.publish()
 
-    theirs = {"tagged", "by number", "both", "mary"}
+    theirs = {"from work", "tagged", "by number", "both", "mary"}
     assert theirs <= ids(desk)
     assert marketed(desk).isdisjoint(theirs)
     privacy("lift", 1)
