@@ -69,7 +69,7 @@ def read_leads(kind: LeadKind, body: bytes) -> CutAnswer:
     """
     elements, members = cut_list(kind.list_key, body)
     beside = {name: _parsed(value) for name, value in members if name is not None}
-    more = (name for name, value in beside.items() if _speaks_of_more(name, value, len(elements)))
+    more = (name for name, value in beside.items() if _speaks_of_more(name, value, len(elements), depth=3))
     return CutAnswer(
         leads=tuple(map(_receive, elements)),
         beside={name: _json_type(value) for name, value in beside.items()},
@@ -86,7 +86,8 @@ def read_inventory_page(body: bytes, number: int) -> InventoryPage:
     elements, members = cut_list("items", body)
     meta = _parsed(dict(members).get("meta", b"null"))
     token = meta.get("nextToken") if isinstance(meta, dict) else None
-    if not isinstance(meta, dict | None) or not isinstance(token, str | None):
+    is_text = isinstance(token, str) and not re.search("[\ud800-\udfff]", token)
+    if not isinstance(meta, dict | None) or not (token is None or is_text):
         raise InvalidAnswerError("'meta.nextToken' is no text.", reason="bad cursor")
     return InventoryPage(tuple(_receive_item(element, number) for element in elements), token or None)
 
@@ -151,11 +152,12 @@ def _json_type(value: object) -> str:
     return types.get(type(value), "not JSON")
 
 
-def _speaks_of_more(name: str, value: object, came: int) -> bool:
+def _speaks_of_more(name: str, value: object, came: int, depth: int) -> bool:
     """Whether a member beside the list says that there are more leads, as the answers of APIs with pages do."""
     plain = _plain(name)
     if isinstance(value, dict):  # such as meta, paging, links
-        return any(_speaks_of_more(name if plain == "next" else key, one, came) for key, one in value.items())
+        inner = value.items() if depth else ()
+        return any(_speaks_of_more(name if plain == "next" else key, one, came, depth - 1) for key, one in inner)
     if isinstance(value, float):
         return value > came if _TOTAL.fullmatch(plain) else value > 1 and _PAGES.fullmatch(plain) is not None
     return bool(value) and _NEXT.fullmatch(plain) is not None and not isinstance(value, bytes)

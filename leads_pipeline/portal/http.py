@@ -108,6 +108,6 @@ def server_time(base_url: str, *, transport: httpx.BaseTransport | None = None) 
         raise SettingsError(f"{host} can't be asked. {ADDRESS_HINT}") from None
     try:
         moment = parsedate_to_datetime(date)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

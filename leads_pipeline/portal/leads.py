@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from leads_pipeline.contract import Answer, LeadKind, ReceivedLead, window_parameters
 from leads_pipeline.domain.answer import CutAnswer, read_leads
-from leads_pipeline.errors import InvalidAnswerError, LeadsPipelineError, RetentionError
+from leads_pipeline.errors import InvalidAnswerError, LeadsPipelineError, RetentionError, StorageError
 from leads_pipeline.portal.requests import Fetched, FetchStats, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import Tokens
 from leads_pipeline.portal.verdicts import is_too_much
@@ -21,8 +21,8 @@ from leads_pipeline.window import RETENTION, ScopeKind, Window
 
 # What is too large or too slow in one is asked for in pieces of that length.
 PIECE: Final = timedelta(hours=1)
-# So many hours may fail before one came: then asking for less doesn't help.
-MAX_HOPELESS_HOURS: Final = 3
+# After so many failed hours in a row the others wait for the next run.
+MAX_FAILED_HOURS: Final = 3
 # Threads beyond those that may ask at a time: they land what has come.
 LANDING_THREADS: Final = 4
 # So long a run that ends waits for what is being landed. A request that is still under way is left alone.
@@ -70,7 +70,8 @@ class LeadsClient:
         A thread fetches a window and calls `then` itself, which may wait for a disk. At most `max_concurrency` requests
         are under way. An answer that has a `failure` holds what came of the window, and not all of it.
 
-        Windows start in the given order. Closing the iterator ends the run; no `then` is called after that.
+        Windows start in the given order. Closing the iterator ends the run, and waits some seconds for a `then` that
+        has begun.
         """
         run = Requests(self._service, at_once=self._max_concurrency, scopes=len({window.scope for window in windows}))
         left: queue.SimpleQueue[Window] = queue.SimpleQueue()
@@ -133,7 +134,8 @@ class LeadsClient:
                 raise
             parts, missing = self._ask_by_hours(run, kind, window)
             if not parts:
-                raise
+                can_pass = [one for one in (error, *(verdict for _, verdict in missing)) if one.is_transient]
+                raise (can_pass or [error])[0] from None
             attempts = error.attempts + sum(verdict.attempts for _, verdict in missing)
             failure = _failure(window, parts, missing) if missing else None
         attempts += sum(part.attempts for part in parts)
@@ -169,14 +171,16 @@ class LeadsClient:
         """The hours that came, and those that didn't, with why."""
         parts: list[Fetched[CutAnswer]] = []
         missing: list[tuple[Window, LeadsPipelineError]] = []
+        failures_in_a_row = 0
         for hour in _hours(window):
             try:
                 parts.append(self._ask(run, kind, window, hour))
+                failures_in_a_row = 0
             except LeadsPipelineError as error:
                 missing.append((hour, error))
-                is_hopeless = not parts and len(missing) == MAX_HOPELESS_HOURS
-                if is_hopeless or (error.is_transient and not is_too_much(error)):
-                    break  # it isn't the hour's fault
+                failures_in_a_row += 1
+                if failures_in_a_row == MAX_FAILED_HOURS:
+                    break  # it isn't these hours' fault
         return parts, missing
 
     def _ask(self, run: Requests, kind: LeadKind, window: Window, piece: Window) -> Fetched[CutAnswer]:
@@ -197,7 +201,8 @@ class LeadsClient:
             return read_leads(kind, body)
         except InvalidAnswerError:
             if self._keep_unreadable is not None:
-                self._keep_unreadable(kind, window, body)
+                with suppress(StorageError):  # the answer's verdict says more
+                    self._keep_unreadable(kind, window, body)
             raise
 
 

@@ -26,8 +26,9 @@ from leads_pipeline.errors import (
 )
 from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body
 from leads_pipeline.portal.pace import Pace, RetryPolicy
-from leads_pipeline.portal.tokens import Tokens
+from leads_pipeline.portal.tokens import Token, Tokens
 from leads_pipeline.portal.verdicts import (
+    DEADLINE_PASSED,
     LATER,
     UNUSABLE_ADDRESS,
     USELESS,
@@ -132,7 +133,10 @@ class Requests:
 
     def __init__(self, service: Service, *, at_once: int = 1, scopes: int = 1) -> None:
         self._service, self._timing = service, service.timing
-        self._base = httpx.URL(service.base_url)
+        try:
+            self._base = httpx.URL(service.base_url)
+        except httpx.InvalidURL:
+            raise SettingsError(f"The service's address is none. {ADDRESS_HINT}") from None
         self._tls = httpx.create_ssl_context()
         self._pace = Pace(service.policy, self._timing.rng)
         self._slots = threading.Semaphore(at_once)
@@ -242,15 +246,10 @@ class Requests:
         until = time.monotonic() + service.deadline_seconds
         try:
             with self._answer(spec, request) as response:
-                is_answer = response.status_code == HTTPStatus.OK
-                try:
-                    body = read_body(response, service.max_body_bytes, until)
-                except (InvalidAnswerError, TooLargeError, httpx.TransportError):
-                    if is_answer:
-                        raise
-                    body = b""  # the status decides; the body is a courtesy
-                if not is_answer:
+                if response.status_code != HTTPStatus.OK:
+                    body = _courtesy(response, service.max_body_bytes, until)
                     return verdict_on(str(spec), response, body, spec.advice, self._timing.now())
+                body = read_body(response, service.max_body_bytes, until)
             return body, read(body)
         except InvalidAnswerError as error:
             message = f"{spec} was answered, but not as the contract has it. {error} What was landed before stays."
@@ -261,6 +260,8 @@ class Requests:
                 "technical contact."
             )
         except UnreachableError as error:
+            if error.reason != DEADLINE_PASSED:  # the token server's
+                return error.with_traceback(None)
             return UnreachableError(f"{spec}: {error} {LATER}", reason=error.reason)
         except LeadsPipelineError as error:
             return error.with_traceback(None)
@@ -277,14 +278,24 @@ class Requests:
         response = self._send(spec, request, token.access_token)
         try:
             if response.status_code in _REFUSALS and tokens.is_worth_renewing(token):
-                response.close()
-                token = tokens.get(refused=token)
-                response = self._send(spec, request, token.access_token)
-                if response.status_code in _REFUSALS:
-                    tokens.did_not_help(token)
+                renewed = self._renewed(response, token)
+                if renewed is not None:
+                    response.close()
+                    response = self._send(spec, request, renewed.access_token)
+                    if response.status_code in _REFUSALS:
+                        tokens.did_not_help(renewed)
             yield response
         finally:
             response.close()
+
+    def _renewed(self, response: httpx.Response, token: Token) -> Token | None:
+        """Another token. None if none can be had now for a 403, which is a verdict on its scope by itself."""
+        try:
+            return self._service.tokens.get(refused=token)
+        except LeadsPipelineError as error:
+            if error.is_transient and response.status_code == HTTPStatus.FORBIDDEN:
+                return None
+            raise
 
     def _send(self, spec: RequestSpec, request: str, token: str) -> httpx.Response:
         # One client a thread: httpx's pool looks through all its connections several times a request.
@@ -304,6 +315,14 @@ class Requests:
         """Close the connection of the calling thread."""
         if (http := getattr(self._local, "http", None)) is not None:
             http.close()
+
+
+def _courtesy(response: httpx.Response, max_bytes: int, until: float) -> bytes:
+    """The body of an answer whose status decides; nothing if it can't be had."""
+    try:
+        return read_body(response, max_bytes, until)
+    except (InvalidAnswerError, TooLargeError, UnreachableError, httpx.TransportError):
+        return b""
 
 
 def _slows_the_run(error: LeadsPipelineError, attempt: int) -> bool:

@@ -31,6 +31,7 @@ from leads_pipeline.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_
 from leads_pipeline.errors import (
     InvalidAnswerError,
     LeadsPipelineError,
+    ServerError,
     SettingsError,
     StorageError,
     TooLargeError,
@@ -235,7 +236,9 @@ class Tokens:
                 return self._token_in(response, read_body(response, MAX_ANSWER_BYTES, until), asked, asked_at)
         except TooLargeError:
             failure = token_verdict(asked, response, b"", {}, datetime.fromtimestamp(asked_at, UTC))
-        except (InvalidAnswerError, UnreachableError) as error:
+        except InvalidAnswerError as error:
+            failure = ServerError(f"{asked} {error} {LATER}", reason="token server error")
+        except UnreachableError as error:
             failure = error.reworded(f"{asked} {error} {LATER}", attempts=0)
         except UNUSABLE_ADDRESS:
             failure = SettingsError(f"{asked} it can't be sent. {ADDRESS_HINT}")

@@ -256,7 +256,7 @@ def _(response, max_bytes, until):
     promise=ASKED,
     tests=CLIENT,
 )
-def _(name, value, came):
+def _(name, value, came, depth):
     return False
 
 

@@ -404,6 +404,21 @@ def test_a_token_refused_after_its_renewal_says_which_settings_to_check() -> Non
     assert "LEADS_CLIENT_ID" in str(error)
 
 
+def test_a_forbidden_scope_ends_no_run_though_the_token_server_is_busy() -> None:
+    class Busy(GoodTokens):
+        def get(self, refused: Token | None = None) -> Token:
+            if refused is not None:
+                raise BusyError("busy", retry_after_seconds=600)
+            return super().get()
+
+        def is_worth_renewing(self, _: Token) -> bool:
+            return True
+
+    client = leads_client(lambda r: httpx.Response(403 if branch(r) == 3 else 200, content=BODY), tokens=Busy())
+    results = outcomes(client, 40)
+    assert sorted(type(result).__name__ for result in results) == ["Answer"] * 39 + ["RefusedError"]
+
+
 def test_a_window_past_retention_is_refused_unasked() -> None:
     horizon = (NOW - timedelta(days=30)).date()  # its day is half deleted, the one before wholly
     deleted, straddling = (
@@ -721,6 +736,28 @@ def test_an_hour_that_fails_fails_its_window_and_costs_no_other_hour() -> None:
     assert set(book.ids) - set(ids(answer)) == {"19 02:30:00"}
 
 
+@pytest.mark.parametrize("always", [httpx.Response(500), httpx.Response(200, html="<h1>Maintenance</h1>")])
+def test_an_hour_that_always_fails_costs_no_later_hour(always: httpx.Response) -> None:
+    book = Book(timedelta(minutes=30), lambda length: httpx.Response(413) if length > HOUR else None)
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        return always if request.url.params["from-time"].endswith("T03:00:00Z") else book(request)
+
+    answer = fetch_one(leads_client(handler))
+    assert isinstance(answer, Answer)
+    assert set(book.ids) - set(ids(answer)) == {"19 03:30:00"}
+    assert answer.failure is not None
+    assert answer.failure.is_transient
+
+
+def test_if_no_hour_comes_what_can_pass_decides_when_it_is_asked_for_again() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))
+        return httpx.Response(413 if end - start > HOUR else 503)
+
+    assert isinstance(fetch_one(leads_client(handler)), ServerError)
+
+
 def test_an_outage_in_the_middle_of_a_window_keeps_what_came_and_is_not_hammered() -> None:
     book = Book(timedelta(minutes=30), lambda length: httpx.Response(413) if length > HOUR else None)
 
@@ -734,7 +771,7 @@ def test_an_outage_in_the_middle_of_a_window_keeps_what_came_and_is_not_hammered
     assert isinstance(answer.failure, ServerError)
     assert ids(answer) == book.ids[: len(answer.leads)]
     assert answer.leads
-    assert client.stats.requests == 20 + RetryPolicy().max_attempts - 1
+    assert client.stats.requests == 20 + 3 * RetryPolicy().max_attempts - 1, "three hours, and no more"
 
 
 def test_nothing_of_a_window_is_no_answer() -> None:
