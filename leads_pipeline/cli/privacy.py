@@ -16,12 +16,12 @@ from rich.markup import escape
 from leads_pipeline.cli.session import Session, err, out, plain_errors, table
 from leads_pipeline.definitions import variables
 from leads_pipeline.delta.folder import delta_folder
-from leads_pipeline.domain.person import Person, Reason
+from leads_pipeline.domain.person import Person, Reason, email_keys, phone_keys
 from leads_pipeline.durable import replace_file
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.lake import Lake
 from leads_pipeline.privacy import requests
-from leads_pipeline.privacy.export import Contact, versions_of, write_export
+from leads_pipeline.privacy.export import Contact, context_of, versions_of, write_export
 from leads_pipeline.privacy.finding import Found, FoundLead, find, left_in_delta
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.share import write_share
@@ -30,8 +30,8 @@ from leads_pipeline.suppression import Action, Entry
 
 # As options, as words of --from, and in the order in which they are asked for.
 _IDENTIFIERS: Final = {
-    "email": ("E-mail address", "E-mail address, in any spelling; repeat for more."),
-    "phone": ("Telephone number", "Telephone number, in any spelling; repeat for more."),
+    "email": ("E-mail addresses, with commas between", "E-mail address, in any spelling; repeat for more."),
+    "phone": ("Telephone numbers, with commas between", "Telephone number, in any spelling; repeat for more."),
     "lead": ("Lead id", "A lead's id. It counts as theirs; repeat for more."),
     "name": ("First and last name", "First and last name. It tells people apart who share a number."),
     "postcode": ("Postcode", "The person's own postcode."),
@@ -210,7 +210,8 @@ def retain(dry_run: bool) -> None:
         days = list(cut_days(session.lake, before, session.settings.zone, is_dry=dry_run))
         done = [day for day in days if day.error is None]
         for day in done:
-            out.print(f"{day.day} {day.kind.name}: {day.leads} leads", highlight=False)
+            if day.leads:
+                out.print(f"{day.day} {day.kind.name}: {_leads(day.leads)}", highlight=False)
         leads = sum(day.leads for day in done)
         out.print(f"Leads from before {before} that {'are due' if dry_run else 'are anonymous now'}: {leads}.")
         troubles = [f"{day.day} {day.kind.name}: {day.error}" for day in days if day.error is not None]
@@ -306,7 +307,9 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, **asked: Any) -> N
         if request.is_dry or not (request.can_list or others):
             request.stop(f"Leads to erase: {len(request.found.theirs)}. Messages to empty: {len(others)}.")
         if not yes:
-            question = f"Erase {len(request.found.theirs)} leads for good, and empty {len(others)} messages?"
+            question = (
+                f"Erase {_leads(len(request.found.theirs))} for good? Messages of others to empty: {len(others)}."
+            )
             click.confirm(question, abort=True, err=True)
         entry = request.add()
         if others:
@@ -325,7 +328,7 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, **asked: Any) -> N
         new = len(found.theirs) - sum(lead in left for lead in found.theirs)
         request.hand_out(
             entry,
-            f"Erased: {len(request.found.theirs)} leads, with all their versions.\n"
+            f"Erased: {_leads(len(request.found.theirs))}, with all versions.\n"
             f"Messages of others emptied: {len(others)}.\n"
             f"New enquiries of theirs, which stay: {new}.\n"
             f"Leads to look at, which stay: {len(found.to_look_at)}. `leads-pipeline privacy find` shows them.\n"
@@ -352,7 +355,7 @@ def object_(**asked: Any) -> None:
         troubles = request.carry_out(entry)
         request.hand_out(
             entry,
-            f"Out of mart_hidden_valuations. Their {len(request.found.theirs)} leads stay.\n"
+            f"Out of mart_hidden_valuations. In the other tables stay: {_leads(len(request.found.theirs))}.\n"
             f"It holds until `leads-pipeline privacy lift {entry.number}`.",
             troubles,
         )
@@ -376,7 +379,7 @@ def restrict(**asked: Any) -> None:
         troubles = request.carry_out(entry)
         request.hand_out(
             entry,
-            f"Set aside: {len(request.found.theirs)} leads, and the person's new ones.\n"
+            f"Set aside: {_leads(len(request.found.theirs))}, and the person's new ones.\n"
             f"It holds until `leads-pipeline privacy lift {entry.number}`.",
             troubles,
         )
@@ -397,6 +400,9 @@ def correct(new_email: str | None, new_phone: str | None, **asked: Any) -> None:
     with plain_errors(), Session.opened() as session:
         if not (new_email or new_phone):
             raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
+        for option, text, keys in (("email", new_email, email_keys), ("phone", new_phone, phone_keys)):
+            if text and not keys(text):
+                raise QuestionError(f"--new-{option} can't be read. Check its spelling.")
         corrected = Person.of([new_email] if new_email else [], [new_phone] if new_phone else [])
         given = {"email": new_email, "phoneNumber": new_phone}
         patch = {"contact": {name: value for name, value in given.items() if value is not None}}
@@ -408,7 +414,7 @@ def correct(new_email: str | None, new_phone: str | None, **asked: Any) -> None:
         requests.learn_contact(session.lake, held, corrected, datetime.now(UTC))
         days = requests.land_correction(session.lake, request.found.theirs, json.dumps(patch), datetime.now(UTC))
         troubles = session.refresh(days) or request.carry_out(entry)
-        request.hand_out(entry, f"Corrected: {len(request.found.theirs)} leads.", troubles)
+        request.hand_out(entry, f"Corrected: {_leads(len(request.found.theirs))}.", troubles)
 
 
 @privacy.command(short_help="End an objection or a restriction.")
@@ -606,6 +612,10 @@ def _found(lake: Lake, person: Person, *, is_shared: bool) -> Found:
         return find(lake, person, is_shared=is_shared, tell=lambda count: status.update(f"Looking: {count} files"))
 
 
+def _leads(number: int) -> str:
+    return f"{number} lead{'' if number == 1 else 's'}"
+
+
 def _places(lead: FoundLead) -> list[str]:
     return [f"{place} {count}" for place, count in sorted(Counter(row.place for row in lead.rows).items())]
 
@@ -619,13 +629,16 @@ def _show(found: Found, *, show: bool) -> None:
         for lead in leads:
             contact = Contact.of(lead) if show else Contact.of(lead).masked()
             texts = ("\n".join(contact.names), "\n".join(contact.others), "\n".join(sorted(lead.why)))
-            rows.append((lead.kind, escape(lead.lead_id), *map(escape, texts), "\n".join(_places(lead))))
-        shown = table(("kind", "lead id", "name", "contact", "why", "versions by place"), rows, title)
+            more = ["\n".join(context_of(lead))] if show else []
+            rows.append((lead.kind, lead.lead_id, *texts, *more, "\n".join(_places(lead))))
+        more_names = ["day, branch, postcode and message"] if show else []
+        names = ("kind", "lead id", "name", "contact", "why", *more_names, "versions received, by place")
+        shown = table(names, [[escape(text) for text in row] for row in rows], title)
         for column in shown.columns:
-            column.overflow = "fold"  # an id is of use only whole
+            column.overflow, column.no_wrap = "fold", column.header == "lead id"  # an id is of use only whole
         out.print(shown)
     out.print(
-        f"Theirs: {len(found.theirs)} leads. To look at: {len(found.to_look_at)} leads. {found.files} files were read."
+        f"Theirs: {_leads(len(found.theirs))}. To look at: {_leads(len(found.to_look_at))}. Files read: {found.files}."
     )
     _show_unread(found)
 

@@ -332,20 +332,33 @@ LeadKey = tuple[str, str]
 
 
 class Reason(StrEnum):
-    """Why a lead is shown. The first four make it theirs."""
+    """Why a lead is shown. Those of `THEIRS` make it theirs."""
 
     ID = "the given id"
     ADDRESS = "the given address"
+    ADDRESS_AND_OTHER_NAME = "the given address, under another name than the given one"
     NUMBER = "the given number, under no name and no other address, and nobody else has it"
-    NUMBER_AND_NAME = (
-        "the given number, under the given name, or under one that stands beside the given address if no name was given"
-    )
-    OTHER_NAME = "the given number, under another name or address, or under none although others have it"
+    NUMBER_AND_NAME = "the given number, under the given name"
+    NUMBER_AND_NAME_OF_ADDRESS = "the given number, under a name that stands beside the given address"
+    OTHER_NAME = "the given number, under another name"
+    OTHER_ADDRESS = "the given number, under no name and with another address"
+    NO_NAME = "the given number, under no name, and others have the number too"
     MENTION = "mentioned in what somebody wrote"
-    NAME = "the given name or postcode"
+    NAME = "the given name"
+    POSTCODE = "the given postcode"
+    NAME_AND_POSTCODE = "the given name and postcode"
 
 
-THEIRS: Final = frozenset({Reason.ID, Reason.ADDRESS, Reason.NUMBER, Reason.NUMBER_AND_NAME})
+THEIRS: Final = frozenset(
+    {
+        Reason.ID,
+        Reason.ADDRESS,
+        Reason.ADDRESS_AND_OTHER_NAME,
+        Reason.NUMBER,
+        Reason.NUMBER_AND_NAME,
+        Reason.NUMBER_AND_NAME_OF_ADDRESS,
+    }
+)
 
 # A household has two or three names on one number. More are an office or a placeholder.
 NAMES_MAX: Final = 3
@@ -387,17 +400,25 @@ def others_have_the_number(person: Person, versions: Sequence[Shown]) -> bool:
 
 def _reasons(person: Person, names: frozenset[str], shown: Shown, *, has_others: bool) -> Iterator[Reason]:
     if person.emails & shown.emails:
-        yield Reason.ADDRESS
+        is_other_name = bool(person.names) and not shown.names <= person.names
+        yield Reason.ADDRESS_AND_OTHER_NAME if is_other_name else Reason.ADDRESS
     if person.phones & shown.phones:
-        if shown.names:
-            yield Reason.NUMBER_AND_NAME if shown.names <= names else Reason.OTHER_NAME
+        if not shown.names <= names:
+            yield Reason.OTHER_NAME
+        elif shown.names:
+            yield Reason.NUMBER_AND_NAME if person.names else Reason.NUMBER_AND_NAME_OF_ADDRESS
+        elif has_others:
+            yield Reason.NO_NAME
         else:
             has_other_address = bool(person.emails) and not shown.emails <= person.emails
-            yield Reason.OTHER_NAME if has_others or has_other_address else Reason.NUMBER
+            yield Reason.OTHER_ADDRESS if has_other_address else Reason.NUMBER
     if person.is_mentioned_in(shown.others):
         yield Reason.MENTION
     if person.has_name_and_postcode(shown):
-        yield Reason.NAME
+        if person.names and person.postcodes:
+            yield Reason.NAME_AND_POSTCODE
+        else:
+            yield Reason.NAME if person.names else Reason.POSTCODE
 
 
 def _refuse_shared(person: Person, versions: Sequence[Shown]) -> None:

@@ -93,7 +93,21 @@ def _masked(text: str) -> str:
     if "@" in text:
         local, _, domain = text.partition("@")
         return f"{local[:1]}…@{domain[:1]}…"
-    return f"…{text.strip()[-3:]}"
+    return f"…{''.join(filter(str.isdigit, text))[-3:]}"
+
+
+def context_of(lead: FoundLead) -> list[str]:
+    """Days with branches, postcodes and messages of all versions, each once: by these somebody judges whose it is."""
+    windows = dict.fromkeys(
+        f"{row.columns.get('day', row.columns.get('lead_day'))} {row.columns.get('scope')}" for row in lead.rows
+    )
+    texts = [
+        plain(text)
+        for row in lead.rows
+        for path, text in texts_of(row.payload)
+        if text.strip() and (role_of(path) == "postcode" or path.endswith("message"))
+    ]
+    return [*windows, *dict.fromkeys(texts)]
 
 
 def versions_of(lead: FoundLead) -> list[dict[str, Any]]:

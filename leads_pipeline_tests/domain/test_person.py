@@ -228,6 +228,31 @@ def test_a_spouse_who_wrote_once_with_the_address_keeps_their_own_leads_if_the_n
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "shown", "why"),
+    [
+        ({"names": ["Jane Roe"]}, {"email": EMAIL, "name": "Jane Roe"}, ["the given address", "the given name"]),
+        (
+            {"names": ["Jane Roe"]},
+            {"email": EMAIL, "name": "John Roe"},
+            ["the given address, under another name than the given one"],
+        ),
+        ({"names": ["Jane Roe"]}, {"phone": PHONE, "name": "John Roe"}, ["the given number, under another name"]),
+        ({}, {"phone": PHONE, "email": "x@y.example"}, ["the given number, under no name and with another address"]),
+        ({"postcodes": ["SW1A 1AA"]}, {"consumerPostcode": "sw1a1aa"}, ["the given postcode"]),
+        (
+            {"names": ["Jane Roe"], "postcodes": ["SW1A 1AA"]},
+            {"name": "Jane Roe", "consumerPostcode": "sw1a1aa"},
+            ["the given name and postcode"],
+        ),
+    ],
+)
+def test_a_reason_names_the_one_case_that_holds(given: dict[str, Any], shown: dict[str, Any], why: list[str]) -> None:
+    person = Person.of([EMAIL], [PHONE], **given)
+    [found] = reasons(person, {("applicant", "1"): [shown_by(json.dumps(lead("1", **shown)))]}).values()
+    assert sorted(found) == why
+
+
 def test_a_lead_has_all_its_reasons() -> None:
     """Who shares the number may also write about them (a receipt that said otherwise was wrong)."""
     john = lead("john", phone=PHONE, name="John Roe", message=f"My wife is {EMAIL}")

@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
+from leads_pipeline.domain.person import Person
+from leads_pipeline.privacy.export import context_of
+from leads_pipeline.privacy.finding import find
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import Quick
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
@@ -75,7 +78,7 @@ def test_find_shows_two_groups_and_every_reason() -> None:
     assert john["lead_id"] == "john"
     assert john["why"] == [
         "mentioned in what somebody wrote",
-        "the given number, under another name or address, or under none although others have it",
+        "the given number, under another name",
     ]
 
 
@@ -83,8 +86,15 @@ def test_find_shows_two_groups_and_every_reason() -> None:
 def test_find_masks_names_addresses_and_numbers() -> None:
     for shown in (privacy("find", *JANE), privacy("find", *JANE, "--json")):
         assert "J… R…" in shown.output.replace("\\u2026", "…")
-        assert not any(text in shown.output for text in (EMAIL, "900123", "Jane"))
+        assert not any(text in shown.output for text in (EMAIL, "900123", "Jane", "rk)"))
     assert privacy("find", *JANE, "--show", exit_code=2).stderr.startswith("question")
+
+
+def test_whoever_looks_at_a_lead_sees_when_and_where_it_came_and_its_message(desk: Quick) -> None:
+    """`--show` prints it, on a terminal alone."""
+    desk.land("applicant", [lead("ann", email=EMAIL, consumerPostcode="SW1A 1AA", message="In May?", **BEFORE)])
+    [ann] = find(desk.lake, Person.of(lead_ids=["ann"])).leads
+    assert context_of(ann) == ["2026-11-19 branch-101", "SW1A 1AA", "In May?"]
 
 
 def test_files_that_cannot_be_read_are_named(desk: Quick, tmp_path: Path) -> None:
@@ -453,7 +463,7 @@ def test_a_correction_of_restricted_leads_comes_back_with_them(desk: Quick) -> N
 
 @pytest.mark.usefixtures("desk")
 def test_a_correction_that_is_no_address_is_refused() -> None:
-    assert "can't be read" in privacy("correct", *JANE, "--new-email", "notanaddress", exit_code=2).stderr
+    assert "--new-email can't be read" in privacy("correct", *JANE, "--new-email", "notanaddress", exit_code=2).stderr
     assert "Nothing to correct" in privacy("correct", *JANE, exit_code=2).stderr
 
 
