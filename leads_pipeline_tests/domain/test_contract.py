@@ -113,6 +113,13 @@ def test_a_list_that_stands_twice_gives_both() -> None:
     assert payloads(b'{"applicants": [{"id": "a"}], "applicants": [{"id": "b"}]}') == ['{"id": "a"}', '{"id": "b"}']
 
 
+def test_a_deeply_nested_member_beside_the_list_costs_no_lead() -> None:
+    beside = b'{"next":' * 450 + b"1" + b"}" * 450
+    answer = read_leads(APPLICANT, b'{"meta": ' + beside + b', "applicants": [{"id": "a"}]}')
+    assert [lead.lead_id for lead in answer.leads] == ["a"]
+    assert answer.speaks_of_more is None
+
+
 def test_both_kinds_read_their_own_list() -> None:
     body = b'{"applicants": [{"id": "a"}], "appraisals": [{"id": "b"}]}'
     assert [lead.lead_id for lead in read_leads(APPLICANT, body).leads] == ["a"]

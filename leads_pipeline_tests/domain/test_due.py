@@ -116,3 +116,8 @@ def test_the_window_that_is_deleted_soonest_comes_first() -> None:
 def test_each_look_happens_within_a_day_of_good_time(seed: int) -> None:
     """A sample. chaos/test_due.py lets more weeks pass."""
     Weeks(seed, days=40, branches=1).pass_and_judge()
+
+
+def test_a_window_that_is_refused_again_after_a_start_waits_again() -> None:
+    refused = failure(END + 4 * HOUR, 2, verdict="refused", first_failed_at=END + 2 * HOUR)
+    assert next_look(failed=refused, started_at=END + 3 * HOUR, now=END + 5 * HOUR) == END + 28 * HOUR

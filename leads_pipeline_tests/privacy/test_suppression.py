@@ -255,6 +255,7 @@ def test_an_erasure_means_the_persons_leads_of_before_and_the_known_ids(list_: S
         lead("mine", email=EMAIL.upper(), createdAt=BEFORE),
         lead("new enquiry", email=EMAIL, createdAt=AFTER),
         lead("known", email="john@people.example", createdAt=AFTER),
+        lead("KNOWN", email="john@people.example", createdAt=AFTER),
         lead("other kind", email="john@people.example", createdAt=BEFORE),
         lead("neighbour", email="jane@people.example", createdAt=BEFORE),
         lead("tagged", email="jane.roe+x@people.example", createdAt=BEFORE),
