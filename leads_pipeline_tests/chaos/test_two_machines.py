@@ -97,10 +97,12 @@ def backfill(first: date, last: date) -> tuple[str, ...]:
 
 
 def test_two_machines_lose_and_double_nothing_over_kills_and_an_erasure(tmp_path: Path) -> None:
+    slow = tmp_path / "faults.json"
+    slow.write_text('{"rules": [{"name": "slow", "then": {"latency_ms": 500}}]}')
     with (
         running_postgres() as postgres,
         running_moto() as server,
-        newcomer(tmp_path / "one", "--branches", "2", "--leads-per-day", "6", "--latency-ms", "500") as one,
+        newcomer(tmp_path / "one", "--branches", "2", "--leads-per-day", "6", "--faults", str(slow)) as one,
     ):
         bucket = Bucket(server)
         two = Newcomer(tmp_path / "two", one.credentials)
