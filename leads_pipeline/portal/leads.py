@@ -55,6 +55,7 @@ class LeadsClient:
     ) -> None:
         self._service = Service(base_url=base_url.rstrip("/"), tokens=tokens, **options)
         self._max_concurrency = max_concurrency
+        self._door = threading.Lock()
         self._keep_unreadable = keep_unreadable
 
     @property
@@ -107,9 +108,10 @@ class LeadsClient:
         """One thread: a window after the other, until none is left or nobody wants them any more."""
         with closing(run), suppress(queue.Empty):
             while not run.is_stopped:
-                window = left.get_nowait()
+                with self._door:  # of a lead in two windows, the version of the later window counts
+                    window, number = left.get_nowait(), run.next_number()
                 try:
-                    answer = self._fetch(run, kind, window)
+                    answer = self._fetch(run, kind, window, number)
                     if not run.is_stopped:
                         done.put((window, then(answer)))
                 except LeadsPipelineError as error:
@@ -117,7 +119,7 @@ class LeadsClient:
                 except BaseException as error:  # noqa: BLE001 - raised where the outcome is read
                     done.put((window, error))
 
-    def _fetch(self, run: Requests, kind: LeadKind, window: Window) -> Answer:
+    def _fetch(self, run: Requests, kind: LeadKind, window: Window, number: int | None) -> Answer:
         """The window's answer: in one, or hour by hour where it is too large or too slow in one."""
         timing = self._service.timing
         began = timing.monotonic()
@@ -128,7 +130,7 @@ class LeadsClient:
             )
         attempts, failure = 0, None
         try:
-            parts = [self._ask(run, kind, window, window)]
+            parts = [self._ask(run, kind, window, window, number)]
         except LeadsPipelineError as error:
             if not is_too_much(error):
                 raise
@@ -183,7 +185,9 @@ class LeadsClient:
                     break  # it isn't these hours' fault
         return parts, missing
 
-    def _ask(self, run: Requests, kind: LeadKind, window: Window, piece: Window) -> Fetched[CutAnswer]:
+    def _ask(
+        self, run: Requests, kind: LeadKind, window: Window, piece: Window, number: int | None = None
+    ) -> Fetched[CutAnswer]:
         about = f"the window {window.partition_key}"
         if piece != window:
             about += f", {piece.start:%Y-%m-%dT%H:%M:%SZ} to {piece.end:%Y-%m-%dT%H:%M:%SZ} of it"
@@ -194,7 +198,7 @@ class LeadsClient:
             scope=window.scope.key,
             advice={401: _LEADS_401, 403: _scope_advice(window), 413: _LEADS_413},
         )
-        return run.fetch(spec, partial(self._read, kind, window))
+        return run.fetch(spec, partial(self._read, kind, window), number)
 
     def _read(self, kind: LeadKind, window: Window, body: bytes) -> CutAnswer:
         try:

@@ -157,15 +157,15 @@ class Requests:
         """Send nothing more, and wait for nothing."""
         self._stop.set()
 
-    def fetch(self, spec: RequestSpec, read: Callable[[bytes], T]) -> Fetched[T]:
-        """Ask, and ask again where that can help. Raises the last verdict."""
+    def fetch(self, spec: RequestSpec, read: Callable[[bytes], T], number: int | None = None) -> Fetched[T]:
+        """Ask, and ask again where that can help. `number` is the first request's place. Raises the last verdict."""
         request = f"{self._base.raw_path.decode().rstrip('/')}{spec.path}?{urlencode(spec.parameters)}"
         for attempt in itertools.count(1):
             with self._slots:
                 pace = self._start(spec)
                 fetched_at = self._timing.now()
                 # Now and not with the answer: of two that cross, the one that was asked for later is the newer.
-                sequence = self._service.next_sequence() if self._service.next_sequence else None
+                sequence = number if attempt == 1 and number is not None else self.next_number()
                 outcome = self._ask_once(spec, request, read)
             self._learn(outcome, pace, attempt)
             if not isinstance(outcome, LeadsPipelineError):
@@ -189,6 +189,10 @@ class Requests:
                 seconds = self._service.policy.delay_seconds(attempt, None, self._timing.rng)
                 self._timing.wait(self._stop, seconds)
         raise AssertionError("count() never ends")
+
+    def next_number(self) -> int | None:
+        """The next place in the order of receipt, None if nobody counts."""
+        return self._service.next_sequence() if self._service.next_sequence else None
 
     def _start(self, spec: RequestSpec) -> int:
         """Wait for the run's next start. Returns the pace that it was made at."""
