@@ -47,7 +47,7 @@ class InventoryClient:
                 "INVENTORY_AGENCY_REF can't be sent as a header: write plain ASCII without line breaks."
             )
         self._agency_ref = agency_ref
-        self._service = Service(base_url=base_url.rstrip("/"), tokens=tokens, **options)
+        self._service = Service(base_url=base_url, tokens=tokens, **options)
         logging.getLogger("httpx").addFilter(_hide_inventory_query)
 
     @property

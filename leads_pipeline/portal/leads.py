@@ -53,7 +53,7 @@ class LeadsClient:
         keep_unreadable: Callable[[LeadKind, Window, bytes], None] | None = None,
         **options: Any,
     ) -> None:
-        self._service = Service(base_url=base_url.rstrip("/"), tokens=tokens, **options)
+        self._service = Service(base_url=base_url, tokens=tokens, **options)
         self._max_concurrency = max_concurrency
         self._door = threading.Lock()
         self._keep_unreadable = keep_unreadable
@@ -128,7 +128,8 @@ class LeadsClient:
                 f"The window {window.partition_key} was not asked for: the portal keeps leads for {RETENTION.days} "
                 "days, and it is wholly older. What was landed of it stays; there is nothing left to fetch."
             )
-        attempts, failure = 0, None
+        attempts = 0
+        missing: list[tuple[Window, LeadsPipelineError]] = []
         try:
             parts = [self._ask(run, kind, window, window, number)]
         except LeadsPipelineError as error:
@@ -139,9 +140,9 @@ class LeadsClient:
                 can_pass = [one for one in (error, *(verdict for _, verdict in missing)) if one.is_transient]
                 raise (can_pass or [error])[0] from None
             attempts = error.attempts + sum(verdict.attempts for _, verdict in missing)
-            failure = _failure(window, parts, missing) if missing else None
         attempts += sum(part.attempts for part in parts)
         leads = _joined(parts)
+        failure = _failure(window, len(leads), missing) if missing else None
         if failure is None and any(part.value.speaks_of_more for part in parts):
             failure = InvalidAnswerError(
                 f"The answer for the window {window.partition_key} speaks of more leads than came, in a member beside "
@@ -210,14 +211,12 @@ class LeadsClient:
             raise
 
 
-def _failure(
-    window: Window, parts: Sequence[Fetched[CutAnswer]], missing: Sequence[tuple[Window, LeadsPipelineError]]
-) -> LeadsPipelineError:
+def _failure(window: Window, came: int, missing: Sequence[tuple[Window, LeadsPipelineError]]) -> LeadsPipelineError:
     """Why hours of the window are missing. What can pass comes first: it is asked for again sooner."""
     hour, verdict = next((one for one in missing if one[1].is_transient), missing[0])
     message = (
         f"The window {window.partition_key} is too much for one answer and was asked for by hours. "
-        f"{len(_joined(parts))} leads came and are kept; it isn't landed before the rest has come. Of "
+        f"{came} leads came and are kept; it isn't landed before the rest has come. Of "
         f"{hour.start:%H:%M} to {hour.end:%H:%M} UTC: {verdict.args[0]}"
     )
     return verdict.reworded(message, attempts=verdict.attempts)

@@ -137,6 +137,7 @@ class Requests:
             self._base = httpx.URL(service.base_url)
         except httpx.InvalidURL:
             raise SettingsError(f"The service's address is none. {ADDRESS_HINT}") from None
+        self._path = self._base.raw_path.decode().rstrip("/")
         self._tls = httpx.create_ssl_context()
         self._pace = Pace(service.policy, self._timing.rng)
         self._slots = threading.Semaphore(at_once)
@@ -159,7 +160,7 @@ class Requests:
 
     def fetch(self, spec: RequestSpec, read: Callable[[bytes], T], number: int | None = None) -> Fetched[T]:
         """Ask, and ask again where that can help. `number` is the first request's place. Raises the last verdict."""
-        request = f"{self._base.raw_path.decode().rstrip('/')}{spec.path}?{urlencode(spec.parameters)}"
+        request = f"{self._path}{spec.path}?{urlencode(spec.parameters)}"
         for attempt in itertools.count(1):
             with self._slots:
                 pace = self._start(spec)
@@ -224,14 +225,14 @@ class Requests:
     def _give_up_on(self, spec: RequestSpec, error: LeadsPipelineError) -> None:
         """Note what failed to the last of its retries; too many temporary failures in a row end the run."""
         if not error.is_transient:
-            return self._end_row()
+            self._end_row()
+            return
         with self._guard:
             self._failures_in_a_row += 1
             self._failing_scopes.add(spec.scope)
             is_everywhere = len(self._failing_scopes) >= self._least_failing_scopes
             if self._failures_in_a_row >= MAX_FAILURES_IN_A_ROW and is_everywhere:
                 self._over = error
-        return None
 
     def _end_row(self) -> None:
         """The service answers."""

@@ -26,10 +26,6 @@ from leads_pipeline_tests.promises.portal import portal
 # What differs from dd03c9a on purpose, with the reason: "mart_x" for a whole table, "mart_x.column" for a column.
 DELIBERATE: dict[str, str] = {
     "landed_windows.is_damaged": "a day with a damaged raw file stays as it was staged, and none is staged without it",
-    "applicant_leads.window_day": "midnight's lead is in two windows, and threads ask for them in either order",
-    "appraisal_leads.window_day": "likewise",
-    "applicant_viewing_times.day": "likewise",
-    "applicant_listing_images.day": "likewise",
 }
 
 # How many rows of a table are shown.
