@@ -43,7 +43,7 @@ class Weeks:
         self.looks: defaultdict[Window, list[datetime]] = defaultdict(list)
 
     def pass_and_judge(self) -> None:
-        """Let the weeks pass. Each look has to happen in time, but for those that no good time was left for."""
+        """Let the weeks pass. Each look has to happen in time, if any good time was left for it."""
         # A window that isn't due before a moment is asked about again at that moment, or when the service is started.
         waiting = {window: window.end for window in self.windows}
         started_at = FIRST

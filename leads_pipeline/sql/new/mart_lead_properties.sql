@@ -4,7 +4,7 @@
 -- lead_day: Local day on which the lead was submitted
 -- scope: Scope whose window held the lead, e.g. branch-101
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- match: address (postcode, street, number and flat agree: trust it), postcode only (a neighbour, or written too differently), none (no item at the postcode, or the lead names none). Measured on 3,500 made-up leads with addresses as people write them and neighbours at each postcode: of the matches by address 98 % were right, and 88 % of the leads whose property is in the inventory had one; with addresses as the inventory has them, 100 % and 100 %
+-- match: address (postcode, street, number and flat agree: trust it), postcode only (a neighbour, or written too differently), none (no item at the postcode, or the lead names none). Measured on 3,500 made-up leads with addresses as people write them, and neighbours at each postcode: 98 % of the matches by address were right. Of the leads whose property is in the inventory, 88 % had such a match. With addresses as the inventory has them, both are 100 %
 -- items: Items that fit: at the address, or at the postcode alone
 -- item_id: The item at the address, the newest where there are several; NULL without a match by address
 -- item_first_seen_day: First day on which a search found that item
