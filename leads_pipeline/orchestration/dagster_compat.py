@@ -1,0 +1,58 @@
+"""Names of Dagster that it doesn't document, each with its reason. If a release moves one, it is mended here."""
+
+from dagster import AssetExecutionContext
+
+# dagster.yaml makes objects by these: their signatures name the types.
+from dagster._config.config_schema import UserConfigSchema
+
+# A step that ctrl-C ends fails with this error. The command line has to end as an interrupted program does.
+from dagster._core.errors import DagsterExecutionInterruptedError
+
+# A run by a list of keys shows exactly its failed windows red only if they were planned in it. There is no public way
+# to plan a partition from inside of a run.
+from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
+
+# The event log over kept connections (event_log.py) changes how these two connect, and asks Alembic for the forms of
+# their tables that this Dagster knows.
+from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+
+# What DagsterInstance.get_status_by_partition, which is public, answers with.
+from dagster._core.storage.partition_status_cache import AssetPartitionStatus
+from dagster._core.storage.sql import (  # type: ignore[attr-defined] # Alembic's
+    MigrationContext,
+    ScriptDirectory,
+    get_alembic_config,
+)
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+
+# A listener of a run is added by the run's id, before the run starts (runs.py).
+from dagster._core.utils import make_new_run_id
+from dagster._serdes import ConfigurableClassData
+
+__all__ = [
+    "SQLITE_BUSY_TIMEOUT_SECONDS",
+    "AssetPartitionStatus",
+    "ConfigurableClassData",
+    "DagsterExecutionInterruptedError",
+    "MigrationContext",
+    "ScriptDirectory",
+    "SqlEventLogStorage",
+    "SqliteEventLogStorage",
+    "UserConfigSchema",
+    "get_alembic_config",
+    "make_new_run_id",
+    "show_as_planned",
+    "sqlite_event_log",
+]
+
+
+def show_as_planned(context: AssetExecutionContext, key: str) -> None:
+    """Note that the run was to materialize this partition. Dagster shows it as failed if the run doesn't, and fails."""
+    event = DagsterEvent.build_asset_materialization_planned_event(
+        job_name=context.run.job_name,
+        step_key=context.asset_key.to_python_identifier(),
+        asset_materialization_planned_data=AssetMaterializationPlannedData(asset_key=context.asset_key, partition=key),
+    )
+    context.instance.report_dagster_event(event, context.run.run_id)

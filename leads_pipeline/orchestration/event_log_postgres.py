@@ -1,0 +1,94 @@
+"""Dagster's state in Postgres, its event log over a connection that stays open. Takes the extra `postgres`."""
+
+from typing import Any, Final, Self
+
+import sqlalchemy
+from dagster import Field, StringSource
+from dagster_postgres.event_log import PostgresEventLogStorage
+from dagster_postgres.storage import DagsterPostgresStorage
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from leads_pipeline.credentials import secret_of
+from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.orchestration.dagster_compat import ConfigurableClassData, UserConfigSchema
+from leads_pipeline.orchestration.event_log import KnownColumns, refuse_unknown
+from leads_pipeline.settings import POSTGRES_VARIABLE
+
+# How long to wait for a server that doesn't answer, if the address doesn't say.
+_CONNECT_SECONDS: Final = 10
+
+
+class PostgresStorage(DagsterPostgresStorage):
+    """As DagsterPostgresStorage, with a connection that stays open, and an address that may lie in a file."""
+
+    def __init__(self, postgres_url: str, inst_data: ConfigurableClassData | None = None) -> None:
+        super().__init__(postgres_url, inst_data=inst_data)
+        self._event_log_storage = PostgresEventLog(postgres_url)
+
+    @classmethod
+    def config_type(cls) -> UserConfigSchema:
+        """The address, or the file that holds it, as environment variables: dagster.yaml is no place for a password."""
+        return {name: Field(StringSource, is_required=False) for name in ("postgres_url", "postgres_url_file")}
+
+    @classmethod
+    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> Self:
+        """Make one from dagster.yaml. Raises SettingsError, CredentialsError or StorageError."""
+        url = _address(config_value.get("postgres_url"), config_value.get("postgres_url_file"))
+        _try(url)
+        return cls(url.render_as_string(hide_password=False), inst_data)
+
+
+class PostgresEventLog(KnownColumns, PostgresEventLogStorage):
+    """As PostgresEventLogStorage, which connects four times for each window."""
+
+    def __init__(self, postgres_url: str) -> None:
+        super().__init__(postgres_url)
+        # More connections are made if one isn't enough, and closed again. A restart of the server is noticed.
+        options = {"pool_size": 1, "max_overflow": -1, "pool_pre_ping": True, "pool_recycle": 3600}
+        self._engine = sqlalchemy.create_engine(postgres_url, isolation_level="AUTOCOMMIT", **options)
+
+    def dispose(self) -> None:
+        """Close the connections."""
+        super().dispose()
+        self._engine.dispose()
+
+
+def _address(value: str | None, file: str | None) -> URL:
+    """Return the address in SQLAlchemy's form, with the driver that Dagster uses."""
+    source = secret_of(value, file)
+    if source is None:
+        raise SettingsError(f"{POSTGRES_VARIABLE} is not set, and dagster.yaml in DAGSTER_HOME uses it.")
+    try:
+        url = sqlalchemy.make_url(source.read().strip())
+    except (ArgumentError, ValueError):  # a port that is no number
+        url = None
+    # An @ that isn't written %40 makes a part of the password count as the host's name, which messages show.
+    if url is not None and "@" in f"{url.host}{url.database}":
+        url = None
+    if url is None or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg2"):
+        raise SettingsError(
+            f"{POSTGRES_VARIABLE} is no address of a Postgres, as postgresql://user:password@host:5432/database is. "
+            "In user and password, write %, @ and / as %25, %40 and %2F."
+        ) from None
+    url = url.set(drivername="postgresql+psycopg2")
+    return url if "connect_timeout" in url.query else url.update_query_dict({"connect_timeout": str(_CONNECT_SECONDS)})
+
+
+def _try(url: URL) -> None:
+    """Raise StorageError if the server doesn't answer, or a newer Dagster wrote its tables."""
+    host = url.host or url.query.get("host") or "this machine"
+    where = f"Postgres at {host}, database {url.database or 'of that name'}"
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    try:
+        with engine.connect() as connection:
+            if sqlalchemy.inspect(connection).has_table("alembic_version"):
+                forms = connection.execute(sqlalchemy.text("select version_num from alembic_version"))
+                refuse_unknown(forms.scalars(), where)
+    except SQLAlchemyError as error:
+        why = str(getattr(error, "orig", None) or type(error).__name__).strip().partition("\n")[0]
+        raise StorageError(
+            f"Dagster's state in {where} can't be reached: {why}. Check that it runs and that {POSTGRES_VARIABLE} is "
+            "right, then start again.",
+            reason="unreachable",
+        ) from None
