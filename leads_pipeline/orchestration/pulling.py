@@ -1,0 +1,266 @@
+"""Asks for windows that are due: the schedules, and the sensor that retries.
+
+Belongs here: which windows a run is for, and when one is asked for. Doesn't: when a window is due (domain/due.py), the
+pull (raw_leads.py).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final, Protocol
+from zoneinfo import ZoneInfo
+
+from dagster import (
+    AssetKey,
+    Config,
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    ResourceParam,
+    RunRequest,
+    RunsFilter,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SkipReason,
+    schedule,
+    sensor,
+)
+
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.due import due
+from leads_pipeline.durable import replace_file
+from leads_pipeline.settings import NO_PORTAL, Settings
+from leads_pipeline.storage.raw import Raw
+from leads_pipeline.storage.store import Store
+from leads_pipeline.storage.windows import WindowRow, window_table
+from leads_pipeline.window import RETENTION, Scope, Window, days, today
+
+PULL_JOB: Final = "pull_leads"
+INVENTORY_JOB: Final = "pull_inventory"
+
+# Marks a run whose keys stand in its config.
+KEYS_IN_CONFIG_TAG: Final = "leads_pipeline/keys_in_config"
+
+# 75 minutes after the end of the day, as domain/due.py says.
+DAILY_CRON: Final = "15 1 * * *"
+HOURLY_CRON: Final = "5 * * * *"
+RETRY_SECONDS: Final = 300
+
+LIVE: Final = [
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+]
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class Data(Protocol):
+    """The data folder. `state` is the folder of this machine's own state, `.state`."""
+
+    @property
+    def store(self) -> Store:
+        """Where raw files lie."""
+
+    @property
+    def raw(self) -> Raw:
+        """The raw windows."""
+
+    @property
+    def state(self) -> Path:
+        """The folder of this machine's own state, `.state`."""
+
+    def pulling(self) -> AbstractContextManager[None]:
+        """Hold the lock by which pulls of all processes take turns. Waits for it."""
+
+    def is_pulling(self) -> bool:
+        """Whether a pull is under way in any process."""
+
+
+class PullConfig(Config):
+    """What to pull, if tags don't say it.
+
+    `requested_at` is when a schedule or a sensor asked, as ISO 8601. Without it, a person asks for exactly these keys.
+    """
+
+    partition_keys: list[str] = []  # noqa: RUF012 - a field of a pydantic model, copied for each
+    requested_at: str | None = None
+
+
+def utc_now() -> datetime:
+    """Return the moment."""
+    return datetime.now(UTC)
+
+
+def raw_key(kind: LeadKind) -> AssetKey:
+    """Return the asset whose partitions are the windows of that kind."""
+    return AssetKey(f"raw_{kind.table}")
+
+
+def known_windows(
+    store: Store, kind: LeadKind, scopes: Sequence[Scope], zone: ZoneInfo, first_day: date, now: datetime
+) -> list[WindowRow]:
+    """Return the kind's windows that the portal has not deleted, from the first day to the day under way."""
+    shown = days(max(first_day, today(zone, now - RETENTION)), today(zone, now))
+    windows = [Window.of(day, scope, zone) for day in shown for scope in scopes]
+    return window_table(store, kind, windows, now)
+
+
+def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) -> list[Window]:
+    """Return those of the windows that are due, soonest deleted first."""
+    return due(((row.window, row.looked_at, row.failure) for row in rows), started_at, now)
+
+
+# --- when the service was started -------------------------------------------------------------------------------------
+
+
+def note_start(state: Path, now: datetime) -> None:
+    """Have windows that were refused before be due at once: somebody may have corrected a setting."""
+    replace_file(state / "started", now.isoformat().encode())
+
+
+def started_at(state: Path) -> datetime:
+    """Return when the service was last started, long ago if nobody knows."""
+    try:
+        return datetime.fromisoformat((state / "started").read_text())
+    except (OSError, ValueError):
+        return _LONG_AGO
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+
+def pull_request(keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime) -> RunRequest:
+    """Return the request of one run for these keys. The same reason in the same minute is launched once."""
+    config = {
+        raw_key(kind).to_python_identifier(): {
+            "config": {"partition_keys": list(of_kind), "requested_at": now.isoformat()}
+        }
+        for kind, of_kind in keys.items()
+    }
+    return RunRequest(
+        run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
+        asset_selection=[raw_key(kind) for kind in keys],
+        run_config={"ops": config},
+        tags={KEYS_IN_CONFIG_TAG: "true"},
+    )
+
+
+def is_under_way(instance: DagsterInstance, job: str) -> bool:
+    """Whether a run of the job is queued or started."""
+    return bool(instance.get_runs(RunsFilter(job_name=job, statuses=LIVE), limit=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Asks for windows of these settings, from `first_day` on, by schedules and a sensor."""
+
+    settings: Settings
+    first_day: date
+    clock: Callable[[], datetime] = utc_now
+
+    def schedules(self) -> list[ScheduleDefinition]:
+        """Return `pull_daily` and `pull_hourly`."""
+
+        @schedule(
+            name="pull_daily",
+            job_name=PULL_JOB,
+            cron_schedule=DAILY_CRON,
+            execution_timezone=self.settings.zone.key,
+            default_status=DefaultScheduleStatus.RUNNING,
+            description="Pulls the windows that are due, one run for all: the day that has closed, and further looks.",
+        )
+        def pull_daily(context: ScheduleEvaluationContext, data: ResourceParam[Data]) -> RunRequest | SkipReason:
+            return self._ask(context.instance, data, "daily", self._due)
+
+        @schedule(
+            name="pull_hourly",
+            job_name=PULL_JOB,
+            cron_schedule=HOURLY_CRON,
+            execution_timezone=self.settings.zone.key,
+            description="Pulls the day under way. Off until you switch it on: daily is enough for most agencies.",
+        )
+        def pull_hourly(context: ScheduleEvaluationContext, data: ResourceParam[Data]) -> RunRequest | SkipReason:
+            return self._ask(context.instance, data, "hourly", self._day_under_way)
+
+        return [pull_daily, pull_hourly]
+
+    def sensor(self) -> SensorDefinition:
+        """Return `retry_failed_partitions`."""
+        is_started = False
+
+        @sensor(
+            name="retry_failed_partitions",
+            job_name=PULL_JOB,
+            minimum_interval_seconds=RETRY_SECONDS,
+            default_status=DefaultSensorStatus.RUNNING,
+            description=(
+                "Pulls the windows that are due, one run for all: missing ones, failed ones after a wait of 10 minutes "
+                "to 12 hours, refused ones once a day and after a start of the service. Soonest deleted first."
+            ),
+        )
+        def retry_failed_partitions(
+            context: SensorEvaluationContext, data: ResourceParam[Data]
+        ) -> RunRequest | SkipReason:
+            # The process that evaluates sensors has read the settings when it began.
+            nonlocal is_started
+            if not is_started:
+                note_start(data.state, self.clock())
+                is_started = True
+            return self._ask(context.instance, data, "retry", self._due)
+
+        return retry_failed_partitions
+
+    def _ask(
+        self,
+        instance: DagsterInstance,
+        data: Data,
+        why: str,
+        keys_of: Callable[[Data, LeadKind, datetime], list[str]],
+    ) -> RunRequest | SkipReason:
+        if self.settings.base_url is None:
+            return SkipReason(NO_PORTAL)
+        if not self.settings.scopes:
+            return SkipReason("LEADS_BRANCH_IDS names no branch, so there is nothing to pull.")
+        if data.is_pulling() or is_under_way(instance, PULL_JOB):
+            return SkipReason(
+                "A pull is under way. Windows that are due then are asked for within 5 minutes of its end."
+            )
+        now = self.clock()
+        keys = {kind: of_kind for kind in LEAD_KINDS if (of_kind := keys_of(data, kind, now))}
+        return pull_request(keys, why, now) if keys else SkipReason("No window is due.")
+
+    def _due(self, data: Data, kind: LeadKind, now: datetime) -> list[str]:
+        rows = known_windows(data.store, kind, self.settings.scopes, self.settings.zone, self.first_day, now)
+        return [window.partition_key for window in due_windows(rows, started_at(data.state), now)]
+
+    def _day_under_way(self, _data: Data, _kind: LeadKind, now: datetime) -> list[str]:
+        zone = self.settings.zone
+        return [Window.of(today(zone, now), scope, zone).partition_key for scope in self.settings.scopes]
+
+
+def inventory_schedule(settings: Settings) -> ScheduleDefinition:
+    """Return `pull_inventory_daily`."""
+
+    @schedule(
+        name="pull_inventory_daily",
+        job_name=INVENTORY_JOB,
+        cron_schedule=DAILY_CRON,
+        execution_timezone=settings.zone.key,
+        default_status=DefaultScheduleStatus.RUNNING,
+        description="Pulls today's inventory.",
+    )
+    def pull_inventory_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        if settings.no_inventory:
+            return SkipReason(settings.no_inventory)
+        day = today(settings.zone, context.scheduled_execution_time).isoformat()
+        return RunRequest(run_key=f"inventory-{day}", partition_key=day)
+
+    return pull_inventory_daily

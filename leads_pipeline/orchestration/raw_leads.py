@@ -1,0 +1,254 @@
+"""The raw assets: each window of the portal is pulled into Parquet.
+
+Belongs here: keys -> fetch -> land -> what Dagster shows. Doesn't: HTTP (portal/), files (storage/), which keys are
+asked for (pulling.py).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Final, Protocol
+
+from dagster import (
+    AssetExecutionContext,
+    AssetMaterialization,
+    AssetObservation,
+    AssetsDefinition,
+    BackfillPolicy,
+    Failure,
+    MetadataValue,
+    ResourceParam,
+    TableColumn,
+    TableSchema,
+    asset,
+)
+
+from leads_pipeline.branches import readable_branches
+from leads_pipeline.contract import Answer, LeadKind
+from leads_pipeline.errors import LeadsPipelineError, PermanentError, RetentionError, StorageError
+from leads_pipeline.orchestration.dagster_compat import AssetPartitionStatus, show_as_planned
+from leads_pipeline.orchestration.pulling import Data, PullConfig, due_windows, known_windows, raw_key, utc_now
+from leads_pipeline.partitions import Partitions, requested_keys
+from leads_pipeline.portal import LeadsClient, Tokens
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.raw import Landed, place_of, state_of
+from leads_pipeline.storage.rows import PULL
+from leads_pipeline.storage.windows import WindowRow
+from leads_pipeline.window import Window
+
+# One pull run at a time: two runs don't know when the portal asks the other one to slow down.
+PORTAL_POOL: Final = "leads_portal"
+
+# How many of a run's failed windows its message names. The observations name all.
+NAMED_FAILURES: Final = 5
+
+_COLUMNS: Final = {
+    "lead_id": ("string", "The lead's id"),
+    "number": ("int64", "The moment of the request in microseconds since 1970. The highest of a lead counts"),
+    "payload": ("string", "The exact JSON text that was received"),
+    "source": ("string", "pull, push or correction"),
+}
+RAW_SCHEMA: Final = TableSchema([TableColumn(name, type_, text) for name, (type_, text) in _COLUMNS.items()])
+
+Record = AssetMaterialization | AssetObservation
+
+
+class Leads(Protocol):
+    """The leads service."""
+
+    def connect(self) -> tuple[LeadsClient, Tokens]:
+        """Return a client and its tokens. Raises SettingsError or CredentialsError."""
+
+
+def raw_leads_asset(
+    kind: LeadKind, settings: Settings, partitions: Partitions, *, clock: Callable[[], datetime] = utc_now
+) -> AssetsDefinition:
+    """Return `raw_applicant_leads` or `raw_appraisal_leads`, by day and scope."""
+
+    @asset(
+        name=raw_key(kind).to_python_identifier(),
+        description=(
+            f"{kind.description}: one folder of Parquet per day and scope in raw/{kind.table}/, each lead as the exact "
+            "JSON text received. Landing merges: what was landed once is never taken away."
+        ),
+        partitions_def=partitions.windows,
+        backfill_policy=BackfillPolicy.single_run(),
+        output_required=False,
+        group_name="raw",
+        kinds={"python", "parquet"},
+        pool=PORTAL_POOL,
+        metadata={"dagster/column_schema": RAW_SCHEMA},
+    )
+    def raw_leads(
+        context: AssetExecutionContext, config: PullConfig, leads: ResourceParam[Leads], data: ResourceParam[Data]
+    ) -> Iterator[Record]:
+        if data.is_pulling():
+            context.log.info("Another pull is under way, perhaps of the command line. This one begins after it.")
+        try:
+            with data.pulling():
+                pull = _Pull(context, config, data, kind, settings, partitions, clock())
+                yield from pull.records(leads)
+        except LeadsPipelineError as error:  # nothing can be listed
+            raise Failure(f"No {kind.name} leads could be pulled. {error}", allow_retries=False) from None
+        if pull.failures or pull.not_asked:
+            raise Failure(pull.summary(), allow_retries=False)
+
+    return raw_leads
+
+
+class _Pull:
+    """One run's pull of one kind. The lock is held."""
+
+    def __init__(
+        self,
+        context: AssetExecutionContext,
+        config: PullConfig,
+        data: Data,
+        kind: LeadKind,
+        settings: Settings,
+        partitions: Partitions,
+        now: datetime,
+    ) -> None:
+        self._context, self._config, self._data, self._kind, self._settings = context, config, data, kind, settings
+        rows = known_windows(data.store, kind, settings.scopes, settings.zone, partitions.first_day, now)
+        self._rows = {row.window: row for row in rows}
+        keys = requested_keys(context, partitions.windows, config.partition_keys)
+        windows = [Window.from_partition_key(key, settings.zone) for key in keys]
+        if config.requested_at is not None:
+            # Another run may have pulled some meanwhile. The day under way is never due.
+            due = {*due_windows(rows, datetime.fromisoformat(config.requested_at), now)}
+            windows = [window for window in windows if window in due or not window.is_closed(now)]
+        self._windows = [window for window in windows if window.scope in settings.scopes]
+        self._not_shown = self._landed_and_not_shown(partitions) if config.requested_at is not None else {}
+        self.not_asked = 0
+        self.failures: dict[Window, LeadsPipelineError] = {}
+
+    def records(self, leads: Leads) -> Iterator[Record]:
+        """Pull, and yield what Dagster is to show. A window that a person asked for is always shown."""
+        asked, is_silent = frozenset(self._windows), True
+        for row in self._not_shown.values():
+            if row.window not in asked:
+                yield self._landed_before(row)
+                is_silent = False
+        for window, outcome, token_source in self._pulled(leads):
+            if not isinstance(outcome, LeadsPipelineError):
+                if (
+                    self._config.requested_at is None
+                    or window in self._not_shown
+                    or _is_news(self._rows[window], *outcome)
+                ):
+                    yield self._materialization(window, _metadata(*outcome, token_source))
+                    is_silent = False
+            elif outcome.attempts or isinstance(outcome, StorageError | PermanentError):
+                # A refused credential is a verdict on each window, asked for or not: it would be refused again.
+                yield self._failed(window, outcome)
+            else:
+                self.not_asked += 1  # the run ended early, and the window waits as before
+        landed = next(filter(_is_landed, self._rows.values()), None)
+        if is_silent and landed and not self.failures:
+            yield self._landed_before(landed)  # Dagster calls a run without any materialization failed
+
+    def _landed_and_not_shown(self, partitions: Partitions) -> dict[Window, WindowRow]:
+        """Return what a killed run has landed: Dagster doesn't show it, or shows an earlier failure."""
+        context, keys = self._context, {window.partition_key: window for window in self._rows}
+        statuses = context.instance.get_status_by_partition(context.asset_key, list(keys), partitions.windows) or {}
+        not_shown = (self._rows[keys[key]] for key in keys if statuses.get(key) in {None, AssetPartitionStatus.FAILED})
+        return {row.window: row for row in not_shown if _is_landed(row)}
+
+    def _pulled(self, leads: Leads) -> Iterator[tuple[Window, tuple[Answer, Landed] | LeadsPipelineError, str | None]]:
+        raw, run_id = self._data.raw, self._context.run.run_id
+
+        def land(answer: Answer) -> tuple[Answer, Landed]:
+            kind, window, place = self._kind, answer.window, place_of(self._kind, answer.window)
+            if answer.failure is not None:
+                raw.add(place, answer.leads, answer.fetched_at, PULL, run_id)
+                answer.failure.attempts = answer.attempts
+                raise answer.failure
+            row = self._rows.get(window)
+            is_fresh = row is not None and row.looked_at is None and not row.leads and row.failure is None
+            landed = raw.land(
+                kind, window, answer.leads, answer.fetched_at, answer.body_sha256, run_id, is_fresh=is_fresh
+            )
+            return answer, landed
+
+        left = dict.fromkeys(self._windows)
+        try:
+            client, tokens = leads.connect()
+            for window, outcome in client.fetch_windows(self._kind, self._windows, land):
+                del left[window]
+                yield window, outcome, tokens.source
+        except LeadsPipelineError as error:  # nothing can be asked for
+            for window in left:
+                yield window, error, None
+
+    def _failed(self, window: Window, error: LeadsPipelineError) -> AssetObservation:
+        """Note a failure in the window's folder, and show it in Dagster."""
+        self.failures[window] = error
+        if not isinstance(error, RetentionError):
+            with suppress(StorageError):  # on a full disk. The run's own failure says so
+                self._data.raw.fail(place_of(self._kind, window), error.reason, is_permanent=not error.is_transient)
+        if self._config.partition_keys:
+            show_as_planned(self._context, window.partition_key)
+        metadata = {
+            "verdict": "temporary" if error.is_transient else "refused",
+            "reason": error.reason,
+            "error": str(error),
+        }
+        return AssetObservation(self._context.asset_key, partition=window.partition_key, metadata=metadata)
+
+    def _materialization(self, window: Window, metadata: Mapping[str, MetadataValue]) -> AssetMaterialization:
+        return AssetMaterialization(self._context.asset_key, partition=window.partition_key, metadata=metadata)
+
+    def _landed_before(self, row: WindowRow) -> AssetMaterialization:
+        return self._materialization(row.window, {"dagster/partition_row_count": MetadataValue.int(row.leads)})
+
+    def summary(self) -> str:
+        """Say how many windows failed and why, by reason. The first few are named."""
+        branches = readable_branches(self._settings.branches_file)
+        by_reason: dict[str, list[Window]] = defaultdict(list)
+        for window, error in self.failures.items():
+            by_reason[error.reason].append(window)
+        lines = [f"{len(self.failures)} of {len(self._windows)} windows failed."]
+        if self.not_asked:
+            lines.append(f"The run ended early. {self.not_asked} windows were not asked for and wait for the next run.")
+        for reason, windows in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+            named = ", ".join(
+                branches.shown_window(window.partition_key) for window in sorted(windows)[:NAMED_FAILURES]
+            )
+            more = f" and {len(windows) - NAMED_FAILURES} more" if len(windows) > NAMED_FAILURES else ""
+            lines.append(f"{reason}: {len(windows)} ({named}{more}). {self.failures[min(windows)]}")
+        lines.append(
+            "They are asked for again by themselves: after 10 minutes to 12 hours, refused ones after a day. After a "
+            "start of the service, for example with a corrected secret, refused ones are asked for at once."
+        )
+        return "\n".join(lines)
+
+
+def _is_landed(row: WindowRow) -> bool:
+    return row.looked_at is not None and row.failure is None
+
+
+def _is_news(row: WindowRow, answer: Answer, landed: Landed) -> bool:
+    """Whether the window has something that Dagster doesn't show yet."""
+    if row.looked_at is None or row.failure is not None or landed.new or landed.changed:
+        return True
+    return row.looked_at < answer.window.end <= answer.fetched_at
+
+
+def _metadata(answer: Answer, landed: Landed, token_source: str | None) -> dict[str, MetadataValue]:
+    window = answer.window
+    state = state_of(window, answer.fetched_at)
+    return {
+        "dagster/partition_row_count": MetadataValue.int(landed.leads),
+        "new": MetadataValue.int(landed.new),
+        "changed": MetadataValue.int(landed.changed),
+        "refused": MetadataValue.int(landed.refused),
+        "bytes": MetadataValue.int(answer.body_bytes),
+        "window": MetadataValue.text(f"{window.start:%Y-%m-%dT%H:%MZ}/{window.end:%Y-%m-%dT%H:%MZ}"),
+        "requests": MetadataValue.int(answer.attempts),
+        "duration_seconds": MetadataValue.float(round(answer.duration_seconds, 3)),
+        "token_source": MetadataValue.text(token_source or "unknown"),
+        "is_closed": MetadataValue.bool(state != "open"),
+        "is_partial": MetadataValue.bool(state == "partial"),
+    }

@@ -1,0 +1,136 @@
+"""Runs without the UI: the same assets on the same Dagster instance.
+
+Belongs here: running a job in this process, and how a pull went. Doesn't: what the assets do, how a result is shown
+(cli/).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, Definitions, EventLogEntry, MetadataValue
+
+from leads_pipeline.contract import LeadKind
+from leads_pipeline.orchestration.dagster_compat import DagsterExecutionInterruptedError, make_new_run_id
+from leads_pipeline.orchestration.pulling import KEYS_IN_CONFIG_TAG, PULL_JOB, raw_key
+
+
+@dataclass(slots=True)
+class PullReport:
+    """How a pull went: landed windows by kind, the leads in them, and of each failed window its reason and message.
+
+    `error` says why the run failed if no window did.
+    """
+
+    landed: dict[str, int] = field(default_factory=dict)
+    leads: int = 0
+    new: int = 0
+    failed: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    error: str | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every window landed."""
+        return not self.failed and self.error is None
+
+    def note(self, entry: EventLogEntry) -> bool:
+        """Add one of the run's events. Return whether it ends a window."""
+        event = entry.dagster_event
+        if event is None or event.asset_key is None or event.partition is None:
+            return False
+        kind = event.asset_key.path[-1].removeprefix("raw_")
+        if event.event_type is DagsterEventType.ASSET_MATERIALIZATION:
+            metadata = event.step_materialization_data.materialization.metadata
+            self.landed[kind] = self.landed.get(kind, 0) + 1
+            self.leads += _number(metadata, "dagster/partition_row_count")
+            self.new += _number(metadata, "new")
+            return True
+        if event.event_type is DagsterEventType.ASSET_OBSERVATION:
+            metadata = event.asset_observation_data.asset_observation.metadata
+            self.failed[kind, event.partition] = (str(metadata["reason"].value), str(metadata["error"].value))
+            return True
+        return False
+
+
+def pull(
+    definitions: Definitions,
+    instance: DagsterInstance,
+    keys: Mapping[LeadKind, Sequence[str]],
+    on_progress: Callable[[PullReport], None] = lambda _: None,
+) -> PullReport:
+    """Pull these windows, all of them, in one run. `on_progress` is called as each ends.
+
+    Raises KeyboardInterrupt if ctrl-C ends the run. What is landed stays.
+    """
+    report = PullReport()
+
+    def listen(entry: EventLogEntry) -> None:
+        if report.note(entry):
+            on_progress(report)
+
+    config = {
+        raw_key(kind).to_python_identifier(): {"config": {"partition_keys": list(of_kind)}}
+        for kind, of_kind in keys.items()
+    }
+    error = run_job(
+        definitions,
+        instance,
+        PULL_JOB,
+        assets=[raw_key(kind) for kind in keys],
+        tags={KEYS_IN_CONFIG_TAG: "true"},
+        run_config={"ops": config},
+        listen=listen,
+    )
+    if not report.failed:
+        report.error = error
+    return report
+
+
+def run_job(
+    definitions: Definitions,
+    instance: DagsterInstance,
+    name: str,
+    *,
+    assets: Sequence[AssetKey] | None = None,
+    tags: Mapping[str, str] | None = None,
+    run_config: Mapping[str, Any] | None = None,
+    listen: Callable[[EventLogEntry], None] | None = None,
+) -> str | None:
+    """Run a job to its end. Return the message of the first failed step, None if all went well."""
+    run_id = make_new_run_id()
+    if listen is not None:
+        instance.add_event_listener(run_id, listen)
+    result = definitions.resolve_job_def(name).execute_in_process(
+        run_id=run_id,
+        instance=instance,
+        asset_selection=assets,
+        tags=dict(tags or {}),
+        raise_on_error=False,
+        # Dagster's log would hide what the command prints. The UI has it all.
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **(run_config or {})},
+    )
+    if result.success:
+        return None
+    failed = [event for event in result.all_events if event.is_step_failure]
+    if any(_is_interruption(event) for event in failed):
+        raise KeyboardInterrupt
+    messages = (message for event in failed if (message := _message(event)))
+    return next(messages, f"Run {run_id} of {name} failed. The Dagster UI shows why.")
+
+
+def _number(metadata: Mapping[str, MetadataValue[Any]], name: str) -> int:
+    value = metadata[name].value if name in metadata else 0
+    return value if isinstance(value, int) else 0
+
+
+def _is_interruption(event: DagsterEvent) -> bool:
+    error = event.step_failure_data.error
+    return error is not None and error.cls_name == DagsterExecutionInterruptedError.__name__
+
+
+def _message(event: DagsterEvent) -> str | None:
+    """Return the asset's own words, else those of the error."""
+    data = event.step_failure_data
+    if data.user_failure_data is not None and data.user_failure_data.description:
+        return data.user_failure_data.description
+    return data.error.message.strip() if data.error is not None else None

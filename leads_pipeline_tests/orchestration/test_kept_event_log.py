@@ -1,0 +1,177 @@
+"""The event log over kept connections records what Dagster's own does, in files that Dagster's own reads."""
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSpec,
+    AssetKey,
+    AssetMaterialization,
+    AssetObservation,
+    DagsterInstance,
+    Definitions,
+    Failure,
+    StaticPartitionsDefinition,
+    asset,
+    define_asset_job,
+)
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+
+from leads_pipeline.errors import StorageError
+from leads_pipeline.orchestration.event_log import SqliteEventLog
+from leads_pipeline_tests.support.postgres import running_postgres
+from leads_pipeline_tests.support.pulls import home
+
+KEYS = ["a", "b", "c"]
+
+
+@asset(
+    partitions_def=StaticPartitionsDefinition(KEYS),
+    output_required=False,
+    check_specs=[AssetCheckSpec("sound", asset="windows")],
+)
+def windows() -> Any:
+    for key in KEYS[1:]:
+        yield AssetMaterialization("windows", partition=key, metadata={"rows": 3}, tags={"a": "tag"})
+    yield AssetObservation("windows", partition="a", metadata={"verdict": "temporary"})
+    yield AssetCheckResult(check_name="sound", passed=True)
+    raise Failure("One window failed.", allow_retries=False)
+
+
+def record(instance: DagsterInstance, run_id: str) -> None:
+    job = Definitions([windows], jobs=[define_asset_job("pull", [windows])]).resolve_job_def("pull")
+    job.execute_in_process(instance=instance, run_id=run_id, partition_key="a", raise_on_error=False)
+
+
+def run_id(number: int) -> str:
+    return f"00000000-0000-4000-8000-0000000000{number:02}"
+
+
+def content(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """All that the tables hold, but for moments and the text of events, which holds moments too."""
+    statements = {
+        run_id(0): "select run_id, dagster_event_type, step_key, asset_key, partition from event_logs order by id",
+        "index": "select run_id, dagster_event_type, step_key, asset_key, partition from event_logs order by id",
+    }
+    found = {name: rows(folder, name, statement) for name, statement in statements.items()}
+    for table in ("asset_event_tags", "asset_keys", "asset_check_executions"):
+        found[table] = [(len(rows(folder, "index", f"select * from {table}")),)]  # noqa: S608
+    return found
+
+
+def rows(folder: Path, database: str, statement: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(folder / "history" / "runs" / f"{database}.db")) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def test_the_same_run_is_recorded_as_dagsters_own_storage_records_it(tmp_path: Path) -> None:
+    with home(tmp_path / "ours") as instance:
+        assert isinstance(instance.event_log_storage, SqliteEventLog)
+        record(instance, run_id(0))
+        ours = content(tmp_path / "ours")
+    with home(tmp_path / "theirs", "telemetry: {enabled: false}\n") as instance:
+        assert type(instance.event_log_storage) is SqliteEventLogStorage
+        record(instance, run_id(0))
+        assert content(tmp_path / "theirs") == ours
+    with home(tmp_path / "ours", "telemetry: {enabled: false}\n") as instance:
+        assert type(instance.event_log_storage) is SqliteEventLogStorage
+        assert set(instance.get_materialized_partitions(AssetKey("windows"))) == {"b", "c"}
+
+
+def test_connections_stay_open_and_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    connect = sqlite3.connect
+
+    def watched(name: str, **options: Any) -> sqlite3.Connection:
+        opened.append(name)
+        connection: sqlite3.Connection = connect(name, **options)
+        return connection
+
+    with home(tmp_path / "home") as instance:
+        record(instance, run_id(0))
+        monkeypatch.setattr("sqlite3.dbapi2.connect", watched)  # SQLAlchemy's dialect asks for it each time
+        [entry, *_] = instance.all_logs(run_id(0))
+        for _ in range(10):
+            instance.event_log_storage.store_event(entry)
+        assert opened == []
+        for number in range(1, 12):
+            instance.event_log_storage.store_event(entry._replace(run_id=run_id(number)))
+        assert opened
+        assert len(instance.all_logs(run_id(0))) > 10  # a closed file opens again
+
+
+def test_threads_share_the_event_log(tmp_path: Path) -> None:
+    errors: list[BaseException] = []
+    with home(tmp_path / "home") as instance:
+        record(instance, run_id(0))
+        log = instance.all_logs(run_id(0))[:8]
+
+        def write(number: int) -> None:
+            try:
+                for entry in log:
+                    instance.event_log_storage.store_event(entry._replace(run_id=run_id(number)))
+            except BaseException as error:  # noqa: BLE001 - handed on to the test
+                errors.append(error)
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(1, 12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not errors
+        assert all(len(instance.all_logs(run_id(number))) == len(log) for number in range(1, 12))
+
+
+def test_a_power_cut_takes_the_last_moments_at_most_and_never_the_file(tmp_path: Path) -> None:
+    with home(tmp_path / "home") as instance:
+        storage = instance.event_log_storage
+        assert isinstance(storage, SqliteEventLog)
+        with storage.index_connection() as connection:
+            settings = [
+                connection.exec_driver_sql(f"pragma {name}").scalar() for name in ("journal_mode", "synchronous")
+            ]
+    # 1 is "normal" (sqlite.org/pragma.html#pragma_synchronous): safe with a write-ahead log alone.
+    assert settings == ["wal", 1]
+
+
+def test_files_of_a_newer_dagster_are_refused_and_untouched(tmp_path: Path) -> None:
+    with home(tmp_path / "home") as instance:
+        record(instance, run_id(0))
+    index = tmp_path / "home" / "history" / "runs" / "index.db"
+    with closing(sqlite3.connect(index)) as db:
+        db.execute("update alembic_version set version_num = 'of the future'")
+        db.commit()
+    before = index.read_bytes()
+    with pytest.raises(StorageError, match=r"newer Dagster.*of the future.*Nothing was changed"):
+        SqliteEventLog.from_config_value(None, {"dagster_home": str(tmp_path / "home")})
+    assert index.read_bytes() == before
+
+
+def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = (
+        "telemetry: {enabled: false}\nstorage: {custom: {module: leads_pipeline.orchestration.event_log_postgres, "
+        "class: PostgresStorage, config: {postgres_url: {env: LEADS_DAGSTER_POSTGRES_URL}}}}\n"
+    )
+    with running_postgres() as postgres:
+        monkeypatch.setenv("LEADS_DAGSTER_POSTGRES_URL", postgres.url)
+        with home(tmp_path / "home", config) as instance:
+            record(instance, run_id(0))
+            storage: Any = instance.event_log_storage
+            with storage.index_connection() as connection:
+                own = connection.exec_driver_sql("select pg_backend_pid()").scalar()
+            [entry, *_] = instance.all_logs(run_id(0))
+            instance.event_log_storage.store_event(entry)
+            with storage.index_connection() as connection:
+                assert connection.exec_driver_sql("select pg_backend_pid()").scalar() == own
+            assert set(instance.get_materialized_partitions(AssetKey("windows"))) == {"b", "c"}
+            instance.event_log_storage.dispose()
+        monkeypatch.setenv("LEADS_DAGSTER_POSTGRES_URL", postgres.url.replace(postgres.folder, "/nowhere"))
+        with pytest.raises(StorageError, match="can't be reached"), home(tmp_path / "other", config):
+            pass

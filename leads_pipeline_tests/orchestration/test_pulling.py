@@ -1,0 +1,241 @@
+"""Windows that are due are asked for, pulled, and shown in Dagster. Nothing is decided by Dagster's events."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import AssetKey, DagsterRunStatus, RunRequest, SkipReason
+
+from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.domain.due import Failure, due
+from leads_pipeline.orchestration.pulling import PULL_JOB, pull_request
+from leads_pipeline.simulator.faults import Then
+from leads_pipeline.storage.windows import WindowState
+from leads_pipeline.window import Scope, Window
+from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, pipeline
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Pipeline]:
+    with pipeline(tmp_path) as started:
+        yield started
+
+
+# --- what is asked for -----------------------------------------------------------------------------------------------
+
+
+def test_windows_that_are_due_are_pulled_in_one_run_soonest_deleted_first(here: Pipeline) -> None:
+    request = here.tick("pull_daily")
+    wanted = sorted(here.keys(1, 2, 3))
+    assert here.asked_for() == {"applicant": wanted, "appraisal": wanted}
+    result = here.run(request)
+    assert result.success
+    assert here.shown(APPLICANT) == here.shown(APPRAISAL) == dict.fromkeys(wanted, "MATERIALIZED")
+    for key in wanted:
+        window = Window.from_partition_key(key, LONDON)
+        row = here.row(window)
+        assert row.state in {WindowState.LANDED, WindowState.EMPTY}
+        assert row.leads == len(here.simulator.truth("applicant", window.scope.key, window.start, window.end))
+    assert here.tick() == SkipReason("No window is due.")
+
+
+def test_a_day_that_has_closed_is_asked_for_after_75_minutes_whenever_the_service_was_started(tmp_path: Path) -> None:
+    with pipeline(tmp_path, datetime(2026, 11, 21, 0, 30, tzinfo=UTC), first=1) as here:
+        assert here.asked_for() == {}
+        here.clock.now += 46 * MINUTE
+        assert here.asked_for() == dict.fromkeys(("applicant", "appraisal"), sorted(here.keys(1)))
+
+
+@pytest.mark.parametrize(("day", "hours"), [(date(2026, 3, 29), 23), (date(2026, 10, 25), 25)])
+def test_a_day_of_another_length_is_asked_for_75_minutes_after_its_own_end(
+    tmp_path: Path, day: date, hours: int
+) -> None:
+    window = Window.of(day, Scope.parse("branch-101"), LONDON)
+    assert window.end - window.start == hours * HOUR
+    with pipeline(tmp_path, window.end + 74 * MINUTE, first=1) as here:
+        assert here.asked_for() == {}
+        here.clock.now += 2 * MINUTE
+        assert window.partition_key in here.asked_for()["applicant"]
+        assert here.run(here.tick()).success
+        assert here.row(window).state is not WindowState.MISSING
+
+
+def test_the_hourly_schedule_pulls_the_day_under_way(here: Pipeline) -> None:
+    result = here.run(here.tick("pull_hourly"))
+    assert result.success
+    assert set(here.records(result)) == here.keys(0)
+    assert here.row(here.window(0)).state is WindowState.OPEN
+
+
+def test_while_a_pull_is_waiting_or_under_way_nothing_is_asked_for(here: Pipeline) -> None:
+    with here.folder.pulling():
+        assert "under way" in str(here.tick())
+    job = here.definitions.resolve_job_def(PULL_JOB)
+    here.instance.create_run_for_job(job, status=DagsterRunStatus.NOT_STARTED)
+    assert "under way" in str(here.tick())
+    assert "under way" in str(here.tick("pull_daily"))
+
+
+def test_a_tick_that_is_repeated_asks_for_the_same_run(here: Pipeline) -> None:
+    first, again = here.tick(), here.tick()
+    assert isinstance(first, RunRequest)
+    assert isinstance(again, RunRequest)
+    assert first.run_key == again.run_key
+
+
+def test_a_branch_that_is_refused_for_29_days_holds_up_no_window_of_a_first_backfill() -> None:
+    now = datetime(2026, 11, 21, 6, tzinfo=UTC)
+    windows = [
+        Window.of(now.date() - timedelta(days=ago), Scope.parse(f"branch-{branch}"), LONDON)
+        for ago in range(1, 30)
+        for branch in range(200)
+    ]
+    refused = Failure(
+        reason="refused (403)", verdict="refused", attempts=29, first_failed_at=now - 29 * DAY, failed_at=now - HOUR
+    )
+    known = [(window, None, refused if window.scope.id == "7" else None) for window in windows]
+    asked = due(known, now - 29 * DAY, now)
+    # The oldest day of the refused branch is deleted so soon that it doesn't wait for a day.
+    assert len(asked) == 199 * 29
+    assert asked == sorted(asked, key=lambda window: window.start)
+    # It is asked for again once the service is started with a corrected setting.
+    assert len(due(known, now, now)) == 200 * 29
+
+
+# --- what fails ------------------------------------------------------------------------------------------------------
+
+
+def test_failed_windows_are_red_say_why_and_cost_the_others_nothing(here: Pipeline) -> None:
+    refused, busy, broken = here.key(1), here.key(2, 102), here.key(3, 103)
+    here.fail({refused: Then(status=403), busy: Then(status=500), broken: Then(status=200, body="<html>")})
+    result = here.run(here.tick())
+    assert not result.success
+    failed = {refused, busy, broken}
+    assert here.shown() == dict.fromkeys(here.keys(1, 2, 3) - failed, "MATERIALIZED") | dict.fromkeys(failed, "FAILED")
+    assert set(here.shown(APPRAISAL).values()) == {"MATERIALIZED"}
+    observed = here.instance.fetch_observations(AssetKey("raw_applicant_leads"), 10).records
+    said = {
+        record.partition_key: (record.asset_observation.metadata["verdict"].value if record.asset_observation else None)
+        for record in observed
+    }
+    assert said == {refused: "refused", busy: "temporary", broken: "temporary"}
+    failure = result.failure_data_for_node("raw_applicant_leads")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    assert failure.user_failure_data.description is not None
+    assert failure.user_failure_data.description.startswith("3 of 9 windows failed.")
+    assert "refused (403): 1 (" in failure.user_failure_data.description
+
+
+def test_a_failed_window_is_asked_for_after_its_wait_and_turns_green(here: Pipeline) -> None:
+    here.fail({here.key(1): Then(status=500), here.key(2): Then(status=403)})
+    here.run(here.tick())
+    assert here.tick() == SkipReason("No window is due.")
+    here.clock.now += 11 * MINUTE
+    here.fail({})
+    assert here.asked_for() == {"applicant": [here.key(1)]}
+    here.run(here.tick())
+    assert here.shown()[here.key(1)] == "MATERIALIZED"
+    here.clock.now += DAY
+    assert here.key(3) in here.asked_for()["applicant"]  # two days ago at the start
+
+
+def test_a_corrected_secret_has_refused_windows_asked_for_at_the_first_tick(here: Pipeline) -> None:
+    here.start(LEADS_CLIENT_SECRET="wrong")
+    assert not here.run(here.tick()).success
+    assert {row.state for row in map(here.row, map(here.window, (1, 2, 3)))} == {WindowState.FAILED}
+    here.clock.now += HOUR
+    assert here.tick() == SkipReason("No window is due.")
+    here.start()
+    assert here.run(here.tick()).success
+    assert set(here.shown().values()) == {"MATERIALIZED"}
+
+
+def test_windows_that_a_run_never_came_to_keep_their_count_and_are_asked_for_next(here: Pipeline) -> None:
+    here.simulator.set_faults('{"rules": [{"then": {"status": 503, "headers": {"retry-after": "600"}}}]}')
+    result = here.run(here.tick())
+    assert not result.success
+    rows = [here.row_of(key) for key in here.keys(1, 2, 3)]
+    attempts = Counter(row.failure.attempts if row.failure else 0 for row in rows)
+    assert attempts[0] > 0
+    assert attempts[0] + attempts[1] == 9
+    waiting = {row.window.partition_key for row in rows if row.failure is None}
+    assert set(here.asked_for()["applicant"]) == waiting
+
+
+def test_leads_of_an_incomplete_answer_are_kept_and_the_window_is_failed(here: Pipeline) -> None:
+    body = '{"applicants": [{"id": "lead-1"}], "total": 2}'
+    here.fail({here.key(1): Then(status=200, headers={"content-type": "application/json"}, body=body)})
+    assert not here.run(here.tick()).success
+    row = here.row(here.window(1))
+    assert (row.state, row.leads, row.reason) == (WindowState.FAILED, 1, "more leads than came")
+    assert here.shown()[here.key(1)] == "FAILED"
+
+
+# --- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def test_a_further_look_that_finds_nothing_new_is_one_record_for_dagster(here: Pipeline) -> None:
+    here.run(here.tick())
+    here.clock.now += DAY
+    request = here.tick()
+    asked = here.asked_for()["applicant"]
+    assert len(asked) > 3
+    result = here.run(request)
+    assert result.success
+    # Yesterday's windows are new. All others were looked at, and nothing of them is news.
+    assert set(here.records(result)) == here.keys(1)
+    here.clock.now += DAY
+    here.run(here.tick())
+    looked = [here.row(here.window(ago)).looked_at for ago in (1, 2, 3)]
+    assert all(at is not None and at > here.clock.now - HOUR for at in looked)
+
+
+def test_a_run_asks_again_what_is_due_once_it_has_its_turn(here: Pipeline) -> None:
+    request = here.tick()
+    here.run(request)
+    assert here.requests() == 2 * 9
+    result = here.run(request)
+    assert result.success
+    assert here.requests() == 0
+    assert len(here.records(result)) == 1  # Dagster calls a run without any failed
+
+
+def test_a_person_gets_each_window_that_was_asked_for(here: Pipeline) -> None:
+    here.run(here.tick())
+    here.requests()
+    tags = {
+        "dagster/asset_partition_range_start": here.key(2, 101),
+        "dagster/asset_partition_range_end": here.key(1, 102),
+    }
+    here.fail({here.key(1, 102): Then(status=403)})
+    result = here.execute(None, tags, [AssetKey("raw_applicant_leads")])
+    assert not result.success
+    wanted = {here.key(ago, branch) for ago in (1, 2) for branch in (101, 102)}
+    assert set(here.records(result)) == wanted - {here.key(1, 102)}
+    assert here.shown()[here.key(1, 102)] == "FAILED"
+
+
+def test_what_a_killed_run_has_landed_is_shown_by_the_next_automatic_run(here: Pipeline) -> None:
+    here.killed_after = 2
+    assert not here.run(here.tick()).success
+    here.killed_after = None
+    landed = {key for key in here.keys(1, 2, 3) if here.row_of(key).looked_at}
+    assert len(landed) > 2
+    assert len(here.shown()) < len(landed)
+    # Nothing is decided by what Dagster shows: only the others are asked for.
+    assert set(here.asked_for().get("applicant", ())) == here.keys(1, 2, 3) - landed
+    here.clock.now += DAY
+    here.run(here.tick())
+    assert here.shown() == dict.fromkeys(here.keys(1, 2, 3, 4), "MATERIALIZED")
+
+
+def test_a_queued_run_does_not_ask_for_a_branch_that_was_removed_meanwhile(here: Pipeline) -> None:
+    request = pull_request({APPLICANT: [here.key(1, 102), here.key(1, 103)]}, "retry", here.clock())
+    here.start(LEADS_BRANCH_IDS="101,102")
+    result = here.run(request)
+    assert result.success
+    assert here.requests() == 1
+    assert here.records(result) == [here.key(1, 102)]

@@ -1,0 +1,319 @@
+"""A pipeline that pulls: a simulator on a socket, a data folder, a Dagster home, and one clock for all of them.
+
+Belongs here: starting it, ticks of its schedules and sensors, runs, and what Dagster shows. Doesn't: what should come
+of it, which is the tests'.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from zoneinfo import ZoneInfo
+
+import filelock
+from dagster import (
+    AssetKey,
+    BetaWarning,
+    DagsterInstance,
+    DagsterRun,
+    Definitions,
+    ExecuteInProcessResult,
+    RunRequest,
+    ScheduleDefinition,
+    SensorDefinition,
+    SkipReason,
+    build_schedule_context,
+    build_sensor_context,
+    define_asset_job,
+    in_process_executor,
+)
+
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LeadKind
+from leads_pipeline.credentials import secret_of
+from leads_pipeline.orchestration.pulling import PULL_JOB, Asking, raw_key
+from leads_pipeline.orchestration.raw_leads import raw_leads_asset
+from leads_pipeline.partitions import Partitions
+from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Timing, Tokens
+from leads_pipeline.settings import AuthMethod, Settings
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.faults import Rule, Then, When
+from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.storage.raw import Raw
+from leads_pipeline.storage.store import FolderStore, Store
+from leads_pipeline.storage.windows import WindowRow, window_table
+from leads_pipeline.window import Window
+from leads_pipeline_tests.support.keeping_out import KeptOut
+
+LONDON = ZoneInfo("Europe/London")
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+_DAGSTER_YAML = """\
+telemetry: {enabled: false}
+event_log_storage:
+  module: leads_pipeline.orchestration.event_log
+  class: SqliteEventLog
+  config: {dagster_home: {env: DAGSTER_HOME}}
+"""
+
+
+@dataclass
+class Clock:
+    """A clock that tests set. Each look at it takes a millisecond."""
+
+    now: datetime
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A data folder on this machine."""
+
+    path: Path
+    store: Store
+    raw: Raw
+
+    @property
+    def state(self) -> Path:
+        return self.path / ".state"
+
+    def pulling(self) -> AbstractContextManager[None]:
+        return self._lock(-1)
+
+    def is_pulling(self) -> bool:
+        try:
+            with self._lock(0):
+                return False
+        except filelock.Timeout:
+            return True
+
+    @contextmanager
+    def _lock(self, timeout: float) -> Iterator[None]:
+        self.state.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(self.state / "pull.lock", timeout):
+            yield
+
+    def note_landed(self) -> None:
+        """As landing does it."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        (self.state / "landed").touch()
+
+
+def folder_at(path: Path, clock: Clock) -> Folder:
+    """A data folder without anybody on its list."""
+    store = FolderStore(path)
+    return Folder(path, store, Raw(store, KeptOut(path / "list"), clock))
+
+
+class Killed(BaseException):
+    """A run's process ends here."""
+
+
+@dataclass
+class Pipeline:
+    """A simulator with a pipeline that pulls from it. Days are counted back from today."""
+
+    simulator: RunningSimulator
+    settings: Settings
+    folder: Folder
+    instance: DagsterInstance
+    clock: Clock
+    first_day: date
+    killed_after: int | None = None
+    _definitions: list[Definitions] = field(default_factory=list)
+
+    # --- the leads service, as the assets get it -------------------------------------------------------------------
+
+    def connect(self) -> tuple[LeadsClient, Tokens]:
+        """A client that asks once for each window."""
+        settings = self.settings
+        secret = settings.client_secret and secret_of(settings.client_secret.value, None)
+        assert settings.base_url
+        assert settings.client_id
+        assert secret
+        credentials = ClientCredentials(
+            token_url=f"{settings.auth_url}/oauth2/token",
+            client_id=settings.client_id,
+            secret=secret,
+            method=AuthMethod.BODY,
+            audience=settings.base_url,
+        )
+        tokens = Tokens(credentials, self.folder.state / "tokens")
+        return _Client(self, tokens), tokens
+
+    # --- definitions -----------------------------------------------------------------------------------------------
+
+    def start(self, **variables: str) -> None:
+        """Start the service anew, with these variables changed."""
+        self.settings = Settings.from_variables({**self.simulator.environment(), **VARIABLES, **variables})
+        partitions = Partitions.of(self.settings, self.first_day)
+        assets = [raw_leads_asset(kind, self.settings, partitions, clock=self.clock) for kind in LEAD_KINDS]
+        asking = Asking(self.settings, self.first_day, self.clock)
+        self._definitions.append(
+            Definitions(
+                assets=assets,
+                jobs=[define_asset_job(PULL_JOB, assets)],
+                schedules=asking.schedules(),
+                sensors=[asking.sensor()],
+                resources={"data": self.folder, "leads": self},
+                executor=in_process_executor,
+            )
+        )
+
+    @property
+    def definitions(self) -> Definitions:
+        return self._definitions[-1]
+
+    # --- ticks and runs --------------------------------------------------------------------------------------------
+
+    def tick(self, name: str = "retry_failed_partitions") -> RunRequest | SkipReason:
+        """Evaluate a sensor or a schedule once."""
+        resources = {"data": self.folder}
+        triggers = [*(self.definitions.schedules or ()), *(self.definitions.sensors or ())]
+        [trigger] = [one for one in triggers if getattr(one, "name", None) == name]
+        answer: object
+        if isinstance(trigger, ScheduleDefinition):
+            answer = trigger(build_schedule_context(self.instance, self.clock(), resources))
+        else:
+            assert isinstance(trigger, SensorDefinition)
+            answer = trigger(build_sensor_context(self.instance, resources=resources))
+        assert isinstance(answer, RunRequest | SkipReason)
+        return answer
+
+    def asked_for(self, name: str = "retry_failed_partitions") -> dict[str, list[str]]:
+        """The partition keys that a tick asks for, by kind."""
+        request = self.tick(name)
+        return {} if isinstance(request, SkipReason) else keys_of(request)
+
+    def run(self, request: RunRequest | SkipReason) -> ExecuteInProcessResult:
+        """Run what a tick asked for."""
+        assert isinstance(request, RunRequest), request
+        return self.execute(request.run_config, request.tags, request.asset_selection)
+
+    def execute(
+        self, config: Mapping[str, Any] | None, tags: Mapping[str, str], assets: Sequence[AssetKey] | None
+    ) -> ExecuteInProcessResult:
+        """Run the pull job."""
+        quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        return self.definitions.resolve_job_def(PULL_JOB).execute_in_process(
+            instance=self.instance,
+            run_config={**quiet, **(config or {})},
+            tags=tags,
+            asset_selection=assets,
+            raise_on_error=False,
+        )
+
+    # --- what there is ---------------------------------------------------------------------------------------------
+
+    def key(self, days_ago: int, branch: int = 101) -> str:
+        return self.window(days_ago, branch).partition_key
+
+    def keys(self, *days_ago: int) -> set[str]:
+        """The keys of all branches' windows of those days."""
+        return {self.key(ago, branch) for ago in days_ago for branch in (101, 102, 103)}
+
+    def window(self, days_ago: int, branch: int = 101) -> Window:
+        day = self.clock.now.astimezone(LONDON).date() - timedelta(days=days_ago)
+        return Window.from_partition_key(f"{day}|branch-{branch}", LONDON)
+
+    def fail(self, windows: dict[str, Then]) -> None:
+        """Have the portal fail for these windows of applicants, by their keys."""
+        rules = []
+        for key, then in windows.items():
+            window = Window.from_partition_key(key, LONDON)
+            start = f"{window.start:%Y-%m-%dT%H:%M}"
+            rules.append(Rule(then, When(path="/applicant-leads", scope=window.scope.key, from_time=start)))
+        self.simulator.set_faults(rules)
+
+    def requests(self) -> int:
+        """How many requests for leads the portal has had since the last question."""
+        count = sum(self.simulator.counters().windows.values())
+        self.simulator.reset_counters()
+        return count
+
+    def row_of(self, key: str) -> WindowRow:
+        """What names say of a window of applicants."""
+        return self.row(Window.from_partition_key(key, LONDON))
+
+    def row(self, window: Window, kind: LeadKind = APPLICANT) -> WindowRow:
+        (row,) = window_table(self.folder.store, kind, [window], self.clock())
+        return row
+
+    def shown(self, kind: LeadKind = APPLICANT) -> dict[str, str]:
+        """What Dagster shows of each window that it knows: MATERIALIZED or FAILED."""
+        partitions = Partitions.of(self.settings, self.first_day).windows
+        statuses = self.instance.get_status_by_partition(raw_key(kind), partitions.get_partition_keys(), partitions)
+        return {key: status.value for key, status in (statuses or {}).items() if status is not None}
+
+    def records(self, result: ExecuteInProcessResult, kind: LeadKind = APPLICANT) -> list[str | None]:
+        """The partitions that a run materialized."""
+        events = result.asset_materializations_for_node(raw_key(kind).to_python_identifier())
+        return [event.partition for event in events]
+
+    def runs(self) -> list[DagsterRun]:
+        return list(self.instance.get_runs())
+
+
+class _Client(LeadsClient):
+    """A client whose run can be killed after so many windows."""
+
+    def __init__(self, pipeline: Pipeline, tokens: Tokens) -> None:
+        assert pipeline.settings.base_url
+        super().__init__(
+            pipeline.settings.base_url,
+            tokens,
+            max_concurrency=8,
+            policy=RetryPolicy(max_attempts=1, base_delay_seconds=0.001),
+            timing=Timing(now=pipeline.clock),
+        )
+        self._left = pipeline.killed_after
+
+    def fetch_windows(self, *arguments: Any) -> Iterator[Any]:
+        for outcome in super().fetch_windows(*arguments):
+            if self._left is not None:
+                self._left -= 1
+                if self._left < 0:
+                    raise Killed
+            yield outcome
+
+
+def keys_of(request: RunRequest) -> dict[str, list[str]]:
+    """The partition keys that a request names, by kind."""
+    return {
+        op.removeprefix("raw_").removesuffix("_leads"): config["config"]["partition_keys"]
+        for op, config in request.run_config["ops"].items()
+    }
+
+
+VARIABLES = {"LEADS_TIMEZONE": "Europe/London"}
+
+
+@contextmanager
+def pipeline(path: Path, now: datetime = datetime(2026, 11, 21, 6, tzinfo=UTC), first: int = 3) -> Iterator[Pipeline]:
+    """Start one at that moment, with the first partition `first` days before."""
+    clock = Clock(now)
+    simulated = Config(branches=3, leads_per_day=8, clock=lambda: clock.now)
+    with running(simulated) as simulator, home(path / "home") as own, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")  # Dagster's own
+        warnings.simplefilter("ignore", BetaWarning)  # as definitions.py has it
+        first_day = now.astimezone(LONDON).date() - timedelta(days=first)
+        settings = Settings.from_variables({**simulator.environment(), **VARIABLES})
+        started = Pipeline(simulator, settings, folder_at(path / "data", clock), own, clock, first_day)
+        started.start()
+        yield started
+
+
+@contextmanager
+def home(path: Path, config: str = _DAGSTER_YAML) -> Iterator[DagsterInstance]:
+    """A Dagster home of its own. Without another dagster.yaml, its event log is the one over kept connections."""
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "dagster.yaml").write_text(config)
+    with patch.dict(os.environ, {"DAGSTER_HOME": str(path)}), DagsterInstance.from_config(str(path)) as instance:
+        yield instance
