@@ -1,0 +1,163 @@
+"""Asks for publications, and remembers how they went.
+
+Belongs here: when leads.duckdb is published, and what a night does to Dagster's runs. Doesn't: publishing (transform/),
+sweeping and retention (privacy/).
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+from dagster import (
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    ResourceParam,
+    RunRequest,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SkipReason,
+    sensor,
+)
+
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.durable import replace_file
+from leads_pipeline.orchestration.pulling import Data, is_under_way, utc_now
+from leads_pipeline.storage.raw import RAW
+from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.window import days, today
+
+PUBLISH_JOB: Final = "publish"
+
+# Marks the run of the night, which also sweeps, applies retention and deletes old runs.
+NIGHTLY_TAG: Final = "leads_pipeline/nightly"
+
+FOLDER_SECONDS: Final = 30
+BUCKET_SECONDS: Final = 300
+
+_LEAST_SPACING: Final = timedelta(minutes=1)
+_FIRST_WAIT: Final = timedelta(minutes=10)
+_LONGEST_WAIT: Final = timedelta(hours=1)
+_DOUBLINGS: Final = 3
+
+# The night begins so long after midnight, when the daily pull is over as a rule.
+_NIGHT: Final = timedelta(hours=2)
+
+# As far back as an update looks for windows that have changed.
+_DAYS: Final = timedelta(days=60)
+
+RUNS_KEPT_FOR: Final = timedelta(days=90)
+_FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+
+
+class Publications(msgspec.Struct, frozen=True, kw_only=True):
+    """How publications went.
+
+    `began_at`: the newest attempt. `failures`: how many have failed since the last success, one under way included.
+    `mark`: what had landed when the last success began. `nightly_on`: the day of the last nightly success.
+    """
+
+    began_at: datetime | None = None
+    failures: int = 0
+    mark: str = ""
+    nightly_on: date | None = None
+
+    @classmethod
+    def read(cls, state: Path) -> "Publications":
+        """Read what the folder remembers. A file that is lost or broken counts as none."""
+        try:
+            return msgspec.json.decode((state / "publications.json").read_bytes(), type=cls)
+        except (OSError, msgspec.DecodeError):
+            return cls()
+
+    def write(self, state: Path) -> None:
+        """Remember it."""
+        replace_file(state / "publications.json", msgspec.json.encode(self))
+
+    def is_night_due(self, zone: ZoneInfo, now: datetime) -> bool:
+        """Whether the publication of the night is to be made."""
+        return self.nightly_on != today(zone, now - _NIGHT)
+
+    def next_at(self) -> datetime | None:
+        """Return the moment before which no other attempt is made, None if there was none yet."""
+        if self.began_at is None:
+            return None
+        wait = _FIRST_WAIT * 2 ** min(self.failures - 1, _DOUBLINGS) if self.failures else _LEAST_SPACING
+        return self.began_at + min(wait, _LONGEST_WAIT)
+
+
+def landed_mark(data: Data, now: datetime) -> str:
+    """Return a text that changes if something lands. Empty if nothing has landed in a folder."""
+    if isinstance(data.store, FolderStore):
+        try:
+            return str((data.state / "landed").stat().st_mtime_ns)
+        except FileNotFoundError:
+            return ""
+    # Another machine may land, too.
+    listed = hashlib.sha256()
+    for kind in LEAD_KINDS:
+        for day in days((now - _DAYS).date(), (now + timedelta(days=1)).date()):
+            listed.update("\n".join(data.store.list(f"{RAW}/{kind.table}/day={day}/")).encode())
+    return listed.hexdigest()
+
+
+@contextmanager
+def noted_publication(
+    data: Data, zone: ZoneInfo, *, is_nightly: bool, clock: Callable[[], datetime] = utc_now
+) -> Iterator[None]:
+    """Remember how the publication in this block went. One that is killed counts as failed."""
+    began_at, before = clock(), Publications.read(data.state)
+    mark = landed_mark(data, began_at)
+    msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data.state)
+    yield
+    nightly_on = today(zone, began_at - _NIGHT) if is_nightly else before.nightly_on
+    Publications(began_at=began_at, mark=mark, nightly_on=nightly_on).write(data.state)
+
+
+def publish_sensor(zone: ZoneInfo, *, is_bucket: bool, clock: Callable[[], datetime] = utc_now) -> SensorDefinition:
+    """Return `publish_changes`."""
+
+    @sensor(
+        name="publish_changes",
+        job_name=PUBLISH_JOB,
+        minimum_interval_seconds=BUCKET_SECONDS if is_bucket else FOLDER_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=(
+            "Publishes leads.duckdb when something has landed, at most once a minute, and once a night. A publication "
+            "that failed is tried again after 10 minutes, then less often, down to once an hour."
+        ),
+    )
+    def publish_changes(context: SensorEvaluationContext, data: ResourceParam[Data]) -> RunRequest | SkipReason:
+        if is_under_way(context.instance, PUBLISH_JOB):
+            return SkipReason("A publication is under way.")
+        now = clock()
+        known, mark = Publications.read(data.state), landed_mark(data, now)
+        next_at, is_nightly = known.next_at(), known.is_night_due(zone, now)
+        if not mark and next_at is None:
+            return SkipReason("Nothing has landed yet.")
+        if mark == known.mark and not known.failures and not is_nightly:
+            return SkipReason("Nothing has landed since the last publication.")
+        if next_at is not None and known.began_at is not None and known.began_at <= now < next_at:
+            what = (
+                "The last publication failed" if known.failures else "The last publication was less than a minute ago"
+            )
+            return SkipReason(f"{what}. The next one is at {next_at:%H:%M:%S} UTC.")
+        return RunRequest(run_key=f"publish-{now:%Y-%m-%dT%H:%MZ}", tags={NIGHTLY_TAG: "true"} if is_nightly else {})
+
+    return publish_changes
+
+
+def delete_old_runs(instance: DagsterInstance, now: datetime) -> int:
+    """Delete publishing runs of more than 90 days ago. Return how many. Partitions need runs of pulls."""
+    old = RunsFilter(job_name=PUBLISH_JOB, statuses=_FINISHED, created_before=now - RUNS_KEPT_FOR)
+    run_ids = instance.get_run_ids(old)
+    for run_id in run_ids:
+        instance.compute_log_manager.delete_logs(prefix=[run_id])
+        instance.delete_run(run_id)
+    return len(run_ids)

@@ -1,0 +1,221 @@
+"""leads.duckdb is published soon after something has landed, once a night, and not too often."""
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import (
+    AssetExecutionContext,
+    DagsterInstance,
+    DagsterRunStatus,
+    Definitions,
+    ResourceParam,
+    RunRequest,
+    SkipReason,
+    asset,
+    build_sensor_context,
+    define_asset_job,
+)
+from dagster._core.test_utils import freeze_time
+
+from leads_pipeline.contract import APPLICANT
+from leads_pipeline.orchestration.publishing import (
+    NIGHTLY_TAG,
+    PUBLISH_JOB,
+    RUNS_KEPT_FOR,
+    Publications,
+    delete_old_runs,
+    noted_publication,
+    publish_sensor,
+)
+from leads_pipeline.orchestration.pulling import PULL_JOB, Data
+from leads_pipeline.storage.raw import Raw
+from leads_pipeline.storage.store import Store
+from leads_pipeline_tests.support.keeping_out import KeptOut
+from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, Folder, folder_at, home
+from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+class House:
+    """A data folder, and a job that publishes it or fails."""
+
+    def __init__(self, folder: Folder, instance: DagsterInstance, clock: Clock, *, is_bucket: bool = False) -> None:
+        self.folder, self.instance, self.clock = folder, instance, clock
+        self.is_broken = False
+        self.nightly: list[bool] = []
+        self.sensor = publish_sensor(LONDON, is_bucket=is_bucket, clock=clock)
+
+        @asset
+        def leads(context: AssetExecutionContext, data: ResourceParam[Data]) -> None:
+            is_nightly = NIGHTLY_TAG in context.run.tags
+            with noted_publication(data, LONDON, is_nightly=is_nightly, clock=clock):
+                if self.is_broken:
+                    raise OSError("The disk is full.")
+            self.nightly.append(is_nightly)
+
+        jobs = [define_asset_job(PUBLISH_JOB, [leads]), define_asset_job(PULL_JOB, [leads])]
+        self.definitions = Definitions([leads], jobs=jobs, resources={"data": folder})
+
+    def tick(self) -> RunRequest | SkipReason:
+        answer = self.sensor(build_sensor_context(self.instance, resources={"data": self.folder}))
+        assert isinstance(answer, RunRequest | SkipReason)
+        return answer
+
+    def publishes(self) -> bool:
+        """A tick, and the run that it asks for. Whether it asked for one."""
+        request = self.tick()
+        if isinstance(request, SkipReason):
+            return False
+        self.run(PUBLISH_JOB, request.tags)
+        return True
+
+    def run(self, job: str, tags: Mapping[str, str] | None = None) -> None:
+        quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        self.definitions.resolve_job_def(job).execute_in_process(
+            instance=self.instance, tags=tags, run_config=quiet, raise_on_error=False
+        )
+
+    def land(self) -> None:
+        """As landing does it."""
+        self.folder.note_landed()
+        at = self.clock().timestamp()
+        os.utime(self.folder.state / "landed", (at, at))
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    clock = Clock(NOON)
+    with home(tmp_path / "home") as instance:
+        yield House(folder_at(tmp_path / "data", clock), instance, clock)
+
+
+def test_what_has_landed_is_published_once_and_at_most_once_a_minute(house: House) -> None:
+    assert house.tick() == SkipReason("Nothing has landed yet.")
+    house.land()
+    assert house.publishes()
+    assert house.tick() == SkipReason("Nothing has landed since the last publication.")
+    house.land()
+    assert "less than a minute ago" in str(house.tick())
+    house.clock.now += MINUTE
+    assert house.publishes()
+    house.clock.now += HOUR
+    assert not house.publishes()
+
+
+def test_what_lands_during_a_publication_is_published_by_the_next(house: House) -> None:
+    house.land()
+    with noted_publication(house.folder, LONDON, is_nightly=True, clock=house.clock):
+        house.land()
+    house.clock.now += MINUTE
+    assert house.publishes()
+
+
+def test_a_night_publishes_once_whether_something_has_landed_or_not(house: House) -> None:
+    house.land()
+    house.publishes()
+    house.nightly.clear()
+    for _ in range(2 * 24 * 6):
+        house.clock.now += 10 * MINUTE
+        house.publishes()
+    assert house.nightly == [True, True]
+    published_at = Publications.read(house.folder.state).began_at
+    assert published_at is not None
+    assert published_at.astimezone(LONDON).hour == 2
+
+
+@pytest.mark.parametrize("night", [datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)])
+def test_a_night_in_which_the_clocks_change_publishes_once(house: House, night: datetime) -> None:
+    house.clock.now = night - 3 * HOUR
+    house.land()
+    house.publishes()
+    house.nightly.clear()
+    for _ in range(20):
+        house.clock.now += 30 * MINUTE
+        house.publishes()
+    assert house.nightly == [True]
+
+
+def test_a_publication_that_fails_is_tried_again_less_and_less_often(house: House) -> None:
+    house.land()
+    house.is_broken = True
+    waits: list[timedelta] = []
+    began = house.clock.now
+    while len(waits) < 6:
+        house.clock.now += 5 * MINUTE
+        if house.publishes():
+            waits.append(house.clock.now - began)
+            began = house.clock.now
+    assert [round(wait / MINUTE, -1) for wait in waits[1:]] == [10, 20, 40, 60, 60]
+    assert "The last publication failed." in str(house.tick())
+    house.is_broken = False
+    house.clock.now += HOUR
+    assert house.publishes()
+    assert Publications.read(house.folder.state).failures == 0
+
+
+def test_a_publication_that_was_killed_counts_as_failed(house: House) -> None:
+    house.land()
+    publication = noted_publication(house.folder, LONDON, is_nightly=False, clock=house.clock)
+    publication.__enter__()
+    assert "The last publication failed." in str(house.tick())
+    house.clock.now += 11 * MINUTE
+    assert house.publishes()
+
+
+def test_a_clock_that_ran_ahead_holds_up_no_publication(house: House) -> None:
+    house.clock.now += 365 * DAY
+    house.land()
+    house.is_broken = True
+    house.publishes()
+    house.clock.now -= 365 * DAY
+    assert house.publishes()
+
+
+def test_while_a_publication_is_under_way_no_other_is_asked_for(house: House) -> None:
+    house.land()
+    job = house.definitions.resolve_job_def(PUBLISH_JOB)
+    house.instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
+    assert house.tick() == SkipReason("A publication is under way.")
+
+
+class Bucket:
+    """A store that isn't a folder of this machine."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+def test_in_a_bucket_what_another_machine_has_landed_is_published_too(tmp_path: Path) -> None:
+    clock = Clock(CLOSED_AT + HOUR)
+    here = folder_at(tmp_path / "data", clock)
+    bucket: Store = Bucket(here.store)  # type: ignore[assignment] # it passes all verbs on
+    raw = Raw(here.store, KeptOut(tmp_path / "list"), clock)
+    with home(tmp_path / "home") as instance:
+        house = House(Folder(here.path, bucket, raw), instance, clock, is_bucket=True)
+        assert house.sensor.minimum_interval_seconds == 300
+        assert house.publishes()
+        clock.now += HOUR
+        assert not house.publishes()
+        raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run")
+        assert house.publishes()
+
+
+def test_publishing_runs_of_more_than_90_days_ago_are_deleted_with_their_files(house: House) -> None:
+    long_ago = datetime.now(UTC) - RUNS_KEPT_FOR - DAY
+    with freeze_time(long_ago):
+        house.run(PUBLISH_JOB)
+        house.run(PULL_JOB)
+    house.run(PUBLISH_JOB)
+    new, pull, old = house.instance.get_runs()
+    assert delete_old_runs(house.instance, datetime.now(UTC)) == 1
+    assert {run.run_id for run in house.instance.get_runs()} == {new.run_id, pull.run_id}
+    left = {path.name.split(".")[0] for path in Path(house.instance.root_directory, "history", "runs").iterdir()}
+    assert old.run_id not in left
+    assert {new.run_id, pull.run_id} <= left
