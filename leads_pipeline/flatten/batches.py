@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from leads_pipeline import helper
 from leads_pipeline.contract import LeadKind
+from leads_pipeline.domain.cutting import MESSAGE
 from leads_pipeline.duck import SCRATCH_ROOT, glob_literal, literal, quoted
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.flatten.beside import AskedDays, Beside, Days, Flattened, Left
@@ -32,7 +33,6 @@ from leads_pipeline.flatten.statement import make_tables
 from leads_pipeline.flatten.windows import querying
 from leads_pipeline.flatten.workspace import Workspace, let_go
 from leads_pipeline.lake import Lake, LandedWindow
-from leads_pipeline.lake.gate import MESSAGE
 from leads_pipeline.window import offsets
 
 # Days with fewer leads are flattened together, as planning a statement takes as long as flattening 3,000. The number of

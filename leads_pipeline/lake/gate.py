@@ -15,10 +15,9 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.domain.cutting import without_message
 from leads_pipeline.domain.person import LeadKey, LeadRow
-from leads_pipeline.domain.slicing import members_of, only_value, text_of
 from leads_pipeline.durable import reading, replace_file, sweep
-from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline.lake.quarantine import RAW, RESTRICTED, raw_lock
 from leads_pipeline.lake.rows import RAW_SCHEMA, WHOSE_COLUMNS, Row, merge, sequence_of
 from leads_pipeline.lake.sealed import open_parquet, rows_of
@@ -33,9 +32,6 @@ _REMOVED_BYTES: Final = 8
 # wrote another word: they left a hash by which the person could be found.
 CUT: Final = "personal_fields"
 ANONYMOUS: Final = "anonymous"
-
-# The one field of a lead in which people write what they like.
-MESSAGE: Final = "message"
 
 _SWEPT: Final = "swept"
 _LOOKED_AT: Final = "looked-at"
@@ -295,20 +291,6 @@ class Gate(SharedFiles):
 
     def _open_leads(self, path: Path) -> tuple[pq.ParquetFile, dict[str, str]]:
         return open_parquet(path, RAW_SCHEMA, self._relative(path))
-
-
-def without_message(payload: str) -> str:
-    """The lead's text with an empty message; each other character stays, and so does a message that is null."""
-    body = payload.encode()
-    if not body.lstrip().startswith(b"{"):
-        return payload
-    try:
-        places = [(start, end) for key, start, end in members_of(body, only_value(body)) if text_of(key) == MESSAGE]
-    except InvalidAnswerError:  # broken: nobody can tell where its message is
-        return payload
-    for start, end in reversed(places):
-        body = body if body[start:end] == b"null" else body[:start] + b'""' + body[end:]
-    return body.decode()
 
 
 def _lead_row(row: Row) -> LeadRow:

@@ -18,6 +18,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.cutting import cut_payload
 from leads_pipeline.domain.person import email_keys, phone_keys, texts_of
 from leads_pipeline.duck import connection, glob_literal, quoted
 from leads_pipeline.durable import replace_file, storing
@@ -26,7 +27,6 @@ from leads_pipeline.flatten.batches import STAGED_FORMAT, flatten_day
 from leads_pipeline.flatten.columns import staged_columns
 from leads_pipeline.flatten.lost import LostRawError
 from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.cutting import cut_payload
 from leads_pipeline.warehouse import set_person_key
 from leads_pipeline.window import today
 

@@ -24,6 +24,7 @@ from zoneinfo import ZoneInfo
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.cutting import MESSAGE
 from leads_pipeline.domain.person import LeadRow, role_of
 from leads_pipeline.duck import SCRATCH_ROOT
 from leads_pipeline.durable import reading, storing
@@ -33,7 +34,7 @@ from leads_pipeline.flatten.columns import windows_table
 from leads_pipeline.flatten.lost import LostRawError
 from leads_pipeline.flatten.windows import days_without_staged
 from leads_pipeline.lake import Lake
-from leads_pipeline.lake.gate import MESSAGE, Verdict
+from leads_pipeline.lake.gate import Verdict
 from leads_pipeline.spool import Spool
 
 # Of the folders that DuckDB spills to while the folder is gone through.

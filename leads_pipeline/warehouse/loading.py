@@ -15,6 +15,7 @@ import duckdb
 from msgspec.structs import replace
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.cutting import MESSAGE
 from leads_pipeline.drift import PEOPLE_MIN, Drift, Seen, find_drift
 from leads_pipeline.duck import literal, quoted, scratch_folder
 from leads_pipeline.flatten.columns import staged_columns, windows_table
@@ -22,7 +23,6 @@ from leads_pipeline.flatten.inventory import insert_inventory
 from leads_pipeline.flatten.kept_out import ids_of, ids_out
 from leads_pipeline.flatten.trees import HIDDEN, trees_of
 from leads_pipeline.lake import Lake
-from leads_pipeline.lake.gate import MESSAGE
 from leads_pipeline.suppression import Action, Entry, Meant
 from leads_pipeline.warehouse.answers import set_answers
 from leads_pipeline.warehouse.grid import Grid, set_grid

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from leads_pipeline.assets.published import completeness_check
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, FieldType, LeadKind, PushedLead, ReceivedLead
+from leads_pipeline.domain.cutting import cut_payload
 from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.cutting import cut_payload
 from leads_pipeline.privacy.retain import CutDay, cut_days, due_before
 from leads_pipeline.warehouse import Grid, Warehouse, marts
 from leads_pipeline.window import Scope

@@ -1,14 +1,17 @@
-"""A lead without its person: what of the text that was received stays once personal fields are cut out.
+"""A lead without its person, or without its message: what stays of the text that was received.
 
-Belongs here: which members stay, the address that stands for the person. Doesn't: files and days (retain.py).
+Belongs here: which members stay, and the address that stands for the person. Doesn't: files and days.
 """
 
+import hmac
 import re
 from contextlib import suppress
 from functools import cache
 from typing import Final
+from uuid import UUID
 
 from leads_pipeline.contract import Field, FieldType, LeadKind
+from leads_pipeline.domain.person import email_keys, phone_keys, texts_of
 from leads_pipeline.domain.slicing import list_parts, members_of, only_value, text_of
 from leads_pipeline.errors import InvalidAnswerError
 
@@ -16,6 +19,12 @@ _Tree = dict[str, "Field | _Tree | tuple[_Tree]"]
 
 # What is no text: a number, a boolean, a moment, each as JSON or as text in the same form.
 _NO_TEXT: Final = re.compile(rb'null|"?(true|false)"?|"?[-+0-9.:eETtZz]+"?')
+
+# The one field of a lead in which people write what they like.
+MESSAGE: Final = "message"
+
+# The domain of an address that stands for a person.
+_REMOVED: Final = "@removed.invalid"
 
 _ID: Final = Field("id", FieldType.TEXT, "")
 
@@ -37,6 +46,33 @@ def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
         contact = b",".join(filter(None, (contact, b'"email":"%s"' % address.encode())))
     members += [(b'"contact"', b"{%s}" % contact)] if contact else []
     return _written(members).decode()
+
+
+def without_message(payload: str) -> str:
+    """The lead's text with an empty message; each other character stays, and so does a message that is null."""
+    body = payload.encode()
+    if not body.lstrip().startswith(b"{"):
+        return payload
+    try:
+        places = [(start, end) for key, start, end in members_of(body, only_value(body)) if text_of(key) == MESSAGE]
+    except InvalidAnswerError:  # broken: nobody can tell where its message is
+        return payload
+    for start, end in reversed(places):
+        body = body if body[start:end] == b"null" else body[:start] + b'""' + body[end:]
+    return body.decode()
+
+
+def removed_address(payload: str, key: bytes) -> str | None:
+    """The address that stands for the person of a lead. None if the lead shows nobody.
+
+    The same key gives the same person the same address. An address that stands for somebody already stays.
+    """
+    texts = dict(texts_of(payload))
+    email = texts.get("contact.email", "")
+    if email.endswith(_REMOVED):
+        return email
+    keys = sorted(email_keys(email)) or sorted(phone_keys(texts.get("contact.phoneNumber", "")))
+    return f"{UUID(bytes=hmac.digest(key, keys[0].encode(), 'sha256')[:16])}{_REMOVED}" if keys else None
 
 
 @cache
