@@ -45,6 +45,10 @@ class FolderStore:
                 sync(path.parent)
         return True
 
+    def create_once(self, key: str, content: bytes) -> bool:
+        """The same, and true if the key holds this content already."""
+        return self.create(key, content) or self.get(key) == content
+
     def get(self, key: str) -> bytes | None:
         """The file's content."""
         path = self._folder / key

@@ -71,6 +71,10 @@ class S3Store:
                     return True
         raise StorageError(f"{self._address}/{key} is being written by somebody else all the time. Run again.")
 
+    def create_once(self, key: str, content: bytes) -> bool:
+        """The same, and true if the key holds this content already."""
+        return self.create(key, content) or self.get(key) == content
+
     def get(self, key: str) -> bytes | None:
         """In one request."""
         with self._told(key):

@@ -25,6 +25,9 @@ class ObjectStore(Protocol):
     def create(self, key: str, content: bytes) -> bool:
         """Keep the content under the key, for good when this returns. False where the key is taken: nothing changed."""
 
+    def create_once(self, key: str, content: bytes) -> bool:
+        """The same, and true if the key holds this content already."""
+
     def get(self, key: str) -> bytes | None:
         """What the key holds; None where there is nothing, or no longer."""
 

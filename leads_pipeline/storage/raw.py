@@ -13,17 +13,19 @@ Belongs here: names, landing, failures, damage, rewriting. Doesn't: rows and the
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from leads_pipeline.contract import LeadKind, ReceivedLead
+from leads_pipeline.contract import LEAD_KINDS, LeadKind, ReceivedLead
 from leads_pipeline.domain.due import Failure
+from leads_pipeline.errors import SettingsError
 from leads_pipeline.storage.rows import (
     PUSH,
     Footer,
@@ -41,7 +43,11 @@ from leads_pipeline.storage.store import Store
 from leads_pipeline.window import Scope, Window
 
 RAW: Final = "raw"
+RESTRICTED: Final = "restricted"
 QUARANTINE: Final = "quarantine"
+
+# What a name in quarantine/ ends with: when the file was moved there, UTC.
+MOMENT: Final = "%Y%m%dT%H%M%S.%fZ"
 
 # Pushed leads of no configured scope. No scope of the settings has this key.
 PUSH_SCOPE: Final = "push"
@@ -51,6 +57,8 @@ MOST_FILES: Final = 8
 
 _FAILED: Final = "_failed.json"
 _NAME: Final = re.compile(r"([0-9]{16})-(open|closed|partial|rows)-([0-9]+)-([0-9a-f]{16})\.parquet", re.ASCII)
+_PLACE: Final = re.compile(r"(\w+)/(\w+)/day=(\d{4}-\d\d-\d\d)/scope=([^/]+)/", re.ASCII)
+_KINDS: Final = {kind.table: kind for kind in LEAD_KINDS}
 _FAILURE: Final = msgspec.json.Decoder(Failure)
 
 State = Literal["rows", "open", "partial", "closed"]
@@ -75,16 +83,26 @@ class SuppressionList(Protocol):
 
 
 class Place(NamedTuple):
-    """Where a window lies. `scope` is a scope's key, or PUSH_SCOPE."""
+    """Where a window lies. `scope` is a scope's key, or PUSH_SCOPE. `root` is RESTRICTED for what was set aside."""
 
     kind: LeadKind
     day: date
     scope: str
+    root: str = RAW
+
+    @classmethod
+    def parse(cls, key: str) -> "Place | None":
+        """Read the place of a window's file from the file's key. None if the file is no window's."""
+        match = _PLACE.match(key)
+        if match and match[2] in _KINDS:
+            with suppress(ValueError, SettingsError):
+                return cls(_KINDS[match[2]], date.fromisoformat(match[3]), _checked(match[4]), match[1])
+        return None
 
     @property
     def key(self) -> str:
         """The key of the folder, with a slash at the end. Raises SettingsError if the scope is none."""
-        return f"{RAW}/{self.kind.table}/day={self.day.isoformat()}/scope={_checked(self.scope)}/"
+        return f"{self.root}/{self.kind.table}/day={self.day.isoformat()}/scope={_checked(self.scope)}/"
 
 
 @cache
@@ -100,12 +118,16 @@ def place_of(kind: LeadKind, window: Window) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A whole answer. `at` is the moment of its request in microseconds since 1970."""
+    """A whole answer. `at` is the moment of its request in microseconds since 1970.
+
+    `beside` are the members beside the answer's list that the contract doesn't know: name and JSON type.
+    """
 
     at: int
     state: State
     body_hash: str
     run_id: str
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +238,12 @@ def list_folders(store: Store, prefix: str, now: datetime) -> dict[str, Folder]:
     return folders
 
 
+def list_places(store: Store, root: str = RAW) -> list[Place]:
+    """Return the places that have raw files, by kind, day and scope."""
+    keys = (key for kind in LEAD_KINDS for key in store.list(f"{root}/{kind.table}/") if RawFile.parse(key))
+    return [place for place in dict.fromkeys(map(Place.parse, keys)) if place]
+
+
 def read_failure(store: Store, key: str, folder: Folder) -> Failure | None:
     """Return the failure of the folder with that key. None if none is newer than its newest look."""
     content = store.get(key + _FAILED) if folder.has_failed else None
@@ -229,18 +257,44 @@ def read_failure(store: Store, key: str, folder: Folder) -> Failure | None:
     return failure if newest is None or microseconds(failure.failed_at) > newest.look else None
 
 
+def members_beside(store: Store, folders: Iterable[Folder]) -> dict[str, str]:
+    """Return the unknown members beside the list in the windows' newest answers: name and JSON type.
+
+    A name can be a person's. A process opens each file once, because its bytes never change.
+    """
+    keys = (folder.newest.key for folder in folders if folder.newest)
+    return dict(member for key in keys for member in _beside(store, key))  # type: ignore[arg-type]  # it can be hashed
+
+
+@lru_cache(maxsize=65_536)
+def _beside(store: Store, key: str) -> tuple[tuple[str, str], ...]:
+    content = store.get(key)
+    if content is None:  # merged or renamed meanwhile
+        return ()
+    try:
+        return tuple(Opened(content).footer.beside.items())
+    except NotRawError:  # damaged: found by whoever reads its leads
+        return ()
+
+
 class Raw:
     """The raw leads of a store. Many processes and threads may use it at once.
 
-    Methods raise StorageError if the store can't be used. Landed leads stay then.
+    `note_landed` is called after each file that is created. Methods raise StorageError if the store can't be used.
+    Landed leads stay then.
     """
 
     def __init__(
-        self, store: Store, suppressed: SuppressionList, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        store: Store,
+        suppressed: SuppressionList,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        note_landed: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._suppressed = suppressed
         self._clock = clock
+        self._note_landed = note_landed
 
     def read(self, place: Place) -> Contents:
         """Return the window's files, each compared with its hash.
@@ -277,14 +331,15 @@ class Raw:
         run_id: str,
         *,
         is_fresh: bool = False,
+        beside: Mapping[str, str] | None = None,
     ) -> Landed:
         """Merge a whole answer into its window. It is durable when this returns.
 
-        `asked_at` is the moment of the request. A lead that the answer no longer holds stays. `is_fresh`: a listing
-        showed that the window's folder is empty or missing, so that nothing is listed or read.
+        `asked_at` is the moment of the request. `beside` is as in Look. A lead that the answer no longer holds stays.
+        `is_fresh`: a listing showed that the window's folder is empty or missing, so that nothing is listed or read.
         """
         place = place_of(kind, window)
-        look = Look(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id)
+        look = Look(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id, beside or {})
         number = self._suppressed.number
         before = Contents() if is_fresh else self.read(place)
         if landed := self._confirm(place, before, look, number):
@@ -358,7 +413,8 @@ class Raw:
             # The same answer again changes nothing only if nothing newer came by another way. And of a person who was
             # taken out, the hash would tell whoever guesses the answer that they are right.
             is_as_answered = admitted == everything and all(row.number <= look.at for row in rows)
-            footer = replace(footer, run_id=look.run_id, body_hash=look.body_hash if is_as_answered else "")
+            body_hash = look.body_hash if is_as_answered else ""
+            footer = replace(footer, run_id=look.run_id, body_hash=body_hash, beside=look.beside)
         self._replace(place, before, now, footer, look)
         if look is not None:
             self._forget_failure(place, before)
@@ -380,6 +436,7 @@ class Raw:
         file = RawFile("", at, state, len({row.lead_id for row in rows}), hash_of(content))
         key = file.named(place.key)
         self._store.create(key, content)
+        self._note_landed()
         return key
 
     def _follow_list(self, place: Place, number: int) -> None:
@@ -407,10 +464,11 @@ class Raw:
             before = self.read(place)
             rows = merged(before.rows)
             now = self._suppressed.admit(place.kind, place.day, place.scope, rows)
-            if not (is_anonymous and before.is_anonymous):
+            is_to_mark = is_anonymous and not before.is_anonymous
+            if not is_anonymous or is_to_mark:
                 now = change(now)
             now = merged(now)
-            if now != rows:
+            if now != rows or is_to_mark:
                 is_anonymous_now = is_anonymous or before.is_anonymous
                 self._replace(place, before, now, before.footer.rewritten(number, is_anonymous=is_anonymous_now))
                 has_changed = True
@@ -441,7 +499,8 @@ class Raw:
         )
         failure = msgspec.structs.replace(failure, damaged_at=now)
         self._store.create(place.key + _FAILED, msgspec.json.encode(failure))
-        aside = f"{QUARANTINE}/{key}"
+        # The moment comes last, so that no reader of Parquet folders takes the file for data.
+        aside = f"{QUARANTINE}/{key}.{now.astimezone(UTC).strftime(MOMENT)}"
         if self._store.rename(key, aside):
             logger.warning(
                 "%s is damaged and was moved to %s. Its window is pulled again while the portal has it. Its leads stay "

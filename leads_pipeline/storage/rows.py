@@ -4,9 +4,10 @@ Belongs here: a row, numbers, merging, the bytes of a file. Pure functions. Does
 """
 
 import hashlib
+import json
 from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -58,17 +59,19 @@ class Footer:
 
     `run_id`: the run of its newest whole look. `body_hash`: SHA-256 of that look's answer, empty if the rows are no
     longer exactly those that it left. `list_number`: the suppression list that the rows were filtered by.
-    `is_anonymous`: nobody is named in the payloads.
+    `is_anonymous`: nobody is named in the payloads. `beside`: unknown members beside the list in that look's answer, by
+    name, with their JSON type.
     """
 
     run_id: str = ""
     body_hash: str = ""
     list_number: int = 0
     is_anonymous: bool = False
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     def rewritten(self, list_number: int, *, is_anonymous: bool) -> "Footer":
         """Return the footer of a file with other rows."""
-        return Footer(self.run_id, "", list_number, is_anonymous)
+        return Footer(self.run_id, "", list_number, is_anonymous, self.beside)
 
 
 class NotRawError(Exception):
@@ -99,7 +102,7 @@ def received_rows(
         number = max(number, highest + 1)
     rows, newest = [], dict[str, Row]()
     for lead in leads:
-        lead_id, payload = _storable(lead.lead_id), _storable(lead.payload)
+        lead_id, payload = storable(lead.lead_id), storable(lead.payload)
         earlier = newest.get(lead_id)
         row = Row(lead_id, number if earlier is None else earlier.number + 1, payload, source)
         newest[lead_id] = row
@@ -155,7 +158,11 @@ def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
             "body_hash": footer.body_hash,
             "list_number": str(footer.list_number),
         }
-        writer.add_key_value_metadata(facts | ({_PERSONAL: "anonymous"} if footer.is_anonymous else {}))
+        if footer.is_anonymous:
+            facts[_PERSONAL] = "anonymous"
+        if footer.beside:
+            facts["beside"] = json.dumps(dict(footer.beside))
+        writer.add_key_value_metadata(facts)
     return sink.getvalue().to_pybytes()
 
 
@@ -184,6 +191,7 @@ class Opened:
             body_hash=facts["body_hash"],
             list_number=int(facts["list_number"]),
             is_anonymous=_PERSONAL in facts,
+            beside=json.loads(facts.get("beside", "{}")),
         )
 
     @property
@@ -193,7 +201,7 @@ class Opened:
         return list(map(Row, *(table[name].to_pylist() for name in Row._fields)))
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Return the text with lone surrogates, which have no UTF-8 form, as the JSON escapes that mean the same."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 

@@ -29,6 +29,10 @@ class Store(Protocol):
     Every verb raises StorageError if the store can't be reached or refuses.
     """
 
+    @property
+    def address(self) -> str:
+        """The address, as open_store takes it."""
+
     def create(self, key: str, content: bytes) -> None:
         """Keep the content under the key. It is whole and durable when this returns. A file of that key is replaced."""
 
@@ -75,6 +79,11 @@ class FolderStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    @property
+    def address(self) -> str:
+        """A `file://` address."""
+        return self._folder.absolute().as_uri()
 
     def create(self, key: str, content: bytes) -> None:
         """Write beside, sync, rename, sync the folder. After a power cut the file is there whole, or not at all."""
@@ -233,6 +242,11 @@ class S3Store:
                 f"{self._address} can't be used: the AWS_ variables don't fit ({type(error).__name__}). Look at "
                 "AWS_ENDPOINT_URL (with https://), AWS_REGION and the credentials."
             ) from None
+
+    @property
+    def address(self) -> str:
+        """An `s3://` address."""
+        return self._address
 
     def create(self, key: str, content: bytes) -> None:
         """In one request."""

@@ -21,9 +21,10 @@ from typing import Final
 
 import msgspec
 
-from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
+from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, not_read, reading, replace_file, storing
 from leads_pipeline.errors import StorageError
-from leads_pipeline.objects import FolderStore, ObjectStore
+from leads_pipeline.objects import ObjectStore
+from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.suppression.entries import NOBODY, Action, Entry, Suppressed
 
 KEY_FILE: Final = "key"
@@ -41,11 +42,15 @@ _VERSIONS_KEPT: Final = 5
 class SuppressionList:
     """The list's files in their folder, and the guard in the data folder. Many processes may use it at once."""
 
-    def __init__(self, folder: Path, guard: Path, store: ObjectStore | None = None) -> None:
+    def __init__(self, folder: Path, guard: Path, store: Store | ObjectStore | None = None) -> None:
         self.folder = folder
         self.guard = guard
         self._here = FolderStore(folder)
         self._store = store
+        # The list is read three times a landing, and making a path takes longer than asking for it.
+        self._versions, self._former, self._guard, self._key_path = map(
+            str, (folder / VERSIONS, folder / _FORMER_FILE, guard, folder / KEY_FILE)
+        )
 
     @property
     def path(self) -> Path:
@@ -58,13 +63,14 @@ class SuppressionList:
         It is asked for at each landing, so a version that was read isn't read again.
         """
         newest = self._newest()
-        if newest is None and (self.folder / _FORMER_FILE).exists():
+        if newest is None and _identity(self._former):
             with self._held():
                 self._take_over()
             newest = self._newest()
-        if newest is None and not self.guard.exists():
+        guard = _identity(self._guard)
+        if newest is None and guard is None:
             return NOBODY
-        identity = (newest, *map(_identity, (self.path, self.guard, self.folder / KEY_FILE)))
+        identity = (newest, _identity(f"{self._versions}/{newest}"), guard, _identity(self._key_path))
         cached = _cache.get((self.folder, self.guard))
         if cached is not None and cached[0] == identity:
             return cached[1]
@@ -99,12 +105,10 @@ class SuppressionList:
         marks = _marks(self._key(), lines)
         name = f"{VERSIONS}{len(lines):08}"
         content = b"\n".join([marks[-1].encode(), *lines, b""])
-        if self._store is not None:
-            stored = f"{_STORED}{name}"
-            # It may have been ours all along: an answer gets lost.
-            if not self._store.create(stored, content) and self._store.get(stored) != content:
-                return False
-        self._here.create(name, content)
+        if self._store is not None and not self._store.create_once(f"{_STORED}{name}", content):
+            return False
+        if not self._here.create_once(name, content):
+            return False
         replace_file(self.guard, f"{len(lines)} {marks[-1]}\n".encode())
         self._here.delete(self._here.list(VERSIONS)[:-_VERSIONS_KEPT])
         if self._store is not None:
@@ -112,11 +116,12 @@ class SuppressionList:
         return True
 
     def _newest(self) -> str | None:
-        with reading(self.folder):
-            try:
-                names = os.listdir(self.folder / VERSIONS)  # noqa: PTH208 - at each landing
-            except FileNotFoundError:
-                return None
+        try:
+            names = os.listdir(self._versions)  # noqa: PTH208 - at each landing
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise not_read(self.folder, error) from error
         return max(filter(str.isdecimal, names), default=None)
 
     def _lines(self) -> list[bytes]:
@@ -173,13 +178,13 @@ class SuppressionList:
             self._create(max(ours, theirs, key=len))
         return None
 
-    def _refresh_key(self, store: ObjectStore) -> None:
+    def _refresh_key(self, store: Store | ObjectStore) -> None:
         path = self.folder / KEY_FILE
         with reading(path):
             here = path.read_bytes() if path.exists() else None
         there = store.get(f"{_STORED}{KEY_FILE}")
         if here is not None and there is None:
-            there = here if store.create(f"{_STORED}{KEY_FILE}", here) else store.get(f"{_STORED}{KEY_FILE}")
+            there = here if store.create_once(f"{_STORED}{KEY_FILE}", here) else store.get(f"{_STORED}{KEY_FILE}")
         if there is None:
             return
         if here is None:
@@ -242,7 +247,7 @@ class SuppressionList:
         path = self.folder / KEY_FILE
         if not (path.exists() or self._newest() or self.guard.exists()):
             made = f"{secrets.token_hex(32)}\n".encode()
-            if self._store is not None and not self._store.create(f"{_STORED}{KEY_FILE}", made):
+            if self._store is not None and not self._store.create_once(f"{_STORED}{KEY_FILE}", made):
                 made = self._store.get(f"{_STORED}{KEY_FILE}") or made
             replace_file(path, made)
 
@@ -269,7 +274,7 @@ def _entry(line: bytes) -> Entry:
     return msgspec.structs.replace(entry, emails=entry.mailboxes, mailboxes=()) if entry.mailboxes else entry
 
 
-def _identity(path: Path) -> tuple[int, ...] | None:
+def _identity(path: str) -> tuple[int, ...] | None:
     try:
         stat = os.stat(path)  # noqa: PTH116 - at each landing
     except FileNotFoundError:

@@ -50,6 +50,9 @@ class Breaking:
         self._count()
         return is_new
 
+    def create_once(self, key: str, content: bytes) -> bool:
+        return self.create(key, content) or self.get(key) == content
+
     def get(self, key: str) -> bytes | None:
         return self.store.get(key)
 

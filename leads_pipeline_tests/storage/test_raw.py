@@ -22,7 +22,18 @@ from hypothesis import strategies as st
 from leads_pipeline.contract import APPLICANT, APPRAISAL, ReceivedLead
 from leads_pipeline.domain.due import due_at
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.storage.raw import MOST_FILES, PUSH_SCOPE, Landed, Place, Raw, list_folders, place_of, read_failure
+from leads_pipeline.storage.raw import (
+    MOST_FILES,
+    PUSH_SCOPE,
+    Landed,
+    Place,
+    Raw,
+    list_folders,
+    list_places,
+    members_beside,
+    place_of,
+    read_failure,
+)
 from leads_pipeline.storage.rows import CORRECTION, PULL, Row, merged, microseconds, newest_payloads
 from leads_pipeline.storage.store import FolderStore, Store, open_store
 from leads_pipeline.window import RETENTION, Scope, ScopeKind, Window
@@ -500,6 +511,22 @@ def test_an_anonymous_window_says_so_and_is_not_cut_again(windows: Windows) -> N
     assert b"personal_fields" not in windows.footer()
 
 
+def test_a_window_that_had_nobody_to_cut_is_anonymous_too(windows: Windows) -> None:
+    windows.land(TWENTY)
+    assert windows.raw.rewrite(PLACE, lambda rows: rows, is_anonymous=True)
+    assert windows.footer()[b"personal_fields"] == b"anonymous"
+    assert len(windows.names) == 1
+    assert not windows.raw.rewrite(PLACE, lambda rows: rows, is_anonymous=True)
+
+
+def test_the_places_that_have_files_are_listed_and_other_names_are_none(windows: Windows) -> None:
+    windows.land(TWENTY)
+    windows.push(lead(1), place=Place(APPRAISAL, DAY, PUSH_SCOPE))
+    for key in ("day=2026-13-01/scope=branch-1", "day=2026-11-19/scope=..", "day=2026-11-19"):
+        windows.store.create(f"raw/applicant_leads/{key}/{windows.name}", b"not ours")
+    assert list_places(windows.store) == [PLACE, Place(APPRAISAL, DAY, PUSH_SCOPE)]
+
+
 def test_a_correction_stays_over_later_answers_and_is_no_version(windows: Windows) -> None:
     windows.land([lead(1)])
     windows.raw.add(PLACE, [ReceivedLead("lead-01", '{"contact": {}}')], LATER, CORRECTION)
@@ -544,6 +571,33 @@ def test_a_failure_that_rotted_is_none(windows: Windows) -> None:
     assert failure_in(windows) is None
 
 
+def test_unknown_members_beside_the_list_stay_with_the_newest_answer_and_are_read_once(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def beside() -> dict[str, str]:
+        return members_beside(windows.store, list_folders(windows.store, "raw/", windows.now).values())
+
+    windows.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run-1", beside={"total": "number"})
+    windows.push(lead(30))
+    assert beside() == {"total": "number"}
+    windows.raw.rewrite(PLACE, lambda rows: rows[1:])
+    assert beside() == {"total": "number"}
+    monkeypatch.setattr(windows.store, "get", None)
+    assert beside() == {"total": "number"}
+    monkeypatch.undo()
+    windows.land(TWENTY, LATER)
+    assert beside() == {}
+
+
+def test_each_file_that_is_created_is_told_of_and_a_look_that_finds_the_same_is_not(windows: Windows) -> None:
+    created = list[int]()
+    windows.raw = Raw(windows.store, windows.kept_out, lambda: windows.now, lambda: created.append(len(windows.names)))
+    windows.land(TWENTY)
+    windows.land(TWENTY, LATER)
+    windows.push(lead(30))
+    assert created == [1, 2]
+
+
 def test_a_damaged_file_alone_is_set_aside_and_its_window_asked_for_again(anywhere: Windows) -> None:
     anywhere.land(TWENTY)
     anywhere.push(lead(30))
@@ -552,7 +606,7 @@ def test_a_damaged_file_alone_is_set_aside_and_its_window_asked_for_again(anywhe
     anywhere.damage(answered)
     assert anywhere.texts().keys() == {"lead-30"}
     assert anywhere.names == [pushed, "_failed.json"]
-    assert anywhere.store.list("quarantine/") == [f"quarantine/{PLACE.key}{answered}"]
+    assert anywhere.store.list("quarantine/") == [f"quarantine/{PLACE.key}{answered}.{anywhere.now:%Y%m%dT%H%M%S.%fZ}"]
     assert failure_in(anywhere) == ("damaged file", "temporary", 0)
     anywhere.land(TWENTY, LATER)
     assert len(anywhere.texts()) == 21
