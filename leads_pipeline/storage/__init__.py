@@ -1,5 +1,15 @@
-"""Durable bytes: a store of files, and the raw windows in it.
+"""Durable bytes of a data folder: a store of files, and everything that lies in it.
 
-Belongs here: the verbs of a store (a folder or a bucket), raw files and their names, the state of each window.
-Doesn't: fetching, reading what a lead says, publishing, Dagster.
+`data = leads_pipeline.data_folder.DataFolder.of(settings)` gives all of it:
+
+    data.raw.land(…), .add(…), .fail(…)    a whole answer, pushed leads, a failure; window_table has the states
+    data.raw.rewrite(place, change)        takes rows out or changes them; raw.list_places(data.store) names the places
+    data.gate                              what may lie in raw: .entries is the list, .restricted are rows set aside
+    data.gate.sweep_restricted(data.raw)   lands rows again whose restriction was lifted, deletes erased ones
+    data.inventory.land(…), .searches()    a day's search; transform.inventory.load_inventory fills the table
+    data.quarantine                        damaged files with their windows, answers that couldn't be read
+    data.state                             locks, origin, start date, key of people, when something landed or started
+    data.share(), .take_over()             what machines of a bucket agree on; files of the landed version
+
+Doesn't belong here: fetching, reading what a lead says, publishing, Dagster.
 """

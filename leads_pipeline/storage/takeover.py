@@ -18,14 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.storage.inventory import FoundItem, Inventory
 from leads_pipeline.storage.raw import RAW, Look, Place, Raw, State
 from leads_pipeline.storage.rows import Row, merged, microseconds
 from leads_pipeline.storage.store import Store
 
-_KEY: Final = re.compile(
-    RAW + r"/(\w+)/day=(\d{4}-\d\d-\d\d)/scope=([^/]+)/(?:leads|pushed)(?:-([0-9a-f]{32}))?\.parquet", re.ASCII
-)
-_KINDS: Final = {kind.table: kind for kind in LEAD_KINDS}
+_NAME: Final = re.compile(r"(?:leads|pushed)(?:-[0-9a-f]{32})?\.parquet", re.ASCII)
 _SEAL_BYTES: Final = hashlib.sha256().digest_size
 
 
@@ -37,14 +35,14 @@ class _Former:
     replaces: frozenset[str]
 
 
-def take_over(store: Store, raw: Raw) -> int:
-    """Land each file of the landed version anew. Return how many windows had any.
+def take_over(store: Store, raw: Raw, root: str = RAW) -> int:
+    """Land each file of the landed version below `root` anew. Return how many windows had any.
 
     A kill leaves old files beside new ones, and the next call goes on. A damaged file is moved to quarantine. Raises
     StorageError.
     """
     count = 0
-    for place, keys in _found(store):
+    for place, keys in _found(store, root):
         former: dict[str, _Former] = {}
         for key in keys:
             content = store.get(key)
@@ -64,13 +62,13 @@ def take_over(store: Store, raw: Raw) -> int:
     return count
 
 
-def _found(store: Store) -> Iterator[tuple[Place, list[str]]]:
+def _found(store: Store, root: str) -> Iterator[tuple[Place, list[str]]]:
     """Return the windows with old files, and the files' keys."""
     found: dict[Place, list[str]] = {}
     for kind in LEAD_KINDS:
-        for key in store.list(f"{RAW}/{kind.table}/"):
-            if match := _KEY.fullmatch(key):
-                place = Place(kind, date.fromisoformat(match[2]), match[3])
+        for key in store.list(f"{root}/{kind.table}/"):
+            place = Place.parse(key)
+            if place and _NAME.fullmatch(key.removeprefix(place.key)):
                 found.setdefault(place, []).append(key)
     yield from found.items()
 
@@ -120,3 +118,34 @@ def _rows(former: Sequence[Mapping[str, Any]]) -> list[Row]:
         number = highest[lead_id] = max(row["sequence"], highest.get(lead_id, 0) + 1)
         rows.append(Row(lead_id, number, row["payload"], row["source"]))
     return merged(rows)
+
+
+_INVENTORY_KEY: Final = re.compile(RAW + r"/inventory/day=(\d{4}-\d\d-\d\d)/items(?:-[0-9a-f]{32})?\.parquet", re.ASCII)
+
+
+def take_over_inventory(store: Store, inventory: Inventory) -> int:
+    """Land each day's inventory of the landed version anew. Return how many days had any. Raises StorageError."""
+    days: dict[str, list[str]] = {}
+    for key in store.list(f"{RAW}/inventory/"):
+        if match := _INVENTORY_KEY.fullmatch(key):
+            days.setdefault(match[1], []).append(key)
+    for day, keys in days.items():
+        found, whole = list[Mapping[str, Any]](), list[str]()
+        for key in keys:
+            content = store.get(key)
+            if content is None:
+                continue
+            if _is_intact(content):
+                found += pq.read_table(pa.BufferReader(content), use_threads=False).to_pylist()
+                whole.append(key)
+            else:
+                inventory.set_aside(key)
+        if found:
+            numbered = sorted(
+                found, key=lambda row: (row.get("sequence") or microseconds(row["fetched_at"]), row["position"])
+            )
+            items = [FoundItem(row["item_id"], row["address"], row["payload"]) for row in numbered]
+            searched_at = max(row["fetched_at"] for row in found)
+            inventory.land_found(date.fromisoformat(day), items, searched_at)
+        store.delete(whole)
+    return len(days)

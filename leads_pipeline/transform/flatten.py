@@ -136,7 +136,7 @@ select
     number as sequence,
     source,
     day as window_day,
-    {_columns(kind, "lead")},
+    {lead_columns(kind, "lead")},
     person_of(lead.contact.email, lead.contact."phoneNumber") as person
 from received
 semi join newer using (place)
@@ -144,7 +144,7 @@ semi join newer using (place)
     for child in kind.children:
         yield f"""
 insert into {quoted(child.name)} by name
-select lead_id, position, {_columns(child, "element")}, day
+select lead_id, position, {lead_columns(child, "element")}, day
 from (
     select
         lead_id, day,
@@ -160,7 +160,8 @@ from (
     yield f"insert into touched select {literal(kind.name)}, * from ({known})"
 
 
-def _columns(of: LeadKind | ChildTable, row: str) -> str:
+def lead_columns(of: LeadKind | ChildTable, row: str) -> str:
+    """What selects the declared columns, `_problems` and `_extra` from the reader's column of that name."""
     fields = [f"{_member(row, field.path)} as {quoted(field.column)}" for field in of.fields]
     return ",\n    ".join([*fields, f"{row}.{PROBLEMS} as {PROBLEMS}", f"{row}.{EXTRA}::json as {EXTRA}"])
 

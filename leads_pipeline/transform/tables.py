@@ -43,7 +43,7 @@ _CHILD_COLUMNS: Final = (
     Column("lead_id", "varchar", "The lead that it belongs to"),
     Column("position", "integer", "Place in the lead's list, from 0"),
 )
-_DRIFT_COLUMNS: Final = (
+DRIFT_COLUMNS: Final = (
     Column("_problems", "varchar[]", "Fields whose value fits no column, and what else is odd; raw has the exact text"),
     Column("_extra", "json", "Fields that the contract doesn't know, nested and written as received"),
 )
@@ -58,14 +58,15 @@ _CHILD_DAY: Final = Column("day", "date", "Day of the window that held the lead:
 def lead_tables() -> Iterator[Table]:
     """The tables of leads, each kind's own first, then those of its lists."""
     for kind in LEAD_KINDS:
-        columns = (*_LEAD_COLUMNS, *_declared(kind.fields), *_DRIFT_COLUMNS, _PERSON)
+        columns = (*_LEAD_COLUMNS, *declared_columns(kind.fields), *DRIFT_COLUMNS, _PERSON)
         yield Table(kind.table, f"One row per lead. {kind.description}", columns)
         for child in kind.children:
-            columns = (*_CHILD_COLUMNS, *_declared(child.fields), *_DRIFT_COLUMNS, _CHILD_DAY)
+            columns = (*_CHILD_COLUMNS, *declared_columns(child.fields), *DRIFT_COLUMNS, _CHILD_DAY)
             yield Table(child.name, child.description, columns)
 
 
-def _declared(fields: Sequence[Field]) -> tuple[Column, ...]:
+def declared_columns(fields: Sequence[Field]) -> tuple[Column, ...]:
+    """Return a column for each declared field."""
     return tuple(Column(field.column, DUCKDB_TYPES[field.type], field.description) for field in fields)
 
 

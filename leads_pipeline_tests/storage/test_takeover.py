@@ -193,7 +193,7 @@ def test_a_damaged_old_file_is_set_aside_and_its_window_asked_for_again(store: F
     store.create(f"{PLACE.key}leads.parquet", bytes(content))
     assert take_over(store, raw) == 1
     assert names(store) == ["_failed.json"]
-    assert store.list("quarantine/") == [f"quarantine/{PLACE.key}leads.parquet"]
+    assert store.list("quarantine/") == [f"quarantine/{PLACE.key}leads.parquet.{NOW:%Y%m%dT%H%M%S.%fZ}"]
 
 
 def test_the_objects_of_a_bucket_are_taken_over_but_for_those_that_another_stands_for(

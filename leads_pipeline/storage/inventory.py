@@ -1,0 +1,142 @@
+"""The inventory's raw files: a folder for each day, with the newest search in which every place answered.
+
+    raw/inventory/day=2026-11-19/1795000000000000-closed-250-0123456789abcdef.parquet
+
+Belongs here: landing and reading what searches found. Doesn't: the search (portal/), the table (transform/).
+"""
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from leads_pipeline.contract import InventoryItem
+from leads_pipeline.storage.raw import MOMENT, QUARANTINE, RAW, RawFile, list_folders
+from leads_pipeline.storage.rows import hash_of, microseconds, moment_of, storable
+from leads_pipeline.storage.store import Store
+
+_FOLDER: Final = f"{RAW}/inventory/"
+_DAY: Final = re.compile(_FOLDER + r"day=([12]\d{3}-(?:0\d|1[0-2])-[0-3]\d)/", re.ASCII)
+
+logger = logging.getLogger(__name__)
+
+
+class FoundItem(NamedTuple):
+    """An item that a search found. `address` is the place that was searched for, `payload` the exact text."""
+
+    item_id: str
+    address: str
+    payload: str
+
+
+SCHEMA: Final = pa.schema({name: pa.string() for name in FoundItem._fields})
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a day's newest search found, and when, in UTC."""
+
+    day: date
+    searched_at: datetime
+    items: Sequence[FoundItem]
+
+
+class Inventory:
+    """The inventory of a store. Many processes may use it at once. Methods raise StorageError."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        note_landed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._note_landed = note_landed
+
+    def land(
+        self, day: date, answers: Mapping[str, Sequence[InventoryItem]], searched_at: datetime, run_id: str = ""
+    ) -> int:
+        """Land a search in which every place answered, and delete older ones. Return how many items it found.
+
+        `answers` are the items by the place that was searched for. An item that two places have counts once.
+        """
+        found = [
+            FoundItem(
+                storable(item.item_id or f"sha256:{hashlib.sha256(storable(item.payload).encode()).hexdigest()}"),
+                address,
+                storable(item.payload),
+            )
+            for address, items in answers.items()
+            for item in items
+        ]
+        return self.land_found(day, found, searched_at, run_id)
+
+    def land_found(self, day: date, found: Sequence[FoundItem], searched_at: datetime, run_id: str = "") -> int:
+        """Land the items of a search. Of an item that is there twice, the last one counts."""
+        items = {item.item_id: item for item in found}
+        content = _to_parquet(list(items.values()), run_id)
+        folder = _folder_of(day)
+        file = RawFile("", microseconds(searched_at), "closed", len(items), hash_of(content))
+        self._store.create(file.named(folder), content)
+        self._note_landed()
+        newest, *older = self._newest_first(folder)
+        self._store.delete([former.key for former in older if former.look < newest.look])
+        return len(items)
+
+    def searches(self) -> Iterator[Search]:
+        """Read the newest search of each day, by day. A damaged file is moved to quarantine."""
+        days = {match[1] for key in self._store.list(_FOLDER) if (match := _DAY.match(key))}
+        for day in map(date.fromisoformat, sorted(days)):
+            while files := self._newest_first(_folder_of(day)):
+                content = self._store.get(files[0].key)
+                if content is None:  # a newer search came meanwhile
+                    continue
+                if (items := _read(content, files[0])) is not None:
+                    yield Search(day, moment_of(files[0].look), items)
+                    break
+                self.set_aside(files[0].key)
+
+    def hashes(self) -> list[str]:
+        """Return what changes with the files that `searches` reads."""
+        return [file.key for file in self._newest_first(_FOLDER)]
+
+    def set_aside(self, key: str) -> None:
+        """Move a damaged file to quarantine."""
+        aside = f"{QUARANTINE}/{key}.{self._clock().astimezone(UTC).strftime(MOMENT)}"
+        if self._store.rename(key, aside):
+            logger.warning("%s is damaged and was moved to %s. Only today's inventory can be pulled again.", key, aside)
+
+    def _newest_first(self, prefix: str) -> list[RawFile]:
+        folders = list_folders(self._store, prefix, self._clock()).values()
+        files = (file for folder in folders for file in folder.files)
+        return sorted(files, key=attrgetter("look", "key"), reverse=True)
+
+
+def _folder_of(day: date) -> str:
+    return f"{_FOLDER}day={day.isoformat()}/"
+
+
+def _to_parquet(items: Sequence[FoundItem], run_id: str) -> bytes:
+    table = pa.Table.from_pylist([item._asdict() for item in items], SCHEMA)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({"run_id": run_id}), sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
+
+
+def _read(content: bytes, file: RawFile) -> list[FoundItem] | None:
+    """None if the bytes aren't those that were written, or no inventory's."""
+    if hash_of(content) != file.hash:
+        return None
+    try:
+        table = pq.read_table(pa.BufferReader(content), use_threads=False)
+        return list(map(FoundItem, *(table[name].to_pylist() for name in FoundItem._fields)))
+    except (pa.ArrowInvalid, KeyError):
+        return None

@@ -1,0 +1,317 @@
+"""What a data folder remembers, and its locks, all in `.state/`.
+
+Belongs here: small facts that outlive a process, locks between processes of this machine. Doesn't: leads, the
+suppression list, tokens.
+
+With a bucket, each machine has a `.state/` of its own. What all machines must agree on lies in the bucket as well.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final
+
+import filelock
+
+from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
+from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.storage.store import Store
+
+# Longer than any holder needs: a publication of millions of leads takes seconds.
+LOCK_TIMEOUT_SECONDS: Final = 600.0
+_POLL_SECONDS: Final = 0.02
+
+# What machines agree on. In the bucket it lies in this folder.
+_SHARED_FOLDER: Final = "state/"
+_SHARED: Final = ("origin", "person_key", "start_date")
+
+
+class State:
+    """The `.state/` of a data folder. `shared` is the bucket, if one has the data.
+
+    Many processes and threads may use it at once. Methods raise StorageError.
+    """
+
+    def __init__(self, folder: Path, shared: Store | None = None) -> None:
+        self._state = folder / ".state"
+        self._shared = shared
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def lock(self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> Iterator[None]:
+        """Hold the lock of that name against all other processes and threads. It goes with the process.
+
+        Raises StorageError if another holder keeps it for longer than `timeout_seconds`. Below 0 there is no end.
+        """
+        with self._locked(filelock.FileLock(self._lock_path(name), mode=PRIVATE_FILE_MODE), timeout_seconds):
+            yield
+
+    @contextmanager
+    def pulling(self) -> Iterator[None]:
+        """Hold the lock by which pulls take turns, for as long as that takes.
+
+        It keeps out other processes. In this one, an asset that broke off may still hold it.
+        """
+        lock = filelock.FileLock(self._lock_path("pull"), mode=PRIVATE_FILE_MODE, is_singleton=True, thread_local=False)
+        with self._locked(lock, timeout_seconds=-1):
+            yield
+
+    def is_pulling(self) -> bool:
+        """Whether a pull is under way in any process."""
+        return self._is_held("pull")
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """Hold the lock of publications. Whoever writes beside leads.duckdb holds it too."""
+        with self.lock("warehouse"):
+            yield
+
+    @contextmanager
+    def reading(self, reader: str) -> Iterator[None]:
+        """Hold the lock that says that a reader of that name is alive."""
+        with self.lock(reader):
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # a file that nobody locks is in nobody's way
+                    self._lock_path(reader).unlink(missing_ok=True)
+
+    def is_reading(self, reader: str) -> bool:
+        """Whether a reader of that name is alive in any process."""
+        return self._is_held(reader)
+
+    @contextmanager
+    def _locked(self, lock: filelock.BaseFileLock, timeout_seconds: float) -> Iterator[None]:
+        path = Path(lock.lock_file)
+        with storing(path):
+            make_folder(path.parent)
+            try:
+                lock.acquire(timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
+            except filelock.Timeout:
+                raise StorageError(
+                    f"Another process has held {path} for more than {timeout_seconds:g} s. Find it with `fuser {path}` "
+                    "and end it if it hangs. Then run again."
+                ) from None
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # what was done under the lock is done, and the lock goes with this process
+                lock.release()
+
+    def _is_held(self, name: str) -> bool:
+        path = self._lock_path(name)
+        with reading(path):
+            if not path.exists():
+                return False
+            try:
+                with filelock.FileLock(path, mode=PRIVATE_FILE_MODE, timeout=0):
+                    return False
+            except filelock.Timeout:
+                return True
+
+    def _lock_path(self, name: str) -> Path:
+        return self._state / "locks" / f"{name}.lock"
+
+    # --- what was done, and when --------------------------------------------------------------------------------------
+
+    def note_landed(self) -> None:
+        """Remember that a publication may find something new."""
+        self._touch("landed", datetime.now(UTC))
+
+    def has_landed_since(self, moment: datetime) -> bool:
+        """Whether anything has come since that moment that a publication may find."""
+        landed_at = self._touched_at("landed")
+        return landed_at is not None and landed_at >= moment
+
+    def note_published(self, began_at: datetime) -> None:
+        """Remember that everything that was there at that moment is published."""
+        self._touch("published", began_at)
+
+    def published_at(self) -> datetime | None:
+        """Return when the last publication began, None before the first."""
+        return self._touched_at("published")
+
+    def note_started(self) -> None:
+        """Remember that the service starts now. A corrected setting may end a refusal."""
+        self._touch("started", datetime.now(UTC))
+
+    def started_at(self) -> datetime | None:
+        """Return when the service was last started, None before the first start."""
+        return self._touched_at("started")
+
+    def note_backup(self, made_at: datetime) -> None:
+        """Remember when the newest backup of this folder was made, wherever it lies."""
+        self._write("last_backup", made_at.astimezone(UTC).isoformat())
+
+    def last_backup(self) -> datetime | None:
+        """Return that moment, None if no backup is known."""
+        with suppress(ValueError):
+            return datetime.fromisoformat(self._read("last_backup") or "").astimezone(UTC)
+        return None
+
+    def note_swept(self, number: int) -> None:
+        """Remember that raw files and what is published follow the suppression list up to that entry."""
+        if number != self.swept_to():
+            self._write("swept", str(number))
+
+    def swept_to(self) -> int:
+        """Return the number of the last entry that was swept, 0 if there was none."""
+        # Earlier versions wrote a seal behind the number.
+        number = (self._read("swept") or "").partition(" ")[0]
+        return int(number) if number.isdecimal() else 0
+
+    def take_format(self, files: str, number: int) -> None:
+        """Remember the highest format that such files were written in, before any is written.
+
+        Raises StorageError if a newer version of the pipeline wrote them: this one would drop what it doesn't know.
+        """
+        text = self._read(f"formats/{files}") or ""
+        highest = int(text) if text.isdecimal() else 0
+        if highest > number:
+            raise StorageError(
+                f"{self._state.parent / files} was written by a newer version of leads-pipeline, in format {highest}. "
+                f"This version writes format {number}. Install the newer version again. Nothing was changed, and "
+                "leads still land. docs/operations.md says how to go back all the same.",
+                reason="downgrade",
+            )
+        if highest < number:
+            self._write(f"formats/{files}", str(number))
+
+    # --- keys of a day that retention is making anonymous -------------------------------------------------------------
+
+    def make_key_of_day(self, day: date) -> bytes:
+        """Return the key under which a day's people become random ids. It outlives a kill."""
+        path = self._state / "anonymous" / day.isoformat()
+        with storing(path):
+            if not path.exists():
+                replace_file(path, secrets.token_bytes(32))
+            return path.read_bytes()
+
+    def key_of_day(self, day: date) -> bytes:
+        """Return that key while there is one, and afterwards a new one each time."""
+        path = self._state / "anonymous" / day.isoformat()
+        with reading(path):
+            return path.read_bytes() if path.exists() else secrets.token_bytes(32)
+
+    def forget_key_of_day(self, day: date) -> None:
+        """Delete it. From then on, nobody can tell whose id it was."""
+        (self._state / "anonymous" / day.isoformat()).unlink(missing_ok=True)
+
+    # --- what is the same for all machines ----------------------------------------------------------------------------
+
+    def claim(self, origin: str) -> None:
+        """Remember which portal this folder's leads come from. Raises SettingsError if it is another one's.
+
+        Nothing would tell leads of two portals apart, the simulator's and real ones for example.
+        """
+        remembered = self._remember("origin", origin)
+        if remembered != origin:
+            raise SettingsError(
+                f"{self._state.parent} holds leads from {remembered}, and {origin} is another portal: their leads must "
+                "not mix. Set LEADS_DATA_DIR to another folder. If this folder was only a demo, delete it. Nothing was "
+                "changed.",
+                reason="another portal's data folder",
+            )
+
+    def claimed_by(self) -> str | None:
+        """Return which portal this folder's leads come from, None before the first claim."""
+        return self._read("origin")
+
+    def start_date(self) -> date | None:
+        """Return the remembered first day, None before it was remembered."""
+        remembered = self._remembered("start_date")
+        return self._start_date(remembered) if remembered else None
+
+    def remember_start_date(self, default: date) -> date:
+        """Return the first day: `default` at the first call ever, afterwards the remembered one."""
+        return self._start_date(self._remember("start_date", default.isoformat()))
+
+    def _start_date(self, remembered: str) -> date:
+        try:
+            return date.fromisoformat(remembered)
+        except ValueError:
+            raise StorageError(
+                f"{self._state / 'start_date'} holds no day. Write the first day to pull into it, as 2026-11-19, or "
+                "set LEADS_START_DATE. Without it, partitions would move."
+            ) from None
+
+    def person_key(self) -> bytes:
+        """Return the 32 bytes that people are hashed with: made at the first call, the same ever after.
+
+        Whoever has them can tell whether an e-mail address is in a mart.
+        """
+        remembered = self._remember("person_key", secrets.token_hex(32))
+        if not re.fullmatch(r"[0-9a-f]{64}", remembered):
+            raise StorageError(
+                f"{self._state / 'person_key'} holds no key of 64 hexadecimal digits. Put the old one back from a "
+                "backup, or remove the file. Without the old one, the hashes of all people change."
+            )
+        return bytes.fromhex(remembered)
+
+    def share(self) -> None:
+        """Have here what the bucket remembers, and there what this folder does. Nothing is done without a bucket.
+
+        Raises SettingsError if they contradict each other: then this folder's leads aren't the bucket's.
+        """
+        for name in _SHARED if self._shared else ():
+            remembered = self._remembered(name)
+            if remembered and self._first(name, remembered) != remembered:
+                address = self._shared.address if self._shared else ""
+                raise SettingsError(
+                    f"{self._state.parent} isn't a copy of {address}: each has another {name}, so their leads must not "
+                    "mix. Set LEADS_WORK_DIR to an empty folder, or LEADS_DATA_DIR to another prefix. Nothing was "
+                    "changed.",
+                    reason="another store's data folder",
+                )
+
+    def _remember(self, name: str, value: str) -> str:
+        with self.lock("state"):
+            remembered = self._remembered(name)
+            if remembered is None:
+                remembered = self._first(name, value)
+                self._write(name, remembered)
+        return remembered
+
+    def _first(self, name: str, value: str) -> str:
+        """Return what the first machine remembered: this value if no other was first."""
+        if self._shared is None or self._shared.create_once(_SHARED_FOLDER + name, f"{value}\n".encode()):
+            return value
+        return (self._shared.get(_SHARED_FOLDER + name) or b"").decode(errors="replace").strip()
+
+    def _remembered(self, name: str) -> str | None:
+        """Return what is remembered here or else in the bucket."""
+        text = self._read(name)
+        if not text and self._shared and (content := self._shared.get(_SHARED_FOLDER + name)):
+            text = content.decode(errors="replace").strip()
+            self._write(name, text)
+        return text or None
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _read(self, name: str) -> str | None:
+        path = self._state / name
+        with reading(path), suppress(FileNotFoundError):
+            return path.read_text(errors="replace").strip() or None
+        return None
+
+    def _write(self, name: str, text: str) -> None:
+        replace_file(self._state / name, f"{text}\n".encode())
+
+    def _touch(self, name: str, moment: datetime) -> None:
+        path, nanoseconds = self._state / name, int(moment.timestamp() * 1e9)
+        with storing(path):
+            try:
+                os.utime(path, ns=(nanoseconds, nanoseconds))
+            except FileNotFoundError:
+                replace_file(path, b"", modified_ns=nanoseconds)
+
+    def _touched_at(self, name: str) -> datetime | None:
+        path = self._state / name
+        with reading(path), suppress(FileNotFoundError):
+            return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        return None

@@ -1,0 +1,78 @@
+"""The table of the inventory: each item once, in its newest state.
+
+Belongs here: the table and its rows. Doesn't: the files of searches (storage/inventory.py), typing (reader.py).
+"""
+
+# ruff: noqa: S608 - only the contract's own names are in the statements
+
+from collections.abc import Iterable
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+
+from leads_pipeline.contract import INVENTORY_FIELDS, LeadKind
+from leads_pipeline.duck import Column
+from leads_pipeline.storage.inventory import Search
+from leads_pipeline.transform.flatten import lead_columns
+from leads_pipeline.transform.reader import read_leads
+from leads_pipeline.transform.tables import DRIFT_COLUMNS, Table, declared_columns
+
+INVENTORY: Final = Table(
+    "inventory",
+    "One row per item that the inventory searches found, in its newest state",
+    (
+        Column("item_id", "varchar", "The item's own id; sha256: and the hash of its payload where it has none"),
+        Column("first_seen_day", "date", "First day on which a search found the item"),
+        Column("last_seen_day", "date", "Last day on which a search found the item"),
+        Column("fetched_at", "timestamptz", "When this version of the item was first received, UTC"),
+        Column("searched_address", "varchar", "Place whose search found this version"),
+        *declared_columns(INVENTORY_FIELDS),
+        *DRIFT_COLUMNS,
+    ),
+)
+
+# The reader takes an item for a lead of this kind.
+_ITEM: Final = LeadKind("inventory_item", "", "", INVENTORY.name, "", INVENTORY_FIELDS)
+
+
+_COLUMNS: Final[dict[str, pa.DataType]] = {
+    "lead_id": pa.string(),
+    "first_seen_day": pa.date32(),
+    "last_seen_day": pa.date32(),
+    "fetched_at": pa.timestamp("us", tz="UTC"),
+    "searched_address": pa.string(),
+    "payload": pa.string(),
+}
+
+
+def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) -> int:
+    """Fill the table `inventory` anew from the searches, which come by day. Return how many items it has.
+
+    The caller has made the table, and begins and ends the transaction.
+    """
+    rows: dict[str, dict[str, object]] = {}
+    for search in searches:
+        for item in search.items:
+            before = rows.get(item.item_id, {})
+            is_as_before = before.get("payload") == item.payload
+            rows[item.item_id] = {
+                "lead_id": item.item_id,
+                "first_seen_day": before.get("first_seen_day", search.day),
+                "last_seen_day": search.day,
+                "fetched_at": before["fetched_at"] if is_as_before else search.searched_at,
+                "searched_address": item.address,
+                "payload": item.payload,
+            }
+    found = pa.Table.from_pylist([row for _, row in sorted(rows.items())], pa.schema(_COLUMNS))
+    received = read_leads(_ITEM, found)
+    db.execute("delete from inventory")
+    db.execute(
+        f"""
+        insert into inventory by name
+        select lead_id as item_id, first_seen_day, last_seen_day, fetched_at, searched_address,
+            {lead_columns(_ITEM, "lead")}
+        from received
+        """
+    )
+    return len(received)

@@ -1,0 +1,110 @@
+"""Raw files of the inventory: the newest whole search of a day counts."""
+
+import hashlib
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from leads_pipeline.contract import InventoryItem
+from leads_pipeline.storage.inventory import FoundItem, Inventory
+from leads_pipeline.storage.store import FolderStore
+
+DAY = date(2026, 11, 19)
+AT = datetime(2026, 11, 19, 8, tzinfo=UTC)
+LATER = AT + timedelta(hours=1)
+
+
+def item(number: int, text: str = "first") -> InventoryItem:
+    return InventoryItem(str(number), f'{{"id":{number},"text":"{text}"}}', 1)
+
+
+class Searches:
+    def __init__(self, folder: Path) -> None:
+        self.store = FolderStore(folder)
+        self.now = AT + timedelta(days=1)
+        self.landed = 0
+        self.inventory = Inventory(self.store, lambda: self.now, self.note_landed)
+
+    def note_landed(self) -> None:
+        self.landed += 1
+
+    def ids(self) -> dict[date, list[str]]:
+        return {one.day: [item.item_id for item in one.items] for one in self.inventory.searches()}
+
+
+@pytest.fixture
+def searches(tmp_path: Path) -> Searches:
+    return Searches(tmp_path)
+
+
+def test_the_newest_search_of_a_day_counts_and_older_ones_are_deleted(searches: Searches) -> None:
+    searches.inventory.land(DAY, {"York": [item(1), item(2)]}, AT)
+    assert searches.inventory.land(DAY, {"York": [item(2, "second")], "Hull": [item(3)]}, LATER) == 2
+    searches.inventory.land(DAY + timedelta(days=1), {"York": []}, LATER + timedelta(days=1))
+
+    first, second = searches.inventory.searches()
+    assert (first.day, first.searched_at) == (DAY, LATER)
+    assert first.items == [FoundItem("2", "York", item(2, "second").payload), FoundItem("3", "Hull", item(3).payload)]
+    assert (second.day, second.items) == (DAY + timedelta(days=1), [])
+    assert len(searches.store.list("raw/inventory/")) == 2
+    assert searches.landed == 3
+
+
+def test_an_older_search_that_lands_late_changes_nothing(searches: Searches) -> None:
+    searches.inventory.land(DAY, {"York": [item(1)]}, LATER)
+    searches.inventory.land(DAY, {"York": [item(2)]}, AT)
+    assert searches.ids() == {DAY: ["1"]}
+    assert len(searches.store.list("raw/inventory/")) == 1
+
+
+def test_an_item_that_two_places_have_counts_once_and_one_without_id_has_its_texts_hash(searches: Searches) -> None:
+    nameless = InventoryItem(None, '{"text":"half an emoji \ud83d"}', 1)
+    assert searches.inventory.land(DAY, {"York": [item(1), nameless], "YO1": [item(1)]}, AT) == 2
+    [search] = searches.inventory.searches()
+    stored = nameless.payload.replace("\ud83d", "\\ud83d")
+    assert [(one.item_id, one.address) for one in search.items] == [
+        ("1", "YO1"),
+        (f"sha256:{hashlib.sha256(stored.encode()).hexdigest()}", "York"),
+    ]
+
+
+def test_a_search_of_a_clock_that_was_ahead_is_followed_by_later_ones(searches: Searches) -> None:
+    searches.now = datetime.now(UTC) + timedelta(seconds=5)
+    searches.inventory.land(DAY, {"York": [item(1)]}, searches.now + timedelta(days=365))
+    searches.inventory.land(DAY, {"York": [item(2)]}, searches.now)
+    assert searches.ids() == {DAY: ["2"]}
+
+
+def test_a_damaged_file_is_set_aside_and_the_other_days_are_read(searches: Searches) -> None:
+    searches.inventory.land(DAY, {"York": [item(1)]}, AT)
+    searches.inventory.land(DAY + timedelta(days=1), {"York": [item(2)]}, LATER)
+    before = searches.inventory.hashes()
+    newer, damaged = before
+    searches.store.create(damaged, searches.store.get(newer) or b"")
+    assert searches.ids() == {DAY + timedelta(days=1): ["2"]}
+    [aside] = searches.store.list("quarantine/")
+    assert aside.startswith(f"quarantine/{damaged}.2026")
+    assert searches.inventory.hashes() == [key for key in before if key != damaged]
+
+
+def test_a_search_that_replaces_another_while_it_is_read_is_read(
+    searches: Searches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches.inventory.land(DAY, {"York": [item(1)]}, AT)
+    get = searches.store.get
+
+    def getting(key: str) -> bytes | None:
+        monkeypatch.undo()
+        searches.inventory.land(DAY, {"York": [item(2)]}, LATER)
+        return get(key)
+
+    monkeypatch.setattr(searches.store, "get", getting)
+    assert searches.ids() == {DAY: ["2"]}
+
+
+def test_other_programs_read_the_folder_as_a_hive(searches: Searches, tmp_path: Path) -> None:
+    searches.inventory.land(DAY, {"York": [item(1)]}, AT)
+    [row] = ds.dataset(tmp_path / "raw" / "inventory", partitioning="hive").to_table().to_pylist()
+    assert row == {"item_id": "1", "address": "York", "payload": item(1).payload, "day": "2026-11-19"}

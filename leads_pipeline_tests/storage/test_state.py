@@ -1,0 +1,194 @@
+"""What a data folder remembers over processes and machines, and its locks."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.storage.state import State
+from leads_pipeline.storage.store import FolderStore
+
+DAY = date(2026, 11, 19)
+NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from leads_pipeline.storage.state import State
+with getattr(State(Path(sys.argv[1])), sys.argv[2])(*sys.argv[3:]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return State(tmp_path)
+
+
+def test_it_makes_nothing_until_it_remembers_something(tmp_path: Path, state: State) -> None:
+    assert (state.start_date(), state.claimed_by(), state.swept_to(), state.last_backup()) == (None, None, 0, None)
+    assert (state.published_at(), state.started_at(), state.is_pulling()) == (None, None, False)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "is_held"),
+    [
+        ("pulling", [], State.is_pulling),
+        ("reading", ["query-1"], lambda state: state.is_reading("query-1")),
+    ],
+)
+def test_a_lock_shows_in_other_processes_and_a_kill_frees_it(
+    tmp_path: Path, state: State, verb: str, arguments: list[str], is_held: Callable[[State], bool]
+) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path), verb, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        holder.stdout.readline()
+        assert is_held(state)
+        holder.kill()
+        holder.wait()
+    assert not is_held(state)
+
+
+@pytest.mark.parametrize("take", [lambda state: state.publishing(), lambda state: state.lock("sweep")])
+def test_a_lock_keeps_other_threads_out(
+    tmp_path: Path, state: State, take: Callable[[State], AbstractContextManager[None]]
+) -> None:
+    inside = list[str]()
+
+    def enter() -> None:
+        with take(State(tmp_path)):
+            inside.append("second")
+
+    with take(state):
+        second = threading.Thread(target=enter)
+        second.start()
+        time.sleep(0.1)
+        inside.append("first")
+    second.join()
+    assert inside == ["first", "second"]
+
+
+def test_a_holder_that_hangs_is_named(state: State, tmp_path: Path) -> None:
+    with (
+        state.lock("sweep"),
+        pytest.raises(StorageError, match=r"held .*sweep\.lock for more than 0\.1 s"),
+        State(tmp_path).lock("sweep", timeout_seconds=0.1),
+    ):
+        pass
+
+
+def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_still_holds_the_pull_lock(state: State) -> None:
+    broken_off = state.pulling()
+    broken_off.__enter__()
+    with state.pulling():
+        assert state.is_pulling()
+    broken_off.__exit__(None, None, None)
+    assert not state.is_pulling()
+
+
+# --- what was done ----------------------------------------------------------------------------------------------------
+
+
+def test_what_lands_after_a_publication_began_asks_for_another(state: State) -> None:
+    assert not state.has_landed_since(NOW)
+    began_at = datetime.now(UTC) - timedelta(seconds=1)
+    state.note_landed()
+    state.note_published(began_at)
+    assert state.published_at() == began_at
+    assert state.has_landed_since(began_at)
+    assert not state.has_landed_since(datetime.now(UTC) + timedelta(seconds=1))
+
+
+def test_moments_and_numbers_are_remembered_over_processes(tmp_path: Path, state: State) -> None:
+    state.note_started()
+    state.note_backup(NOW)
+    state.note_swept(7)
+    other = State(tmp_path)
+    started_at = other.started_at()
+    assert started_at
+    assert abs(started_at - datetime.now(UTC)) < timedelta(minutes=1)
+    assert (other.last_backup(), other.swept_to()) == (NOW, 7)
+
+
+def test_what_the_landed_version_remembered_is_read(tmp_path: Path, state: State) -> None:
+    (tmp_path / ".state").mkdir()
+    for name, text in {"swept": "5 0f3a", "start_date": "2026-11-19", "person_key": "ab" * 32, "origin": "a"}.items():
+        (tmp_path / ".state" / name).write_text(f"{text}\n")
+    state.claim("a")
+    assert (state.swept_to(), state.start_date(), state.person_key()) == (5, DAY, b"\xab" * 32)
+
+
+def test_files_of_a_newer_version_are_not_written_over(state: State) -> None:
+    state.take_format("leads.duckdb", 7)
+    state.take_format("leads.duckdb", 7)
+    with pytest.raises(StorageError, match=r"newer version .* format 7\. This version writes format 6"):
+        state.take_format("leads.duckdb", 6)
+
+
+def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, state: State) -> None:
+    key = state.make_key_of_day(DAY)
+    assert State(tmp_path).make_key_of_day(DAY) == state.key_of_day(DAY) == key
+    state.forget_key_of_day(DAY)
+    assert key != state.key_of_day(DAY) != state.key_of_day(DAY)
+
+
+# --- what is the same for all machines --------------------------------------------------------------------------------
+
+
+def test_a_folder_takes_the_leads_of_one_portal_only(state: State) -> None:
+    state.claim("https://leads.portal.example")
+    state.claim("https://leads.portal.example")
+    with pytest.raises(SettingsError, match=r"http://127\.0\.0\.1.* is another portal"):
+        state.claim("http://127.0.0.1:8000")
+    assert state.claimed_by() == "https://leads.portal.example"
+
+
+def test_the_first_start_date_counts_and_one_that_cannot_be_read_is_not_replaced(tmp_path: Path, state: State) -> None:
+    assert state.remember_start_date(DAY) == state.remember_start_date(DAY + timedelta(days=1)) == DAY
+    (tmp_path / ".state" / "start_date").write_text("soon")
+    with pytest.raises(StorageError, match="holds no day"):
+        state.remember_start_date(DAY)
+
+
+def test_a_broken_key_of_people_is_not_replaced(tmp_path: Path, state: State) -> None:
+    assert state.person_key() == State(tmp_path).person_key()
+    (tmp_path / ".state" / "person_key").write_text("ab")
+    with pytest.raises(StorageError, match="64 hexadecimal digits"):
+        state.person_key()
+
+
+def test_machines_of_one_bucket_agree_on_what_the_first_one_remembered(tmp_path: Path) -> None:
+    bucket = FolderStore(tmp_path / "bucket")
+    one, two = State(tmp_path / "one", bucket), State(tmp_path / "two", bucket)
+    assert one.person_key() == two.person_key()
+    assert one.remember_start_date(DAY) == two.remember_start_date(DAY + timedelta(days=9)) == DAY
+    one.claim("https://leads.portal.example")
+    two.share()
+    assert two.claimed_by() == "https://leads.portal.example"
+    with pytest.raises(SettingsError):
+        two.claim("https://other.example")
+
+
+def test_a_folder_brings_along_to_a_bucket_what_it_remembers_and_another_buckets_folder_is_refused(
+    tmp_path: Path,
+) -> None:
+    key = State(tmp_path / "one").person_key()
+    bucket = FolderStore(tmp_path / "bucket")
+    State(tmp_path / "one", bucket).share()
+    assert State(tmp_path / "two", bucket).person_key() == key
+    State(tmp_path / "three").person_key()
+    with pytest.raises(SettingsError, match="another person_key"):
+        State(tmp_path / "three", bucket).share()

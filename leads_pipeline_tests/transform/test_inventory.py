@@ -1,0 +1,88 @@
+"""The table of the inventory: each item once, typed as leads are, in its newest state."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from leads_pipeline.domain.answer import read_inventory_page
+from leads_pipeline.duck import connection, quoted
+from leads_pipeline.flatten.columns import INVENTORY_COLUMNS
+from leads_pipeline.flatten.inventory import insert_inventory
+from leads_pipeline.lake import Lake
+from leads_pipeline.storage.inventory import FoundItem, Inventory, Search
+from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.transform.inventory import INVENTORY, load_inventory
+from leads_pipeline.transform.tables import create_table
+
+DAY = date(2026, 11, 19)
+AT = datetime(2026, 11, 19, 8, tzinfo=UTC)
+NEXT_DAY, NEXT_AT = DAY + timedelta(days=1), AT + timedelta(days=1)
+
+
+@pytest.fixture
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as db:
+        db.execute("set TimeZone = 'UTC'")
+        create_table(db, INVENTORY)
+        yield db
+
+
+def found(item_id: str, address: str = "York", **members: Any) -> FoundItem:
+    return FoundItem(item_id, address, json.dumps({"id": item_id, **members}))
+
+
+def rows(db: duckdb.DuckDBPyConnection, columns: str) -> list[tuple[Any, ...]]:
+    return db.execute(f"select {columns} from inventory order by item_id").fetchall()  # noqa: S608 - our own names
+
+
+def test_an_item_is_there_once_as_last_found_with_its_first_and_last_day(db: duckdb.DuckDBPyConnection) -> None:
+    searches = [
+        Search(DAY, AT, [found("1", status="NEW"), found("2", status="NEW")]),
+        Search(NEXT_DAY, NEXT_AT, [found("1", "Hull", status="SOLD"), found("3")]),
+    ]
+    assert load_inventory(db, searches) == 3
+    assert rows(db, "item_id, first_seen_day, last_seen_day, fetched_at, searched_address") == [
+        ("1", DAY, NEXT_DAY, NEXT_AT, "Hull"),
+        ("2", DAY, DAY, AT, "York"),
+        ("3", NEXT_DAY, NEXT_DAY, NEXT_AT, "York"),
+    ]
+    assert load_inventory(db, searches[:1]) == 2
+    assert rows(db, "item_id") == [("1",), ("2",)]
+    assert load_inventory(db, []) == 0
+
+
+def test_a_version_has_the_moment_when_it_was_first_received(db: duckdb.DuckDBPyConnection) -> None:
+    load_inventory(db, [Search(DAY, AT, [found("1")]), Search(NEXT_DAY, NEXT_AT, [found("1")])])
+    assert rows(db, "last_seen_day, fetched_at") == [(NEXT_DAY, AT)]
+
+
+TEXTS = [
+    '{"id":"1","address":{"nameNo":"14","street":"High Street","town":"York","postcode":"YO1 1AA","countryCode":"GB"}}',
+    '{"id":2,"address":{"nameNo":14,"subDwelling":null,"street":{"name":"High Street"},"uprn":7},"price":1.50}',
+    '{"id":"3","address":"York"}',
+    '{"id":"4","address":{"town":true},"seen":NaN}',
+    '{"address":{"town":"York"}}',
+    "[1]",
+]
+
+
+def test_the_rows_are_those_of_the_earlier_code(db: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fields = [column.name for column in INVENTORY_COLUMNS]
+    items = read_inventory_page(f'{{"items":[{",".join(TEXTS)}]}}'.encode(), number=1).items
+    former = Lake(tmp_path / "former")
+    former.land_inventory(DAY, {"York": items}, AT, "run-1", 1)
+    with connection(former, "test") as old:
+        columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in INVENTORY_COLUMNS)
+        old.execute(f"create table inventory ({columns})")
+        insert_inventory(old, former.inventory_files(), "inventory")
+        expected = rows(old, ", ".join(map(quoted, fields)))
+    inventory = Inventory(FolderStore(tmp_path / "new"))
+    inventory.land(DAY, {"York": items}, AT)
+    assert load_inventory(db, inventory.searches()) == len(TEXTS)
+    assert rows(db, ", ".join(map(quoted, fields))) == expected
+    assert [column.name for column in INVENTORY.columns] == fields
