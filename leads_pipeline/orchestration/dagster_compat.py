@@ -1,6 +1,6 @@
 """Names of Dagster that it doesn't document, each with its reason. If a release moves one, it is mended here."""
 
-from dagster import AssetExecutionContext
+from dagster import AssetExecutionContext, DagsterInstance
 
 # dagster.yaml makes objects by these: their signatures name the types.
 from dagster._config.config_schema import UserConfigSchema
@@ -41,6 +41,7 @@ __all__ = [
     "SqlEventLogStorage",
     "SqliteEventLogStorage",
     "UserConfigSchema",
+    "daemon_id",
     "get_alembic_config",
     "make_new_run_id",
     "show_as_planned",
@@ -56,3 +57,9 @@ def show_as_planned(context: AssetExecutionContext, key: str) -> None:
         asset_materialization_planned_data=AssetMaterializationPlannedData(asset_key=context.asset_key, partition=key),
     )
     context.instance.report_dagster_event(event, context.run.run_id)
+
+
+def daemon_id(instance: DagsterInstance) -> str | None:
+    """Return the id of the daemon that was seen last, None if none was. Each start of a daemon gives it another one."""
+    heartbeats = instance.get_daemon_heartbeats().values()
+    return max(heartbeats, key=lambda seen: seen.timestamp).daemon_id if heartbeats else None

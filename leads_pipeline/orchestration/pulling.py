@@ -34,6 +34,7 @@ from dagster import (
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.due import due
 from leads_pipeline.durable import replace_file
+from leads_pipeline.orchestration.dagster_compat import daemon_id
 from leads_pipeline.settings import NO_PORTAL, Settings
 from leads_pipeline.storage.raw import Raw
 from leads_pipeline.storage.store import Store
@@ -121,17 +122,24 @@ def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) 
 # --- when the service was started -------------------------------------------------------------------------------------
 
 
-def note_start(state: Path, now: datetime) -> None:
-    """Have windows that were refused before be due at once: somebody may have corrected a setting."""
-    replace_file(state / "started", now.isoformat().encode())
+def note_start(state: Path, daemon: str, now: datetime) -> None:
+    """Remember when the daemon with this id was first seen."""
+    if _started(state)[1] != daemon:
+        replace_file(state / "started", f"{now.isoformat()} {daemon}".encode())
 
 
-def started_at(state: Path) -> datetime:
-    """Return when the service was last started, long ago if nobody knows."""
+def started_at(state: Path, now: datetime) -> datetime:
+    """Return when the service was last started. Long ago if nobody knows, or if the clock ran ahead then."""
+    moment, _ = _started(state)
+    return moment if moment <= now else _LONG_AGO
+
+
+def _started(state: Path) -> tuple[datetime, str]:
     try:
-        return datetime.fromisoformat((state / "started").read_text())
+        moment, _, daemon = (state / "started").read_text().partition(" ")
+        return datetime.fromisoformat(moment), daemon
     except (OSError, ValueError):
-        return _LONG_AGO
+        return _LONG_AGO, ""
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
@@ -194,7 +202,6 @@ class Asking:
 
     def sensor(self) -> SensorDefinition:
         """Return `retry_failed_partitions`."""
-        is_started = False
 
         @sensor(
             name="retry_failed_partitions",
@@ -209,11 +216,10 @@ class Asking:
         def retry_failed_partitions(
             context: SensorEvaluationContext, data: ResourceParam[Data]
         ) -> RunRequest | SkipReason:
-            # The process that evaluates sensors has read the settings when it began.
-            nonlocal is_started
-            if not is_started:
-                note_start(data.state, self.clock())
-                is_started = True
+            # After correcting a setting, a person starts the service anew. The age of this process says nothing about
+            # that: a daemon that loads the code itself replaces it every minute.
+            if daemon := daemon_id(context.instance):
+                note_start(data.state, daemon, self.clock())
             return self._ask(context.instance, data, "retry", self._due)
 
         return retry_failed_partitions
@@ -239,7 +245,7 @@ class Asking:
 
     def _due(self, data: Data, kind: LeadKind, now: datetime) -> list[str]:
         rows = known_windows(data.store, kind, self.settings.scopes, self.settings.zone, self.first_day, now)
-        return [window.partition_key for window in due_windows(rows, started_at(data.state), now)]
+        return [window.partition_key for window in due_windows(rows, started_at(data.state, now), now)]
 
     def _day_under_way(self, _data: Data, _kind: LeadKind, now: datetime) -> list[str]:
         zone = self.settings.zone

@@ -34,7 +34,7 @@ from leads_pipeline.portal import LeadsClient, Tokens
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.raw import Landed, place_of, state_of
 from leads_pipeline.storage.rows import PULL
-from leads_pipeline.storage.windows import WindowRow
+from leads_pipeline.storage.windows import WindowRow, window_table
 from leads_pipeline.window import Window
 
 # One pull run at a time: two runs don't know when the portal asks the other one to slow down.
@@ -111,15 +111,18 @@ class _Pull:
         now: datetime,
     ) -> None:
         self._context, self._config, self._data, self._kind, self._settings = context, config, data, kind, settings
-        rows = known_windows(data.store, kind, settings.scopes, settings.zone, partitions.first_day, now)
-        self._rows = {row.window: row for row in rows}
         keys = requested_keys(context, partitions.windows, config.partition_keys)
         windows = [Window.from_partition_key(key, settings.zone) for key in keys]
-        if config.requested_at is not None:
+        configured = frozenset(settings.scopes)  # a scope may be gone since the run was queued
+        windows = [window for window in windows if window.scope in configured]
+        if config.requested_at is None:
+            rows = window_table(data.store, kind, windows, now)
+        else:
+            rows = known_windows(data.store, kind, settings.scopes, settings.zone, partitions.first_day, now)
             # Another run may have pulled some meanwhile. The day under way is never due.
             due = {*due_windows(rows, datetime.fromisoformat(config.requested_at), now)}
             windows = [window for window in windows if window in due or not window.is_closed(now)]
-        self._windows = [window for window in windows if window.scope in settings.scopes]
+        self._windows, self._rows = windows, {row.window: row for row in rows}
         self._not_shown = self._landed_and_not_shown(partitions) if config.requested_at is not None else {}
         self.not_asked = 0
         self.failures: dict[Window, LeadsPipelineError] = {}
@@ -140,6 +143,9 @@ class _Pull:
                 ):
                     yield self._materialization(window, _metadata(*outcome, token_source))
                     is_silent = False
+            elif isinstance(outcome, RetentionError) and _is_landed(self._rows[window]):
+                yield self._landed_before(self._rows[window])
+                is_silent = False
             elif outcome.attempts or isinstance(outcome, StorageError | PermanentError):
                 # A refused credential is a verdict on each window, asked for or not: it would be refused again.
                 yield self._failed(window, outcome)
@@ -165,8 +171,8 @@ class _Pull:
                 raw.add(place, answer.leads, answer.fetched_at, PULL, run_id)
                 answer.failure.attempts = answer.attempts
                 raise answer.failure
-            row = self._rows.get(window)
-            is_fresh = row is not None and row.looked_at is None and not row.leads and row.failure is None
+            row = self._rows[window]
+            is_fresh = row.looked_at is None and not row.leads and row.failure is None
             landed = raw.land(
                 kind, window, answer.leads, answer.fetched_at, answer.body_sha256, run_id, is_fresh=is_fresh
             )

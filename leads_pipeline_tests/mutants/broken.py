@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from http import HTTPStatus
     from pathlib import Path
 
+    import sqlalchemy
+
     from leads_pipeline.durable import storing, sync
     from leads_pipeline.errors import CredentialsError, InvalidAnswerError, ServerError
     from leads_pipeline.privacy.sweeping import sweep
@@ -60,6 +62,9 @@ SHARE = (f"{TESTS}/privacy/test_share.py",)
 SETTINGS = (f"{TESTS}/test_settings.py",)
 RESOURCES = (f"{TESTS}/orchestration/test_resources.py",)
 LIST = (f"{TESTS}/privacy/test_suppression.py",)
+PULLING = (f"{TESTS}/orchestration/test_pulling.py",)
+PUBLISHING = (f"{TESTS}/orchestration/test_publish_changes.py",)
+EVENT_LOG = (f"{TESTS}/orchestration/test_kept_event_log.py",)
 
 ON_DISK = "materialized means on the disk"
 PRIVATE = "other users of the machine read no lead and no token"
@@ -73,6 +78,8 @@ PUSHED = "a pushed lead is taken from the key's owner alone, and is kept"
 TOLD = "told once, and over"
 TYPED = "a value is typed exactly, or it is kept as received and named"
 ONCE = "each lead is published once, in its newest version"
+SHOWN = "Dagster shows how each window stands"
+FRESH = "what has landed is published soon, and not too often"
 FIGURES = "figures are those of the portal's leads"
 ERASED = "an erased person stays erased"
 RESTORED = "a backup brings everything back"
@@ -593,6 +600,106 @@ def _(table):
 
     folder = pathlib.Path(table.table_uri.removeprefix("file://")).parents[1]
     return max(number_of(version) for version in (folder / ".versions").glob("leads-*.duckdb"))
+
+
+# --- orchestration ----------------------------------------------------------------------------------------------------
+
+
+@mutant("a second run is asked for", "leads_pipeline.orchestration.pulling:is_under_way", promise=POLITE, tests=PULLING)
+def _(instance, job):
+    return False
+
+
+@mutant("a start changes nothing", "leads_pipeline.orchestration.pulling:note_start", promise=ASKED, tests=PULLING)
+def _(state, daemon, now):
+    return None
+
+
+@mutant(
+    "the day under way is never listed",
+    "leads_pipeline.orchestration.pulling:known_windows",
+    promise=ASKED,
+    tests=PULLING,
+)
+def _(store, kind, scopes, zone, first_day, now):
+    return [row for row in unbroken(store, kind, scopes, zone, first_day, now) if row.window.is_closed(now)]
+
+
+@mutant(
+    "failed windows aren't red",
+    "leads_pipeline.orchestration.dagster_compat:show_as_planned",
+    promise=SHOWN,
+    tests=PULLING,
+)
+def _(context, key):
+    return None
+
+
+@mutant("each look is shown", "leads_pipeline.orchestration.raw_leads:_is_news", promise=SHOWN, tests=PULLING)
+def _(row, answer, landed):
+    return True
+
+
+@mutant(
+    "what a killed run has landed stays unseen",
+    "leads_pipeline.orchestration.raw_leads:_Pull._landed_and_not_shown",
+    promise=SHOWN,
+    tests=PULLING,
+)
+def _(self, partitions):
+    return {}
+
+
+@mutant("a failure isn't noted", "leads_pipeline.orchestration.raw_leads:_Pull._failed", promise=POLITE, tests=PULLING)
+def _(self, window, error):
+    self._data.raw.fail = lambda *_, **__: None
+    return unbroken(self, window, error)
+
+
+@mutant(
+    "a publication follows the other at once",
+    "leads_pipeline.orchestration.publishing:Publications.next_at",
+    promise=FRESH,
+    tests=PUBLISHING,
+)
+def _(self):
+    return None
+
+
+@mutant(
+    "no night is published",
+    "leads_pipeline.orchestration.publishing:Publications.is_night_due",
+    promise=FRESH,
+    tests=PUBLISHING,
+)
+def _(self, zone, now):
+    return False
+
+
+@mutant(
+    "what lands during a publication is forgotten",
+    "leads_pipeline.orchestration.publishing:noted_publication",
+    promise=FRESH,
+    tests=PUBLISHING,
+)
+def _(data, zone, *, is_nightly, clock):
+    yield
+    yield from [None for _ in unbroken(data, zone, is_nightly=is_nightly, clock=clock)][1:]
+
+
+@mutant(
+    "a newer Dagster's files are changed",
+    "leads_pipeline.orchestration.event_log:refuse_unknown",
+    promise=SHOWN,
+    tests=EVENT_LOG,
+)
+def _(forms, where):
+    return None
+
+
+@mutant("each event connects", "leads_pipeline.orchestration.event_log:_engine", promise=SHOWN, tests=EVENT_LOG)
+def _(address):
+    return sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool)
 
 
 # --- published tables, report, Delta ----------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from leads_pipeline.storage.windows import WindowState
 from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, pipeline
 
+APPLICANT_ASSET = [AssetKey("raw_applicant_leads")]
+
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Pipeline]:
@@ -115,7 +117,7 @@ def test_failed_windows_are_red_say_why_and_cost_the_others_nothing(here: Pipeli
     failed = {refused, busy, broken}
     assert here.shown() == dict.fromkeys(here.keys(1, 2, 3) - failed, "MATERIALIZED") | dict.fromkeys(failed, "FAILED")
     assert set(here.shown(APPRAISAL).values()) == {"MATERIALIZED"}
-    observed = here.instance.fetch_observations(AssetKey("raw_applicant_leads"), 10).records
+    observed = here.instance.fetch_observations(APPLICANT_ASSET[0], 10).records
     said = {
         record.partition_key: (record.asset_observation.metadata["verdict"].value if record.asset_observation else None)
         for record in observed
@@ -149,6 +151,7 @@ def test_a_corrected_secret_has_refused_windows_asked_for_at_the_first_tick(here
     here.clock.now += HOUR
     assert here.tick() == SkipReason("No window is due.")
     here.start()
+    here.clock.now += MINUTE
     assert here.run(here.tick()).success
     assert set(here.shown().values()) == {"MATERIALIZED"}
 
@@ -211,7 +214,7 @@ def test_a_person_gets_each_window_that_was_asked_for(here: Pipeline) -> None:
         "dagster/asset_partition_range_end": here.key(1, 102),
     }
     here.fail({here.key(1, 102): Then(status=403)})
-    result = here.execute(None, tags, [AssetKey("raw_applicant_leads")])
+    result = here.execute(None, tags, APPLICANT_ASSET)
     assert not result.success
     wanted = {here.key(ago, branch) for ago in (1, 2) for branch in (101, 102)}
     assert set(here.records(result)) == wanted - {here.key(1, 102)}
@@ -239,3 +242,16 @@ def test_a_queued_run_does_not_ask_for_a_branch_that_was_removed_meanwhile(here:
     assert result.success
     assert here.requests() == 1
     assert here.records(result) == [here.key(1, 102)]
+
+
+def test_a_landed_window_that_the_portal_has_deleted_stays_green_and_a_missing_one_is_red(here: Pipeline) -> None:
+    key, missing = here.key(2), here.key(3)
+    here.execute({"ops": {"raw_applicant_leads": {"config": {"partition_keys": [key]}}}}, {}, APPLICANT_ASSET)
+    here.clock.now += 40 * DAY
+    here.requests()
+    keys = {"partition_keys": [missing, key]}
+    result = here.execute({"ops": {"raw_applicant_leads": {"config": keys}}}, {}, APPLICANT_ASSET)
+    assert not result.success
+    assert here.requests() == 0
+    assert here.shown() == {key: "MATERIALIZED", missing: "FAILED"}
+    assert here.row_of(missing).state is WindowState.MISSING

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import filelock
@@ -32,6 +33,7 @@ from dagster import (
     define_asset_job,
     in_process_executor,
 )
+from dagster._daemon.types import DaemonHeartbeat
 
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LeadKind
 from leads_pipeline.credentials import secret_of
@@ -153,6 +155,7 @@ class Pipeline:
     def start(self, **variables: str) -> None:
         """Start the service anew, with these variables changed."""
         self.settings = Settings.from_variables({**self.simulator.environment(), **VARIABLES, **variables})
+        self.instance.add_daemon_heartbeat(DaemonHeartbeat(self.clock().timestamp(), "SENSOR", str(uuid4()), []))
         partitions = Partitions.of(self.settings, self.first_day)
         assets = [raw_leads_asset(kind, self.settings, partitions, clock=self.clock) for kind in LEAD_KINDS]
         asking = Asking(self.settings, self.first_day, self.clock)
