@@ -165,23 +165,6 @@ class State:
         number = (self._read("swept") or "").partition(" ")[0]
         return int(number) if number.isdecimal() else 0
 
-    def take_format(self, files: str, number: int) -> None:
-        """Remember the highest format that such files were written in, before any is written.
-
-        Raises StorageError if a newer version of the pipeline wrote them: this one would drop what it doesn't know.
-        """
-        text = self._read(f"formats/{files}") or ""
-        highest = int(text) if text.isdecimal() else 0
-        if highest > number:
-            raise StorageError(
-                f"{self._state.parent / files} was written by a newer version of leads-pipeline, in format {highest}. "
-                f"This version writes format {number}. Install the newer version again. Nothing was changed, and "
-                "leads still land. docs/operations.md says how to go back all the same.",
-                reason="downgrade",
-            )
-        if highest < number:
-            self._write(f"formats/{files}", str(number))
-
     # --- keys of a day that retention is making anonymous -------------------------------------------------------------
 
     def make_key_of_day(self, day: date) -> bytes:

@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from datetime import date, datetime
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import msgspec
@@ -164,6 +164,10 @@ class Suppressed:
         return Meant(self, [entry for entry in self.active if entry.action in actions])
 
 
+# A landing asks three kinds of entries about the same leads, and decoding a text is nearly all of the work.
+_shown_by: Final = lru_cache(maxsize=1_024)(shown_by)
+
+
 class Meant:
     """The leads that some of the list's entries mean."""
 
@@ -210,7 +214,7 @@ class Meant:
             return number
         if not self._by_person:
             return 0
-        shown = shown_by(row.payload)
+        shown = _shown_by(row.payload)
         emails, phones = self._hashed("mailbox", shown.emails), self._hashed("phone", shown.phones)
         if self._emails.isdisjoint(emails) and self._phones.isdisjoint(phones):
             return 0

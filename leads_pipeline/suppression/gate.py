@@ -66,7 +66,8 @@ class Gate:
 
     def _judge(self, kind: LeadKind, day: date, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
         """Return the rows of erased leads, of restricted leads, and the others with the messages that may stay."""
-        shown = [LeadRow(kind.name, row.lead_id, day, row.payload) for row in rows]
+        # An answer mostly repeats what its window has.
+        shown = {LeadRow(kind.name, row.lead_id, day, row.payload) for row in rows}
         while True:
             suppressed = self.entries.read()
             erased, restricted = suppressed.erased.leads(shown), suppressed.restricted.leads(shown)

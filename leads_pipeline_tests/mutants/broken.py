@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from http import HTTPStatus
     from pathlib import Path
 
+    import pyarrow as pa
+    import pyarrow.parquet as pq
     import sqlalchemy
 
     from leads_pipeline.durable import storing, sync
@@ -25,6 +27,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.privacy.sweeping import sweep
     from leads_pipeline.retry import FIRST_RETRY_SECONDS, RetryPlan
     from leads_pipeline.settings import AuthMethod
+    from leads_pipeline.storage.inventory import FoundItem
     from leads_pipeline.storage.rows import Opened
     from leads_pipeline.storage.windows import WindowState
     from leads_pipeline.transform.typed import number_of
@@ -35,6 +38,10 @@ DURABLE = (f"{TESTS}/storage/test_durable.py",)
 STORE = (f"{TESTS}/storage/test_store.py",)
 RAW = (f"{TESTS}/storage/test_raw.py",)
 WINDOWS = (f"{TESTS}/storage/test_windows.py",)
+GATE = (f"{TESTS}/privacy/test_gate.py",)
+STATE = (f"{TESTS}/storage/test_state.py",)
+CACHE = (f"{TESTS}/storage/test_cache.py",)
+INVENTORY = (f"{TESTS}/storage/test_inventory.py",)
 DUE = (f"{TESTS}/domain/test_due.py",)
 RETRY = (f"{TESTS}/orchestration/test_retry.py",)
 PACE = (f"{TESTS}/portal/test_pace.py",)
@@ -153,6 +160,68 @@ def _(self):
 @mutant("versions merge by text alone", "leads_pipeline.storage.rows:merged", promise=ONCE, tests=RAW)
 def _(rows):
     return sorted({(row.lead_id, row.payload): row for row in sorted(rows, reverse=True)}.values())
+
+
+@mutant(
+    "rows of restricted leads are dropped", "leads_pipeline.suppression.gate:Gate._set_aside", promise=ONCE, tests=GATE
+)
+def _(self, place, rows):
+    return None
+
+
+@mutant(
+    "a lead that is refused by its contact isn't learned",
+    "leads_pipeline.suppression.gate:Gate._learn",
+    promise=ERASED,
+    tests=GATE,
+)
+def _(self, meant, leads):
+    return False
+
+
+@mutant(
+    "who is restricted again while a restriction is lifted loses rows",
+    "leads_pipeline.suppression.gate:Gate._without",
+    promise=ONCE,
+    tests=GATE,
+)
+def _(self, place, lead_ids, rows):
+    return [row for row in rows if row.lead_id not in lead_ids]
+
+
+@mutant(
+    "a push into an anonymous day keeps its person",
+    "leads_pipeline.suppression.gate:Gate._is_anonymous",
+    promise=ERASED,
+    tests=GATE,
+)
+def _(self, kind, day):
+    return False
+
+
+@mutant(
+    "each machine has its own key of people", "leads_pipeline.storage.state:State._first", promise=ONCE, tests=STATE
+)
+def _(self, name, value):
+    return value
+
+
+@mutant(
+    "a deleted object stays in the cache", "leads_pipeline.storage.cache:CachedStore.list", promise=ERASED, tests=CACHE
+)
+def _(self, prefix):
+    return self._store.list(prefix)
+
+
+@mutant(
+    "a damaged inventory file counts as whole",
+    "leads_pipeline.storage.inventory:_read",
+    promise=ON_DISK,
+    tests=INVENTORY,
+)
+def _(content, file):
+    table = pq.read_table(pa.BufferReader(content), use_threads=False)
+    return list(map(FoundItem, *(table[name].to_pylist() for name in FoundItem._fields)))
 
 
 @mutant(

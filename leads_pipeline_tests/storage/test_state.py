@@ -131,13 +131,6 @@ def test_what_the_landed_version_remembered_is_read(tmp_path: Path, state: State
     assert (state.swept_to(), state.start_date(), state.person_key()) == (5, DAY, b"\xab" * 32)
 
 
-def test_files_of_a_newer_version_are_not_written_over(state: State) -> None:
-    state.take_format("leads.duckdb", 7)
-    state.take_format("leads.duckdb", 7)
-    with pytest.raises(StorageError, match=r"newer version .* format 7\. This version writes format 6"):
-        state.take_format("leads.duckdb", 6)
-
-
 def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, state: State) -> None:
     key = state.make_key_of_day(DAY)
     assert State(tmp_path).make_key_of_day(DAY) == state.key_of_day(DAY) == key
