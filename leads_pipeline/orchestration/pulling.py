@@ -44,9 +44,6 @@ from leads_pipeline.window import RETENTION, Scope, Window, days, today
 PULL_JOB: Final = "pull_leads"
 INVENTORY_JOB: Final = "pull_inventory"
 
-# Marks a run whose keys stand in its config.
-KEYS_IN_CONFIG_TAG: Final = "leads_pipeline/keys_in_config"
-
 # 75 minutes after the end of the day, as domain/due.py says.
 DAILY_CRON: Final = "15 1 * * *"
 HOURLY_CRON: Final = "5 * * * *"
@@ -64,7 +61,7 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Data(Protocol):
-    """The data folder. `state` is the folder of this machine's own state, `.state`."""
+    """The data folder, as pulls and publications need it."""
 
     @property
     def store(self) -> Store:
@@ -157,7 +154,6 @@ def pull_request(keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime
         run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
         asset_selection=[raw_key(kind) for kind in keys],
         run_config={"ops": config},
-        tags={KEYS_IN_CONFIG_TAG: "true"},
     )
 
 

@@ -12,7 +12,7 @@ from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, D
 
 from leads_pipeline.contract import LeadKind
 from leads_pipeline.orchestration.dagster_compat import DagsterExecutionInterruptedError, make_new_run_id
-from leads_pipeline.orchestration.pulling import KEYS_IN_CONFIG_TAG, PULL_JOB, raw_key
+from leads_pipeline.orchestration.pulling import PULL_JOB, raw_key
 
 
 @dataclass(slots=True)
@@ -77,7 +77,6 @@ def pull(
         instance,
         PULL_JOB,
         assets=[raw_key(kind) for kind in keys],
-        tags={KEYS_IN_CONFIG_TAG: "true"},
         run_config={"ops": config},
         listen=listen,
     )
