@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
-from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -27,8 +26,9 @@ from dagster import (
 )
 
 from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.durable import replace_file
-from leads_pipeline.orchestration.pulling import Data, is_under_way, utc_now
+from leads_pipeline.orchestration.pulling import is_under_way, utc_now
 from leads_pipeline.storage.raw import RAW
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.window import days, today
@@ -52,6 +52,8 @@ _NIGHT: Final = timedelta(hours=2)
 # As far back as an update looks for windows that have changed.
 _DAYS: Final = timedelta(days=60)
 
+_FILE: Final = ".state/publications.json"
+
 RUNS_KEPT_FOR: Final = timedelta(days=90)
 _FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 
@@ -69,16 +71,16 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
     nightly_on: date | None = None
 
     @classmethod
-    def read(cls, state: Path) -> "Publications":
+    def read(cls, data: DataFolder) -> "Publications":
         """Read what the folder remembers. A file that is lost or broken counts as none."""
         try:
-            return msgspec.json.decode((state / "publications.json").read_bytes(), type=cls)
+            return msgspec.json.decode((data.folder / _FILE).read_bytes(), type=cls)
         except (OSError, msgspec.DecodeError):
             return cls()
 
-    def write(self, state: Path) -> None:
+    def write(self, data: DataFolder) -> None:
         """Remember it."""
-        replace_file(state / "publications.json", msgspec.json.encode(self))
+        replace_file(data.folder / _FILE, msgspec.json.encode(self))
 
     def is_night_due(self, zone: ZoneInfo, now: datetime) -> bool:
         """Whether the publication of the night is to be made."""
@@ -92,11 +94,11 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
         return self.began_at + min(wait, _LONGEST_WAIT)
 
 
-def landed_mark(data: Data, now: datetime) -> str:
+def landed_mark(data: DataFolder, now: datetime) -> str:
     """Return a text that changes if something lands. Empty if nothing has landed in a folder."""
     if isinstance(data.store, FolderStore):
         try:
-            return str((data.state / "landed").stat().st_mtime_ns)
+            return str((data.folder / ".state" / "landed").stat().st_mtime_ns)
         except FileNotFoundError:
             return ""
     # Another machine may land, too.
@@ -109,15 +111,15 @@ def landed_mark(data: Data, now: datetime) -> str:
 
 @contextmanager
 def noted_publication(
-    data: Data, zone: ZoneInfo, *, is_nightly: bool, clock: Callable[[], datetime] = utc_now
+    data: DataFolder, zone: ZoneInfo, *, is_nightly: bool, clock: Callable[[], datetime] = utc_now
 ) -> Iterator[None]:
     """Remember how the publication in this block went. One that is killed counts as failed."""
-    began_at, before = clock(), Publications.read(data.state)
+    began_at, before = clock(), Publications.read(data)
     mark = landed_mark(data, began_at)
-    msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data.state)
+    msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data)
     yield
     nightly_on = today(zone, began_at - _NIGHT) if is_nightly else before.nightly_on
-    Publications(began_at=began_at, mark=mark, nightly_on=nightly_on).write(data.state)
+    Publications(began_at=began_at, mark=mark, nightly_on=nightly_on).write(data)
 
 
 def publish_sensor(zone: ZoneInfo, *, is_bucket: bool, clock: Callable[[], datetime] = utc_now) -> SensorDefinition:
@@ -133,11 +135,11 @@ def publish_sensor(zone: ZoneInfo, *, is_bucket: bool, clock: Callable[[], datet
             "that failed is tried again after 10 minutes, then less often, down to once an hour."
         ),
     )
-    def publish_changes(context: SensorEvaluationContext, data: ResourceParam[Data]) -> RunRequest | SkipReason:
+    def publish_changes(context: SensorEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
         if is_under_way(context.instance, PUBLISH_JOB):
             return SkipReason("A publication is under way.")
         now = clock()
-        known, mark = Publications.read(data.state), landed_mark(data, now)
+        known, mark = Publications.read(data), landed_mark(data, now)
         next_at, is_nightly = known.next_at(), known.is_night_due(zone, now)
         if not mark and next_at is None:
             return SkipReason("Nothing has landed yet.")

@@ -5,11 +5,10 @@ pull (raw_leads.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from dagster import (
@@ -32,11 +31,11 @@ from dagster import (
 )
 
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.domain.due import due
 from leads_pipeline.durable import replace_file
 from leads_pipeline.orchestration.dagster_compat import daemon_id
 from leads_pipeline.settings import NO_PORTAL, Settings
-from leads_pipeline.storage.raw import Raw
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.windows import WindowRow, window_table
 from leads_pipeline.window import RETENTION, Scope, Window, days, today
@@ -58,28 +57,6 @@ LIVE: Final = [
 ]
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
-
-
-class Data(Protocol):
-    """The data folder, as pulls and publications need it."""
-
-    @property
-    def store(self) -> Store:
-        """Where raw files lie."""
-
-    @property
-    def raw(self) -> Raw:
-        """The raw windows."""
-
-    @property
-    def state(self) -> Path:
-        """The folder of this machine's own state, `.state`."""
-
-    def pulling(self) -> AbstractContextManager[None]:
-        """Hold the lock by which pulls of all processes take turns. Waits for it."""
-
-    def is_pulling(self) -> bool:
-        """Whether a pull is under way in any process."""
 
 
 class PullConfig(Config):
@@ -119,24 +96,19 @@ def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) 
 # --- when the service was started -------------------------------------------------------------------------------------
 
 
-def note_start(state: Path, daemon: str, now: datetime) -> None:
-    """Remember when the daemon with this id was first seen."""
-    if _started(state)[1] != daemon:
-        replace_file(state / "started", f"{now.isoformat()} {daemon}".encode())
+def note_start(data: DataFolder, daemon: str, now: datetime) -> None:
+    """Remember when the daemon with this id was first seen, as the start of the service."""
+    path = data.folder / ".state" / "started"
+    with suppress(FileNotFoundError):
+        if path.read_text() == daemon:
+            return
+    replace_file(path, daemon.encode(), modified_ns=int(now.timestamp() * 1e9))
 
 
-def started_at(state: Path, now: datetime) -> datetime:
+def started_at(data: DataFolder, now: datetime) -> datetime:
     """Return when the service was last started. Long ago if nobody knows, or if the clock ran ahead then."""
-    moment, _ = _started(state)
-    return moment if moment <= now else _LONG_AGO
-
-
-def _started(state: Path) -> tuple[datetime, str]:
-    try:
-        moment, _, daemon = (state / "started").read_text().partition(" ")
-        return datetime.fromisoformat(moment), daemon
-    except (OSError, ValueError):
-        return _LONG_AGO, ""
+    moment = data.state.started_at()
+    return moment if moment is not None and moment <= now else _LONG_AGO
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
@@ -181,7 +153,7 @@ class Asking:
             default_status=DefaultScheduleStatus.RUNNING,
             description="Pulls the windows that are due, one run for all: the day that has closed, and further looks.",
         )
-        def pull_daily(context: ScheduleEvaluationContext, data: ResourceParam[Data]) -> RunRequest | SkipReason:
+        def pull_daily(context: ScheduleEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
             return self._ask(context.instance, data, "daily", self._due)
 
         @schedule(
@@ -191,7 +163,7 @@ class Asking:
             execution_timezone=self.settings.zone.key,
             description="Pulls the day under way. Off until you switch it on: daily is enough for most agencies.",
         )
-        def pull_hourly(context: ScheduleEvaluationContext, data: ResourceParam[Data]) -> RunRequest | SkipReason:
+        def pull_hourly(context: ScheduleEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
             return self._ask(context.instance, data, "hourly", self._day_under_way)
 
         return [pull_daily, pull_hourly]
@@ -210,12 +182,12 @@ class Asking:
             ),
         )
         def retry_failed_partitions(
-            context: SensorEvaluationContext, data: ResourceParam[Data]
+            context: SensorEvaluationContext, data: ResourceParam[DataFolder]
         ) -> RunRequest | SkipReason:
             # After correcting a setting, a person starts the service anew. The age of this process says nothing about
             # that: a daemon that loads the code itself replaces it every minute.
             if daemon := daemon_id(context.instance):
-                note_start(data.state, daemon, self.clock())
+                note_start(data, daemon, self.clock())
             return self._ask(context.instance, data, "retry", self._due)
 
         return retry_failed_partitions
@@ -223,15 +195,15 @@ class Asking:
     def _ask(
         self,
         instance: DagsterInstance,
-        data: Data,
+        data: DataFolder,
         why: str,
-        keys_of: Callable[[Data, LeadKind, datetime], list[str]],
+        keys_of: Callable[[DataFolder, LeadKind, datetime], list[str]],
     ) -> RunRequest | SkipReason:
         if self.settings.base_url is None:
             return SkipReason(NO_PORTAL)
         if not self.settings.scopes:
             return SkipReason("LEADS_BRANCH_IDS names no branch, so there is nothing to pull.")
-        if data.is_pulling() or is_under_way(instance, PULL_JOB):
+        if data.state.is_pulling() or is_under_way(instance, PULL_JOB):
             return SkipReason(
                 "A pull is under way. Windows that are due then are asked for within 5 minutes of its end."
             )
@@ -239,11 +211,11 @@ class Asking:
         keys = {kind: of_kind for kind in LEAD_KINDS if (of_kind := keys_of(data, kind, now))}
         return pull_request(keys, why, now) if keys else SkipReason("No window is due.")
 
-    def _due(self, data: Data, kind: LeadKind, now: datetime) -> list[str]:
+    def _due(self, data: DataFolder, kind: LeadKind, now: datetime) -> list[str]:
         rows = known_windows(data.store, kind, self.settings.scopes, self.settings.zone, self.first_day, now)
-        return [window.partition_key for window in due_windows(rows, started_at(data.state, now), now)]
+        return [window.partition_key for window in due_windows(rows, started_at(data, now), now)]
 
-    def _day_under_way(self, _data: Data, _kind: LeadKind, now: datetime) -> list[str]:
+    def _day_under_way(self, _data: DataFolder, _kind: LeadKind, now: datetime) -> list[str]:
         zone = self.settings.zone
         return [Window.of(today(zone, now), scope, zone).partition_key for scope in self.settings.scopes]
 

@@ -26,9 +26,10 @@ from dagster import (
 
 from leads_pipeline.branches import readable_branches
 from leads_pipeline.contract import Answer, LeadKind
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import LeadsPipelineError, PermanentError, RetentionError, StorageError
 from leads_pipeline.orchestration.dagster_compat import AssetPartitionStatus, show_as_planned
-from leads_pipeline.orchestration.pulling import Data, PullConfig, due_windows, known_windows, raw_key, utc_now
+from leads_pipeline.orchestration.pulling import PullConfig, due_windows, known_windows, raw_key, utc_now
 from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.portal import LeadsClient, Tokens
 from leads_pipeline.settings import Settings
@@ -81,12 +82,12 @@ def raw_leads_asset(
         metadata={"dagster/column_schema": RAW_SCHEMA},
     )
     def raw_leads(
-        context: AssetExecutionContext, config: PullConfig, leads: ResourceParam[Leads], data: ResourceParam[Data]
+        context: AssetExecutionContext, config: PullConfig, leads: ResourceParam[Leads], data: ResourceParam[DataFolder]
     ) -> Iterator[Record]:
-        if data.is_pulling():
+        if data.state.is_pulling():
             context.log.info("Another pull is under way, perhaps of the command line. This one begins after it.")
         try:
-            with data.pulling():
+            with data.state.pulling():
                 pull = _Pull(context, config, data, kind, settings, partitions, clock())
                 yield from pull.records(leads)
         except LeadsPipelineError as error:  # nothing can be listed
@@ -104,7 +105,7 @@ class _Pull:
         self,
         context: AssetExecutionContext,
         config: PullConfig,
-        data: Data,
+        data: DataFolder,
         kind: LeadKind,
         settings: Settings,
         partitions: Partitions,
@@ -174,7 +175,14 @@ class _Pull:
             row = self._rows[window]
             is_fresh = row.looked_at is None and not row.leads and row.failure is None
             landed = raw.land(
-                kind, window, answer.leads, answer.fetched_at, answer.body_sha256, run_id, is_fresh=is_fresh
+                kind,
+                window,
+                answer.leads,
+                answer.fetched_at,
+                answer.body_sha256,
+                run_id,
+                is_fresh=is_fresh,
+                beside=answer.beside,
             )
             return answer, landed
 

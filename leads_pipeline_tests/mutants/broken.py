@@ -680,7 +680,7 @@ def _(instance, job):
 
 
 @mutant("a start changes nothing", "leads_pipeline.orchestration.pulling:note_start", promise=ASKED, tests=PULLING)
-def _(state, daemon, now):
+def _(data, daemon, now):
     return None
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from dagster import (
 from dagster._core.test_utils import freeze_time
 
 from leads_pipeline.contract import APPLICANT
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.orchestration.publishing import (
     NIGHTLY_TAG,
     PUBLISH_JOB,
@@ -30,11 +32,9 @@ from leads_pipeline.orchestration.publishing import (
     noted_publication,
     publish_sensor,
 )
-from leads_pipeline.orchestration.pulling import PULL_JOB, Data
-from leads_pipeline.storage.raw import Raw
+from leads_pipeline.orchestration.pulling import PULL_JOB
 from leads_pipeline.storage.store import Store
-from leads_pipeline_tests.support.keeping_out import KeptOut
-from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, Folder, folder_at, home
+from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, folder_at, home
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -43,14 +43,14 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 class House:
     """A data folder, and a job that publishes it or fails."""
 
-    def __init__(self, folder: Folder, instance: DagsterInstance, clock: Clock, *, is_bucket: bool = False) -> None:
+    def __init__(self, folder: DataFolder, instance: DagsterInstance, clock: Clock, *, is_bucket: bool = False) -> None:
         self.folder, self.instance, self.clock = folder, instance, clock
         self.is_broken = False
         self.nightly: list[bool] = []
         self.sensor = publish_sensor(LONDON, is_bucket=is_bucket, clock=clock)
 
         @asset
-        def leads(context: AssetExecutionContext, data: ResourceParam[Data]) -> None:
+        def leads(context: AssetExecutionContext, data: ResourceParam[DataFolder]) -> None:
             is_nightly = NIGHTLY_TAG in context.run.tags
             with noted_publication(data, LONDON, is_nightly=is_nightly, clock=clock):
                 if self.is_broken:
@@ -81,9 +81,9 @@ class House:
 
     def land(self) -> None:
         """As landing does it."""
-        self.folder.note_landed()
+        self.folder.state.note_landed()
         at = self.clock().timestamp()
-        os.utime(self.folder.state / "landed", (at, at))
+        os.utime(self.folder.folder / ".state" / "landed", (at, at))
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_night_publishes_once_whether_something_has_landed_or_not(house: House
         house.clock.now += 10 * MINUTE
         house.publishes()
     assert house.nightly == [True, True]
-    published_at = Publications.read(house.folder.state).began_at
+    published_at = Publications.read(house.folder).began_at
     assert published_at is not None
     assert published_at.astimezone(LONDON).hour == 2
 
@@ -154,7 +154,7 @@ def test_a_publication_that_fails_is_tried_again_less_and_less_often(house: Hous
     house.is_broken = False
     house.clock.now += HOUR
     assert house.publishes()
-    assert Publications.read(house.folder.state).failures == 0
+    assert Publications.read(house.folder).failures == 0
 
 
 def test_a_publication_that_was_killed_counts_as_failed(house: House) -> None:
@@ -196,14 +196,13 @@ def test_in_a_bucket_what_another_machine_has_landed_is_published_too(tmp_path: 
     clock = Clock(CLOSED_AT + HOUR)
     here = folder_at(tmp_path / "data", clock)
     bucket: Store = Bucket(here.store)  # type: ignore[assignment] # it passes all verbs on
-    raw = Raw(here.store, KeptOut(tmp_path / "list"), clock)
     with home(tmp_path / "home") as instance:
-        house = House(Folder(here.path, bucket, raw), instance, clock, is_bucket=True)
+        house = House(replace(here, store=bucket), instance, clock, is_bucket=True)
         assert house.sensor.minimum_interval_seconds == 300
         assert house.publishes()
         clock.now += HOUR
         assert not house.publishes()
-        raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run")
+        here.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run")
         assert house.publishes()
 
 

@@ -72,7 +72,7 @@ def test_the_hourly_schedule_pulls_the_day_under_way(here: Pipeline) -> None:
 
 
 def test_while_a_pull_is_waiting_or_under_way_nothing_is_asked_for(here: Pipeline) -> None:
-    with here.folder.pulling():
+    with here.folder.state.pulling():
         assert "under way" in str(here.tick())
     job = here.definitions.resolve_job_def(PULL_JOB)
     here.instance.create_run_for_job(job, status=DagsterRunStatus.NOT_STARTED)

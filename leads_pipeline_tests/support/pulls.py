@@ -7,7 +7,7 @@ of it, which is the tests'.
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,6 @@ from unittest.mock import patch
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
-import filelock
 from dagster import (
     AssetKey,
     BetaWarning,
@@ -37,6 +36,7 @@ from dagster._daemon.types import DaemonHeartbeat
 
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LeadKind
 from leads_pipeline.credentials import secret_of
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.orchestration.pulling import PULL_JOB, Asking, raw_key
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.partitions import Partitions
@@ -45,11 +45,8 @@ from leads_pipeline.settings import AuthMethod, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import RunningSimulator, running
-from leads_pipeline.storage.raw import Raw
-from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.storage.windows import WindowRow, window_table
 from leads_pipeline.window import Window
-from leads_pipeline_tests.support.keeping_out import KeptOut
 
 LONDON = ZoneInfo("Europe/London")
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -74,44 +71,9 @@ class Clock:
         return self.now
 
 
-@dataclass(frozen=True)
-class Folder:
-    """A data folder on this machine."""
-
-    path: Path
-    store: Store
-    raw: Raw
-
-    @property
-    def state(self) -> Path:
-        return self.path / ".state"
-
-    def pulling(self) -> AbstractContextManager[None]:
-        return self._lock(-1)
-
-    def is_pulling(self) -> bool:
-        try:
-            with self._lock(0):
-                return False
-        except filelock.Timeout:
-            return True
-
-    @contextmanager
-    def _lock(self, timeout: float) -> Iterator[None]:
-        self.state.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(self.state / "pull.lock", timeout):
-            yield
-
-    def note_landed(self) -> None:
-        """As landing does it."""
-        self.state.mkdir(parents=True, exist_ok=True)
-        (self.state / "landed").touch()
-
-
-def folder_at(path: Path, clock: Clock) -> Folder:
-    """A data folder without anybody on its list."""
-    store = FolderStore(path)
-    return Folder(path, store, Raw(store, KeptOut(path / "list"), clock))
+def folder_at(path: Path, clock: Clock) -> DataFolder:
+    """A data folder by that clock."""
+    return DataFolder.at(path, clock=clock)
 
 
 class Killed(BaseException):
@@ -124,7 +86,7 @@ class Pipeline:
 
     simulator: RunningSimulator
     settings: Settings
-    folder: Folder
+    folder: DataFolder
     instance: DagsterInstance
     clock: Clock
     first_day: date
@@ -147,7 +109,7 @@ class Pipeline:
             method=AuthMethod.BODY,
             audience=settings.base_url,
         )
-        tokens = Tokens(credentials, self.folder.state / "tokens")
+        tokens = Tokens(credentials, self.folder.folder / ".state" / "tokens")
         return _Client(self, tokens), tokens
 
     # --- definitions -----------------------------------------------------------------------------------------------
