@@ -3,16 +3,13 @@
 import sys
 from collections.abc import Callable
 
-from benchmarks import bookkeeping, drifting, erasing, latency, publishing, scale, side_by_side
+from benchmarks import latency, publishing, scale, side_by_side
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "side_by_side": side_by_side.main,
     "latency": latency.main,
     "scale": scale.main,
-    "bookkeeping": bookkeeping.main,
     "publishing": publishing.main,
-    "drifting": drifting.main,
-    "erasing": erasing.main,
 }
 
 

@@ -1,4 +1,4 @@
-"""What a day costs, from landing to Delta tables, as the history grows: 10,000 leads into 0.3 to 3 million.
+"""What a day costs, from landing to what analysts read, as the history grows: 10,000 leads into 0.3 to 3 million.
 
 Belongs here: making the history, and timing a day on top of it. Doesn't: what the pipeline does with a day. The
 history is made in SQL, by repeating one day's real leads under other ids, people and days.
@@ -21,16 +21,15 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from benchmarks.measuring import resident_bytes
-from leads_pipeline.contract import APPLICANT, Answer
-from leads_pipeline.delta.publishing import publish_tables
+from leads_pipeline.contract import APPLICANT
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.durable import copy_file
-from leads_pipeline.flatten.batches import flatten_day
-from leads_pipeline.lake import Lake
-from leads_pipeline.objects import store_of
+from leads_pipeline.orchestration.publication import Outcome, Wanted, bring_up_to_date
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
-from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.storage.store import open_store
+from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.window import Scope, Window, day_interval
 from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
 
@@ -41,15 +40,18 @@ MILLIONS = [float(text) for text in os.environ.get("BENCH_MILLIONS", "0.3,1,3").
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 # Where the history is made: on XFS or btrfs a copy of it takes no time.
 FOLDER = os.environ.get("BENCH_FOLDER") or None
-IS_DELTA = os.environ.get("BENCH_DELTA") == "1"
+# parquet, delta or none, as LEADS_TABLES.
+TABLES = os.environ.get("BENCH_TABLES", "parquet")
 # In a bucket of moto's, which is a process of its own on the same machine.
 IS_STORE = os.environ.get("BENCH_STORE") == "1"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FIRST = date(2026, 11, 1)
-GRID = Grid([Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)], FIRST - timedelta(days=370), ZONE)
+WANTED = Wanted(
+    [Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)], FIRST - timedelta(days=370), ZONE, tables=TABLES
+)
 
 
-def land(lake: Lake, day: date) -> int:
+def land(data: DataFolder, day: date) -> int:
     """Land a day of all branches; return how many leads it has."""
     book = LeadBook(7, LEADS_A_DAY / BRANCHES)
     landed = 0
@@ -58,7 +60,7 @@ def land(lake: Lake, day: date) -> int:
         body = book.answer("applicant", [branch], start, end, NOW)
         window = Window.of(day, Scope.parse(f"branch-{branch.id}"), ZONE)
         leads = read_leads(APPLICANT, body).leads
-        lake.land(Answer(APPLICANT, window, leads, NOW, "/", "0" * 64, len(body), 1, 0.1), "bench")
+        data.raw.land(APPLICANT, window, leads, NOW, "0" * 64, "bench")
         landed += len(leads)
     return landed
 
@@ -66,7 +68,6 @@ def land(lake: Lake, day: date) -> int:
 def grow(path: Path, leads: int) -> None:
     """Repeat the leads and children of the published file until it holds so many leads, of other people and days."""
     path.chmod(0o600)
-    (path.parent / ".state" / "warehouse-pieces").unlink()  # or it would be taken for damaged
     with duckdb.connect(path) as db:
         (held,) = db.execute("select count(*) from applicant_leads").fetchall()[0]
         times = leads // held
@@ -86,8 +87,10 @@ def grow(path: Path, leads: int) -> None:
                 ("applicant_listing_images", f"{lead_id}, {day}"),
             ):
                 db.execute(f"insert into {table} select * replace ({replaced}) from first_{table}")
-        # So that the next publication makes the marts from all of it.
-        db.execute("update pipeline.facts set value = '' where name = 'marts'")
+        # So that the next publication makes the marts and the tables of all of it.
+        db.execute("insert into pipeline.mart_problems values ('all', 'of the benchmark')")
+        db.execute("update pipeline.facts set value = '' where name = 'inputs'")
+        db.execute("insert into pipeline.touched_days select distinct lead_day, 2 from applicant_leads")
         db.commit()
         assert db.execute("select count(*) from applicant_leads").fetchall()[0][0] == held * times
 
@@ -98,9 +101,7 @@ class Day:
 
     leads: int
     land: float
-    flatten: float
     publish: float
-    delta: float
     copy: float
     peak_mb: float
     rows: int
@@ -109,12 +110,12 @@ class Day:
     @property
     def seconds(self) -> float:
         """From the portal's answers to whoever reads the tables."""
-        return self.land + self.flatten + self.publish + self.delta
+        return self.land + self.publish
 
 
-def lake_at(folder: Path, bucket: str | None) -> Lake:
+def lake_at(folder: Path, bucket: str | None) -> DataFolder:
     """The folder, as a copy of the bucket where there is one."""
-    return Lake(folder / "data", store=store_of(bucket, plain_http=True))
+    return DataFolder.at(folder / "data", bucket=open_store(bucket, plain_http=True) if bucket else None)
 
 
 def copy_seconds(path: Path, target: Path) -> float:
@@ -129,48 +130,45 @@ def copy_seconds(path: Path, target: Path) -> float:
 
 
 def timed_day(folder: Path, bucket: str | None, day: date) -> Day:
-    """Land, flatten and publish a day on top of what is there."""
-    lake = lake_at(folder, bucket)
-    copying = copy_seconds(Warehouse(lake).path, folder / "copy")
+    """Land and publish a day on top of what is there."""
+    data = lake_at(folder, bucket)
+    copying = copy_seconds(LeadsFile(data).path, folder / "copy")
     moments = [time.perf_counter()]
-    leads = land(lake, day)
+    leads = land(data, day)
     moments.append(time.perf_counter())
-    flatten_day(lake, APPLICANT, day, ZONE)
+    outcome = publish(data)
     moments.append(time.perf_counter())
-    publication = Warehouse(lake).publish(GRID, NOW)
-    moments.append(time.perf_counter())
-    assert publication.is_changed
-    assert not publication.is_rebuilt
-    if IS_DELTA:
-        publish_tables(lake)
-    moments.append(time.perf_counter())
-    landing, flattening, publishing, following = (ended - began for began, ended in pairwise(moments))
+    assert outcome.publication is not None
+    assert outcome.publication.way == "update"
+    landing, publishing = (ended - began for began, ended in pairwise(moments))
+    [(rows,)] = LeadsFile(data).query("select count(*) from applicant_leads")[1]
     return Day(
         leads=leads,
         land=landing,
-        flatten=flattening,
         publish=publishing,
-        delta=following,
         copy=copying,
         peak_mb=resident_bytes(os.getpid())[1] / 1e6,
-        rows=publication.rows["applicant_leads"],
-        file_mb=publication.size_bytes / 1e6,
+        rows=rows,
+        file_mb=outcome.size_bytes / 1e6,
     )
 
 
+def publish(data: DataFolder) -> Outcome:
+    """Publish what has landed, with its tables."""
+    outcome = bring_up_to_date(data, WANTED, NOW)
+    assert outcome.tables_trouble is None
+    return outcome
+
+
 def make_history(folder: Path, bucket: str | None, leads: int) -> float:
-    """Publish so many leads, and have them in the Delta tables; return how long publishing them as a whole took."""
-    lake = lake_at(folder, bucket)
-    lake.refresh()
-    land(lake, FIRST)
-    flatten_day(lake, APPLICANT, FIRST, ZONE)
-    warehouse = Warehouse(lake)
-    warehouse.publish(GRID, NOW)
-    grow(warehouse.path, leads)
-    whole = warehouse.publish(GRID, NOW)
-    if IS_DELTA:
-        publish_tables(lake)
-    return whole.seconds
+    """Publish so many leads; return how long making all marts and tables of them took."""
+    data = lake_at(folder, bucket)
+    land(data, FIRST)
+    publish(data)
+    grow(LeadsFile(data).path.resolve(), leads)
+    began = time.perf_counter()
+    publish(data)
+    return time.perf_counter() - began
 
 
 @contextmanager
@@ -187,8 +185,8 @@ def made_store() -> Iterator[str | None]:
 def main() -> None:
     """Print a line per size of the history: medians of the rounds, one day each, every one in a process of its own."""
     print(
-        f"{'history':>10} {'day':>7} {'land s':>7} {'flatten s':>10} {'publish s':>10} {'Delta s':>8} {'all s':>6} "
-        f"{'copy s':>7} {'marts whole s':>14} {'file MB':>8} {'peak MB':>8}"
+        f"{'history':>10} {'day':>7} {'land s':>7} {'publish s':>10} {'both s':>7} {'copy s':>7} "
+        f"{'all marts and tables s':>23} {'file MB':>8} {'peak MB':>8}"
     )
     for millions in MILLIONS:
         with tempfile.TemporaryDirectory(dir=FOLDER) as name, made_store() as bucket:
@@ -202,7 +200,7 @@ def main() -> None:
             columns = {field.name: [getattr(day, field.name) for day in days] for field in fields(Day)}
             one = Day(**{column: median(values) for column, values in columns.items()})
             print(
-                f"{one.rows:>10,.0f} {one.leads:>7,.0f} {one.land:>7.2f} {one.flatten:>10.2f} {one.publish:>10.2f} "
-                f"{one.delta:>8.2f} {median(day.seconds for day in days):>6.2f} {one.copy:>7.2f} {whole:>14.2f} "
+                f"{one.rows:>10,.0f} {one.leads:>7,.0f} {one.land:>7.2f} {one.publish:>10.2f} "
+                f"{median(day.seconds for day in days):>7.2f} {one.copy:>7.2f} {whole:>23.2f} "
                 f"{one.file_mb:>8.0f} {one.peak_mb:>8.0f}"
             )

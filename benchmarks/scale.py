@@ -23,10 +23,8 @@ def main() -> None:
     increments = {}
     with tempfile.TemporaryDirectory() as name, portal.running(day.leads) as asked:
         increments["nothing"] = run(OWN_CODE, asked, day, Path(name)), 0.0
-    print(
-        "| size | leads | job s | us a lead | fetch and land s | flatten s | publish s | CPU s | peak MB | folder GB |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| size | leads | job s | us a lead | fetch and land s | publish s | CPU s | peak MB | folder GB |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for times in TIMES:
         workload = Workload("W2", FIRST, YESTERDAY, 100 * times, W2_LEADS)
         with tempfile.TemporaryDirectory() as name:
@@ -44,13 +42,13 @@ def main() -> None:
             with portal.running(day.leads) as asked:
                 increments[f"x {times}"] = run(OWN_CODE, asked, day, folder), copying
     print(
-        "\n| a day of 100 branches x 20 leads on top of | job s | fetch and land s | flatten s | publish s "
+        "\n| a day of 100 branches x 20 leads on top of | job s | fetch and land s | publish s "
         "| plain copy s | peak MB |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|")
     for below, (turn, copying) in increments.items():
         print(f"| {below} | {turn.job_seconds:.2f} | {_phases(turn)} | {copying:.2f} | {turn.measured.peak_mb:.0f} |")
 
 
 def _phases(turn: Turn) -> str:
-    return " | ".join(f"{turn.phases[name]:.2f}" for name in ("fetch and land", "flatten", "publish"))
+    return " | ".join(f"{turn.phases[name]:.2f}" for name in ("fetch and land", "publish"))

@@ -62,7 +62,7 @@ class Contender:
     tables: Sequence[str] = ("applicant_leads", "applicant_viewing_times", "applicant_listing_images")
 
 
-FLOOR, OWN, DAGSTER, EMPTY = "floor", "own code", "with Dagster", "Dagster, empty body"
+FLOOR, OWN, DAGSTER = "floor", "own code", "with Dagster"
 OWN_CODE = Contender(OWN, [sys.executable, "-m", "benchmarks.contenders.own"])
 
 
@@ -74,8 +74,6 @@ def contenders() -> list[Contender]:
         Contender(FLOOR, [ours, "-m", "benchmarks.contenders.floor"]),
         OWN_CODE,
         Contender(DAGSTER, [*backfill, "--from", "{first}", "--to", "{last}"]),
-        # Records the same partitions; has no tables.
-        Contender(EMPTY, [ours, "-W", "ignore", "-m", "benchmarks.bookkeeping", BATCHING], tables=()),
         _script(
             "httpx + pandas.json_normalize",
             "pandas_script",
@@ -84,9 +82,6 @@ def contenders() -> list[Contender]:
         ),
         _script("dlt", "dlt_pipeline", _dlt, ("leads", "leads__viewing_times", "leads__listing_details__images")),
     ]
-
-
-BATCHING = "empty body, batching event log"
 
 
 def _script(name: str, script: str, column: Naming, tables: Sequence[str]) -> Contender:
@@ -242,12 +237,9 @@ def _show(turns: Mapping[str, Mapping[str, list[Turn]]], workloads: Sequence[Wor
 
 
 def _show_targets(rows: Mapping[str, Sequence[float]]) -> None:
-    peers = [row[0] for name, row in rows.items() if name not in (FLOOR, OWN, DAGSTER, EMPTY)]
+    peers = [row[0] for name, row in rows.items() if name not in (FLOOR, OWN, DAGSTER)]
     if OWN in rows and peers:
         print(f"Best peer / own code: {min(peers) / rows[OWN][0]:.2f}.")
-    if {OWN, DAGSTER, EMPTY} <= rows.keys():
-        share = (rows[DAGSTER][1] - rows[OWN][1]) / rows[EMPTY][1]
-        print(f"(With Dagster - own code) / Dagster with an empty body, starts included: {share:.2f}.")
 
 
 def _medians(turns: Sequence[Turn]) -> tuple[float, ...]:

@@ -27,11 +27,14 @@ _CACHE: Final = ".cache"
 class DataFolder:
     """The parts of a data folder. `folder` is this machine's, `store` has raw windows and inventory.
 
+    `bucket` is the store without its local copy, None if the folder has the data itself.
+
     Making one touches nothing. Many processes and threads may use one at once.
     """
 
     folder: Path
     store: Store
+    bucket: Store | None
     state: State
     gate: Gate
     raw: Raw
@@ -63,6 +66,7 @@ class DataFolder:
         return cls(
             folder=folder,
             store=store,
+            bucket=bucket,
             state=state,
             gate=gate,
             raw=Raw(store, gate, clock, state.note_landed),
@@ -80,7 +84,12 @@ class DataFolder:
         self.state.share()
         self.gate.entries.refresh()
 
-    def take_over(self) -> int:
-        """Land the raw files of the landed version anew, once. Return how many windows and days had any."""
-        windows = take_over(self.store, self.gate.restricted, RESTRICTED) + take_over(self.store, self.raw)
-        return windows + take_over_inventory(self.store, self.inventory)
+    def take_over(self) -> None:
+        """Land the raw files of an earlier release anew, once."""
+        if self.state.is_taken_over():
+            return
+        with self.state.lock("takeover", timeout_seconds=-1):
+            take_over(self.store, self.gate.restricted, RESTRICTED)
+            take_over(self.store, self.raw)
+            take_over_inventory(self.store, self.inventory)
+            self.state.note_taken_over()

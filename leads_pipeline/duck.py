@@ -6,7 +6,7 @@ Belongs here: what a statement needs around it, and what DuckDB's errors become.
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +18,6 @@ import duckdb
 from leads_pipeline.contract import FieldType
 from leads_pipeline.durable import copy_file
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.lake import Lake
 
 # What DuckDB may hold before it spills to the data folder. 320,000 leads are published within 590 MB, as fast as within
 # 770 with 1 GB (measured), and all marts of 9 million leads are made as fast with 400 MB.
@@ -47,9 +46,9 @@ DUCKDB_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a staged table, which is also the warehouse's: DuckDB's type, and what an analyst reads.
+    """A column of a table: DuckDB's type, and what an analyst reads.
 
-    `stand_in` is what it is, in SQL over the row as `staged`, in files that were staged before there was the column.
+    `stand_in` is of an earlier version's staged files.
     """
 
     name: str
@@ -68,7 +67,7 @@ class DataFolder(Protocol):
 
 @contextmanager
 def connection(
-    lake: DataFolder,
+    data: DataFolder,
     name: str,
     database: Path | None = None,
     *,
@@ -76,7 +75,7 @@ def connection(
     threads: int = THREADS_MAX,
     memory_limit: str = MEMORY_LIMIT,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own in the lake.
+    """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own.
 
     In memory unless `database` names a file. `name` is the spill folder's, see scratch_folder. DuckDB's errors leave
     it as StorageError, or as BugError where a statement is wrong, without their text where that may quote a lead.
@@ -92,10 +91,10 @@ def connection(
         # DuckDB 1.5 can't open a file with 2.0's default, nor can what many analysts have installed.
         "storage_compatibility_version": "v1.0.0",
     }
-    with scratch_folder(lake, f"{name}-spill") as spill:
+    with scratch_folder(data, f"{name}-spill") as spill:
         config["temp_directory"] = str(spill)
         with (
-            telling_errors(lake),
+            telling_errors(data),
             duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db,
         ):
             if was_there and not db.execute("select 1 from duckdb_tables() limit 1").fetchall():
@@ -109,9 +108,9 @@ def connection(
             yield db
 
 
-def write_anew(lake: DataFolder, file: Path, anew: Path) -> None:
+def write_anew(data: DataFolder, file: Path, anew: Path) -> None:
     """Write a new file with the tables of this one. Deleted rows stay in old blocks; a new file has none."""
-    with connection(lake, "warehouse", file) as db:
+    with connection(data, "warehouse", file) as db:
         [(name,)] = db.execute("select current_database()").fetchall()
         db.execute(f"attach {literal(str(anew))} as anew (storage_version 'v1.0.0')")
         db.execute(f"copy from database {quoted(name)} to anew")
@@ -119,24 +118,24 @@ def write_anew(lake: DataFolder, file: Path, anew: Path) -> None:
 
 
 @contextmanager
-def telling_errors(lake: DataFolder) -> Iterator[None]:
+def telling_errors(data: DataFolder) -> Iterator[None]:
     """Turn DuckDB's errors into ours, which say what to do and don't quote a lead."""
     try:
         yield
     except (duckdb.IOException, duckdb.TransactionException) as error:
         # These speak of files and the disk, never of content: a commit fails where a write does.
         raise StorageError(
-            f"DuckDB can't read or write below {lake.folder}: {error} What was published before is untouched."
+            f"DuckDB can't read or write below {data.folder}: {error} What was published before is untouched."
         ) from None
     except duckdb.OutOfMemoryException:
         raise StorageError(
-            f"DuckDB ran out of its memory and of space to spill to below {lake.folder}. Free some space, then run "
+            f"DuckDB ran out of its memory and of space to spill to below {data.folder}. Free some space, then run "
             "again. What was published before is untouched."
         ) from None
     except duckdb.Error as error:
         if _tells_of_damage(error):
             raise StorageError(
-                f"DuckDB found damage in a file below {lake.folder} ({type(error).__name__}; its message may quote "
+                f"DuckDB found damage in a file below {data.folder} ({type(error).__name__}; its message may quote "
                 "a lead and is left out). What was published before is untouched."
             ) from None
         # What is found before anything is read is about the statement alone.
@@ -155,18 +154,18 @@ def _tells_of_damage(error: duckdb.Error) -> bool:
     )
 
 
-# Of the data folder. warehouse/ makes the file, and staging reads it where staged files are gone.
+# Of the data folder. transform/ makes the file.
 WAREHOUSE_FILE: Final = "leads.duckdb"
 SCRATCH_ROOT: Final = ".state/duckdb"
 
 
 @contextmanager
-def scratch_folder(lake: DataFolder, name: str) -> Iterator[Path]:
-    """A private folder of that name on the lake's own file system, empty at first and gone afterwards.
+def scratch_folder(data: DataFolder, name: str) -> Iterator[Path]:
+    """A private folder of that name on the data folder's own file system, empty at first and gone afterwards.
 
     The caller holds a lock that goes with the name, so what a killed process left there can be removed.
     """
-    folder = lake.folder / SCRATCH_ROOT / name
+    folder = data.folder / SCRATCH_ROOT / name
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
@@ -178,16 +177,6 @@ def scratch_folder(lake: DataFolder, name: str) -> Iterator[Path]:
         yield folder
     finally:
         with suppress(OSError):  # rmtree doesn't ignore each of them
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def sweep_readers(lake: Lake) -> None:
-    """Remove what killed readers left, of the warehouse or of files: a second name takes space as long as it is there.
-
-    A reader's lock is held before its folder is made, and until that is gone.
-    """
-    for folder in (lake.folder / SCRATCH_ROOT).glob("query-*"):
-        if not lake.is_reading(folder.name):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -208,15 +197,6 @@ def link_or_copy(path: Path, target: Path) -> None:
             f"{path} can't be linked or copied to {target}: {error.strerror}. Check the disk and its rights, then run "
             "again. Nothing was changed."
         ) from error
-
-
-def files_of_days(db: duckdb.DuckDBPyConnection, variable: str, paths: Iterable[Path]) -> str:
-    """What reads these Parquet files, each in a folder `day=…`: their columns and `day`. The variable lists them."""
-    db.execute(f"set variable {quoted(variable)} = $files", {"files": list(map(glob_literal, paths))})
-    return (
-        f"read_parquet(getvariable({literal(variable)}), hive_partitioning = true, hive_types = {{'day': date}}, "
-        "union_by_name = true)"
-    )
 
 
 @cache

@@ -1,7 +1,7 @@
 """Writing files and folders so that they survive a power cut, whole and private.
 
 Belongs here: writing and moving a file durably, and what an operating system's error means to whoever reads it.
-Doesn't: what the files hold, and who may write them when (lake/).
+Doesn't: what the files hold, and who may write them when (storage/).
 """
 
 import errno

@@ -94,16 +94,14 @@ def _gauges(health: Health) -> Iterator[Metric]:
             "when the portal begins to delete the first window that isn't landed",
             health.next_deletion_at,
         ),
-        "spool_oldest": ("when the oldest delivery that waits was received", health.spool_oldest_at),
     }
     for name, (what, moment) in moments.items():
         yield _gauge(f"{name}_timestamp_seconds", f"Unix time, {what}", *_unix(moment))
-    windows = {"missing": health.missing, "failed": health.failed, "under way": health.under_way}
+    windows = {"missing": health.missing, "failed": health.failed}
     yield _labelled("windows", "windows that the portal still has and that aren't landed", "state", windows.items())
     reasons = health.failed_by_reason.items()
     yield _labelled("failed_windows", "failed windows by why they fail", "reason", reasons)
-    yield _gauge("spool_files", "files of deliveries that wait to be taken in", health.spool_files)
-    yield _gauge("spool_bytes", "their size", health.spool_bytes)
+    yield _gauge("pulling", "1 while a pull is under way, else 0", int(health.is_pulling))
     yield _gauge("damaged", "files that are damaged or missing", health.damaged)
     yield _gauge("quarantined_files", "files in quarantine/, replaced since or not", health.quarantined_files)
     yield _labelled("size_bytes", "how large what grows is", "what", health.sizes.items())

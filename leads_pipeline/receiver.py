@@ -1,7 +1,8 @@
 """Receives the leads that the portal pushes: an ASGI application on uvicorn.
 
-Belongs here: HTTP, the key, the answers. Doesn't: the form of a delivery (contract.py), its storage (spool.py), TLS and
-slow senders (nginx or Caddy in front). No answer and no log line holds a key or a lead.
+Belongs here: HTTP, the key, the answers. Doesn't: the form of a delivery (domain/answer.py), which window a lead
+belongs to (storage/placement.py), TLS and slow senders (nginx or Caddy in front).
+No answer and no log line holds a key or a lead.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import hashlib
 import hmac
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
@@ -19,10 +20,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from leads_pipeline.contract import PushedLead
+from leads_pipeline.contract import LeadKind, ReceivedLead
 from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, StorageError
-from leads_pipeline.spool import Spool
+from leads_pipeline.storage.placement import Placement
+from leads_pipeline.storage.raw import Place, Raw
 
 PATH: Final = "/leads"
 
@@ -47,17 +49,17 @@ class _Refusal(Exception):  # noqa: N818 - it becomes an answer
 
 
 class Receiver:
-    """Answers 200 once the leads of a delivery are on the disk. Each refused delivery leaves one line in the log.
+    """Answers 200 once the leads of a delivery are in their raw windows. Each refused one leaves a line in the log.
 
     Raises SettingsError if the key is short.
     """
 
-    def __init__(self, spool: Spool, key: str) -> None:
+    def __init__(self, raw: Raw, placement: Placement, key: str) -> None:
         if len(key) < MIN_KEY_CHARACTERS:
             raise SettingsError(
                 f"LEADS_RECEIVE_KEY has fewer than {MIN_KEY_CHARACTERS} characters. Make one with: openssl rand -hex 32"
             )
-        self._spool = spool
+        self._raw, self._placement = raw, placement
         self._key = _digest(key.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,10 +80,7 @@ class Receiver:
         try:
             self._check_head(request)
             leads = read_delivery(await _body(request))
-            received_at = datetime.now(UTC)
-            sequence = self._spool.next_sequence()
-            pushed = [PushedLead(kind, lead, received_at, sequence) for kind, lead in leads]
-            await asyncio.to_thread(self._spool.add, pushed)
+            await asyncio.to_thread(self._land, leads, datetime.now(UTC))
         except _Refusal:
             raise
         except InvalidAnswerError as error:
@@ -95,7 +94,14 @@ class Receiver:
         except Exception as error:  # noqa: BLE001 - its text may quote a lead
             reason = f"The receiver failed with {type(error).__name__}. Please report it."
             raise _Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, reason) from None
-        return len(pushed)
+        return len(leads)
+
+    def _land(self, leads: Sequence[tuple[LeadKind, ReceivedLead]], received_at: datetime) -> None:
+        places: dict[Place, list[ReceivedLead]] = {}
+        for kind, lead in leads:
+            places.setdefault(self._placement.of(kind, lead, received_at), []).append(lead)
+        for place, of_place in places.items():
+            self._raw.add(place, of_place, received_at)
 
     def _check_head(self, request: Request) -> None:
         if request.scope["path"] not in (PATH, f"{PATH}/"):

@@ -4,37 +4,24 @@ Belongs here: settings as fields that the UI may show, and clients made of them.
 its file. Doesn't: what is fetched when (assets/), or what a value may be (settings.py).
 """
 
-import hashlib
-import hmac
-import json
-import logging
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, date, datetime, timedelta
+from contextlib import suppress
+from datetime import date
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
-from dagster import ConfigurableResource, EnvVar, InitResourceContext
+from dagster import ConfigurableResource, EnvVar, InitResourceContext, ResourceDependency
 
 from leads_pipeline.channels import Channel, Email, SlackWebhook, Webhook
 from leads_pipeline.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
-from leads_pipeline.credentials import PgpSecret, SecretSource, content_of, secret_of
-from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
-from leads_pipeline.lake import Lake
-from leads_pipeline.objects import store_of
+from leads_pipeline.credentials import PgpSecret, SecretSource, secret_of
+from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal import ClientCredentials, InventoryClient, LeadsClient, Tokens
 from leads_pipeline.settings import AuthMethod, Secret, Settings, is_loopback
+from leads_pipeline.storage.store import open_store
 
 T = TypeVar("T")
-
-# How often sensors have the folder made the same as a store, and how far back: the portal keeps no lead for longer.
-_LOOK_SECONDS: Final = 300
-_LOOK_DAYS: Final = 35
-_looked_around: Final[dict[str, float]] = {}
-
-logger = logging.getLogger(__name__)
 
 
 def _fields(**secrets: Secret | None) -> dict[str, Any]:
@@ -52,8 +39,8 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-class DataFolder(ConfigurableResource[Any]):
-    """Where Parquet, the warehouse and the pipeline's own state lie."""
+class DataFolderResource(ConfigurableResource[DataFolder]):
+    """Where Parquet, leads.duckdb and the pipeline's own state lie."""
 
     path: str
     # Where the suppression list lies; `privacy` in the folder where not set.
@@ -61,6 +48,7 @@ class DataFolder(ConfigurableResource[Any]):
     # The object store that has the truth, as LEADS_DATA_DIR has it; unset where the folder has it itself.
     store: str | None = None
     plain_http: bool = False
+    keeps_personal_days: bool = False
     # The first partition, to be remembered by whoever acts; unset where the settings say it, and for who only looks.
     first_day: str | None = None
 
@@ -72,55 +60,38 @@ class DataFolder(ConfigurableResource[Any]):
             privacy_path=_text(settings.privacy_dir),
             store=settings.store,
             plain_http=settings.plain_http,
+            keeps_personal_days=settings.keep_personal_days is not None,
             first_day=first_day.isoformat() if first_day else None,
         )
 
-    @property
-    def lake(self) -> Lake:
-        """The Parquet files below the folder."""
-        store = store_of(self.store, plain_http=self.plain_http)
-        return Lake(Path(self.path), Path(self.privacy_path) if self.privacy_path else None, store)
-
-    @contextmanager
-    def yield_for_execution(self, context: InitResourceContext) -> Iterator[Self]:
-        """Hold the run's lock from before its first step until after its last, whatever a step does and between them.
-
-        So a run whose process was killed can be told from one that works. Where there is no room for the lock, there is
-        none for what the run is to write either: its steps say so in better words.
-        """
+    def create_resource(self, context: InitResourceContext) -> DataFolder:  # noqa: ARG002 - Dagster's form
+        """Open the folder. What an earlier release left in it is taken over."""
+        data = self.opened()
+        data.take_over()
         if self.first_day is not None:
-            with suppress(StorageError):
-                self.lake.remember_start_date(date.fromisoformat(self.first_day))
-        with ExitStack() as life:
-            if context.run is not None:
-                with suppress(StorageError):
-                    life.enter_context(self.lake.running(context.run.run_id))
-            elif self.store is not None:
-                self._look_around()
-            yield self
+            with suppress(StorageError):  # whoever lands something says so in better words
+                data.state.remember_start_date(date.fromisoformat(self.first_day))
+        return data
 
-    def _look_around(self) -> None:
-        """What runs on other machines have landed, for sensors: they ask each minute, and the store every few."""
-        now = time.monotonic()
-        if now - _looked_around.get(self.path, -_LOOK_SECONDS) < _LOOK_SECONDS:
-            return
-        _looked_around[self.path] = now
-        today = datetime.now(UTC).date()
-        try:
-            self.lake.refresh([today - timedelta(days=back) for back in range(-1, _LOOK_DAYS)])
-        except LeadsPipelineError as error:
-            logger.warning("The store can't be asked what other machines have landed: %s", error)
+    def opened(self) -> DataFolder:
+        """The folder, untouched."""
+        return DataFolder.at(
+            Path(self.path),
+            Path(self.privacy_path) if self.privacy_path else None,
+            open_store(self.store, plain_http=self.plain_http) if self.store else None,
+            keeps_personal_days=self.keeps_personal_days,
+        )
 
-    @property
-    def token_folder(self) -> Path:
-        """Where all processes of this machine share access tokens."""
-        return Path(self.path) / ".state" / "tokens"
+
+def _token_folder(data: DataFolder) -> Path:
+    """Where all processes of this machine share access tokens."""
+    return data.folder / ".state" / "tokens"
 
 
 class LeadsService(ConfigurableResource[None]):
     """The leads service and its token server (specification, endpoints 1, 3 and 4)."""
 
-    data: DataFolder
+    data: ResourceDependency[DataFolder]
     base_url: str | None = None
     auth_url: str | None = None
     client_id: str | None = None
@@ -136,7 +107,7 @@ class LeadsService(ConfigurableResource[None]):
     max_concurrency: int = Settings.model_fields["max_concurrency"].default
 
     @classmethod
-    def of(cls, settings: Settings, data: DataFolder) -> Self:
+    def of(cls, settings: Settings, data: DataFolderResource | DataFolder) -> Self:
         """The service of these settings."""
         return cls(
             data=data,
@@ -162,7 +133,7 @@ class LeadsService(ConfigurableResource[None]):
             audience=self.audience,
             scope=self.token_scope,
         )
-        return Tokens(credentials, self.data.token_folder)
+        return Tokens(credentials, _token_folder(self.data))
 
     def connect(self) -> tuple[LeadsClient, Tokens]:
         """A client and its tokens; claims the data folder for this portal.
@@ -171,44 +142,12 @@ class LeadsService(ConfigurableResource[None]):
         """
         base_url = _required(self.base_url, "LEADS_BASE_URL")
         tokens = self.tokens()
-        lake = self.data.lake
-        lake.claim(origin(base_url))
+        data = self.data
+        data.state.claim(origin(base_url))
         client = LeadsClient(
-            base_url,
-            tokens,
-            max_concurrency=self.max_concurrency,
-            keep_unreadable=lake.keep_answer,
-            next_sequence=lake.next_sequence,
+            base_url, tokens, max_concurrency=self.max_concurrency, keep_unreadable=data.quarantine.keep_answer
         )
         return client, tokens
-
-    def fingerprint(self) -> str | None:
-        """Return a hash of the addresses, the client and its secret. It tells none of them.
-
-        None if the data folder doesn't give the key.
-        """
-        # Read anew each time: a run reads a corrected secret in its own process, and the sensor's process lives on.
-        files = (
-            self.client_secret_file,
-            self.client_secret_pgp_file,
-            self.pgp_private_key_file,
-            self.pgp_passphrase_file,
-        )
-        secret = [self.client_secret, self.pgp_passphrase, *map(content_of, files)]
-        asked_with = [
-            self.base_url,
-            self.auth_url,
-            self.client_id,
-            self.auth_method,
-            self.audience,
-            self.token_scope,
-            secret,
-        ]
-        try:
-            key = self.data.lake.settings_key()
-        except StorageError:
-            return None
-        return hmac.new(key, json.dumps(asked_with).encode(), hashlib.sha256).hexdigest()[:16]
 
     def secret(self) -> SecretSource:
         """Where the client secret comes from. Raises SettingsError naming the missing variable."""
@@ -222,7 +161,7 @@ class LeadsService(ConfigurableResource[None]):
 class InventoryService(ConfigurableResource[None]):
     """The inventory API and its own token endpoint (specification, endpoints 2 and 5)."""
 
-    data: DataFolder
+    data: ResourceDependency[DataFolder]
     base_url: str | None = None
     client_id: str | None = None
     client_secret: str | None = None
@@ -230,7 +169,7 @@ class InventoryService(ConfigurableResource[None]):
     agency_ref: str | None = None
 
     @classmethod
-    def of(cls, settings: Settings, data: DataFolder) -> Self:
+    def of(cls, settings: Settings, data: DataFolderResource | DataFolder) -> Self:
         """The service of these settings."""
         return cls(
             data=data,
@@ -249,7 +188,7 @@ class InventoryService(ConfigurableResource[None]):
             secret=_required_secret("INVENTORY_CLIENT_SECRET", self.client_secret, self.client_secret_file),
             method=AuthMethod.BASIC,
         )
-        return Tokens(credentials, self.data.token_folder)
+        return Tokens(credentials, _token_folder(self.data))
 
     def connect(self) -> InventoryClient:
         """A client with its token. Raises SettingsError naming the missing variables."""

@@ -206,8 +206,8 @@ def _data_address(value: str) -> str:
 
 
 def _tables(value: str) -> str:
-    if value != "delta":
-        raise ValueError(f"is {value!r}. Write delta, or leave it out: leads.duckdb is always made.")
+    if value not in ("parquet", "delta", "none"):
+        raise ValueError(f"is {value!r}. Write parquet, delta or none. leads.duckdb is always made.")
     return value
 
 
@@ -315,11 +315,11 @@ class Settings(BaseSettings):
         "LEADS_KEEP_PERSONAL_DAYS", _PULL, link="privacy.md#keep-a-retention-of-your-own"
     )
     """After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are"""
-    tables: Annotated[str | None, PlainValidator(_tables)] = setting(
-        "LEADS_TABLES", _PULL, link="analyse.md#delta-tables"
+    tables: Annotated[str, PlainValidator(_tables)] = setting(
+        "LEADS_TABLES", _PULL, "parquet", link="analyse.md#parquet-files"
     )
-    """`delta` also writes the published tables as Delta tables, for Spark, Trino, Polars and others. It takes the extra
-    `delta`"""
+    """What each publication writes to `tables` in the data folder: `parquet` writes the tables of leads as Parquet
+    files, `delta` as Delta tables, which takes the extra `delta`. `none` writes nothing"""
 
     inventory_base_url: _Address = setting("INVENTORY_BASE_URL", _INVENTORY)
     """Address of the inventory API; `/token` is appended for its tokens"""

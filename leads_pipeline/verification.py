@@ -1,22 +1,19 @@
 """Whether all that a data folder holds is whole, and adds up from raw to the marts.
 
-Belongs here: going through all of it once, after a restore or at any time. Doesn't: what whole is, and what adds up,
-which the layers know (lake/, flatten/, assets/), and say of what a run has just made.
+Belongs here: going through all of it once, at any time. Doesn't: what whole is (storage/, transform/).
 """
 
 from collections.abc import Iterator
-from datetime import date
 
-from leads_pipeline.assets.published import completeness_check, uniqueness_check
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.damage import damage_message, damaged_files
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.doctor import Finding, Light
 from leads_pipeline.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten.columns import staged_tables
-from leads_pipeline.flatten.windows import damage_message, damaged_files, staged_ids, unstaged_days
-from leads_pipeline.lake import Lake
-from leads_pipeline.spool import Spool, is_whole_delivery
-from leads_pipeline.warehouse import Reader, Warehouse
+from leads_pipeline.orchestration.publication import unpublished_days
+from leads_pipeline.storage.raw import list_places
+from leads_pipeline.transform.reading import LeadsFile, Version
 
 # Marts that count each lead once, in a column `leads`.
 _COUNTING_MARTS = ("mart_leads_daily", "mart_people_daily")
@@ -24,88 +21,70 @@ _COUNTING_MARTS = ("mart_leads_daily", "mart_people_daily")
 _REFRESH = "The daemon does it within minutes, and so does any `leads-pipeline backfill`."
 
 
-def verify(lake: Lake) -> Iterator[Finding]:
-    """Read every file, compare every seal, then count from layer to layer. Raises StorageError."""
-    windows = {kind: sum(len(lake.landed_windows(kind, day)) for day in lake.landed_days(kind)) for kind in LEAD_KINDS}
-    pushed = sum(len(lake.pushed_files(kind, day)) for kind in LEAD_KINDS for day in lake.landed_days(kind))
-    inventory = len(lake.inventory_files())
+def verify(data: DataFolder) -> Iterator[Finding]:
+    """Read every file, compare every hash, then count from raw to the marts. Raises StorageError."""
+    places = list_places(data.store)
+    raw: dict[LeadKind, set[str]] = {kind: set() for kind in LEAD_KINDS}
+    files = 0
+    for place in places:
+        contents = data.raw.read(place)
+        files += len(contents.opened)
+        raw[place.kind] |= {row.lead_id for row in contents.rows}
+    searches = len([*data.inventory.searches()])
     # What is damaged was set aside by now.
-    damaged = damaged_files(lake)
+    damaged = damaged_files(data)
     yield _finding(
         "raw files",
-        f"{sum(windows.values())} windows, {pushed} files of pushed leads, {inventory} of the inventory, each whole.",
+        f"{files} files of {len(places)} windows, {searches} of the inventory, each whole.",
         [damage_message(damaged)] if damaged else [],
     )
-    waiting = Spool(lake).waiting()
-    broken = [path.name for path in waiting if not is_whole_delivery(path.read_bytes())]
+    behind = "The folder isn't in line with the suppression list. Run `leads-pipeline privacy apply`, or publish."
+    days = unpublished_days(data)
     yield _finding(
-        "spool",
-        f"{len(waiting)} deliveries wait, each whole.",
-        [f"{len(broken)} of {len(waiting)} deliveries are damaged; the next run sets them aside."] if broken else [],
+        "raw to leads.duckdb",
+        "Everything that is landed is published.",
+        [
+            *([f"Landed and not published yet: {', '.join(map(str, days))}. {_REFRESH}"] if days else []),
+            *([behind] if data.is_behind else []),
+        ],
     )
-    for kind in LEAD_KINDS:
-        yield from _staged(lake, kind)
-    with Warehouse(lake).reading() as db:
+    with LeadsFile(data).reading() as db:
         try:
+            _read_all(db)
             for kind in LEAD_KINDS:
-                yield from _published(db, lake, kind, windows[kind])
+                yield from _published(db, data, kind, raw[kind])
         except LeadsPipelineError as error:
+            # The next publication then reads all of the file, and makes a new one.
+            data.state.want_rewriting()
             yield Finding(WAREHOUSE_FILE, Light.RED, str(error))
 
 
-def _staged(lake: Lake, kind: LeadKind) -> Iterator[Finding]:
-    files = [(table, file) for table in staged_tables(kind) for file in lake.staged_files(table)]
-    broken = [f"{table} of {file.day}" for table, file in files if lake.whole_staged(table, file.day) is None]
-    yield _finding(
-        f"staged files of {kind.name} leads",
-        f"{len(files)}, each whole.",
-        [f"Damaged: {', '.join(broken)}. Their days are staged anew from raw after the next publication."]
-        if broken
-        else [],
-    )
-    troubles, leads = [], 0
-    if unstaged := unstaged_days(lake, kind, date.min):
-        troubles.append(f"Landed and not staged yet: {', '.join(map(str, unstaged))}. {_REFRESH}")
-    if lake.is_behind:
-        troubles.append(
-            "The folder isn't in line with the suppression list. Run `leads-pipeline privacy apply`, or publish."
-        )
-    for day in lake.landed_days(kind):
-        raw, staged = lake.lead_ids(kind, day), staged_ids(lake, kind, day)
-        leads += len(raw)
-        if missing := len(raw - staged):
-            troubles.append(f"Of {day}, {missing} of {len(raw)} leads in raw aren't staged. {_REFRESH}")
-        if more := len(staged - raw):
-            troubles.append(f"Of {day}, {more} leads are staged that raw doesn't have.")
-    yield _finding(f"raw to staged, {kind.name} leads", f"{leads} leads of raw are staged, day by day.", troubles)
+def _read_all(db: Version) -> None:
+    """Have DuckDB decode each value of each table, and compare each block with its checksum."""
+    for schema, table in db.query("select schema_name, table_name from duckdb_tables() where not internal")[1]:
+        db.query(f"select bit_xor(hash(rows)) from {quoted(schema)}.{quoted(table)} as rows")  # noqa: S608 - our own names
 
 
-def _published(db: Reader, lake: Lake, kind: LeadKind, windows: int) -> Iterator[Finding]:
-    complete, unique = completeness_check(db, lake, kind), uniqueness_check(db, kind.table)
-    days = len(lake.staged_files(kind.table))
-    figures = {name: value.value for name, value in complete.metadata.items()}
-    troubles = []
-    if figures["days"] != days:
-        troubles.append(f"{figures['days']} of {days} staged days are published. {_REFRESH}")
-    if not complete.passed:
-        troubles.append(f"Staged rows don't add up in leads.duckdb: {figures}.")
-    if not unique.passed:
+def _published(db: Version, data: DataFolder, kind: LeadKind, raw: set[str]) -> Iterator[Finding]:
+    _, rows = db.query(f"select lead_id from {quoted(kind.table)}")  # noqa: S608 - our own name
+    published = {lead_id for (lead_id,) in rows}
+    out = data.gate.entries.read().out
+    missing = [lead_id for lead_id in raw - published if not out.is_known(kind.name, lead_id)]
+    troubles = [f"{len(missing)} of {len(raw)} leads in raw aren't published. {_REFRESH}"] if missing else []
+    if len(rows) != len(published):
         troubles.append("Some leads are in leads.duckdb twice.")
-    _, [(rows,)] = db.query(f"select count(*) from {quoted(kind.table)}")  # noqa: S608 - our own name
-    _, [(landed,)] = db.query("select count(*) from landed_windows where kind = $kind", {"kind": kind.name})
-    if landed < windows:
-        troubles.append(f"{landed} of {windows} landed windows are published. {_REFRESH}")
-    yield _finding(
-        f"staged to leads.duckdb, {kind.name} leads", f"{rows} leads of {days} days and {landed} windows.", troubles
-    )
-    counted = {}
+    only_here = len(published - raw)
+    kept = f" Of {only_here} raw has no file any more." if only_here else ""
+    yield _finding(f"leads.duckdb, {kind.name} leads", f"{len(rows)} leads, each once.{kept}", troubles)
+    wrong = []
     for mart in _COUNTING_MARTS:
         sql = f"select coalesce(sum(leads), 0) from {mart} where kind = $kind"  # noqa: S608 - our own name
-        _, [(counted[mart],)] = db.query(sql, {"kind": kind.name})
+        _, [(leads,)] = db.query(sql, {"kind": kind.name})
+        wrong += [f"{mart} counts {leads} leads, the table has {len(rows)}."] if leads != len(rows) else []
     yield _finding(
         f"leads.duckdb to marts, {kind.name} leads",
-        f"{rows} leads in each of {', '.join(_COUNTING_MARTS)}.",
-        [f"{mart} counts {leads} leads, the table has {rows}." for mart, leads in counted.items() if leads != rows],
+        f"{len(rows)} leads in each of {', '.join(_COUNTING_MARTS)}.",
+        wrong,
     )
 
 

@@ -28,25 +28,22 @@ from dagster import (
 from leads_pipeline.alerts import Alert, Cause, Level, Memory
 from leads_pipeline.branches import readable_branches
 from leads_pipeline.channels import Channel, beat
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.doctor import MOST_NAMED, Light, examine_backup, examine_space, some_of
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.doctor import MOST_NAMED, Light, examine_backup, examine_space
 from leads_pipeline.domain.answer import shown_member
+from leads_pipeline.domain.due import Failure
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.lake import Lake
+from leads_pipeline.orchestration.dagster_compat import last_evaluation
+from leads_pipeline.orchestration.publishing import OLDEST_PUBLICATION, Publications
+from leads_pipeline.orchestration.pulling import LIVE, known_windows
 from leads_pipeline.partitions import Partitions
-from leads_pipeline.resources import AlertService, DataFolder
-from leads_pipeline.retry import FailedWindow
+from leads_pipeline.resources import AlertService
 from leads_pipeline.settings import Settings
-from leads_pipeline.status import (
-    LIVE,
-    OLDEST_PUBLICATION,
-    failed_days,
-    failed_windows,
-    last_evaluation,
-    last_publication,
-)
-from leads_pipeline.warehouse import Warehouse
-from leads_pipeline.window import RETENTION, Window, today
+from leads_pipeline.storage.raw import members_beside
+from leads_pipeline.storage.windows import WindowRow, WindowState, list_days
+from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.window import RETENTION, today
 
 WATCH_INTERVAL_SECONDS = 300
 
@@ -56,6 +53,9 @@ _ANSWERS_DAYS = 4
 # What can pass is asked for again by itself several times within the hour.
 PATIENCE = timedelta(hours=1)
 
+# What the nightly pull's runs are told from others by.
+_NIGHTLY = {"dagster/schedule_name": "pull_daily"}
+
 # In Dagster's storage: what each channel was told, and the last heartbeat.
 _TOLD = "leads_pipeline/told"
 
@@ -63,22 +63,20 @@ _TOLD = "leads_pipeline/told"
 _TOLD_OTHERWISE = {"no_window_is_refused", "contract_knows_what_comes"}
 
 # Beginnings of the keys of causes that are hidden while a run works: what it makes is neither failed nor made then.
-_WINDOWS, _STAGING, _MAKING = "windows ", "staging ", "making "
+_WINDOWS, _MAKING = "windows ", "making "
 
 # Assets of which the last run tells whether they work, and what follows where it failed.
 _MADE = {
-    "raw_push": "Pushed leads wait in the spool, on the disk.",
     "raw_inventory": "Today's inventory can be had today alone.",
-    "applicant_leads": "What was published before stays as it is; newer leads wait, landed and staged.",
+    "applicant_leads": "What was published before stays as it is; newer leads wait in raw.",
     "leads_report": "leads.duckdb has what the report is made from.",
-    "privacy_sweep": "Leads of erased people, or what is older than the retention that you set, may still be there.",
 }
 
 
 def alert_sensor(
     settings: Settings,
     partitions: Partitions,
-    nightly: Mapping[str, str],
+    nightly: Mapping[str, str] = _NIGHTLY,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> SensorDefinition:
@@ -106,8 +104,8 @@ def alert_sensor(
         sent = 0
         if memories:
             checks = context.repository_def.asset_graph.asset_check_keys if context.repository_def else set()
-            causes = list(find_causes(instance, settings, partitions, context.resources.data, checks, now))
-            unsure = (_WINDOWS, _STAGING, _MAKING) if instance.get_runs(RunsFilter(statuses=LIVE), limit=1) else ()
+            causes = list(find_causes(instance, settings, partitions.first_day, context.resources.data, checks, now))
+            unsure = (_WINDOWS, _MAKING) if instance.get_runs(RunsFilter(statuses=LIVE), limit=1) else ()
             for channel, memory in memories:
                 due = memory.notice(causes, now, lambda key: key.startswith(unsure))
                 told, failed = _tell(channel, memory, due, remember)
@@ -186,22 +184,21 @@ def _beat(
 def find_causes(
     instance: DagsterInstance,
     settings: Settings,
-    partitions: Partitions,
+    first_day: date,
     data: DataFolder,
     checks: Set[AssetCheckKey],
     now: datetime,
 ) -> Iterator[Cause]:
     """Everything that somebody should know of now."""
     finders: dict[str, Callable[[], Iterator[Cause]]] = {
-        "windows": partial(_failures, instance, settings, partitions, now),
-        "staged days": partial(_failed_days, instance, partitions),
+        "windows": partial(_failures, settings, first_day, data, now),
         "runs": partial(_failed_runs, instance),
-        "the publication's age": partial(_old_publication, instance, now),
+        "the publication's age": partial(_old_publication, data, now),
         "checks": partial(_failed_checks, instance, checks),
         "the disk": partial(_full_disk, data),
         "backups": partial(_old_backup, data, now),
-        "the drift": partial(_drift, Warehouse(data.lake)),
-        "the portal's answers": partial(_new_members, data.lake, today(settings.zone, now)),
+        "the drift": partial(_drift, LeadsFile(data)),
+        "the portal's answers": partial(_new_members, data, today(settings.zone, now), now),
     }
     for what, find in finders.items():
         try:
@@ -210,42 +207,30 @@ def find_causes(
             yield Cause(f"watch {what}", f"{what} can't be watched", str(error), patience=PATIENCE)
 
 
-def _failures(instance: DagsterInstance, settings: Settings, partitions: Partitions, now: datetime) -> Iterator[Cause]:
+def _failures(settings: Settings, first_day: date, data: DataFolder, now: datetime) -> Iterator[Cause]:
     """A cause for each reason for which windows fail that the portal still has."""
-    by_reason: defaultdict[tuple[bool, str], list[tuple[Window, LeadKind, FailedWindow]]] = defaultdict(list)
-    for (kind, window), failed in failed_windows(instance, settings, partitions).items():
-        if not window.is_deleted(now):
-            by_reason[failed.is_permanent, failed.reason or "no answer"].append((window, kind, failed))
-    shown = readable_branches(settings.branches_file).shown_window
-    for (is_permanent, reason), cases in by_reason.items():
-        cases.sort(key=lambda case: (case[0], case[1].name))
-        first, kind, failed = cases[0]
-        named = "\n".join(f"- {kind.name} {shown(window.partition_key)}" for window, kind, _ in cases[:MOST_NAMED])
-        more = f"\nand {len(cases) - MOST_NAMED} more" if len(cases) > MOST_NAMED else ""
-        asked_again = "about daily, and at once after a change of settings or secret" if is_permanent else "by itself"
-        yield Cause(
-            f"{_WINDOWS}{'refused' if is_permanent else 'failing'}: {reason}",
-            f"{len(cases)} {'window' if len(cases) == 1 else 'windows'} can't be pulled: {reason}",
-            f"{failed.error}\n\n{named}{more}\n\nThe portal begins to delete the first of them on "
-            f"{first.start + RETENTION:%Y-%m-%d %H:%M} UTC. Until then they are asked for again {asked_again}. "
-            "`leads-pipeline coverage` shows where they stand.",
-            patience=timedelta(0) if is_permanent else PATIENCE,
-            # An outage shows itself as this error and that: it lasts for as long as nothing has landed.
-            since=min(filter(None, (failed.failing_since for _, _, failed in cases)), default=None),
-        )
-
-
-def _failed_days(instance: DagsterInstance, partitions: Partitions) -> Iterator[Cause]:
+    by_reason: defaultdict[tuple[bool, str], list[tuple[WindowRow, Failure]]] = defaultdict(list)
     for kind in LEAD_KINDS:
-        if days := sorted(failed_days(instance, AssetKey(f"stg_{kind.table}"), partitions.days)):
-            yield Cause(
-                f"{_STAGING}{kind.name}",
-                f"{len(days)} {'day' if len(days) == 1 else 'days'} of {kind.name} leads can't be staged",
-                f"{some_of([str(day) for day in days])}. The leads are landed, and missing from leads.duckdb, or there "
-                "as they were before. It is tried again each hour; the failed run in the Dagster UI says what is "
-                "wrong.",
-                patience=PATIENCE,
-            )
+        for row in known_windows(data.store, kind, settings.scopes, settings.zone, first_day, now):
+            if row.failure is not None and row.state is WindowState.FAILED:
+                by_reason[row.failure.verdict == "refused", row.reason].append((row, row.failure))
+    shown = readable_branches(settings.branches_file).shown_window
+    for (is_refused, reason), cases in by_reason.items():
+        cases.sort(key=lambda case: (case[0].window, case[0].kind))
+        (first, failure), *_ = cases
+        named = "\n".join(f"- {row.kind} {shown(row.window.partition_key)}" for row, _ in cases[:MOST_NAMED])
+        more = f"\nand {len(cases) - MOST_NAMED} more" if len(cases) > MOST_NAMED else ""
+        asked_again = "once a day, and at once after a start of the service" if is_refused else "by itself"
+        yield Cause(
+            f"{_WINDOWS}{'refused' if is_refused else 'failing'}: {reason}",
+            f"{len(cases)} {'window' if len(cases) == 1 else 'windows'} can't be pulled: {reason}",
+            f"{failure.message or failure.reason}\n\n{named}{more}\n\nThe portal begins to delete the first of them on "
+            f"{first.window.start + RETENTION:%Y-%m-%d %H:%M} UTC. Until then they are asked for again {asked_again}. "
+            "`leads-pipeline coverage` shows where they stand.",
+            patience=timedelta(0) if is_refused else PATIENCE,
+            # An outage shows itself as this error and that: it lasts for as long as nothing has landed.
+            since=min(failed.first_failed_at for _, failed in cases),
+        )
 
 
 def _failed_runs(instance: DagsterInstance) -> Iterator[Cause]:
@@ -265,8 +250,8 @@ def _failed_runs(instance: DagsterInstance) -> Iterator[Cause]:
             )
 
 
-def _old_publication(instance: DagsterInstance, now: datetime) -> Iterator[Cause]:
-    published_at = last_publication(instance)
+def _old_publication(data: DataFolder, now: datetime) -> Iterator[Cause]:
+    published_at = Publications.read(data.state.path).published_at
     if published_at is not None and now - published_at > OLDEST_PUBLICATION:
         yield Cause(
             "publication",
@@ -291,7 +276,7 @@ def _failed_checks(instance: DagsterInstance, checks: Set[AssetCheckKey]) -> Ite
 
 
 def _full_disk(data: DataFolder) -> Iterator[Cause]:
-    if not data.lake.folder.exists():
+    if not data.folder.exists():
         return
     finding = examine_space(data)
     if finding.light is not Light.GREEN:
@@ -300,36 +285,34 @@ def _full_disk(data: DataFolder) -> Iterator[Cause]:
 
 
 def _old_backup(data: DataFolder, now: datetime) -> Iterator[Cause]:
-    finding = examine_backup(data.lake, now)
+    finding = examine_backup(data, now)
     if finding.light is not Light.GREEN:
         yield Cause("backup", "no backup has been made for more than two days", finding.message)
 
 
-def _drift(warehouse: Warehouse) -> Iterator[Cause]:
+def _drift(warehouse: LeadsFile) -> Iterator[Cause]:
     """News for each field, value and type that the contract doesn't know; their names are those that may be shown."""
     if not warehouse.path.exists():
         return
-    _, rows = warehouse.query("select kind, change, field, value, declaration from drift")
-    for kind, change, field, value, declaration in rows:
+    _, rows = warehouse.query("select kind, change, field, value from drift")
+    for kind, change, field, value in rows:
         what = f"{kind} {field}" + (f" = {value}" if value is not None else "")
-        takes_in = f" What takes it in, in contract.py: {declaration}" if declaration else ""
         yield Cause(
             f"drift {change} {what}",
             f"{change} from the portal: {what}",
-            f"{change[0].upper()}{change[1:]}: {what}. Nothing is lost: raw files and leads have it.{takes_in}",
+            f"{change[0].upper()}{change[1:]}: {what}. Nothing is lost: raw files and leads have it. "
+            "A line in contract.py makes a column of it.",
             Level.WARNING,
             is_news=True,
         )
 
 
-def _new_members(lake: Lake, to_day: date) -> Iterator[Cause]:
+def _new_members(data: DataFolder, to_day: date, now: datetime) -> Iterator[Cause]:
     """News for each member beside the list of leads, in the answers for the last days."""
+    last = [to_day - timedelta(days=ago) for ago in range(_ANSWERS_DAYS)]
     for kind in LEAD_KINDS:
-        windows = (
-            one for ago in range(_ANSWERS_DAYS) for one in lake.known_windows(kind, to_day - timedelta(days=ago))
-        )
-        members = {(shown_member(name), type_) for window in windows for name, type_ in window.beside.items()}
-        for name, type_ in sorted(members):
+        beside = members_beside(data.store, list_days(data.store, kind, last, now).values())
+        for name, type_ in sorted({(shown_member(name), type_) for name, type_ in beside.items()}):
             yield Cause(
                 f"member {kind.name} {name} {type_}",
                 f"new member of the portal's answers: {kind.name} {name}",

@@ -25,7 +25,7 @@ _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}", re.A
 # Portals and their leads are younger, and whoever runs this then has another tzdata.
 _OFFSETS_FROM = (2000, 1, 1)
 _OFFSETS_UNTIL_YEAR = 2100
-# The shortest time between two changes was Recife's week in 2000. A look at each day would be half of a small staging.
+# The shortest time between two changes was Recife's week in 2000. A look at each day takes too long.
 _OFFSETS_STEP = timedelta(days=3)
 
 # Dagster joins the dimensions of a multi-partition key in the order of their names: "day" before "scope".

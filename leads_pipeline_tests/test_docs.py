@@ -21,7 +21,6 @@ from textwrap import dedent
 from typing import Any
 
 import duckdb
-import pyarrow.parquet as pq
 import pytest
 from click import Context
 from dagster import AssetCheckKey, AssetKey, DagsterInstance
@@ -29,10 +28,14 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance
 from leads_pipeline import watch
 from leads_pipeline.cli import main
 from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.definitions import build_definitions
-from leads_pipeline.objects import open_store
+from leads_pipeline.orchestration.publication import write_typed
 from leads_pipeline.simulator import Config, running
-from leads_pipeline_tests.storage.test_objects import moto, new_bucket
+from leads_pipeline.storage.raw import list_places
+from leads_pipeline.storage.store import FolderStore, open_store
+from leads_pipeline.transform.versions import Versions
+from leads_pipeline_tests.storage.test_store import moto, new_bucket
 from leads_pipeline_tests.support.portal_leads import Lead, groups, people
 from leads_pipeline_tests.support.staging import LONDON
 
@@ -84,7 +87,6 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
             **os.environ,
             **simulator.environment(),
             "LEADS_TIMEZONE": LONDON.key,
-            "LEADS_TABLES": "delta",
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
         today = datetime.now(LONDON).date()
@@ -107,10 +109,11 @@ class RawRow:
 
 def raw_rows(data: Path) -> list[RawRow]:
     return [
-        RawRow(kind.name, row["scope"], row["day"], json.loads(row["payload"]))
+        RawRow(kind.name, place.scope, place.day, json.loads(row.payload))
         for kind in LEAD_KINDS
-        for path in sorted((data / "raw" / kind.table).rglob("*.parquet"))
-        for row in pq.ParquetFile(path).read(["scope", "day", "payload"]).to_pylist()
+        for place in list_places(FolderStore(data))
+        if place.kind is kind
+        for row in DataFolder.at(data).raw.read(place).rows
     ]
 
 
@@ -298,11 +301,12 @@ def test_the_duckdb_command_line_answers(installation: Installation) -> None:
 
 def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
     """What each Python snippet of the README has to print, by words that it alone has."""
-    leads, rows = landed_leads(data), [row for row in raw_rows(data) if row.kind == "applicant"]
+    leads = landed_leads(data)
+    applicants = [lead for lead in leads if lead.kind == "applicant"]
     by_day = sorted((*group, len(found)) for group, found in groups(leads, lambda lead: (lead.day, lead.scope)))
     images: Counter[date] = Counter()
-    for row in rows:
-        images[row.day] += len((row.content.get("listingDetails") or {}).get("images") or [])
+    for lead in applicants:
+        images[lead.day] += len((lead.content.get("listingDetails") or {}).get("images") or [])
     costs = [
         (*group, 900, len(found), 900 / len(found))
         for group, found in groups(leads, lambda lead: (lead.scope, datetime(lead.day.year, lead.day.month, 1)))  # noqa: DTZ001 - a month
@@ -312,8 +316,8 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
             (number, *row) for number, row in enumerate(by_day[-5:], start=max(0, len(by_day) - 5))
         ],
         "applicant_listing_images": [(day, count) for day, count in images.items() if count],
-        "scan_parquet": list(Counter(row.scope for row in rows).items()),
-        "scan_delta": [(*group, len(found)) for group, found in groups(leads, lambda lead: (lead.scope,))],
+        "scan_parquet": list(Counter(lead.scope for lead in applicants).items()),
+        "scan_delta": list(Counter(lead.scope for lead in applicants).items()),
         "invoices.csv": costs,
     }
 
@@ -321,19 +325,27 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("snippet", blocks("python"))
 @pytest.mark.slow
 def test_every_python_snippet_prints_what_python_works_out(
-    snippet: str, installation: Installation, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    snippet: str,
+    installation: Installation,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    environment = dict(installation.environment)
+    environment, folder = dict(installation.environment), installation.folder
+    if "scan_delta" in snippet:
+        folder = tmp_path
+        shutil.copytree(installation.folder / "data", folder / "data", symlinks=True)
+        write_typed(DataFolder.at(folder / "data"), Versions(folder / "data"), "delta")
     if "my-bucket" in snippet:
         bucket = new_bucket(request.getfixturevalue("moto"), monkeypatch)
-        for path in filter(Path.is_file, (installation.folder / "data" / "delta").rglob("*")):
-            key = path.relative_to(installation.folder / "data").as_posix()
-            assert open_store(f"{bucket}/leads", plain_http=True).create(key, path.read_bytes())
+        for path in filter(Path.is_file, (folder / "data" / "tables").rglob("*")):
+            key = path.relative_to(folder / "data").as_posix()
+            open_store(f"{bucket}/leads", plain_http=True).create(key, path.read_bytes())
         snippet = snippet.replace("my-bucket", bucket.removeprefix("s3://"))
         environment |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", snippet],
-        cwd=installation.folder,
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
@@ -399,7 +411,10 @@ def test_the_tables_are_those_of_the_file(installation: Installation) -> None:
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     with duckdb.connect(installation.file, read_only=True) as db:
         there = {
-            name for (name,) in db.sql("select table_name from duckdb_tables() where schema_name = 'main'").fetchall()
+            name
+            for (name,) in db.sql(
+                "select table_name from information_schema.tables where table_schema = 'main'"
+            ).fetchall()
         }
     assert named == there
 
@@ -523,7 +538,7 @@ def prose() -> Iterator[tuple[Path, str]]:
 
 
 def test_every_module_that_a_text_names_is_there() -> None:
-    """`lake/raw.py` or `retry.py`, in any folder."""
+    """`storage/raw.py` or `damage.py`, in any folder."""
     there = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("[a-z]*/**/*.py")}
     names = {name for path in there for name in (path, path.partition("/")[2], Path(path).name)}
     lost = {

@@ -130,7 +130,7 @@ def test_no_data_and_no_secret_is_tracked() -> None:
 
 def test_data_readme_names_every_place() -> None:
     text = (ROOT / "data" / "README.md").read_text()
-    places = ["raw/applicant_leads/", "raw/appraisal_leads/", "raw/inventory/", "staged/", "leads.duckdb"]
+    places = ["raw/applicant_leads/", "raw/appraisal_leads/", "raw/inventory/", "tables/", "leads.duckdb", ".versions/"]
     for place in [*places, "quarantine/", "reports/", ".state/", ".dagster/"]:
         assert f"| `{place}" in text, place
 

@@ -13,12 +13,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, Answer, PushedLead, ReceivedLead
-from leads_pipeline.definitions import PUSH_JOB
+from leads_pipeline.contract import APPLICANT, LEAD_KINDS, Answer, ReceivedLead
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import CredentialsError, LeadsPipelineError
+from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB
 from leads_pipeline.portal import LeadsClient
-from leads_pipeline.resources import DataFolder, LeadsService
-from leads_pipeline.spool import Spool
+from leads_pipeline.resources import LeadsService
+from leads_pipeline.storage.placement import Placement
+from leads_pipeline.storage.raw import place_of
 from leads_pipeline.window import Scope, ScopeKind, Window
 from leads_pipeline_tests.support.installation import installation
 from leads_pipeline_tests.support.small_portal import CLIENT_ID, SmallPortal, served
@@ -34,7 +36,7 @@ def portal() -> Iterator[SmallPortal]:
 
 def service(portal: SmallPortal, folder: Path, **secret: Any) -> LeadsService:
     return LeadsService(
-        data=DataFolder(path=str(folder / "data")),
+        data=DataFolder.at(folder / "data"),
         base_url=portal.base_url,
         auth_url=portal.base_url,
         client_id=CLIENT_ID,
@@ -123,21 +125,23 @@ def umask() -> Iterator[None]:
 def test_a_whole_installation_is_for_its_owner_alone(tmp_path: Path) -> None:
     with installation(tmp_path, first=4) as here:
         here.pull(here.keys([1, 2]), LEAD_KINDS)
-        damaged, *_ = [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))]
-        damaged.write_bytes(b"no Parquet")
+        place = place_of(APPLICANT, Window.from_partition_key(here.key(2), here.settings.zone))
+        next((here.data.folder / place.key).glob("*.parquet")).write_bytes(b"no Parquet")
         here.pull(here.keys([2]), LEAD_KINDS)
-        assert here.runner.pull_inventory(here.day(0)) is None
-        Spool(here.lake).add([PushedLead(APPLICANT, ReceivedLead("a", '{"id":"a"}'), here.now)])
-        assert here.execute(PUSH_JOB, tags={"dagster/partition": str(here.day(0))}).success
-        Spool(here.lake).add([PushedLead(APPLICANT, ReceivedLead("b", '{"id":"b"}'), here.now)])
-        assert here.runner.stage(here.day(2), here.day(0)) is None
-        assert here.runner.publish() is None
+        assert here.execute(INVENTORY_JOB, tags={"dagster/partition": str(here.day(0))}).success
+        pushed = ReceivedLead("a", '{"id":"a"}')
+        place = Placement(here.settings.scopes, here.settings.zone).of(APPLICANT, pushed, here.now)
+        here.data.raw.add(place, [pushed], here.now)
+        assert here.execute(PUBLISH_JOB, tags={}).success
 
-        folder = here.lake.folder
+        folder = here.data.folder
         there = {path.name for path in folder.iterdir()}
-        assert there >= {"raw", "staged", "spool", "quarantine", "reports", "leads.duckdb", ".state"}
+        assert there >= {"raw", "quarantine", "reports", "leads.duckdb", "tables", ".state"}
         assert list((folder / ".state" / "tokens").glob("*.json"))
         # Analysts are let in by their group; data/README.md says how.
-        assert open_to_others(folder) == {"leads.duckdb": "440"}
+        of_analysts = (".versions", "leads.duckdb", "tables")
+        found = open_to_others(folder)
+        assert {path.split("/")[0] for path in found} == set(of_analysts)
+        assert {mode for path, mode in found.items() if not (folder / path).is_symlink()} == {"750", "440"}
         home = Path(here.environment["DAGSTER_HOME"])
         assert stat.S_IMODE(home.stat().st_mode) == 0o700

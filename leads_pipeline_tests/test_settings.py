@@ -43,7 +43,7 @@ DEFAULTS = {
     "work_dir": None,
     "privacy_dir": None,
     "keep_personal_days": None,
-    "tables": None,
+    "tables": "parquet",
     "inventory_base_url": None,
     "inventory_client_id": None,
     "inventory_client_secret": None,
@@ -109,6 +109,7 @@ READ = [
     ("LEADS_KEEP_PERSONAL_DAYS", "35", "keep_personal_days", 35),
     ("LEADS_KEEP_PERSONAL_DAYS", "3650", "keep_personal_days", 3650),
     ("LEADS_TABLES", "delta", "tables", "delta"),
+    ("LEADS_TABLES", "none", "tables", "none"),
     ("INVENTORY_BASE_URL", "https://inventory.example/", "inventory_base_url", "https://inventory.example"),
     ("INVENTORY_CLIENT_ID", "me", "inventory_client_id", "me"),
     ("INVENTORY_AGENCY_REF", "AB12", "inventory_agency_ref", "AB12"),
@@ -183,8 +184,8 @@ def test_the_client_secret_has_one_source() -> None:
         read(LEADS_CLIENT_SECRET="x", LEADS_CLIENT_SECRET_PGP_FILE="message.asc")
 
 
-def test_other_tables_than_delta_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"^LEADS_TABLES is 'iceberg'. Write delta"):
+def test_an_unknown_kind_of_tables_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"^LEADS_TABLES is 'iceberg'. Write parquet, delta or none"):
         read(LEADS_TABLES="iceberg")
 
 
@@ -482,6 +483,7 @@ def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
         "LEADS_AUTH_METHOD": ("body", "default"),
         "LEADS_TOKEN_SCOPE": ("api/api_access", "default"),
         "LEADS_DATA_DIR": ("data", "default"),
+        "LEADS_TABLES": ("parquet", "default"),
         "INVENTORY_FROM_LEADS_DAYS": ("0", "default"),
     }
     text = settings_command(**given).stdout

@@ -1,4 +1,4 @@
-"""This pipeline's own code without Dagster: fetch, land, flatten, publish.
+"""This pipeline's own code without Dagster: fetch, land, publish.
 
 Prints the seconds of each phase as JSON, and its CPU seconds, which tell more on a machine with other work.
 """
@@ -7,19 +7,20 @@ import json
 import os
 import time
 from datetime import UTC, date, datetime
+from itertools import pairwise
 
-from leads_pipeline.contract import APPLICANT, LEADS_TOKEN_PATH
+from leads_pipeline.contract import APPLICANT, LEADS_TOKEN_PATH, Answer
 from leads_pipeline.credentials import StaticSecret
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten.batches import flatten_days
-from leads_pipeline.lake import Lake
+from leads_pipeline.orchestration.publication import Wanted, bring_up_to_date
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.storage.raw import Landed
 from leads_pipeline.window import Window, days
 
 
-def connect(settings: Settings, lake: Lake) -> LeadsClient:
+def connect(settings: Settings, data: DataFolder) -> LeadsClient:
     """The client, as the Dagster resource makes it."""
     credentials = ClientCredentials(
         token_url=f"{settings.auth_url}{LEADS_TOKEN_PATH}",
@@ -29,16 +30,20 @@ def connect(settings: Settings, lake: Lake) -> LeadsClient:
         audience=settings.audience,
     )
     base_url = settings.base_url or ""
-    tokens = Tokens(credentials, lake.folder / ".state" / "tokens")
+    tokens = Tokens(credentials, data.folder / ".state" / "tokens")
     return LeadsClient(base_url, tokens, max_concurrency=settings.max_concurrency)
 
 
-def pull(settings: Settings, lake: Lake, wanted: list[date]) -> None:
+def pull(settings: Settings, data: DataFolder, wanted: list[date]) -> None:
     """Fetch every window and land it."""
     windows = [Window.of(day, scope, settings.zone) for day in wanted for scope in settings.scopes]
-    lake.make_folders(APPLICANT, windows)
-    client = connect(settings, lake)
-    for _, landed in client.fetch_windows(APPLICANT, windows, lambda answer: lake.land(answer, "bench")):
+    client = connect(settings, data)
+
+    def land(answer: Answer) -> Landed:
+        at, body_hash = answer.fetched_at, answer.body_sha256
+        return data.raw.land(APPLICANT, answer.window, answer.leads, at, body_hash, "bench", is_fresh=True)
+
+    for _, landed in client.fetch_windows(APPLICANT, windows, land):
         if isinstance(landed, LeadsPipelineError):
             raise landed
 
@@ -52,20 +57,17 @@ def main() -> None:
     """Pull the days that the environment names, and publish them."""
     moments = [clocks()]
     settings = Settings.from_variables(os.environ)
-    lake = Lake(settings.data_dir)
+    data = DataFolder.at(settings.data_dir)
     first, last = (date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST"))
     wanted = list(days(first, last))
-    pull(settings, lake, wanted)
+    pull(settings, data, wanted)
     moments.append(clocks())
-    for _, staged in flatten_days(lake, APPLICANT, wanted, settings.zone):
-        if isinstance(staged, LeadsPipelineError):
-            raise staged
+    grid = Wanted(settings.scopes, settings.start_date or first, settings.zone)
+    outcome = bring_up_to_date(data, grid, datetime.now(UTC))
+    assert outcome.tables_trouble is None
     moments.append(clocks())
-    Warehouse(lake).publish(Grid(settings.scopes, settings.start_date or first, settings.zone), datetime.now(UTC))
-    moments.append(clocks())
-    names = ("fetch and land", "flatten", "publish")
     phases = {}
-    for name, before, after in zip(names, moments, moments[1:], strict=False):
+    for name, (before, after) in zip(("fetch and land", "publish"), pairwise(moments), strict=True):
         phases[name], phases[f"{name}, CPU"] = (b - a for a, b in zip(before, after, strict=True))
     print(json.dumps(phases))
 

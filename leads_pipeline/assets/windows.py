@@ -1,7 +1,7 @@
 """Checks on the windows of the published file: landed in time, not refused, looked at again when that is due.
 
 Belongs here: which windows somebody should know of, and what to do about them. Doesn't: finding
-them (sql/checks/), their states (sql/mart_coverage.sql), what is asked for next (sensors.py).
+them (sql/windows/), their states (sql/mart_coverage.sql), what is asked for next (domain/due.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +14,9 @@ from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
 
 from leads_pipeline.assets.checks import NAMED, attempted
 from leads_pipeline.branches import shown
+from leads_pipeline.domain.due import LOOKS
 from leads_pipeline.duck import statement
-from leads_pipeline.retry import LOOKS_AFTER_DAYS
-from leads_pipeline.warehouse import Reader
+from leads_pipeline.transform.reading import Reader
 from leads_pipeline.window import RETENTION
 
 # How long before the portal begins to delete a window that isn't landed the coverage check warns, and fails.
@@ -44,8 +44,8 @@ def window_check_specs() -> list[AssetCheckSpec]:
             "windows_are_looked_at_again",
             asset="mart_coverage",
             description=(
-                f"Landed windows were asked for again {', '.join(map(str, LOOKS_AFTER_DAYS))} days after their "
-                "end, for leads that came late, moved or were corrected"
+                f"Landed windows were asked for again {', '.join(str(look.days) for look in LOOKS[1:])} days after "
+                "their end, for leads that came late, moved or were corrected"
             ),
         ),
     ]
@@ -92,9 +92,9 @@ def looks_check(db: Reader, now: datetime) -> AssetCheckResult:
     name = "windows_are_looked_at_again"
     return _result(
         name,
-        _windows(db, name, {"now": now, "retention": RETENTION, "looks": list(LOOKS_AFTER_DAYS)}),
+        _windows(db, name, {"now": now, "retention": RETENTION, "looks": [look.days for look in LOOKS]}),
         "landed windows were due for another look more than a day ago; leads that came late to them would be deleted "
-        "unseen. The sensor look_again asks for them; the runs that it started say what failed.",
+        "unseen. The sensor retry_failed_partitions asks for them; its runs say what failed.",
         "Or look now: ",
         "Every landed window was looked at when it was due.",
         is_warning=True,
@@ -102,7 +102,7 @@ def looks_check(db: Reader, now: datetime) -> AssetCheckResult:
 
 
 class _Window(NamedTuple):
-    """A row of each statement in sql/checks/ that is about windows."""
+    """A row of each statement in sql/windows/."""
 
     kind: str
     day: date
@@ -119,7 +119,7 @@ class _Window(NamedTuple):
 
 
 def _windows(db: Reader, check: str, parameters: Mapping[str, object]) -> list[_Window]:
-    _, rows = db.query(statement(f"checks/{check}"), parameters)
+    _, rows = db.query(statement(f"windows/{check}"), parameters)
     return [_Window(*row) for row in rows]
 
 

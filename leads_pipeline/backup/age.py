@@ -6,18 +6,18 @@ Belongs here: what is too old. Doesn't: who is told of it (doctor/, health.py, w
 from datetime import datetime, timedelta
 from typing import Final
 
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import StorageError
-from leads_pipeline.lake import Lake
 
 # A nightly one may fail once.
 OLDEST_BACKUP: Final = timedelta(days=2)
 
 
-def last_backup(lake: Lake, now: datetime) -> str:
+def last_backup(data: DataFolder, now: datetime) -> str:
     """Say when one was last made. Raises StorageError where there are no new ones any more."""
-    made_at = lake.last_backup()
-    if made_at is None and lake.store is not None:
-        return f"None was ever made, and {lake.store.address} has what the portal deletes."
+    made_at = data.state.last_backup()
+    if made_at is None and data.bucket is not None:
+        return f"None was ever made, and {data.store.address} has what the portal deletes."
     if made_at is None:
         return (
             "None was ever made: what the portal has deleted is on this disk alone. `leads-pipeline backup` copies it "

@@ -14,7 +14,7 @@ from leads_pipeline.backup.parts import DATA, PARTS, SETTINGS, Part, Roots, copy
 from leads_pipeline.backup.store import FORMAT, Adding, Backup, Entry, Store
 from leads_pipeline.durable import reading
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.lake import Lake
+from leads_pipeline.storage.state import State
 
 
 @dataclass(slots=True)
@@ -46,8 +46,8 @@ def back_up(roots: Roots, target: Path, settings: Mapping[str, bytes], keep: int
     _check_place(roots, target)
     if not roots[DATA].is_dir():
         raise SettingsError(f"{roots[DATA]} is not there, so there is nothing to copy. Set LEADS_DATA_DIR.")
-    store, lake, done = Store(target), Lake(roots[DATA]), BackedUp()
-    owner = hashlib.sha256(b"backups of " + lake.person_key()).hexdigest()
+    store, state, done = Store(target), State(roots[DATA]), BackedUp()
+    owner = hashlib.sha256(b"backups of " + state.person_key()).hexdigest()
     with store.alone():
         before = _newest(store)
         if before is not None and before.owner != owner:
@@ -73,7 +73,7 @@ def back_up(roots: Roots, target: Path, settings: Mapping[str, bytes], keep: int
         done.written, done.written_bytes = adding.written, adding.written_bytes
         # The new one is there, whatever fails now.
         try:
-            lake.note_backup(now)
+            state.note_backup(now)
         except StorageError as error:
             done.not_noted = str(error)
         try:
@@ -124,8 +124,8 @@ def _copied(
                 # Files are replaced, never written to: what is read through one opening is one version.
                 content = path.read_bytes()
             except FileNotFoundError:
-                continue  # moved on since: a delivery into raw, a damaged file into quarantine; both are copied later
-        if part.is_whole is not None and not part.is_whole(content):
+                continue  # moved on since: into a newer file of its window, or into quarantine. Both are copied later
+        if part.is_whole is not None and not part.is_whole(path, content):
             done.damaged.append(name)
             if before is not None and adding.has(before):
                 entries.append(before)

@@ -3,11 +3,9 @@
 Belongs here: PARTS, the one list of it, and what of the settings goes along. Doesn't: copying.
 
 The order keeps a lead from falling between two copies while everything runs. What tells of a thing is copied before the
-thing itself: Dagster's history and the staged files before the raw ones, so that the copy of raw holds all that they
-speak of, and perhaps more, which is staged and looked at again. What moves is copied first where it comes from: a
-delivery leaves the spool once raw has it, so one that isn't in the copied spool any more is in the raw that is copied
-after it; one that is in both doubles nothing. What keeps leads out is copied last, so that nobody is missing from it
-who was erased while raw was copied.
+thing itself: Dagster's history and leads.duckdb before the raw files, so that the copy of raw holds all that they speak
+of, and perhaps more, which is published and looked at again. What keeps leads out is copied last, so that nobody is
+missing from it who was erased while raw was copied.
 """
 
 import sqlite3
@@ -18,11 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.durable import PRIVATE_FILE_MODE, reading
-from leads_pipeline.lake import Lake
-from leads_pipeline.lake.sealed import is_intact
-from leads_pipeline.lake.state import days_in
 from leads_pipeline.settings import SECRETS, VARIABLES
-from leads_pipeline.spool import is_whole_delivery
+from leads_pipeline.storage.raw import RawFile
+from leads_pipeline.storage.rows import hash_of
 
 DATA: Final = "data"
 DAGSTER: Final = "dagster"
@@ -37,12 +33,12 @@ Roots = Mapping[str, Path]
 class Part:
     """Files of a root. Those of `find` are copied while the iterator stands at them, so that it may hold a lock.
 
-    `is_whole` says of a file's content whether it is what was written, None where nobody can tell.
+    `is_whole` says of a file and its content whether it is what was written, None where nobody can tell.
     """
 
     root: str
     find: Callable[[Path], Iterator[Path]]
-    is_whole: Callable[[bytes], bool] | None = None
+    is_whole: Callable[[Path, bytes], bool] | None = None
     is_database: bool = False
 
 
@@ -56,35 +52,37 @@ def _matching(*patterns: str) -> Callable[[Path], Iterator[Path]]:
     return find
 
 
-def _staged(folder: Path) -> Iterator[Path]:
-    lake = Lake(folder)
-    tables = [path for path in _folders(folder / "staged") if not path.name.startswith(".")]
-    for day in sorted({day for table in tables for day in days_in(table)}):
-        # The tables of a day are replaced together, so they are copied together.
-        with lake.holding_staged(day):
-            yield from _matching(f"staged/*/day={day}/*.parquet")(folder)
+def _raw(folder: Path) -> Iterator[Path]:
+    """Each window's files, and those that came while they were copied: a file that is merged goes on in another one."""
+    copied: set[Path] = set()
+    # Leads move from raw to restricted and back. What moves meanwhile is copied in its old or its new place.
+    for root in ("restricted", "raw", "restricted"):
+        with reading(folder):
+            windows = sorted(path for path in folder.glob(f"{root}/**/") if path.is_dir())
+        for window in windows:
+            while new := {path for path in window.glob("*") if path.suffix in (".parquet", ".json")} - copied:
+                yield from sorted(new)
+                copied |= new
 
 
-def _folders(folder: Path) -> list[Path]:
-    with reading(folder):
-        return sorted(path for path in folder.glob("*") if path.is_dir())
+def _is_intact(path: Path, content: bytes) -> bool:
+    file = RawFile.parse(path.name)
+    return file is None or file.hash == hash_of(content)
 
 
-_REMEMBERED: Final = ("origin", "start_date", "person_key", "settings_key", "sequence", "privacy", "formats/*")
+_REMEMBERED: Final = ("origin", "start_date", "person_key", "privacy", "raw_format")
 
 PARTS: Final = (
     Part(DAGSTER, _matching("dagster.yaml")),
     Part(DAGSTER, _matching("**/*.db"), is_database=True),
     # What raw has lost for good is only here.
-    Part(DATA, _staged, is_intact),
-    Part(DATA, _matching("spool/*.pushed"), is_whole_delivery),
-    Part(DATA, _matching("raw/**/*.parquet", "restricted/**/*.parquet"), is_intact),
-    # An earlier version wrote these. They count leads that it has deleted.
-    Part(DATA, _matching("frozen/*.parquet"), is_intact),
+    Part(DATA, _matching("leads.duckdb")),
+    Part(DATA, _raw, _is_intact),
+    # An earlier release wrote these. They count leads that it has deleted.
+    Part(DATA, _matching("frozen/*.parquet")),
     Part(DATA, _matching("quarantine/**/*")),
     Part(DATA, _matching("answers.csv", "answers.parquet")),
-    # The counter of what was received is copied after what was, and the last entry of the suppression list that this
-    # folder knew before the list.
+    # The last entry of the suppression list that this folder knew is copied before the list.
     Part(DATA, _matching(*(f".state/{name}" for name in _REMEMBERED))),
     Part(PRIVACY, _matching("**/*")),
 )

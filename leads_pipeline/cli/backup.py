@@ -12,13 +12,13 @@ from leads_pipeline.backup import restore as restore_backup
 from leads_pipeline.backup.parts import DAGSTER, DATA, PRIVACY
 from leads_pipeline.backup.restoring import SETTINGS_FOLDER
 from leads_pipeline.backup.store import in_words
-from leads_pipeline.cli.session import err, plain_errors, show_finding
+from leads_pipeline.cli.session import err, opened, plain_errors, show_finding
 from leads_pipeline.definitions import variables
 from leads_pipeline.doctor import Light
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.lake import Lake
 from leads_pipeline.runs import home_folder
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.state import State
 from leads_pipeline.verification import verify as verify_folder
 
 # How many backups a target keeps: two weeks of nights.
@@ -32,7 +32,7 @@ def _roots(settings: Settings, data_dir: Path) -> Roots:
     return {
         DATA: data_dir,
         DAGSTER: home_folder(settings),
-        PRIVACY: Lake(data_dir, settings.privacy_dir).suppression.folder,
+        PRIVACY: settings.privacy_dir or data_dir / "privacy",
     }
 
 
@@ -48,7 +48,11 @@ def backup(target: Path, keep: int, with_secrets: bool) -> None:
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        Lake.refreshed(settings)
+        if opened(settings).bucket is not None:
+            raise SettingsError(
+                "The data lies in a bucket, and a backup copies a folder. Have the bucket keep versions, or replicate "
+                "it: docs/operate.md says how."
+            )
         files = settings_files(variables(), with_secrets=with_secrets)
         with err.status("Copying what has changed"):
             done = back_up(_roots(settings, settings.data_dir), target, files, keep, datetime.now(UTC))
@@ -104,7 +108,7 @@ def restore(target: Path, folder: Path | None, name: str | None, leave_out_damag
     data = roots[DATA]
     # Where nobody goes on making backups, that is to ring.
     with suppress(StorageError):
-        Lake(data).note_backup(wanted.made_at)
+        State(data).note_backup(wanted.made_at)
     click.echo(f"Restored {done.files} files of {done.backup}, made at {wanted.made_at:%Y-%m-%d %H:%M} UTC, to {data}.")
     for path in done.kept:
         click.echo(f"{path} was there already and stays as it is: it is newer than the backup's.")
@@ -142,7 +146,7 @@ def _chosen(store: Store, name: str | None) -> Backup:
     help="Read the newest backup in this folder instead.",
 )
 def verify(target: Path | None) -> None:
-    """Read every file, compare every seal, and count the leads from raw to staged to leads.duckdb to the marts.
+    """Read every file, compare every seal, and count the leads from raw to leads.duckdb to the marts.
 
     A damaged raw file is set aside, as by any run. Exit code 1 if something is red.
     """
@@ -152,7 +156,7 @@ def verify(target: Path | None) -> None:
         else:
             is_well = True
             settings = Settings.from_variables(variables())
-            for finding in verify_folder(Lake.refreshed(settings)):
+            for finding in verify_folder(opened(settings)):
                 is_well &= finding.light is not Light.RED
                 show_finding(finding)
     sys.exit(0 if is_well else 1)

@@ -16,9 +16,8 @@ from dotenv import load_dotenv
 from rich.syntax import Syntax
 
 from leads_pipeline.cli.session import Session, out, plain_errors, show_report, table
-from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.definitions import variables
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.window import days
 
 DEMO_DAYS = 7
@@ -37,11 +36,11 @@ def demo() -> None:
             soft_wrap=True,
         )
         due = session.due(days(first, last))
-        total = DEMO_DAYS * len(session.settings.scopes)
-        rest = "" if len(due) == total else " The others are complete."
-        out.print(f"Pulling {len(due)} of {total} windows of each kind.{rest} A window is one day of one branch.")
-        report = session.pull(due, LEAD_KINDS)
-        troubles = session.pull_inventory() + session.refresh({window.day for window in due})
+        total, count = 2 * DEMO_DAYS * len(session.settings.scopes), sum(map(len, due.values()))
+        rest = "" if count == total else " The others are complete."
+        out.print(f"Pulling {count} of {total} windows.{rest} A window is one kind of lead, one day and one branch.")
+        report = session.pull(due)
+        troubles = session.pull_inventory() + session.refresh()
         show_report(report, troubles, session.branches())
         _show_demo(session, first)
     sys.exit(0 if report.succeeded and not troubles else 1)
@@ -107,7 +106,7 @@ order by scope"""
 
 def _show_demo(session: Session, first: date) -> None:
     """What there is now, a first query with its answer, and where to go from here."""
-    warehouse = Warehouse(session.lake)
+    warehouse = LeadsFile(session.data)
     names, rows = warehouse.query(
         "select kind, state, count(*) as windows, sum(rows) as leads from mart_coverage "
         "where day >= $first group by all order by kind, state",

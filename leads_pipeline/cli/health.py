@@ -16,12 +16,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from leads_pipeline.cli.session import configured, out, plain_errors
 from leads_pipeline.cli.ui import HOST, is_served, refuse_taken
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.definitions import first_day, variables
 from leads_pipeline.doctor import writable
 from leads_pipeline.errors import StorageError
 from leads_pipeline.health import Health, examine_health
-from leads_pipeline.partitions import Partitions
-from leads_pipeline.resources import DataFolder
 from leads_pipeline.runs import home_folder
 
 
@@ -77,8 +76,8 @@ def look() -> Health:
         return examine_health(
             instance,
             settings,
-            Partitions.of(settings, first_day(settings)),
-            DataFolder(path=str(settings.data_dir)),
+            first_day(settings),
+            DataFolder.of(settings),
             home,
             datetime.now(UTC),
             is_served=is_served(home),
@@ -105,7 +104,10 @@ def _lines(health: Health) -> Iterator[tuple[str, str]]:
     yield "last publication", _ago(health, health.last_publication_at)
     yield "last backup", _ago(health, health.last_backup_at)
     yield "daemon", f"seen {_ago(health, health.daemon_seen_at)}"
-    yield "windows", f"{health.missing} missing, {health.failed} failed, {health.under_way} under way"
+    yield (
+        "windows",
+        f"{health.missing} missing, {health.failed} failed{', a pull is under way' if health.is_pulling else ''}",
+    )
     for reason, count in health.failed_by_reason.items():
         yield "", f"{count} failed: {escape(reason)}"
     if health.next_deletion_at is not None:
@@ -114,8 +116,6 @@ def _lines(health: Health) -> Iterator[tuple[str, str]]:
         yield "next deletion", f"at the portal, of what isn't landed: {when}"
     else:
         yield "next deletion", "nothing that the portal still has is missing"
-    since = f", since {_ago(health, health.spool_oldest_at)}" if health.spool_files else ""
-    yield "spool", f"{health.spool_files} files, {health.spool_bytes / 1e6:.1f} MB{since}"
     yield "damaged", f"{health.damaged} files; {health.quarantined_files} files in quarantine/"
     yield "sizes", ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in health.sizes.items())
     yield "free", f"{health.free_bytes / 1e9:.1f} GB"
@@ -148,14 +148,9 @@ def _as_json(health: Health) -> dict[str, object]:
         "missing": health.missing,
         "failed": health.failed,
         "failed_by_reason": health.failed_by_reason,
-        "under_way": health.under_way,
+        "is_pulling": health.is_pulling,
         "next_deletion_at": shown(deletion),
         "hours_until_deletion": hours,
-        "spool": {
-            "files": health.spool_files,
-            "bytes": health.spool_bytes,
-            "oldest_at": shown(health.spool_oldest_at),
-        },
         "damaged": health.damaged,
         "quarantined_files": health.quarantined_files,
         "bytes": {**health.sizes, "free": health.free_bytes},

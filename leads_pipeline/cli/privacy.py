@@ -13,13 +13,12 @@ from typing import Any, Final, TextIO
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.session import Session, err, out, plain_errors, table
+from leads_pipeline.cli.session import Session, err, opened, out, plain_errors, table
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.definitions import variables
-from leads_pipeline.delta.folder import delta_folder
 from leads_pipeline.domain.person import Person, Reason, email_keys, phone_keys
 from leads_pipeline.durable import replace_file
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.lake import Lake
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.export import Contact, context_of, versions_of, write_export
 from leads_pipeline.privacy.finding import Found, FoundLead, find, left_in_delta
@@ -128,10 +127,10 @@ def find_(show: bool, as_json: bool, **given: Any) -> None:
     with plain_errors():
         if show and not sys.stdout.isatty():
             raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
-        lake, _ = _opened()
+        data, _ = _opened()
         person = _person(**given)
-        found = _found(lake, person, is_shared=given["shared"])
-        held = requests.in_force(lake.suppression.read(), person, found)
+        found = _found(data, person, is_shared=given["shared"])
+        held = requests.in_force(data.gate.entries.read(), person, found)
     if as_json:
         click.echo(json.dumps(_as_json(found, held, show=show), indent=2))
     else:
@@ -162,10 +161,10 @@ def export(folder: Path, **given: Any) -> None:
     Exit code 1 if nothing was found, or a file couldn't be read, so that something may be missing.
     """
     with plain_errors():
-        lake, settings = _opened()
-        found = _found(lake, _person(**given), is_shared=given["shared"])
+        data, settings = _opened()
+        found = _found(data, _person(**given), is_shared=given["shared"])
         if found.theirs:
-            for path in write_export(folder, found.theirs, lake.claimed_by(), settings, datetime.now(UTC)):
+            for path in write_export(folder, found.theirs, data.state.claimed_by(), settings, datetime.now(UTC)):
                 out.print(f"{path}", highlight=False, soft_wrap=True)
     out.print(f"Exported leads: {len(found.theirs)}.")
     if found.to_look_at:
@@ -186,8 +185,8 @@ def share(file: Path) -> None:
     docs/privacy.md says more.
     """
     with plain_errors():
-        lake = Lake.of(Settings.from_variables(variables()))
-        shared = write_share(lake, file.absolute(), datetime.now(UTC))
+        data = opened(Settings.from_variables(variables()))
+        shared = write_share(data, file.absolute(), datetime.now(UTC))
     counts = ", ".join(f"{name} {count}" for name, count in shared.rows.items())
     out.print(f"{file}: {counts}. Leads of small groups, with less: {shared.in_small_groups}.", soft_wrap=True)
     out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")
@@ -207,7 +206,7 @@ def retain(dry_run: bool) -> None:
         if keep_days is None:
             raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are.")
         before = due_before(datetime.now(UTC), session.settings.zone, keep_days)
-        days = list(cut_days(session.lake, before, session.settings.zone, is_dry=dry_run))
+        days = list(cut_days(session.data, before, is_dry=dry_run))
         done = [day for day in days if day.error is None]
         for day in done:
             if day.leads:
@@ -215,9 +214,8 @@ def retain(dry_run: bool) -> None:
         leads = sum(day.leads for day in done)
         out.print(f"Leads from before {before} that {'are due' if dry_run else 'are anonymous now'}: {leads}.")
         troubles = [f"{day.day} {day.kind.name}: {day.error}" for day in days if day.error is not None]
-        # Delta tables may not have followed an earlier publication.
-        if not dry_run and (session.lake.rebuild_wanted() or delta_folder(session.lake).exists()):
-            troubles += session.refresh(set())
+        if not dry_run and session.data.state.rewriting_wanted():
+            troubles += session.refresh()
         _show_troubles(troubles)
     sys.exit(1 if troubles else 0)
 
@@ -233,8 +231,8 @@ def log(as_json: bool) -> None:
     Exit code 1 if a request isn't carried out yet.
     """
     with plain_errors():
-        lake, _ = _opened()
-        suppressed = lake.suppression.read()
+        data, _ = _opened()
+        suppressed = data.gate.entries.read()
         still = requests.open_entries(suppressed)
         ends = {
             action: {entry.of: entry.at for entry in suppressed.entries if entry.action is action}
@@ -313,14 +311,14 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, **asked: Any) -> N
             click.confirm(question, abort=True, err=True)
         entry = request.add()
         if others:
-            requests.add_clearing(session.lake, entry, others, datetime.now(UTC))
+            requests.add_clearing(session.data, entry, others, datetime.now(UTC))
         troubles = request.carry_out(entry)
-        found = _found(session.lake, request.person, is_shared=True)
+        found = _found(session.data, request.person, is_shared=True)
         if quarantine == "delete":
             for path in found.quarantined:
-                (session.lake.folder / path).unlink(missing_ok=True)
-            found = _found(session.lake, request.person, is_shared=True)
-        erased = session.lake.suppression.read().erased
+                session.data.quarantine.delete([path])
+            found = _found(session.data, request.person, is_shared=True)
+        erased = session.data.gate.entries.read().erased
         left = [lead for lead in found.leads if erased.is_known(lead.kind, lead.lead_id)]
         left += [lead for lead in found.leads if lead.lead_id in cleared and Reason.MENTION in lead.why]
         troubles += [f"{lead.kind} lead {lead.lead_id}: {', '.join(_places(lead))}" for lead in left]
@@ -375,11 +373,11 @@ def restrict(**asked: Any) -> None:
         request = _Request(session, Action.RESTRICT, **asked)
         if request.is_dry or not request.can_list:
             request.stop(f"Leads to set aside: {len(request.found.theirs)}.")
-        entry = request.add()
-        troubles = request.carry_out(entry)
+        entry = request.add(request.in_raw)
+        troubles = [*request.carry_out(entry), *request.lost()]
         request.hand_out(
             entry,
-            f"Set aside: {_leads(len(request.found.theirs))}, and the person's new ones.\n"
+            f"Set aside: {_leads(len(request.in_raw))}, and the person's new ones.\n"
             f"It holds until `leads-pipeline privacy lift {entry.number}`.",
             troubles,
         )
@@ -409,12 +407,12 @@ def correct(new_email: str | None, new_phone: str | None, **asked: Any) -> None:
         request = _Request(session, Action.CORRECT, **asked)
         if request.is_dry or not request.found.theirs:
             request.stop(f"Leads to correct: {len(request.found.theirs)}.")
-        held = requests.in_force(session.lake.suppression.read(), request.person, request.found)
+        held = requests.in_force(session.data.gate.entries.read(), request.person, request.found)
         entry = request.add()
-        requests.learn_contact(session.lake, held, corrected, datetime.now(UTC))
-        days = requests.land_correction(session.lake, request.found.theirs, json.dumps(patch), datetime.now(UTC))
-        troubles = session.refresh(days) or request.carry_out(entry)
-        request.hand_out(entry, f"Corrected: {_leads(len(request.found.theirs))}.", troubles)
+        requests.learn_contact(session.data, held, corrected, datetime.now(UTC))
+        requests.land_correction(session.data, request.in_raw, json.dumps(patch), datetime.now(UTC))
+        troubles = [*(session.refresh() or request.carry_out(entry)), *request.lost()]
+        request.hand_out(entry, f"Corrected: {_leads(len(request.in_raw))}.", troubles)
 
 
 @privacy.command(short_help="End an objection or a restriction.")
@@ -430,16 +428,16 @@ def lift(numbers: Sequence[int], case: str, received: datetime | None, dry_run: 
     with plain_errors():
         day = _received_on(case, received)
         with Session.opened() as session:
-            entries = requests.liftable(session.lake.suppression.read(), numbers)
+            entries = requests.liftable(session.data.gate.entries.read(), numbers)
             for entry in entries:
                 out.print(f"Ends: {_NOUNS[entry.action]} {entry.number} of {entry.at:%Y-%m-%d}.")
             if dry_run:
                 out.print("Nothing was changed.")
                 sys.exit(0)
             for entry in entries:
-                requests.add_lift(session.lake, entry, case=case, received=day, now=datetime.now(UTC))
+                requests.add_lift(session.data, entry, case=case, received=day, now=datetime.now(UTC))
             if not (troubles := _carry_out(session)):
-                requests.note_done(session.lake, datetime.now(UTC))
+                requests.note_done(session.data, datetime.now(UTC))
         _show_troubles(troubles)
     sys.exit(1 if troubles else 0)
 
@@ -454,9 +452,9 @@ def apply() -> None:
     """
     with plain_errors():
         with Session.opened() as session:
-            session.lake.note_swept("")  # so that files are looked through that somebody put back by hand
+            session.data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
             troubles = _carry_out(session)
-            left = {} if troubles else requests.note_done(session.lake, datetime.now(UTC))
+            left = {} if troubles else requests.note_done(session.data, datetime.now(UTC))
         out.print("The folder follows the suppression list." if not troubles else "The folder doesn't follow it yet.")
         troubles += [
             f"{path} may hold the person of erasure {number}. Delete the file, then run `leads-pipeline privacy apply`."
@@ -485,7 +483,7 @@ class _Request:
         self._received = _received_on(case, received)
         self.is_dry = dry_run
         self.person = _person(shared=shared, **given)
-        self.found = _found(session.lake, self.person, is_shared=shared)
+        self.found = _found(session.data, self.person, is_shared=shared)
         _show(self.found, show=False)
 
     @property
@@ -493,19 +491,33 @@ class _Request:
         """Whether there is something to know the person by: a lead of theirs, an address or a number."""
         return bool(self.found.theirs or self.person.emails or self.person.phones)
 
+    @property
+    def in_raw(self) -> list[FoundLead]:
+        """Their leads, without those that leads.duckdb alone has."""
+        return [lead for lead in self.found.theirs if not lead.is_lost]
+
+    def lost(self) -> list[str]:
+        """Say of each of the others that it stays as it is: the only copy is neither taken out nor changed."""
+        return [
+            f"{lead.kind} lead {lead.lead_id} stays in leads.duckdb as it is: its raw file is lost. Pull its day again "
+            "if the portal still has it, and repeat the request. Otherwise erase the lead."
+            for lead in self.found.theirs
+            if lead.is_lost
+        ]
+
     def stop(self, counted: str) -> None:
         """End without a change."""
         out.print(f"{counted} Nothing was changed.")
         sys.exit(1 if self.found.unread else 0)
 
-    def add(self) -> Entry:
-        """Put the person on the list. From now on nobody lands or publishes what it keeps out."""
+    def add(self, leads: Sequence[FoundLead] | None = None) -> Entry:
+        """Put the person on the list with these leads, or all of theirs. From now on nobody lands what it keeps out."""
         return requests.add(
-            self._session.lake,
+            self._session.data,
             self._action,
             self.person,
             self.found,
-            self.found.theirs,
+            self.found.theirs if leads is None else leads,
             case=self._case,
             received=self._received,
             now=datetime.now(UTC),
@@ -525,7 +537,7 @@ class _Request:
     def hand_out(self, entry: Entry, done: str, troubles: Sequence[str]) -> None:
         """Print the receipt, and keep it beside the list. Exit with 1 if something is left; then it stays open."""
         if not troubles:
-            requests.note_done(self._session.lake, datetime.now(UTC))
+            requests.note_done(self._session.data, datetime.now(UTC))
         receipt = (
             f"{_NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"
             f"Received {self._received}, due {requests.due_on(self._received)}, "
@@ -533,7 +545,7 @@ class _Request:
             f"{'NOT complete: see below.' if troubles else 'Looked again: nothing is left to do here.'}\n\n"
             f"{_OUT_OF_REACH[self._action]}\n"
         )
-        path = self._session.lake.suppression.folder / "receipts" / f"{entry.number}.txt"
+        path = self._session.data.gate.entries.folder / "receipts" / f"{entry.number}.txt"
         replace_file(path, receipt.encode())
         out.print(escape(receipt), highlight=False, soft_wrap=True)
         out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)
@@ -543,15 +555,15 @@ class _Request:
 
 def _carry_out(session: Session) -> list[str]:
     """Sweep the folder and publish. Return what went wrong."""
-    number = session.lake.suppression.read().number
+    number = session.data.gate.entries.read().number
     with err.status("Sweeping the data folder and publishing"):
-        trouble = session.runner.publish()
-    if trouble is None and not session.lake.follows(number):
+        trouble = session.publish()
+    if trouble is None and not session.data.state.swept_to() >= number:
         trouble = "A file couldn't be gone through. The log of the run names it."
     if trouble:
         return [trouble]
     # With a bucket, the Delta tables may be another machine's.
-    if session.lake.store is not None and (left := left_in_delta(session.lake)):
+    if session.settings.store and (left := left_in_delta(session.data)):
         return [
             f"{table} in the bucket holds an erased person. Run `leads-pipeline privacy apply` on the machine that has "
             "LEADS_TABLES=delta."
@@ -563,11 +575,11 @@ def _carry_out(session: Session) -> list[str]:
 # --- who is sought, and what is shown -----------------------------------------------------------------------------
 
 
-def _opened() -> tuple[Lake, Settings]:
+def _opened() -> tuple[DataFolder, Settings]:
     settings = Settings.from_variables(variables())
     if not settings.data_dir.is_dir():
         raise QuestionError(f"{settings.data_dir} is no folder. LEADS_DATA_DIR names the data folder.")
-    return Lake.refreshed(settings), settings
+    return opened(settings), settings
 
 
 def _person(listed: TextIO | None, shared: bool, **given: Sequence[str]) -> Person:  # noqa: ARG001 - of the options
@@ -607,9 +619,9 @@ def _received_on(case: str, received: datetime | None) -> date:
     return day
 
 
-def _found(lake: Lake, person: Person, *, is_shared: bool) -> Found:
+def _found(data: DataFolder, person: Person, *, is_shared: bool) -> Found:
     with err.status("Looking") as status:
-        return find(lake, person, is_shared=is_shared, tell=lambda count: status.update(f"Looking: {count} files"))
+        return find(data, person, is_shared=is_shared, tell=lambda count: status.update(f"Looking: {count} files"))
 
 
 def _leads(number: int) -> str:

@@ -14,9 +14,10 @@ from dagster import build_resources
 
 from leads_pipeline.alerts import Alert, Level, Occasion
 from leads_pipeline.channels import beat
-from leads_pipeline.cli.session import plain_errors, show_finding
+from leads_pipeline.cli.session import opened, plain_errors, show_finding
 from leads_pipeline.credentials import secret_of
-from leads_pipeline.definitions import resources, variables
+from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.definitions import variables
 from leads_pipeline.doctor import (
     Finding,
     Light,
@@ -28,12 +29,11 @@ from leads_pipeline.doctor import (
     writable,
 )
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
-from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import Receiver, serve
-from leads_pipeline.resources import AlertService, origin
+from leads_pipeline.resources import AlertService, InventoryService, LeadsService, origin
 from leads_pipeline.runs import home_folder
 from leads_pipeline.settings import Settings
-from leads_pipeline.spool import Spool
+from leads_pipeline.storage.placement import Placement
 
 
 @click.command(short_help="Check settings, secret, token, services and data folder.")
@@ -59,15 +59,19 @@ def _findings() -> Iterator[Finding]:
     yield examine_names(variables())
     try:
         settings = Settings.from_variables(variables())
+        data = DataFolder.of(settings)
     except SettingsError as error:
         yield Finding("settings", Light.RED, str(error))
         return
-    data, leads, inventory = resources(settings)
-    # Dagster reads the secrets' variables, as it does in a run.
-    used = {"data": data, "leads": leads, "inventory": inventory, "alerts": AlertService.of(settings)}
-    with build_resources(used) as opened:
-        yield from examine(settings, opened.data, opened.leads, opened.inventory)
-        yield examine_alerts(opened.alerts)
+    # Dagster reads the secrets' variables, as it does in a run. The folder stays as it is, unlike in a run.
+    used = {
+        "leads": LeadsService.of(settings, data),
+        "inventory": InventoryService.of(settings, data),
+        "alerts": AlertService.of(settings),
+    }
+    with build_resources(used) as made:
+        yield from examine(settings, data, made.leads, made.inventory)
+        yield examine_alerts(made.alerts)
     home = home_folder(settings)
     variables()["DAGSTER_HOME"] = str(home)  # its dagster.yaml asks for it
     yield examine_home(home)
@@ -83,7 +87,7 @@ def _findings() -> Iterator[Finding]:
     help="Port to listen on; 0 takes a free one.",
 )
 def receive(host: str, port: int) -> None:
-    """Take leads that the portal delivers by itself. The pipeline's next run lands them.
+    """Take leads that the portal delivers by itself, and land them at once.
 
     Deliveries carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS in front of it.
     """
@@ -97,11 +101,10 @@ def receive(host: str, port: int) -> None:
                 "one with: openssl rand -hex 32"
             )
         writable(settings.data_dir)
-        lake = Lake.of(settings)
-        receiver = Receiver(Spool(lake), key.read())
-        lake.refresh(())
+        data = opened(settings)
+        receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), key.read())
         if settings.base_url:
-            lake.claim(origin(settings.base_url))
+            data.state.claim(origin(settings.base_url))
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
         serve(receiver, host, port, lambda address: click.echo(f"Deliver to {address} (ctrl-C stops it)."))
 
@@ -115,8 +118,8 @@ def alert(is_test: bool) -> None:  # noqa: ARG001 - what else it may do one day 
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-    with plain_errors(), build_resources({"alerts": AlertService.of(settings)}) as opened:
-        service: AlertService = opened.alerts
+    with plain_errors(), build_resources({"alerts": AlertService.of(settings)}) as made:
+        service: AlertService = made.alerts
         now = datetime.now(UTC)
         message = "This is a test: alerts of leads_pipeline arrive here. Nothing is wrong."
         test = Alert(Occasion.TEST, ("test",), "a test", message, Level.WARNING, now, now)

@@ -13,7 +13,7 @@ from threading import Event
 
 import click
 
-from leads_pipeline.cli.session import configured, fetch_from_store, plain_errors
+from leads_pipeline.cli.session import configured, opened, plain_errors
 from leads_pipeline.cli.ui import (
     HOST,
     alone,
@@ -21,6 +21,7 @@ from leads_pipeline.cli.ui import (
     refuse_taken,
     work_place,
 )
+from leads_pipeline.doctor import writable
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.settings import NO_PORTAL
 from leads_pipeline.supervisor import Program, Supervisor
@@ -61,7 +62,8 @@ def serve(port: int, host: str, read_only_port: int | None) -> None:
                 raise SettingsError(f"The port of {option} is {taken[other]}'s, {other}. Name another with {option}.")
             refuse_taken(other, host, option)
             taken[other] = option
-        fetch_from_store(settings)
+        writable(settings.data_dir)
+        opened(settings)
         home = work_place(settings)
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
         stop = Event()

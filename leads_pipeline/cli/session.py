@@ -1,9 +1,7 @@
 """What the commands share: an installation, opened, and how its errors and results are shown."""
 
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -11,24 +9,28 @@ from pathlib import Path
 from typing import Self
 
 import click
-from dagster import DagsterError, DagsterInstance
+from dagster import DagsterError, DagsterEventType, DagsterInstance, Definitions, EventLogEntry
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from leads_pipeline.assets.inventory import NOT_PULLED
 from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.definitions import LATE_DAYS, build_definitions, first_day, variables
+from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.definitions import build_definitions, first_day, variables
 from leads_pipeline.doctor import Finding, Light, same_portal, some_of, writable
 from leads_pipeline.errors import LeadsPipelineError, QuestionError, SettingsError
-from leads_pipeline.flatten.windows import unstaged_days
-from leads_pipeline.lake import Lake
-from leads_pipeline.partitions import consecutive, rectangles
-from leads_pipeline.runs import PullReport, Runner, dagster_home
+from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, due_windows
+from leads_pipeline.orchestration.runs import PullReport, pull, run_job
+from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import Settings
-from leads_pipeline.spool import Spool
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.storage.placement import Placement
+from leads_pipeline.storage.proof import prove
+from leads_pipeline.storage.takeover import take_over_deliveries
+from leads_pipeline.storage.windows import window_table
+from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.window import RETENTION, Scope, Window, today
 
 # How many failed windows are listed with their reason; the rest are counted.
@@ -46,8 +48,9 @@ class Session:
     """An installation, opened: its settings, its data folder, its Dagster instance."""
 
     settings: Settings
-    lake: Lake
-    runner: Runner
+    data: DataFolder
+    definitions: Definitions
+    instance: DagsterInstance
     first_day: date
     today: date
 
@@ -59,13 +62,11 @@ class Session:
         writable(settings.data_dir)
         home = dagster_home(settings)
         variables()["DAGSTER_HOME"] = str(home)
-        lake, day = Lake.of(settings), today(settings.zone, datetime.now(UTC))
-        fetch_from_store(settings)
+        data, day = opened(settings), today(settings.zone, datetime.now(UTC))
         if settings.start_date is None:
-            lake.remember_start_date(day - timedelta(days=days_at_first))
+            data.state.remember_start_date(day - timedelta(days=days_at_first))
         with _instance(home) as instance:
-            runner = Runner(build_definitions(variables()), instance)
-            yield cls(settings, lake, runner, first_day(settings), day)
+            yield cls(settings, data, build_definitions(variables()), instance, first_day(settings), day)
 
     def chosen_scopes(self, keys: Sequence[str]) -> list[Scope]:
         """The scopes named, or all; in the order of the settings. A scope that isn't in the settings is refused."""
@@ -77,18 +78,11 @@ class Session:
             )
         return [scope for scope in self.settings.scopes if not keys or scope.key in keys]
 
-    def due(self, wanted: Iterable[date]) -> list[Window]:
-        """What a routine pull of those days would take up: what isn't landed since it closed, and the last days."""
-        due = []
-        for day in wanted:
-            landed = [file for kind in LEAD_KINDS for file in self.lake.landed_windows(kind, day)]
-            is_recent = day >= self.today - timedelta(days=LATE_DAYS)
-            for scope in self.settings.scopes:
-                window = Window.of(day, scope, self.settings.zone)
-                files = [file for file in landed if file.scope == scope.key and file.has_landed(window)]
-                if is_recent or len(files) < len(LEAD_KINDS):
-                    due.append(window)
-        return due
+    def due(self, wanted: Iterable[date]) -> dict[LeadKind, list[Window]]:
+        """The windows of those days that the daily pull would ask for now."""
+        now = datetime.now(UTC)
+        windows = [Window.of(day, scope, self.settings.zone) for day in wanted for scope in self.settings.scopes]
+        return {kind: due_windows(window_table(self.data.store, kind, windows, now), now, now) for kind in LEAD_KINDS}
 
     def branches(self) -> Branches:
         """What the branches are called; where that can't be read, a line that says why, and keys alone."""
@@ -98,13 +92,12 @@ class Session:
             err.print(escape(str(error)), highlight=False)
             return Branches()
 
-    def pull(self, windows: Sequence[Window], kinds: Sequence[LeadKind]) -> PullReport:
-        """Pull those windows of those kinds, with a progress bar."""
-        report, began = PullReport(), datetime.now(UTC)
-        wanted: dict[date, set[str]] = defaultdict(set)
-        for window in windows:
-            wanted[window.day].add(window.scope.key)
-        if self.lake.is_pulling():
+    def pull(self, windows: Mapping[LeadKind, Sequence[Window]]) -> PullReport:
+        """Pull those windows of each kind, with a progress bar."""
+        keys = {kind: [window.partition_key for window in of_kind] for kind, of_kind in windows.items() if of_kind}
+        if not keys:
+            return PullReport()
+        if self.data.state.is_pulling():
             err.print("Another pull is under way, perhaps of the daemon. This one begins when it has ended.")
         bar = Progress(
             TextColumn("[bold]Pulling"),
@@ -115,85 +108,66 @@ class Session:
             TimeElapsedColumn(),
             console=err,
         )
+        began = datetime.now(UTC)
         with bar:
-            task = bar.add_task("pull", total=len(windows) * len(kinds), leads=0, failed=0)
+            task = bar.add_task("pull", total=sum(map(len, keys.values())), leads=0, failed=0)
 
-            def advance() -> None:
+            def advance(report: PullReport) -> None:
                 done = sum(report.landed.values()) + len(report.failed)
                 bar.update(task, completed=done, leads=report.leads, failed=len(report.failed))
 
             try:
-                for area in rectangles(windows, self.settings.scopes):
-                    self.runner.pull(kinds, area, report, advance)
+                return pull(self.definitions, self.instance, keys, advance)
             except KeyboardInterrupt:
                 bar.stop()
                 # Counted by the files: Dagster's events of the last moment were not heard any more.
-                count = sum(
-                    file.scope in scopes and file.looked_at >= began
-                    for kind in kinds
-                    for day, scopes in wanted.items()
-                    for file in self.lake.known_windows(kind, day)
-                )
+                now = datetime.now(UTC)
+                tables = (window_table(self.data.store, kind, of_kind, now) for kind, of_kind in windows.items())
+                count = sum(row.looked_at is not None and row.looked_at >= began for rows in tables for row in rows)
                 err.print(f"{count} windows are landed and stay. `leads-pipeline coverage` tells which are left.")
                 raise
-        return report
-
-    def take_in(self) -> tuple[Set[date], list[str]]:
-        """Take in what waits in the receiver's spool: the days that it belongs to; what went wrong, if anything did."""
-        if not Spool(self.lake).waiting():
-            return set(), []
-        with err.status("Taking in pushed leads"):
-            touched, trouble = self.runner.take_in(self.today)
-        return touched, [trouble] if trouble else []
 
     def pull_inventory(self) -> list[str]:
         """Pull today's inventory; what went wrong, if anything did."""
+        reasons: list[str] = []
+
+        def listen(entry: EventLogEntry) -> None:
+            event = entry.dagster_event
+            if event and event.event_type is DagsterEventType.ASSET_MATERIALIZATION:
+                metadata = event.step_materialization_data.materialization.metadata
+                reasons.extend([str(metadata[NOT_PULLED].value)] if NOT_PULLED in metadata else [])
+
         with err.status("Pulling the inventory"):
-            trouble = self.runner.pull_inventory(self.today)
-        if trouble:
-            return [trouble]
+            tags = {"dagster/partition": self.today.isoformat()}
+            trouble = run_job(self.definitions, self.instance, INVENTORY_JOB, tags=tags, listen=listen)
+        if trouble or reasons:
+            return [trouble or reasons[0]]
         out.print(f"Landed the inventory of {self.today}.")
         return []
 
-    def unstaged(self) -> set[date]:
-        """Days that are landed and not staged."""
-        since = self.today - 2 * RETENTION
-        return {day for kind in LEAD_KINDS for day in unstaged_days(self.lake, kind, since) if day >= self.first_day}
+    def publish(self) -> str | None:
+        """Publish what is landed; what went wrong, if anything did."""
+        return run_job(self.definitions, self.instance, PUBLISH_JOB)
 
-    @contextmanager
-    def looking_for_unstaged(self) -> Iterator[Future[set[date]]]:
-        """Have a thread look for them meanwhile: a pull waits for the portal most of its time."""
-        with ThreadPoolExecutor(1, "looking-for-unstaged") as aside:
-            yield aside.submit(self.unstaged)
-
-    def refresh(self, touched: Set[date], unstaged: Future[set[date]] | None = None) -> list[str]:
-        """Flatten those days and publish the warehouse; what went wrong, if anything did.
-
-        Also what an earlier command landed and didn't come to flatten, as it was killed; `unstaged` is the look for it,
-        where one has begun.
-        """
-        troubles = []
-        if left := (self.unstaged() if unstaged is None else unstaged.result()) - touched:
-            out.print(f"Flattening also days that an earlier command left: {', '.join(map(str, sorted(left)))}.")
-            touched = touched | left
-        with err.status("Flattening"):
-            for first, last in consecutive(touched):
-                troubles.append(self.runner.stage(first, last))
+    def refresh(self) -> list[str]:
+        """The same, and say where it is published."""
         with err.status("Publishing leads.duckdb"):
-            troubles.append(trouble := self.runner.publish())
+            trouble = self.publish()
         if trouble is None:
-            out.print(f"Published: {Warehouse(self.lake).path}", highlight=False, soft_wrap=True)
-        return [trouble for trouble in troubles if trouble]
+            out.print(f"Published: {LeadsFile(self.data).path}", highlight=False, soft_wrap=True)
+        return [trouble] if trouble else []
 
 
-def fetch_from_store(settings: Settings) -> None:
-    """Have this machine's folder hold what the store has, which takes minutes on a new machine; nothing without one."""
-    lake = Lake.of(settings)
-    if lake.store is not None:
-        lake.share_memory()
-        same_portal(settings, lake)  # before anything of another's is fetched
-        with err.status(f"Fetching what {lake.store.address} has"):
-            lake.refresh()
+def opened(settings: Settings) -> DataFolder:
+    """The data folder. What an earlier release left in it is taken over, and what machines agree on is exchanged."""
+    data = DataFolder.of(settings)
+    if data.bucket is not None:
+        prove(data.bucket)
+    same_portal(settings, data)
+    data.share()
+    data.take_over()
+    take_over_deliveries(data.bucket or data.store, data.raw, Placement(settings.scopes, settings.zone))
+    return data
 
 
 def configured() -> Settings:
@@ -246,7 +220,7 @@ def show_report(report: PullReport, troubles: Sequence[str], branches: Branches)
             highlight=False,
         )
         out.print(f"  {escape(windows[0][2])}", soft_wrap=True, highlight=False)
-    for trouble in (*report.broken, *troubles):
+    for trouble in (*([report.error] if report.error else []), *troubles):
         err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
-from leads_pipeline.cli.session import fetch_from_store, out, plain_errors
+from leads_pipeline.cli.session import opened, out, plain_errors
 from leads_pipeline.definitions import variables
 from leads_pipeline.doctor import writable
 from leads_pipeline.durable import storing
@@ -50,7 +50,8 @@ def dev(port: int, log_level: str) -> None:
         refuse_taken(port)
     with plain_errors(), simulator(DEMO_BRANCHES, unless_set=True):
         settings = Settings.from_variables(variables())
-        fetch_from_store(settings)
+        writable(settings.data_dir)
+        opened(settings)
         with dagster_ui(settings, port, log_level) as process:
             out.print(f"Dagster starts, in some 10 seconds. Leads come from {settings.base_url}.", soft_wrap=True)
             if is_listening(process, port):

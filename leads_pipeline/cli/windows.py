@@ -10,13 +10,11 @@ import click
 from rich.markup import escape
 from rich.padding import Padding
 
-from leads_pipeline import status
 from leads_pipeline.branches import Branches
 from leads_pipeline.cli.session import LISTED_FAILURES, Session, out, plain_errors, show_report, table
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.doctor import same_portal
-from leads_pipeline.partitions import Partitions
-from leads_pipeline.status import WindowCoverage, WindowState
+from leads_pipeline.orchestration.publication import unpublished_days
+from leads_pipeline.storage.windows import WindowRow, WindowState, window_table
 from leads_pipeline.window import RETENTION, Window, days
 
 # What else than leads a backfill can pull.
@@ -69,10 +67,7 @@ def backfill(
     scope_keys: Sequence[str],
     kind_names: Sequence[str],
 ) -> None:
-    """Pull days of leads, flatten them and publish the warehouse, without the Dagster UI.
-
-    Leads that the portal has pushed in the meantime, of any day, are taken in as well.
-    """
+    """Pull days of leads and publish them in leads.duckdb, without the Dagster UI."""
     with plain_errors(), Session.opened() as session:
         scopes = session.chosen_scopes(scope_keys)
         first, last = _chosen_days(session, first, last, recent)
@@ -80,17 +75,12 @@ def backfill(
             raise click.UsageError(
                 f"--kind {INVENTORY}: the API knows the present only. Have --to name today, {session.today}."
             )
-        same_portal(session.settings, session.lake)
         kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
         windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
-        with session.looking_for_unstaged() as unstaged:
-            report = session.pull(windows if kinds else [], kinds)
-            pushed, troubles = session.take_in()
-            if INVENTORY in kind_names or (
-                not kind_names and last == session.today and not session.settings.no_inventory
-            ):
-                troubles += session.pull_inventory()
-        troubles += session.refresh({window.day for window in windows if kinds} | pushed, unstaged)
+        report, troubles = session.pull(dict.fromkeys(kinds, windows)), list[str]()
+        if INVENTORY in kind_names or (not kind_names and last == session.today and not session.settings.no_inventory):
+            troubles += session.pull_inventory()
+        troubles += session.refresh()
         show_report(report, troubles, session.branches())
     sys.exit(0 if report.succeeded and not troubles else 1)
 
@@ -127,61 +117,55 @@ def _chosen_days(
 def coverage(count: int, as_json: bool) -> None:
     """Count landed, empty, failed and missing windows; tell how long they can be had.
 
-    From the files and Dagster's log as they are now. Exit code 1 if a window is failed or missing, or landed and not
-    staged.
+    From the files as they are now. Exit code 1 if a window is failed or missing, or landed and not
+    published.
     """
     now = datetime.now(UTC)
     with plain_errors(), Session.opened() as session:
-        windows = list(
-            status.coverage(
-                session.runner.instance,
-                session.settings,
-                Partitions.of(session.settings, session.first_day),
-                session.lake,
-                session.today - timedelta(days=count),
-                now,
-            )
-        )
-        unstaged = sorted(session.unstaged())
+        first = max(session.first_day, session.today - timedelta(days=count))
+        scopes, zone = session.settings.scopes, session.settings.zone
+        shown = [Window.of(day, scope, zone) for day in days(first, session.today) for scope in scopes]
+        windows = [row for kind in LEAD_KINDS for row in window_table(session.data.store, kind, shown, now)]
+        not_landed = sorted((row for row in windows if row.state in _NOT_LANDED), key=lambda row: row.window)
+        unpublished = unpublished_days(session.data)
         branches = session.branches()
-    not_landed = sorted((one for one in windows if one.state in _NOT_LANDED), key=lambda one: one.window)
     if as_json:
-        click.echo(json.dumps(_as_json(windows, not_landed, unstaged, branches), indent=2))
+        click.echo(json.dumps(_as_json(windows, not_landed, unpublished, branches), indent=2))
     else:
         _show_counts(windows)
         _show_not_landed(not_landed, now, branches)
-        if unstaged:
+        if unpublished:
             out.print(
-                f"Landed and not staged yet: {', '.join(map(str, unstaged))}. The daemon does it within minutes, and "
-                "so does any `leads-pipeline backfill`."
+                f"Landed and not published yet: {', '.join(map(str, unpublished))}. The daemon does it within minutes, "
+                "and so does any `leads-pipeline backfill`."
             )
-    sys.exit(1 if not_landed or unstaged else 0)
+    sys.exit(1 if not_landed or unpublished else 0)
 
 
 _NOT_LANDED = (WindowState.FAILED, WindowState.MISSING)
 
 
-def _counts(windows: Sequence[WindowCoverage]) -> Iterator[tuple[str, WindowState, list[WindowCoverage]]]:
+def _counts(windows: Sequence[WindowRow]) -> Iterator[tuple[str, WindowState, list[WindowRow]]]:
     for kind in LEAD_KINDS:
         for state in WindowState:
-            if counted := [one for one in windows if (one.kind, one.state) == (kind, state)]:
+            if counted := [one for one in windows if (one.kind, one.state) == (kind.name, state)]:
                 yield kind.name, state, counted
 
 
-def _show_counts(windows: Sequence[WindowCoverage]) -> None:
+def _show_counts(windows: Sequence[WindowRow]) -> None:
     rows = []
     for kind, state, counted in _counts(windows):
         looks = [one.looked_at for one in counted if one.looked_at is not None]
         looked_at = (f"{min(looks):%m-%d %H:%M}", f"{max(looks):%m-%d %H:%M}") if looks else ("never", "")
-        rows.append((kind, state, len(counted), sum(one.rows or 0 for one in counted), *looked_at))
+        rows.append((kind, state, len(counted), sum(one.leads for one in counted), *looked_at))
     out.print(table(("kind", "state", "windows", "leads", "looked at (UTC), from", "to"), rows))
 
 
-def _show_not_landed(not_landed: Sequence[WindowCoverage], now: datetime, branches: Branches) -> None:
+def _show_not_landed(not_landed: Sequence[WindowRow], now: datetime, branches: Branches) -> None:
     """What isn't landed, a paragraph a cause, soonest deleted first, and the command that pulls it."""
-    causes: dict[tuple[str, str, str], list[WindowCoverage]] = {}
+    causes: dict[tuple[str, str, str], list[WindowRow]] = {}
     for one in not_landed:
-        causes.setdefault((one.kind.name, *_cause(one)), []).append(one)
+        causes.setdefault((one.kind, *_cause(one)), []).append(one)
     for (kind, state, _), windows in causes.items():
         first, keys = windows[0], [branches.shown_window(one.window.partition_key) for one in windows]
         which = "it" if len(windows) == 1 else "the first of them"
@@ -191,48 +175,52 @@ def _show_not_landed(not_landed: Sequence[WindowCoverage], now: datetime, branch
         if windows[-1].window.is_deleted(now):
             until = "The portal has deleted what they hold."
         out.print(f"\n[bold]{len(windows)} {kind} {state}.[/bold] {until}", highlight=False)
-        if first.failed:
-            out.print(Padding(escape(first.failed.error), (0, 0, 0, 2)), highlight=False)
+        if first.failure:
+            out.print(Padding(escape(first.failure.message or first.failure.reason), (0, 0, 0, 2)), highlight=False)
         more = f"  … and {len(keys) - LISTED_FAILURES} more" if len(keys) > LISTED_FAILURES else ""
         out.print(Padding(f"{escape('  '.join(keys[:LISTED_FAILURES]))}{more}", (0, 0, 0, 2)), highlight=False)
     if wanted := [one.window.day for one in not_landed if not one.window.is_deleted(now)]:
-        is_refused = any(one.failed is not None and one.failed.is_permanent for one in not_landed)
+        is_refused = any(_is_refused(one) for one in not_landed)
         when = "Once what was refused is put right, take" if is_refused else "Take"
         out.print(
             f"\n{when} them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False
         )
 
 
-def _cause(one: WindowCoverage) -> tuple[str, str]:
+def _cause(one: WindowRow) -> tuple[str, str]:
     """What windows share that are told together: the state, and the reason of the failure."""
-    if one.failed is None:
+    if one.failure is None:
         return one.state, ""
-    return f"{one.state}{', refused' if one.failed.is_permanent else ''}", one.failed.reason
+    return f"{one.state}{', refused' if _is_refused(one) else ''}", one.failure.reason
+
+
+def _is_refused(one: WindowRow) -> bool:
+    return one.failure is not None and one.failure.verdict == "refused"
 
 
 def _as_json(
-    windows: Sequence[WindowCoverage],
-    not_landed: Sequence[WindowCoverage],
-    unstaged: Sequence[date],
+    windows: Sequence[WindowRow],
+    not_landed: Sequence[WindowRow],
+    unpublished: Sequence[date],
     branches: Branches,
 ) -> dict[str, object]:
     return {
         "windows": [
-            {"kind": kind, "state": state, "windows": len(counted), "leads": sum(one.rows or 0 for one in counted)}
+            {"kind": kind, "state": state, "windows": len(counted), "leads": sum(one.leads for one in counted)}
             for kind, state, counted in _counts(windows)
         ],
         "not_landed": [
             {
-                "kind": one.kind.name,
+                "kind": one.kind,
                 "partition": one.window.partition_key,
                 "branch": branches.names.get(one.window.scope.key, one.window.scope.key),
                 "state": one.state,
-                "attempts": one.failed.attempts if one.failed else 0,
-                "last_error": one.failed.error if one.failed else None,
-                "is_refused": one.failed is not None and one.failed.is_permanent,
+                "attempts": one.failure.attempts if one.failure else 0,
+                "last_error": (one.failure.message or one.failure.reason) if one.failure else None,
+                "is_refused": _is_refused(one),
                 "deleted_from_at": (one.window.start + RETENTION).isoformat(),
             }
             for one in not_landed
         ],
-        "days_not_staged": [day.isoformat() for day in unstaged],
+        "days_not_published": [day.isoformat() for day in unpublished],
     }

@@ -11,14 +11,15 @@ from functools import partial
 from pathlib import Path
 
 from leads_pipeline.backup import last_backup
+from leads_pipeline.damage import damage_message, damaged_files
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.doctor.findings import Finding, Light, Warned, look_at
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.flatten.windows import damage_message, damaged_files
-from leads_pipeline.lake import Lake
-from leads_pipeline.objects import ObjectStore, prove
-from leads_pipeline.resources import DataFolder, origin
+from leads_pipeline.resources import origin
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.storage.proof import prove
+from leads_pipeline.storage.store import Store
+from leads_pipeline.transform.reading import LeadsFile
 
 # As far apart as two machines that keep time by themselves get.
 CLOCK_WARN_SECONDS = 30
@@ -34,17 +35,17 @@ def examine_folder(settings: Settings, data: DataFolder) -> Iterator[Finding]:
     yield folder_finding
     if folder_finding.light is Light.RED or not folder.exists():
         return
-    if data.lake.store is not None:
-        yield look_at("object store", partial(_store, data.lake, data.lake.store))
-    warehouse = Warehouse(data.lake)
+    if data.bucket is not None:
+        yield look_at("object store", partial(_store, data, data.bucket))
+    warehouse = LeadsFile(data)
     yield examine_space(data)
-    yield examine_backup(data.lake, datetime.now(UTC))
+    yield examine_backup(data, datetime.now(UTC))
     yield look_at("one file system", lambda: _one_file_system(folder))
     yield look_at("file modes", lambda: _modes(folder))
     yield look_at("whole files", lambda: _whole(data))
     yield look_at("suppression list", lambda: _suppression(data))
     yield look_at("retention", lambda: _retention(settings))
-    yield look_at("portal of the data", lambda: same_portal(settings, data.lake))
+    yield look_at("portal of the data", lambda: same_portal(settings, data))
     if warehouse.path.exists():
         yield look_at("warehouse", lambda: _warehouse(warehouse))
 
@@ -65,17 +66,17 @@ def writable(folder: Path) -> str:
 
 def examine_space(data: DataFolder) -> Finding:
     """Whether there is room for the next publication."""
-    return look_at("free space", lambda: _space(data.lake.folder, Warehouse(data.lake)))
+    return look_at("free space", lambda: _space(data.folder, LeadsFile(data)))
 
 
-def examine_backup(lake: Lake, now: datetime) -> Finding:
+def examine_backup(data: DataFolder, now: datetime) -> Finding:
     """Whether backups are still made, where one ever was."""
-    return look_at("backup", lambda: last_backup(lake, now))
+    return look_at("backup", lambda: last_backup(data, now))
 
 
-def _store(lake: Lake, store: ObjectStore) -> str:
+def _store(data: DataFolder, store: Store) -> str:
     seconds = round(prove(store).total_seconds())
-    lake.refresh(())
+    data.share()
     if abs(seconds) > CLOCK_WARN_SECONDS:
         raise Warned(
             f"{store.address} keeps what is created, but its clock and this machine's are {abs(seconds)} s apart. Of "
@@ -84,7 +85,7 @@ def _store(lake: Lake, store: ObjectStore) -> str:
     return f"{store.address} creates a key once, lists it at once, and deletes it; its clock is this machine's."
 
 
-def _space(folder: Path, warehouse: Warehouse) -> str:
+def _space(folder: Path, warehouse: LeadsFile) -> str:
     free = shutil.disk_usage(folder).free
     copy = warehouse.path.stat().st_size if warehouse.path.exists() else 0
     what = f"{free / 1e9:.1f} GB are free"
@@ -122,17 +123,17 @@ def _modes(folder: Path) -> str:
 
 
 def _whole(data: DataFolder) -> str:
-    if damaged := damaged_files(data.lake):
+    if damaged := damaged_files(data):
         raise StorageError(damage_message(damaged))
     return "No damaged files."
 
 
 def _suppression(data: DataFolder) -> str:
-    suppressed = data.lake.suppression.read()
-    where = data.lake.suppression.folder
+    suppressed = data.gate.entries.read()
+    where = data.gate.entries.folder
     if not suppressed:
         return "Nobody is on it."
-    if where.is_relative_to(data.lake.folder):
+    if where.is_relative_to(data.folder):
         raise Warned(
             f"It lies in {where}: whoever restores the data folder from a backup takes it back, and people who were "
             "erased return. Move the folder to where other backups are made of it, and set LEADS_PRIVACY_DIR."
@@ -149,9 +150,9 @@ def _retention(settings: Settings) -> str:
     return f"Personal fields are deleted after {settings.keep_personal_days} days, each night."
 
 
-def same_portal(settings: Settings, lake: Lake) -> str:
+def same_portal(settings: Settings, data: DataFolder) -> str:
     """Say whose leads the folder holds. Raises SettingsError where they are another portal's than the settings name."""
-    claimed = lake.claimed_by()
+    claimed = data.state.claimed_by()
     if claimed is None:
         return "No leads yet."
     if settings.base_url and claimed != origin(settings.base_url):
@@ -162,6 +163,6 @@ def same_portal(settings: Settings, lake: Lake) -> str:
     return f"Its leads come from {claimed}."
 
 
-def _warehouse(warehouse: Warehouse) -> str:
+def _warehouse(warehouse: LeadsFile) -> str:
     _, [(rows,)] = warehouse.query("select count(*) from landed_windows")
     return f"leads.duckdb opens; it covers {rows} landed windows."

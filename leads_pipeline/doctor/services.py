@@ -15,14 +15,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from leads_pipeline.branches import read_branches
 from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.credentials import client_secret
-from leads_pipeline.delta.folder import want_deltalake
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.doctor.findings import Finding, Light, Warned, look_at, some_of
 from leads_pipeline.doctor.folder import examine_folder
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
 from leads_pipeline.portal.http import server_time
-from leads_pipeline.resources import AlertService, DataFolder, InventoryService, LeadsService
+from leads_pipeline.resources import AlertService, InventoryService, LeadsService
 from leads_pipeline.settings import OURS, Settings, pasted_with, unknown
+from leads_pipeline.transform.typed import want_deltalake
 from leads_pipeline.window import Window, today
 
 # A person waits for the answer: what doesn't come at once is told as it is.

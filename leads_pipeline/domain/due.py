@@ -24,6 +24,7 @@ _DOUBLINGS: Final = 12
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a window isn't as it should be. `attempts` counts the runs that failed since the last whole look.
 
+    `reason` is the same for all windows that failed alike, `message` says more. Neither holds personal data.
     A damaged file is no failed run: it counts no attempt, and `damaged_at` asks for another look.
     """
 
@@ -32,6 +33,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     first_failed_at: datetime
     failed_at: datetime
+    message: str = ""
     damaged_at: datetime | None = None
 
 

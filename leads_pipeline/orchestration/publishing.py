@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -27,19 +28,20 @@ from dagster import (
 
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.duck import WAREHOUSE_FILE
 from leads_pipeline.durable import replace_file
-from leads_pipeline.orchestration.pulling import is_under_way, utc_now
+from leads_pipeline.orchestration.pulling import PUBLISH_JOB, is_under_way, utc_now
 from leads_pipeline.storage.raw import RAW
-from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.window import days, today
-
-PUBLISH_JOB: Final = "publish"
 
 # Marks the run of the night, which also sweeps, applies retention and deletes old runs.
 NIGHTLY_TAG: Final = "leads_pipeline/nightly"
 
 FOLDER_SECONDS: Final = 30
 BUCKET_SECONDS: Final = 300
+
+# One is due each night. The day that has 25 hours is none to ring on.
+OLDEST_PUBLICATION: Final = timedelta(hours=27)
 
 _LEAST_SPACING: Final = timedelta(minutes=1)
 _FIRST_WAIT: Final = timedelta(minutes=10)
@@ -52,8 +54,6 @@ _NIGHT: Final = timedelta(hours=2)
 # As far back as an update looks for windows that have changed.
 _DAYS: Final = timedelta(days=60)
 
-_FILE: Final = ".state/publications.json"
-
 RUNS_KEPT_FOR: Final = timedelta(days=90)
 _FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 
@@ -62,25 +62,27 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
     """How publications went.
 
     `began_at`: the newest attempt. `failures`: how many have failed since the last success, one under way included.
-    `mark`: what had landed when the last success began. `nightly_on`: the day of the last nightly success.
+    `published_at` and `mark`: when the last success began, and what had landed by then. `nightly_on`: the day of the
+    last nightly success.
     """
 
     began_at: datetime | None = None
     failures: int = 0
+    published_at: datetime | None = None
     mark: str = ""
     nightly_on: date | None = None
 
     @classmethod
-    def read(cls, data: DataFolder) -> "Publications":
+    def read(cls, state: Path) -> "Publications":
         """Read what the folder remembers. A file that is lost or broken counts as none."""
         try:
-            return msgspec.json.decode((data.folder / _FILE).read_bytes(), type=cls)
+            return msgspec.json.decode((state / "publications.json").read_bytes(), type=cls)
         except (OSError, msgspec.DecodeError):
             return cls()
 
-    def write(self, data: DataFolder) -> None:
+    def write(self, state: Path) -> None:
         """Remember it."""
-        replace_file(data.folder / _FILE, msgspec.json.encode(self))
+        replace_file(state / "publications.json", msgspec.json.encode(self))
 
     def is_night_due(self, zone: ZoneInfo, now: datetime) -> bool:
         """Whether the publication of the night is to be made."""
@@ -96,9 +98,9 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
 
 def landed_mark(data: DataFolder, now: datetime) -> str:
     """Return a text that changes if something lands. Empty if nothing has landed in a folder."""
-    if isinstance(data.store, FolderStore):
+    if data.bucket is None:
         try:
-            return str((data.folder / ".state" / "landed").stat().st_mtime_ns)
+            return str((data.state.path / "landed").stat().st_mtime_ns)
         except FileNotFoundError:
             return ""
     # Another machine may land, too.
@@ -114,12 +116,12 @@ def noted_publication(
     data: DataFolder, zone: ZoneInfo, *, is_nightly: bool, clock: Callable[[], datetime] = utc_now
 ) -> Iterator[None]:
     """Remember how the publication in this block went. One that is killed counts as failed."""
-    began_at, before = clock(), Publications.read(data)
+    began_at, before = clock(), Publications.read(data.state.path)
     mark = landed_mark(data, began_at)
-    msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data)
+    msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data.state.path)
     yield
     nightly_on = today(zone, began_at - _NIGHT) if is_nightly else before.nightly_on
-    Publications(began_at=began_at, mark=mark, nightly_on=nightly_on).write(data)
+    Publications(began_at=began_at, published_at=began_at, mark=mark, nightly_on=nightly_on).write(data.state.path)
 
 
 def publish_sensor(zone: ZoneInfo, *, is_bucket: bool, clock: Callable[[], datetime] = utc_now) -> SensorDefinition:
@@ -139,11 +141,12 @@ def publish_sensor(zone: ZoneInfo, *, is_bucket: bool, clock: Callable[[], datet
         if is_under_way(context.instance, PUBLISH_JOB):
             return SkipReason("A publication is under way.")
         now = clock()
-        known, mark = Publications.read(data), landed_mark(data, now)
+        known, mark = Publications.read(data.state.path), landed_mark(data, now)
         next_at, is_nightly = known.next_at(), known.is_night_due(zone, now)
         if not mark and next_at is None:
             return SkipReason("Nothing has landed yet.")
-        if mark == known.mark and not known.failures and not is_nightly:
+        is_there = (data.folder / WAREHOUSE_FILE).exists()
+        if is_there and mark == known.mark and not known.failures and not is_nightly:
             return SkipReason("Nothing has landed since the last publication.")
         if next_at is not None and known.began_at is not None and known.began_at <= now < next_at:
             what = (

@@ -4,10 +4,11 @@ Belongs here: which windows a run is for, and when one is asked for. Doesn't: wh
 pull (raw_leads.py).
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -16,6 +17,7 @@ from dagster import (
     Config,
     DagsterInstance,
     DagsterRunStatus,
+    DefaultRunLauncher,
     DefaultScheduleStatus,
     DefaultSensorStatus,
     ResourceParam,
@@ -42,6 +44,7 @@ from leads_pipeline.window import RETENTION, Scope, Window, days, today
 
 PULL_JOB: Final = "pull_leads"
 INVENTORY_JOB: Final = "pull_inventory"
+PUBLISH_JOB: Final = "publish"
 
 # 75 minutes after the end of the day, as domain/due.py says.
 DAILY_CRON: Final = "15 1 * * *"
@@ -55,6 +58,10 @@ LIVE: Final = [
     DagsterRunStatus.STARTED,
     DagsterRunStatus.CANCELING,
 ]
+
+# A run holds its lock within seconds of its start, and works on for a while after it has let go.
+_DEAD_AFTER: Final = timedelta(minutes=10)
+_SECOND_LOOK_SECONDS: Final = 2.0
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -93,22 +100,60 @@ def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) 
     return due(((row.window, row.looked_at, row.failure) for row in rows), started_at, now)
 
 
+# --- runs whose process is gone ---------------------------------------------------------------------------------------
+
+
+def end_dead_runs(
+    instance: DagsterInstance, data: DataFolder, now: datetime, sleep: Callable[[float], None] = time.sleep
+) -> int:
+    """Have runs count as failed whose process was killed: Dagster would wait for them for hours. Return how many.
+
+    A pull and a publication hold a lock while they work. Runs of other launchers may work on other machines, and
+    Dagster's run monitoring watches them.
+    """
+    if not isinstance(instance.run_launcher, DefaultRunLauncher):
+        return 0
+    ended = 0
+    for job, is_held in (
+        (PULL_JOB, data.state.is_pulling),
+        (INVENTORY_JOB, data.state.is_pulling),
+        (PUBLISH_JOB, data.state.is_publishing),
+    ):
+        wanted = RunsFilter(job_name=job, statuses=[DagsterRunStatus.STARTED])
+        before = (now - _DEAD_AFTER).timestamp()
+        suspects = [one for one in instance.get_run_records(wanted) if (one.start_time or before) < before]
+        if not suspects or is_held():
+            continue
+        sleep(_SECOND_LOOK_SECONDS)  # between two steps nobody holds it
+        for record in () if is_held() else suspects:
+            run = instance.get_run_by_id(record.dagster_run.run_id)
+            if run is not None and run.status is DagsterRunStatus.STARTED:
+                instance.report_run_failed(run, "The run's process is gone. What it landed stays.")
+                ended += 1
+    return ended
+
+
 # --- when the service was started -------------------------------------------------------------------------------------
 
 
-def note_start(data: DataFolder, daemon: str, now: datetime) -> None:
-    """Remember when the daemon with this id was first seen, as the start of the service."""
-    path = data.folder / ".state" / "started"
-    with suppress(FileNotFoundError):
-        if path.read_text() == daemon:
-            return
-    replace_file(path, daemon.encode(), modified_ns=int(now.timestamp() * 1e9))
+def note_start(state: Path, daemon: str, now: datetime) -> None:
+    """Remember when the daemon with this id was first seen."""
+    if _started(state)[1] != daemon:
+        replace_file(state / "started", f"{now.isoformat()} {daemon}".encode())
 
 
-def started_at(data: DataFolder, now: datetime) -> datetime:
+def started_at(state: Path, now: datetime) -> datetime:
     """Return when the service was last started. Long ago if nobody knows, or if the clock ran ahead then."""
-    moment = data.state.started_at()
-    return moment if moment is not None and moment <= now else _LONG_AGO
+    moment, _ = _started(state)
+    return moment if moment <= now else _LONG_AGO
+
+
+def _started(state: Path) -> tuple[datetime, str]:
+    try:
+        moment, _, daemon = (state / "started").read_text().partition(" ")
+        return datetime.fromisoformat(moment), daemon
+    except (OSError, ValueError):
+        return _LONG_AGO, ""
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
@@ -187,7 +232,7 @@ class Asking:
             # After correcting a setting, a person starts the service anew. The age of this process says nothing about
             # that: a daemon that loads the code itself replaces it every minute.
             if daemon := daemon_id(context.instance):
-                note_start(data, daemon, self.clock())
+                note_start(data.state.path, daemon, self.clock())
             return self._ask(context.instance, data, "retry", self._due)
 
         return retry_failed_partitions
@@ -213,7 +258,7 @@ class Asking:
 
     def _due(self, data: DataFolder, kind: LeadKind, now: datetime) -> list[str]:
         rows = known_windows(data.store, kind, self.settings.scopes, self.settings.zone, self.first_day, now)
-        return [window.partition_key for window in due_windows(rows, started_at(data, now), now)]
+        return [window.partition_key for window in due_windows(rows, started_at(data.state.path, now), now)]
 
     def _day_under_way(self, _data: DataFolder, _kind: LeadKind, now: datetime) -> list[str]:
         zone = self.settings.zone

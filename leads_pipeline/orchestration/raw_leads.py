@@ -201,7 +201,8 @@ class _Pull:
         self.failures[window] = error
         if not isinstance(error, RetentionError):
             with suppress(StorageError):  # on a full disk. The run's own failure says so
-                self._data.raw.fail(place_of(self._kind, window), error.reason, is_permanent=not error.is_transient)
+                place = place_of(self._kind, window)
+                self._data.raw.fail(place, error.reason, str(error), is_permanent=not error.is_transient)
         if self._config.partition_keys:
             show_as_planned(self._context, window.partition_key)
         metadata = {

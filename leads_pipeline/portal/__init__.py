@@ -1,7 +1,7 @@
 """The portal's side: access tokens, requests, what each answer means, and the receiver of pushes.
 
 Belongs here: everything that speaks HTTP with the portal. Doesn't: what an answer holds (domain/answer.py), files
-(lake/), which windows are asked for (sensors.py).
+(storage/), which windows are asked for (orchestration/).
 """
 
 from leads_pipeline.portal.inventory import InventoryClient

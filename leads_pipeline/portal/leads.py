@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -41,7 +41,7 @@ class LeadsClient:
     """Fetches windows of leads.
 
     `keep_unreadable` takes an answer that is none, with its window. Proxies come from the environment as everywhere
-    (HTTPS_PROXY, NO_PROXY); credentials never do. `options` are those of Service: clocks, bounds, the order of receipt.
+    (HTTPS_PROXY, NO_PROXY); credentials never do. `options` are those of Service: clocks and bounds.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ class LeadsClient:
         with closing(run), suppress(queue.Empty):
             while not run.is_stopped:
                 with self._door:  # of a lead in two windows, the version of the later window counts
-                    window, number = left.get_nowait(), run.next_number()
+                    window, asked_at = left.get_nowait(), self._service.timing.now()
                 try:
-                    answer = self._fetch(run, kind, window, number)
+                    answer = self._fetch(run, kind, window, asked_at)
                     if not run.is_stopped:
                         done.put((window, then(answer)))
                 except LeadsPipelineError as error:
@@ -119,7 +119,7 @@ class LeadsClient:
                 except BaseException as error:  # noqa: BLE001 - raised where the outcome is read
                     done.put((window, error))
 
-    def _fetch(self, run: Requests, kind: LeadKind, window: Window, number: int | None) -> Answer:
+    def _fetch(self, run: Requests, kind: LeadKind, window: Window, asked_at: datetime) -> Answer:
         """The window's answer: in one, or hour by hour where it is too large or too slow in one."""
         timing = self._service.timing
         began = timing.monotonic()
@@ -131,7 +131,7 @@ class LeadsClient:
         attempts = 0
         missing: list[tuple[Window, LeadsPipelineError]] = []
         try:
-            parts = [self._ask(run, kind, window, window, number)]
+            parts = [self._ask(run, kind, window, window, asked_at)]
         except LeadsPipelineError as error:
             if not is_too_much(error):
                 raise
@@ -163,7 +163,6 @@ class LeadsClient:
             body_bytes=sum(len(part.body) for part in parts),
             attempts=attempts,
             duration_seconds=timing.monotonic() - began,
-            sequence=parts[0].sequence,
             failure=failure,
             beside={name: type_ for part in parts for name, type_ in part.value.beside.items()},
         )
@@ -187,7 +186,7 @@ class LeadsClient:
         return parts, missing
 
     def _ask(
-        self, run: Requests, kind: LeadKind, window: Window, piece: Window, number: int | None = None
+        self, run: Requests, kind: LeadKind, window: Window, piece: Window, asked_at: datetime | None = None
     ) -> Fetched[CutAnswer]:
         about = f"the window {window.partition_key}"
         if piece != window:
@@ -199,7 +198,7 @@ class LeadsClient:
             scope=window.scope.key,
             advice={401: _LEADS_401, 403: _scope_advice(window), 413: _LEADS_413},
         )
-        return run.fetch(spec, partial(self._read, kind, window), number)
+        return run.fetch(spec, partial(self._read, kind, window), asked_at)
 
     def _read(self, kind: LeadKind, window: Window, body: bytes) -> CutAnswer:
         try:

@@ -104,14 +104,13 @@ class Fetched(Generic[T]):
     value: T
     body: bytes
     fetched_at: datetime
-    sequence: int | None
     attempts: int
     request: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service to be asked, and how. `next_sequence` gives each request its place in the order of receipt."""
+    """A service to be asked, and how."""
 
     base_url: str
     tokens: Tokens
@@ -120,7 +119,6 @@ class Service:
     transport: httpx.BaseTransport | None = None
     deadline_seconds: float = DEADLINE_SECONDS
     max_body_bytes: int = MAX_BODY_BYTES
-    next_sequence: Callable[[], int] | None = None
     stats: FetchStats = field(default_factory=FetchStats)
 
 
@@ -158,15 +156,17 @@ class Requests:
         """Send nothing more, and wait for nothing."""
         self._stop.set()
 
-    def fetch(self, spec: RequestSpec, read: Callable[[bytes], T], number: int | None = None) -> Fetched[T]:
-        """Ask, and ask again where that can help. `number` is the first request's place. Raises the last verdict."""
+    def fetch(self, spec: RequestSpec, read: Callable[[bytes], T], asked_at: datetime | None = None) -> Fetched[T]:
+        """Ask, and ask again where that can help. Raises the last verdict.
+
+        `asked_at` is the moment of the first request, if that was drawn before.
+        """
         request = f"{self._path}{spec.path}?{urlencode(spec.parameters)}"
         for attempt in itertools.count(1):
             with self._slots:
                 pace = self._start(spec)
-                fetched_at = self._timing.now()
                 # Now and not with the answer: of two that cross, the one that was asked for later is the newer.
-                sequence = number if attempt == 1 and number is not None else self.next_number()
+                fetched_at = asked_at if attempt == 1 and asked_at else self._timing.now()
                 outcome = self._ask_once(spec, request, read)
             self._learn(outcome, pace, attempt)
             if not isinstance(outcome, LeadsPipelineError):
@@ -176,7 +176,6 @@ class Requests:
                     value=value,
                     body=body,
                     fetched_at=fetched_at,
-                    sequence=sequence,
                     attempts=attempt,
                     request=request,
                 )
@@ -190,10 +189,6 @@ class Requests:
                 seconds = self._service.policy.delay_seconds(attempt, None, self._timing.rng)
                 self._timing.wait(self._stop, seconds)
         raise AssertionError("count() never ends")
-
-    def next_number(self) -> int | None:
-        """The next place in the order of receipt, None if nobody counts."""
-        return self._service.next_sequence() if self._service.next_sequence else None
 
     def _start(self, spec: RequestSpec) -> int:
         """Wait for the run's next start. Returns the pace that it was made at."""

@@ -1,7 +1,6 @@
-"""The person behind the leads: where they lie, and what an answer to them holds.
+"""The person behind the leads: where they lie, their requests, and what an answer to them holds.
 
-Belongs here: the search of every file for them, the export. Doesn't: who is meant (person/), reading or landing leads
-for anybody else (lake/, flatten/, warehouse/), arguments and exit codes (cli/privacy.py).
-
-The rooms import from each other, downwards: export, search, places.
+Belongs here: the search of every file for them, requests, sweeping, retention, export, share. Doesn't: keys of a person
+(domain/person.py), whom the list means (suppression/), landing and publishing leads, arguments and exit codes
+(cli/privacy.py).
 """

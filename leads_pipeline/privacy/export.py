@@ -6,7 +6,7 @@ how the page looks (person.html.jinja, which escapes every text).
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -20,7 +20,7 @@ from leads_pipeline.contract import ENUM_PREFIXES, LEAD_KINDS
 from leads_pipeline.domain.person import plain, role_of, texts_of
 from leads_pipeline.durable import make_folder, replace_file
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy.finding import FoundLead
+from leads_pipeline.privacy.finding import FoundLead, Row
 from leads_pipeline.settings import Settings
 
 # True of every installation. docs/privacy.md asks the agency to add the rest.
@@ -98,9 +98,7 @@ def _masked(text: str) -> str:
 
 def context_of(lead: FoundLead) -> list[str]:
     """Days with branches, postcodes and messages of all versions, each once: by these somebody judges whose it is."""
-    windows = dict.fromkeys(
-        f"{row.columns.get('day', row.columns.get('lead_day'))} {row.columns.get('scope')}" for row in lead.rows
-    )
+    windows = dict.fromkeys(f"{row.day} {row.scope}" for row in lead.rows)
     texts = [
         plain(text)
         for row in lead.rows
@@ -112,31 +110,23 @@ def context_of(lead: FoundLead) -> list[str]:
 
 def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
     """Each text that was received of the lead once, oldest first, with everywhere that it lies."""
-    by_text: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    by_text: dict[str, list[Row]] = {}
     for row in lead.rows:
         if row.is_received:
-            by_text.setdefault(row.payload, []).append((row.path, row.columns))
+            by_text.setdefault(row.payload, []).append(row)
     versions = [
         {
-            "received_at": min(_text(one.get("fetched_at", one.get("received_at"))) for _, one in rows),
-            "source": ", ".join(_each(one.get("source", "push") for _, one in rows)),
-            "days": _each(one.get("day") for _, one in rows),
-            "scopes": _each(one.get("scope") for _, one in rows),
-            "files": _each(path for path, _ in rows),
+            "received_at": min(row.received_at for row in rows).isoformat(),
+            "source": ", ".join(sorted({row.source for row in rows if row.source})),
+            "days": sorted({row.day.isoformat() for row in rows}),
+            "scopes": sorted({row.scope for row in rows}),
+            "files": sorted({row.path for row in rows}),
             "content": content,
             "fields": [(path, text) for path, text in texts_of(content, _TRUTHS) if text and not path.endswith(".")],
         }
         for content, rows in by_text.items()
     ]
     return sorted(versions, key=lambda version: str(version["received_at"]))
-
-
-def _each(values: Iterable[object]) -> list[str]:
-    return sorted({_text(value) for value in values if value is not None})
-
-
-def _text(value: object) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def retention_of(settings: Settings) -> list[str]:

@@ -1,22 +1,20 @@
 """What keeps a data folder as privacy wants it, each night: the list, retention, what killed processes left.
 
 Belongs here: the steps in their order, and what they did, as counts. Doesn't: each step (sweeping.py, retain.py), when
-it runs (definitions.py), publishing what it changed (warehouse/).
+it runs (definitions.py), publishing what it changed (publishing.py).
 """
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from leads_pipeline.duck import SCRATCH_ROOT, sweep_readers
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten.batches import sweep_stagings
-from leads_pipeline.lake import Lake
 from leads_pipeline.privacy.requests import open_entries
-from leads_pipeline.privacy.retain import SCRATCH, cut_days, due_before
+from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.sweeping import sweep_what_appeared
 from leads_pipeline.settings import Settings
+from leads_pipeline.transform.reading import sweep_readers
 from leads_pipeline.window import RETENTION
 
 
@@ -30,19 +28,19 @@ class Night:
     @property
     def came_back(self) -> bool:
         """Whether the list refuses leads that were there although no request was under way: a restored backup's."""
-        return not self.counts.get("requests_not_shown_done") and bool(
-            self.counts.get("leads_taken_out") or self.counts.get("days_staged_anew")
-        )
+        return not self.counts.get("requests_not_shown_done") and bool(self.counts.get("windows_rewritten"))
 
 
-def keep_clean(lake: Lake, settings: Settings, now: datetime) -> Night:
+def keep_clean(data: DataFolder, settings: Settings, now: datetime) -> Night:
     """Do it all. A step that can't be done doesn't keep the others from being done, and the next night repeats it."""
     night = Night()
     steps: dict[str, Callable[[], None]] = {
-        "The suppression list couldn't be applied": lambda: _apply_list(lake, settings, night),
-        "Personal fields couldn't be cut out": lambda: _cut(lake, settings, now, night),
-        "What killed processes left couldn't be removed": lambda: _sweep_scratch(lake),
-        "Old answers that couldn't be read couldn't be deleted": lambda: lake.forget_answers(now - RETENTION),
+        "The suppression list couldn't be applied": lambda: _apply_list(data, night),
+        "Personal fields couldn't be cut out": lambda: _cut(data, settings, now, night),
+        "What killed processes left couldn't be removed": lambda: sweep_readers(data),
+        "Old answers that couldn't be read couldn't be deleted": lambda: data.quarantine.forget_answers(
+            now - RETENTION
+        ),
     }
     for trouble, step in steps.items():
         try:
@@ -52,26 +50,23 @@ def keep_clean(lake: Lake, settings: Settings, now: datetime) -> Night:
     return night
 
 
-def _apply_list(lake: Lake, settings: Settings, night: Night) -> None:
-    night.counts["requests_not_shown_done"] = len(open_entries(lake.suppression.read()))
+def _apply_list(data: DataFolder, night: Night) -> None:
+    night.counts["requests_not_shown_done"] = len(open_entries(data.gate.entries.read()))
     # A folder that is behind is swept by the publication that follows.
-    if lake.is_behind or not lake.suppression.read():
+    if data.is_behind or not data.gate.entries.read():
         return
-    swept = sweep_what_appeared(lake, settings.zone)
+    swept = sweep_what_appeared(data)
     night.counts |= {
-        "leads_taken_out": swept.leads,
-        "raw_files_rewritten": swept.files,
-        "deliveries_taken_out": swept.deliveries,
-        "days_staged_anew": swept.days.total(),
+        "windows_rewritten": swept.windows,
     }
     night.troubles += [f"{what} couldn't be gone through: {why}" for what, why in swept.failed.items()]
 
 
-def _cut(lake: Lake, settings: Settings, now: datetime, night: Night) -> None:
+def _cut(data: DataFolder, settings: Settings, now: datetime, night: Night) -> None:
     if settings.keep_personal_days is None:
         return
     before = due_before(now, settings.zone, settings.keep_personal_days)
-    days = list(cut_days(lake, before, settings.zone))
+    days = list(cut_days(data, before))
     night.counts |= {
         "days_cut": sum(day.error is None for day in days),
         "leads_cut": sum(day.leads for day in days if day.error is None),
@@ -79,10 +74,3 @@ def _cut(lake: Lake, settings: Settings, now: datetime, night: Night) -> None:
     night.troubles += [
         f"The {day.kind.name} leads of {day.day} keep their personal fields: {day.error}" for day in days if day.error
     ]
-
-
-def _sweep_scratch(lake: Lake) -> None:
-    sweep_readers(lake)
-    sweep_stagings(lake)
-    with lake.retaining():
-        shutil.rmtree(lake.folder / SCRATCH_ROOT / f"{SCRATCH}-spill", ignore_errors=True)

@@ -9,22 +9,24 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Final
 
-from leads_pipeline.contract import PushedLead, ReceivedLead, lead_kind
+import duckdb
+
+from leads_pipeline.contract import ReceivedLead
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.domain.person import Person, texts_of
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.flatten.windows import querying
-from leads_pipeline.lake import Lake
-from leads_pipeline.lake.rows import CORRECTION
 from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_quarantine
+from leads_pipeline.storage.raw import RESTRICTED
+from leads_pipeline.storage.rows import CORRECTION
 from leads_pipeline.suppression import Action, Entry, Suppressed, hashes
-from leads_pipeline.warehouse import set_person_key
+from leads_pipeline.transform.people import set_person_key
 
 # What can be ended.
 LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
 
 
 def add(
-    lake: Lake,
+    data: DataFolder,
     action: Action,
     person: Person,
     found: Found,
@@ -35,7 +37,7 @@ def add(
     now: datetime,
 ) -> Entry:
     """Have the list mean these leads, and whatever else shows the person. An erasure means leads created before now."""
-    persons = _persons(lake, person, leads) if action is Action.OBJECT else ()
+    persons = _persons(data, person, leads) if action is Action.OBJECT else ()
 
     def entry(suppressed: Suppressed, number: int) -> Entry:
         return Entry(
@@ -53,67 +55,65 @@ def add(
             persons=tuple(persons),
         )
 
-    return lake.suppression.append(entry)
+    return data.gate.entries.append(entry)
 
 
-def add_clearing(lake: Lake, of: Entry, leads: Sequence[FoundLead], now: datetime) -> Entry:
+def add_clearing(data: DataFolder, of: Entry, leads: Sequence[FoundLead], now: datetime) -> Entry:
     """Have the list empty the messages of these leads of others."""
 
     def entry(suppressed: Suppressed, number: int) -> Entry:
         return Entry(number=number, at=now, action=Action.CLEAR, of=of.number, leads=_hashed(suppressed, leads))
 
-    return lake.suppression.append(entry)
+    return data.gate.entries.append(entry)
 
 
-def land_correction(lake: Lake, leads: Sequence[FoundLead], patch: str, now: datetime) -> set[date]:
-    """Land a JSON merge patch beside each raw version of the leads. Return the days that have to be staged anew."""
-    days = set()
+def land_correction(data: DataFolder, leads: Sequence[FoundLead], patch: str, now: datetime) -> None:
+    """Land a JSON merge patch beside each raw version of the leads. A publication has to follow."""
+    data.state.want_rewriting()
     for lead in leads:
-        correction = PushedLead(lead_kind(lead.kind), ReceivedLead(lead.lead_id, patch), now, lake.next_sequence())
-        for day, scope in {
-            (row.columns["day"], row.columns["scope"]) for row in lead.rows if row.place in PLACES_OF_RAW
-        }:
-            lake.land_pushed(correction.kind, day, scope, [correction], "privacy correct", CORRECTION)
-            days.add(day)
-    return days
+        for place in {row.window for row in lead.rows if row.place in PLACES_OF_RAW and row.window}:
+            root = data.gate.restricted if place.root == RESTRICTED else data.raw
+            root.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
 
 
-def learn_contact(lake: Lake, entries: Sequence[Entry], corrected: Person, now: datetime) -> None:
+def learn_contact(data: DataFolder, entries: Sequence[Entry], corrected: Person, now: datetime) -> None:
     """Have the objections among these entries hold for the person under a corrected address or number too."""
-    persons = tuple(_persons(lake, corrected, ()))
+    persons = tuple(_persons(data, corrected, ()))
     for of in [entry.number for entry in entries if entry.action is Action.OBJECT]:
 
         def entry(_: Suppressed, number: int, of: int = of) -> Entry:
             return Entry(number=number, at=now, action=Action.LEARNED, of=of, persons=persons)
 
-        lake.suppression.append(entry)
+        data.gate.entries.append(entry)
 
 
-def add_lift(lake: Lake, of: Entry, *, case: str, received: date, now: datetime) -> Entry:
+def add_lift(data: DataFolder, of: Entry, *, case: str, received: date, now: datetime) -> Entry:
     """Have the list say that an entry ended."""
 
     def entry(_: Suppressed, number: int) -> Entry:
         return Entry(number=number, at=now, action=Action.LIFT, of=of.number, case=case, received=received)
 
-    return lake.suppression.append(entry)
+    return data.gate.entries.append(entry)
 
 
-def note_done(lake: Lake, now: datetime) -> dict[int, list[str]]:
+def note_done(data: DataFolder, now: datetime) -> dict[int, list[str]]:
     """Note the open requests that the folder was swept and published for as carried out.
 
     An erasure stays open while a file in quarantine may hold the person. Return these files, by the number of the
     erasure.
     """
     left: dict[int, list[str]] = {}
-    for open_one in [entry for entry in open_entries(lake.suppression.read()) if lake.follows(entry.number)]:
-        if open_one.action is Action.ERASE and (paths := left_in_quarantine(lake, open_one)):
+    for open_one in [
+        entry for entry in open_entries(data.gate.entries.read()) if data.state.swept_to() >= entry.number
+    ]:
+        if open_one.action is Action.ERASE and (paths := left_in_quarantine(data, open_one)):
             left[open_one.number] = paths
             continue
 
         def entry(_: Suppressed, number: int, of: int = open_one.number) -> Entry:
             return Entry(number=number, at=now, action=Action.DONE, of=of)
 
-        lake.suppression.append(entry)
+        data.gate.entries.append(entry)
     return left
 
 
@@ -159,7 +159,7 @@ def _hashed(suppressed: Suppressed, leads: Sequence[FoundLead]) -> tuple[str, ..
     return tuple(sorted({suppressed.hashed_lead(lead.kind, lead.lead_id) for lead in leads}))
 
 
-def _persons(lake: Lake, person: Person, leads: Sequence[FoundLead]) -> list[str]:
+def _persons(data: DataFolder, person: Person, leads: Sequence[FoundLead]) -> list[str]:
     """What the column `person` has for these leads, and for the addresses and numbers that were given."""
     contacts: list[tuple[str | None, str | None]] = [(email, None) for email in person.emails]
     contacts += [(None, phone) for phone in person.phones]
@@ -172,8 +172,8 @@ def _persons(lake: Lake, person: Person, leads: Sequence[FoundLead]) -> list[str
                 else ("contact_email", "contact_phone_number")
             )
             contacts.append((texts.get(email), texts.get(phone)))
-    with querying(lake) as db:
-        set_person_key(db, lake.person_key())
+    with duckdb.connect() as db:
+        set_person_key(db, data.state.person_key())
         rows = db.execute(
             "select distinct person_of(email, phone)::varchar as person "
             "from (select unnest($emails::varchar[]) as email, unnest($phones::varchar[]) as phone) "

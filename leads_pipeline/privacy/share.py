@@ -1,7 +1,7 @@
 """A copy of the warehouse for wide use: pseudonymised, by the allow-list of sql/share/.
 
 Belongs here: what a value may be that passes, what small groups lose, what the copy says of itself, writing it.
-Doesn't: which fields pass (sql/share/), the warehouse (warehouse/), arguments (cli/privacy.py).
+Doesn't: which fields pass (sql/share/), leads.duckdb (transform/), arguments (cli/privacy.py).
 """
 
 import hashlib
@@ -19,11 +19,14 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import ENUMERATIONS
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.duck import SQL_FOLDER, WAREHOUSE_FILE, connection, literal, macros, quoted
 from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, storing
 from leads_pipeline.errors import QuestionError, StorageError
-from leads_pipeline.lake import Lake
-from leads_pipeline.warehouse import Mart, comment, holding_version, read_statement, set_person_key
+from leads_pipeline.transform.marts import Mart, read_mart
+from leads_pipeline.transform.people import set_person_key
+from leads_pipeline.transform.reading import holding_version
+from leads_pipeline.transform.tables import comment
 
 # A branch's day of fewer people is a small group: somebody who knows that a person asked then would know their row.
 PEOPLE_MIN: Final = 5
@@ -51,28 +54,28 @@ class Shared:
 @cache
 def allow_list() -> tuple[Mart, ...]:
     """The tables of a copy: nothing passes that one of their statements doesn't name."""
-    return tuple(read_statement(path) for path in sorted((SQL_FOLDER / "share").glob("*.sql")))
+    return tuple(read_mart(path) for path in sorted((SQL_FOLDER / "share").glob("*.sql")))
 
 
-def write_share(lake: Lake, file: Path, now: datetime) -> Shared:
+def write_share(data: DataFolder, file: Path, now: datetime) -> Shared:
     """Write the copy of what is published now. The file is new and for this user alone (0600).
 
     Two copies have different keys, which nobody keeps, and their rows lie in an order by chance: so neither hashes nor
     places join them. Raises QuestionError where the file can't be that, StorageError where nothing is published yet.
     """
-    _check(lake, file)
+    _check(data, file)
     with storing(file):
         # The folder is private from its first moment, which a file that DuckDB makes isn't.
         folder = Path(tempfile.mkdtemp(prefix=f".{file.name}.", suffix=".tmp", dir=file.parent))
     try:
         draft = folder / file.name
         with (
-            holding_version(lake, lake.folder / WAREHOUSE_FILE) as held,
-            connection(lake, f"{held.name}/share") as db,
+            holding_version(data, data.folder / WAREHOUSE_FILE) as held,
+            connection(data, f"{held.name}/share") as db,
         ):
             db.execute(f"attach {literal(str(held.path))} as source (read_only)")
-            _refuse_who_is_to_go(db, lake)
-            shared = _written(db, draft, _facts(lake, now))
+            _refuse_who_is_to_go(db, data)
+            shared = _written(db, draft, _facts(data, now))
         with storing(file):
             draft.chmod(PRIVATE_FILE_MODE)
         publish_file(draft, file)
@@ -81,21 +84,21 @@ def write_share(lake: Lake, file: Path, now: datetime) -> Shared:
     return shared
 
 
-def _check(lake: Lake, file: Path) -> None:
+def _check(data: DataFolder, file: Path) -> None:
     if file.exists() or file.is_symlink():
         raise QuestionError(f"{file} is there already, and a copy replaces nothing. Remove it, or name another file.")
     if not file.parent.is_dir():
         raise QuestionError(f"{file.parent} is no folder. Make it, or name another one.")
-    if file.resolve().is_relative_to(lake.folder.resolve()):
+    if file.resolve().is_relative_to(data.folder.resolve()):
         raise QuestionError(
-            f"{file} lies in the data folder, which is for the pipeline alone. Name a file outside of {lake.folder}."
+            f"{file} lies in the data folder, which is for the pipeline alone. Name a file outside of {data.folder}."
         )
 
 
-def _refuse_who_is_to_go(db: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+def _refuse_who_is_to_go(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
     """No erasure reaches a copy, so none is made of who is on the list and still published."""
-    sql = "select coalesce(max(value), '') from source.pipeline.facts where name = 'listed'"
-    if db.execute(sql).fetchall() != [(lake.suppression.read().mark,)]:
+    sql = "select value::bigint from source.pipeline.facts where name = 'list_number'"
+    if data.is_behind or db.execute(sql).fetchall() != [(data.gate.number,)]:
         raise StorageError(
             f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
             "be erased. Run `leads-pipeline privacy apply`, then share again."
@@ -150,7 +153,7 @@ def _coarsened(table: Mart) -> str:
     """  # noqa: S608 - our own statement
 
 
-def _facts(lake: Lake, now: datetime) -> dict[str, str]:
+def _facts(data: DataFolder, now: datetime) -> dict[str, str]:
     """What the copy says of itself."""
     lines = [f"{table.name}: {', '.join(table.columns)}" for table in allow_list()]
     checksum = hashlib.sha256(repr((allow_list(), _MACROS)).encode()).hexdigest()
@@ -162,7 +165,7 @@ def _facts(lake: Lake, now: datetime) -> dict[str, str]:
         "need it. An erasure in the pipeline doesn't reach it: delete it and make a new one.",
         "made at": now.isoformat(timespec="seconds"),
         "made by": f"leads-pipeline {version('leads-pipeline')}",
-        "made from": f"{WAREHOUSE_FILE} of {lake.claimed_by() or 'a data folder of no portal'}",
+        "made from": f"{WAREHOUSE_FILE} of {data.state.claimed_by() or 'a data folder of no portal'}",
         "people": "Hashes are under a key of this copy, which nobody kept. They are the same person within the copy "
         "and nobody in another one.",
         "small groups": f"{_IS_SMALL[1]}.",

@@ -12,11 +12,10 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from leads_pipeline.duck import statement
+from leads_pipeline.duck import DataFolder, statement
 from leads_pipeline.durable import replace_file
-from leads_pipeline.lake import Lake
 from leads_pipeline.report.charts import WEEKDAYS, Daily, Hourly
-from leads_pipeline.warehouse import Reader
+from leads_pipeline.transform.reading import Reader
 
 # The days that charts and figures show, but for those of a week.
 FIGURE_DAYS: Final = 30
@@ -37,7 +36,7 @@ class Report:
     figures: dict[str, int]
 
 
-def write_report(db: Reader, lake: Lake) -> Report:
+def write_report(db: Reader, data: DataFolder) -> Report:
     """Write reports/leads.html from the published file, whole or not at all. Raises StorageError."""
     _, [(today, last_day)] = _of_days(db, "days")
     everywhere, *branches = _rows(db, "branches")
@@ -68,7 +67,7 @@ def write_report(db: Reader, lake: Lake) -> Report:
         coverage=db.query(statement("report/coverage")),
         drift=db.query(statement("report/drift"), {"shown": _CHANGES_SHOWN})[1],
     )
-    path = lake.folder / "reports" / "leads.html"
+    path = data.folder / "reports" / "leads.html"
     encoded = content.encode()
     replace_file(path, encoded)
     return Report(path, len(encoded), last_day, figures)

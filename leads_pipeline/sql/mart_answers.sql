@@ -8,15 +8,7 @@
 -- answered_at: When it was first answered, UTC; NULL where it wasn't, by the table answers
 -- minutes: Whole minutes from the lead to that answer; NULL where it wasn't answered, or the portal doesn't know the lead's moment
 
-with leads as (
-    select 'applicant' as kind, lead_id, lead_day, scope, created_at, enquiry_type, intent
-    from applicant_leads
-    union all
-    select 'appraisal' as kind, lead_id, lead_day, scope, created_at, enquiry_type, intent
-    from appraisal_leads
-),
-
-answered as (
+with answered as (
     select lead_id, min(answered_at) as answered_at
     from answers
     where problem is null
@@ -24,15 +16,14 @@ answered as (
 )
 
 select
-    kind,
+    leads.kind,
     leads.lead_id,
-    lead_day,
-    scope,
-    branch_of(scope) as branch,
-    market_of(enquiry_type, intent) as market,
+    leads.lead_day,
+    leads.scope,
+    branch_of(leads.scope) as branch,
+    leads.market,
     answered.answered_at,
-    date_sub('minute', created_at, answered.answered_at) as minutes
-from leads
+    date_sub('minute', leads.created_at, answered.answered_at) as minutes
+from lead_facts as leads
 left join answered on answered.lead_id = leads.lead_id
-where exists (from answered)
-order by lead_day, scope, kind, leads.lead_id
+where exists (select 1 from answered)

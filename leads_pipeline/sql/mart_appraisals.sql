@@ -1,5 +1,6 @@
 -- One row per local day, scope, market, urgency, confidence and curiosity: which valuations are asked for, worth what?
--- *lead_day: Local day on which the leads were submitted
+-- by lead_day
+-- lead_day: Local day on which the leads were submitted
 -- scope: Scope whose window held them, e.g. branch-101
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- market: sales or lettings: what the owners think of
@@ -42,4 +43,3 @@ select
     max(estimate) as highest_estimate
 from source
 group by lead_day, scope, market, urgency, confidence, is_just_curious
-order by lead_day, scope, market, urgency, confidence, is_just_curious

@@ -1,14 +1,14 @@
 -- One row per scope and listing that people asked about: which listings, and which price bands, are in demand?
 -- scope: Scope whose window held the leads, e.g. branch-101
 -- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- *listing_id: Id of the listing; leads that name none don't count. mart_listing_daily has its leads by day
+-- listing_id: Id of the listing; leads that name none don't count. mart_listing_daily has its leads by day
 -- market: sales or lettings, as the newest lead has it
 -- address: House number or name, street, town or city, and postcode, in one line; NULL where none is given
 -- url: Address of the listing's page; NULL where none is given
 -- price: Price of the listing in its newest lead, a rent as it is asked; NULL where it is 0 or not given
 -- rent_frequency: What a rent is per: per week or per month; NULL for a sale, and where it isn't given
 -- monthly_rent: That rent, brought to a month: a week's is 12/52 of it; NULL where it isn't known what the rent is per
--- price_band: Band of the price, 100,000 wide, or of the monthly rent, 500 wide, e.g. 300,000 to 399,999; unknown where there is none
+-- price_band: Band of the price, 100,000 wide up to 5,000,000 or more, or of the monthly rent, 500 wide up to 20,000 or more, e.g. 300,000 to 399,999; unknown where there is none
 -- price_band_from: Lower end of that band, to order by
 -- property_type: Kind of property, readable, e.g. semi detached; unknown where none is given
 -- bedrooms: Bedrooms
@@ -81,8 +81,11 @@ priced as (
             when is_rent and rent_frequency = 'per month' then newest.price
             when is_rent and rent_frequency = 'per week' then try_cast(newest.price * 52 / 12 as decimal(18, 2))
         end as monthly_rent,
-        if(is_rent, 500, 100000) as band_width,
-        floor(if(is_rent, monthly_rent, newest.price) / band_width)::bigint * band_width as price_band_from
+        case when is_rent then monthly_rent else newest.price end as banded,
+        case when is_rent then 500 else 100000 end as band_width,
+        -- Prices can be odd. Without a last band there are hundreds of bands of one listing.
+        case when is_rent then 20000 else 5000000 end as last_band,
+        case when banded >= 0 then least(floor(banded / band_width)::bigint * band_width, last_band) end as price_band_from
     from cleaned
 )
 
@@ -96,7 +99,10 @@ select
     newest.price,
     rent_frequency,
     monthly_rent,
-    coalesce(format('{:,} to {:,}', price_band_from, price_band_from + band_width - 1), 'unknown') as price_band,
+    case
+        when price_band_from = last_band then format('{:,} or more', price_band_from)
+        else coalesce(format('{:,} to {:,}', price_band_from, price_band_from + band_width - 1), 'unknown')
+    end as price_band,
     price_band_from,
     readable(newest.property_type) as property_type,
     newest.bedrooms,
@@ -108,4 +114,3 @@ select
     first_lead_day,
     last_lead_day
 from priced
-order by scope, leads desc, listing_id

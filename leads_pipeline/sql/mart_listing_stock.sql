@@ -39,4 +39,3 @@ select
     leads.last_lead_day
 from inventory
 left join leads using (item_id)
-order by leads desc, inventory.item_id

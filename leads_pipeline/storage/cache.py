@@ -27,6 +27,11 @@ class CachedStore:
         """The store's."""
         return self._store.address
 
+    @property
+    def options(self) -> dict[str, str]:
+        """The store's."""
+        return self._store.options
+
     def create(self, key: str, content: bytes) -> None:
         """In the store first."""
         self._store.create(key, content)

@@ -21,14 +21,19 @@ _ANSWERS: Final = f"{QUARANTINE}/answers/"
 class Quarantined:
     """A damaged file. `place` is the window that it came from, None if it held no raw leads.
 
-    `file` is its name as it was, None for a file of an earlier version. Pushed leads, whose state is `rows`, may lie
-    nowhere else. `set_aside_at` is None for a damaged leads.duckdb.
+    `file` is its name as it was, None for a file of an earlier version. `set_aside_at` is None for a damaged
+    leads.duckdb.
     """
 
     key: str
     place: Place | None
     file: RawFile | None
     set_aside_at: datetime | None
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether it may hold pushed leads, which the portal doesn't send again."""
+        return self.file.state == "rows" if self.file else "/pushed" in self.key
 
 
 class Quarantine:

@@ -477,8 +477,8 @@ class Raw:
 
     # --- failures and damage ------------------------------------------------------------------------------------------
 
-    def fail(self, place: Place, reason: str, *, is_permanent: bool) -> Failure:
-        """Note that a run didn't land the window. `reason` holds no personal data."""
+    def fail(self, place: Place, reason: str, message: str = "", *, is_permanent: bool) -> Failure:
+        """Note that a run didn't land the window. Neither text holds personal data."""
         before, now = self._failure(place), self._clock()
         failure = Failure(
             reason=reason,
@@ -486,6 +486,7 @@ class Raw:
             attempts=before.attempts + 1 if before else 1,
             first_failed_at=before.first_failed_at if before else now,
             failed_at=now,
+            message=message,
             damaged_at=before.damaged_at if before else None,
         )
         self._store.create(place.key + _FAILED, msgspec.json.encode(failure))

@@ -135,10 +135,14 @@ def hash_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]
 
 
+def table_of(rows: Sequence[Row]) -> pa.Table:
+    """Return the rows as an Arrow table."""
+    ids, numbers, payloads, sources = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return pa.Table.from_arrays([_texts(ids), _numbers(numbers), _texts(payloads), _texts(sources)], schema=SCHEMA)
+
+
 def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
     """Return the rows as a Parquet file. The same rows and footer give the same bytes."""
-    ids, numbers, payloads, sources = zip(*rows, strict=True) if rows else ((), (), (), ())
-    arrays = [_texts(ids), _numbers(numbers), _texts(payloads), _texts(sources)]
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -151,7 +155,7 @@ def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
         store_schema=False,
     ) as writer:
         if rows:
-            writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA))
+            writer.write_table(table_of(rows))
         facts = {
             "format": str(_FORMAT),
             "run_id": footer.run_id,

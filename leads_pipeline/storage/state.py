@@ -29,6 +29,9 @@ _POLL_SECONDS: Final = 0.02
 _SHARED_FOLDER: Final = "state/"
 _SHARED: Final = ("origin", "person_key", "start_date")
 
+# 1 and 2 had one file for each window.
+_RAW_FORMAT: Final = "3"
+
 
 class State:
     """The `.state/` of a data folder. `shared` is the bucket, if one has the data.
@@ -37,7 +40,7 @@ class State:
     """
 
     def __init__(self, folder: Path, shared: Store | None = None) -> None:
-        self._state = folder / ".state"
+        self.path = folder / ".state"
         self._shared = shared
 
     # --- locks --------------------------------------------------------------------------------------------------------
@@ -70,6 +73,10 @@ class State:
         """Hold the lock of publications. Whoever writes beside leads.duckdb holds it too."""
         with self.lock("warehouse"):
             yield
+
+    def is_publishing(self) -> bool:
+        """Whether a publication is under way in any process."""
+        return self._is_held("warehouse")
 
     @contextmanager
     def reading(self, reader: str) -> Iterator[None]:
@@ -115,7 +122,7 @@ class State:
                 return True
 
     def _lock_path(self, name: str) -> Path:
-        return self._state / "locks" / f"{name}.lock"
+        return self.path / "locks" / f"{name}.lock"
 
     # --- what was done, and when --------------------------------------------------------------------------------------
 
@@ -123,26 +130,31 @@ class State:
         """Remember that a publication may find something new."""
         self._touch("landed", datetime.now(UTC))
 
-    def has_landed_since(self, moment: datetime) -> bool:
-        """Whether anything has come since that moment that a publication may find."""
-        landed_at = self._touched_at("landed")
-        return landed_at is not None and landed_at >= moment
+    def want_rewriting(self) -> None:
+        """Have the next publication write leads.duckdb anew, whatever the numbers of its leads: raw was rewritten.
 
-    def note_published(self, began_at: datetime) -> None:
-        """Remember that everything that was there at that moment is published."""
-        self._touch("published", began_at)
+        To be called before the first file changes. So whoever is killed leaves the wish.
+        """
+        self._write("rewriting", secrets.token_hex(8))
+        self.note_landed()
 
-    def published_at(self) -> datetime | None:
-        """Return when the last publication began, None before the first."""
-        return self._touched_at("published")
+    def rewriting_wanted(self) -> str | None:
+        """Return which rewriting is wanted, None if none is. To be asked before the publication looks at any file."""
+        return self._read("rewriting")
 
-    def note_started(self) -> None:
-        """Remember that the service starts now. A corrected setting may end a refusal."""
-        self._touch("started", datetime.now(UTC))
+    def rewritten(self, wanted: str) -> None:
+        """Forget that wish, unless another one has come meanwhile."""
+        with self.lock("state"):
+            if self.rewriting_wanted() == wanted:
+                (self.path / "rewriting").unlink()
 
-    def started_at(self) -> datetime | None:
-        """Return when the service was last started, None before the first start."""
-        return self._touched_at("started")
+    def note_looked(self, began_at: datetime) -> None:
+        """Remember that nobody whom the suppression list keeps out was in files from before that moment."""
+        self._touch("looked", began_at)
+
+    def looked_at(self) -> datetime | None:
+        """Return that moment, None before the first look."""
+        return self._touched_at("looked")
 
     def note_backup(self, made_at: datetime) -> None:
         """Remember when the newest backup of this folder was made, wherever it lies."""
@@ -165,11 +177,19 @@ class State:
         number = (self._read("swept") or "").partition(" ")[0]
         return int(number) if number.isdecimal() else 0
 
+    def is_taken_over(self) -> bool:
+        """Whether raw files of an earlier release were landed anew."""
+        return self._read("raw_format") == _RAW_FORMAT
+
+    def note_taken_over(self) -> None:
+        """Remember that."""
+        self._write("raw_format", _RAW_FORMAT)
+
     # --- keys of a day that retention is making anonymous -------------------------------------------------------------
 
     def make_key_of_day(self, day: date) -> bytes:
         """Return the key under which a day's people become random ids. It outlives a kill."""
-        path = self._state / "anonymous" / day.isoformat()
+        path = self.path / "anonymous" / day.isoformat()
         with storing(path):
             if not path.exists():
                 replace_file(path, secrets.token_bytes(32))
@@ -177,13 +197,13 @@ class State:
 
     def key_of_day(self, day: date) -> bytes:
         """Return that key while there is one, and afterwards a new one each time."""
-        path = self._state / "anonymous" / day.isoformat()
+        path = self.path / "anonymous" / day.isoformat()
         with reading(path):
             return path.read_bytes() if path.exists() else secrets.token_bytes(32)
 
     def forget_key_of_day(self, day: date) -> None:
         """Delete it. From then on, nobody can tell whose id it was."""
-        (self._state / "anonymous" / day.isoformat()).unlink(missing_ok=True)
+        (self.path / "anonymous" / day.isoformat()).unlink(missing_ok=True)
 
     # --- what is the same for all machines ----------------------------------------------------------------------------
 
@@ -195,7 +215,7 @@ class State:
         remembered = self._remember("origin", origin)
         if remembered != origin:
             raise SettingsError(
-                f"{self._state.parent} holds leads from {remembered}, and {origin} is another portal: their leads must "
+                f"{self.path.parent} holds leads from {remembered}, and {origin} is another portal: their leads must "
                 "not mix. Set LEADS_DATA_DIR to another folder. If this folder was only a demo, delete it. Nothing was "
                 "changed.",
                 reason="another portal's data folder",
@@ -219,7 +239,7 @@ class State:
             return date.fromisoformat(remembered)
         except ValueError:
             raise StorageError(
-                f"{self._state / 'start_date'} holds no day. Write the first day to pull into it, as 2026-11-19, or "
+                f"{self.path / 'start_date'} holds no day. Write the first day to pull into it, as 2026-11-19, or "
                 "set LEADS_START_DATE. Without it, partitions would move."
             ) from None
 
@@ -231,7 +251,7 @@ class State:
         remembered = self._remember("person_key", secrets.token_hex(32))
         if not re.fullmatch(r"[0-9a-f]{64}", remembered):
             raise StorageError(
-                f"{self._state / 'person_key'} holds no key of 64 hexadecimal digits. Put the old one back from a "
+                f"{self.path / 'person_key'} holds no key of 64 hexadecimal digits. Put the old one back from a "
                 "backup, or remove the file. Without the old one, the hashes of all people change."
             )
         return bytes.fromhex(remembered)
@@ -246,7 +266,7 @@ class State:
             if remembered and self._first(name, remembered) != remembered:
                 address = self._shared.address if self._shared else ""
                 raise SettingsError(
-                    f"{self._state.parent} isn't a copy of {address}: each has another {name}, so their leads must not "
+                    f"{self.path.parent} isn't a copy of {address}: each has another {name}, so their leads must not "
                     "mix. Set LEADS_WORK_DIR to an empty folder, or LEADS_DATA_DIR to another prefix. Nothing was "
                     "changed.",
                     reason="another store's data folder",
@@ -277,16 +297,16 @@ class State:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _read(self, name: str) -> str | None:
-        path = self._state / name
+        path = self.path / name
         with reading(path), suppress(FileNotFoundError):
             return path.read_text(errors="replace").strip() or None
         return None
 
     def _write(self, name: str, text: str) -> None:
-        replace_file(self._state / name, f"{text}\n".encode())
+        replace_file(self.path / name, f"{text}\n".encode())
 
     def _touch(self, name: str, moment: datetime) -> None:
-        path, nanoseconds = self._state / name, int(moment.timestamp() * 1e9)
+        path, nanoseconds = self.path / name, int(moment.timestamp() * 1e9)
         with storing(path):
             try:
                 os.utime(path, ns=(nanoseconds, nanoseconds))
@@ -294,7 +314,7 @@ class State:
                 replace_file(path, b"", modified_ns=nanoseconds)
 
     def _touched_at(self, name: str) -> datetime | None:
-        path = self._state / name
+        path = self.path / name
         with reading(path), suppress(FileNotFoundError):
             return datetime.fromtimestamp(path.stat().st_mtime, UTC)
         return None

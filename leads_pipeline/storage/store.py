@@ -33,6 +33,10 @@ class Store(Protocol):
     def address(self) -> str:
         """The address, as open_store takes it."""
 
+    @property
+    def options(self) -> dict[str, str]:
+        """What deltalake needs to know to write there."""
+
     def create(self, key: str, content: bytes) -> None:
         """Keep the content under the key. It is whole and durable when this returns. A file of that key is replaced."""
 
@@ -84,6 +88,11 @@ class FolderStore:
     def address(self) -> str:
         """A `file://` address."""
         return self._folder.absolute().as_uri()
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Nothing."""
+        return {}
 
     def create(self, key: str, content: bytes) -> None:
         """Write beside, sync, rename, sync the folder. After a power cut the file is there whole, or not at all."""
@@ -228,7 +237,7 @@ class S3Store:
             raise SettingsError(
                 f"LEADS_DATA_DIR names a bucket, and the package obstore isn't installed. {how_to_install('s3')}"
             ) from None
-        self._obstore = obstore
+        self._obstore, self._plain_http = obstore, plain_http
         self._address = "/".join(part for part in (f"s3://{bucket}", prefix) if part)
         self._prefix = f"{prefix}/" if prefix else ""
         try:
@@ -247,6 +256,11 @@ class S3Store:
     def address(self) -> str:
         """An `s3://` address."""
         return self._address
+
+    @property
+    def options(self) -> dict[str, str]:
+        """A commit is created only if nobody else has created it. Other object stores than S3 need that said."""
+        return {"aws_conditional_put": "etag", "allow_http": str(self._plain_http).lower()}
 
     def create(self, key: str, content: bytes) -> None:
         """In one request."""

@@ -1,7 +1,8 @@
 """Takes over the raw files of the landed version: each is landed anew, once.
 
 That version had one file for each window (`leads.parquet`, in a bucket `leads-<hash>.parquet`) and one for pushed leads
-(`pushed.parquet`). They are read as they are, and deleted once their rows lie in a file of today.
+(`pushed.parquet`). Deliveries of pushed leads waited in `spool/`. All are read as they are, and deleted once their rows
+lie in a file of today.
 
 Belongs here: that format. Doesn't: today's (rows.py).
 """
@@ -14,17 +15,23 @@ from datetime import date, datetime
 from operator import itemgetter
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.contract import LEAD_KINDS, ReceivedLead, lead_kind
 from leads_pipeline.storage.inventory import FoundItem, Inventory
+from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import RAW, Look, Place, Raw, State
 from leads_pipeline.storage.rows import Row, merged, microseconds
 from leads_pipeline.storage.store import Store
 
 _NAME: Final = re.compile(r"(?:leads|pushed)(?:-[0-9a-f]{32})?\.parquet", re.ASCII)
 _SEAL_BYTES: Final = hashlib.sha256().digest_size
+
+# Where deliveries of pushed leads waited.
+SPOOL: Final = "spool/"
+DELIVERY: Final = ".pushed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,29 @@ def take_over(store: Store, raw: Raw, root: str = RAW) -> int:
         store.delete(list(former))
         count += 1
     return count
+
+
+class _Delivered(msgspec.Struct):
+    """A pushed lead as a line of a delivery."""
+
+    kind: str
+    received_at: datetime
+    lead_id: str
+    payload: str
+    oddity: str | None
+
+
+def take_over_deliveries(store: Store, raw: Raw, placement: Placement) -> None:
+    """Land the deliveries of pushed leads that still wait. A damaged one stays. Raises StorageError."""
+    for key in store.list(SPOOL):
+        digest, _, lines = (store.get(key) or b"").partition(b"\n")
+        if not key.endswith(DELIVERY) or hashlib.sha256(lines).hexdigest().encode() != digest:
+            continue
+        for line in lines.splitlines():
+            one = msgspec.json.decode(line, type=_Delivered)
+            lead = ReceivedLead(one.lead_id, one.payload, one.oddity)
+            raw.add(placement.of(lead_kind(one.kind), lead, one.received_at), [lead], one.received_at)
+        store.delete([key])
 
 
 def _found(store: Store, root: str) -> Iterator[tuple[Place, list[str]]]:

@@ -19,8 +19,10 @@ from leads_pipeline.window import Window
 class WindowState(StrEnum):
     """How a window stands.
 
-    FAILED: the last run for it failed, or a file of it was damaged. Else by its whole looks: MISSING has none, OPEN
-    only some from before its end, PARTIAL none between its end and the moment when the portal began to delete it.
+    By its whole looks: LANDED and EMPTY have one between its end and the moment when the portal began to delete it,
+    PARTIAL only one from after that. Without such a look it is FAILED if the last run for it failed or a file of it was
+    damaged, else OPEN until its end, and then MISSING. A landed window whose later look failed stays landed: `failure`
+    says so.
     """
 
     LANDED = "landed"
@@ -86,7 +88,7 @@ def _row(store: Store, kind: LeadKind, window: Window, folders: Mapping[str, Fol
     return WindowRow(
         kind=kind.name,
         window=window,
-        state=WindowState.FAILED if failure else _state(folder, leads),
+        state=_state(folder, leads, has_failed=failure is not None, is_over=window.is_closed(now)),
         looked_at=moment_of(newest.look) if newest else None,
         leads=leads,
         days_left=window.days_left(now),
@@ -94,13 +96,11 @@ def _row(store: Store, kind: LeadKind, window: Window, folders: Mapping[str, Fol
     )
 
 
-def _state(folder: Folder, leads: int) -> WindowState:
-    match folder.state:
-        case "rows":
-            return WindowState.MISSING
-        case "open":
-            return WindowState.OPEN
-        case "partial":
-            return WindowState.PARTIAL
-        case "closed":
-            return WindowState.LANDED if leads else WindowState.EMPTY
+def _state(folder: Folder, leads: int, *, has_failed: bool, is_over: bool) -> WindowState:
+    if folder.state == "closed":
+        return WindowState.LANDED if leads else WindowState.EMPTY
+    if folder.state == "partial":
+        return WindowState.PARTIAL
+    if has_failed:
+        return WindowState.FAILED
+    return WindowState.MISSING if is_over else WindowState.OPEN

@@ -1,7 +1,7 @@
 """What an entry of the list says, and which leads it means.
 
 Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files (files.py), spelling
-(domain/person.py), taking leads out (lake/gate.py).
+(domain/person.py), taking leads out (gate.py).
 """
 
 import hmac

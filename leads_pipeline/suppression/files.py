@@ -23,7 +23,6 @@ import msgspec
 
 from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, not_read, reading, replace_file, storing
 from leads_pipeline.errors import StorageError
-from leads_pipeline.objects import ObjectStore
 from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.suppression.entries import NOBODY, Action, Entry, Suppressed
 
@@ -42,7 +41,7 @@ _VERSIONS_KEPT: Final = 5
 class SuppressionList:
     """The list's files in their folder, and the guard in the data folder. Many processes may use it at once."""
 
-    def __init__(self, folder: Path, guard: Path, store: Store | ObjectStore | None = None) -> None:
+    def __init__(self, folder: Path, guard: Path, store: Store | None = None) -> None:
         self.folder = folder
         self.guard = guard
         self._here = FolderStore(folder)
@@ -178,7 +177,7 @@ class SuppressionList:
             self._create(max(ours, theirs, key=len))
         return None
 
-    def _refresh_key(self, store: Store | ObjectStore) -> None:
+    def _refresh_key(self, store: Store) -> None:
         path = self.folder / KEY_FILE
         with reading(path):
             here = path.read_bytes() if path.exists() else None

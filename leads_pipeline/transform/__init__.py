@@ -1,8 +1,8 @@
 """From raw leads to leads.duckdb.
 
 Belongs here: reading a lead's text (reader.py), the tables of leads (tables.py), filling them (flatten.py), publishing
-them as a file (publish.py, versions.py), and what analysts read besides: marts, drift, their own answers (answers.py),
-typed Parquet (typed.py), Delta tables (delta.py).
-Nothing here knows files, the portal or Dagster. The pipeline doesn't use this folder yet: flatten/ and warehouse/ do
-its work, and the tests compare both.
+them as a file (publish.py, versions.py), reading that file (reading.py) and checking it (checks.py), and what analysts
+read besides: marts, drift, their own answers (answers.py), typed Parquet (typed.py), Delta tables (delta.py).
+Nothing here knows the portal, people's requests or Dagster. orchestration/publication.py says what is published, and
+when the tables beside leads.duckdb are written.
 """

@@ -21,7 +21,7 @@ from leads_pipeline.duck import WAREHOUSE_FILE, connection
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.tables import Table, lead_tables
-from leads_pipeline.transform.typed import TABLES, number_of, remove_tables, rows_of
+from leads_pipeline.transform.typed import TABLES, delete_tables, number_of, remove_tables, rows_of
 from leads_pipeline.transform.versions import Versions
 
 # No least and greatest value of a column, a name say, in the log: it outlives the rows.
@@ -71,13 +71,6 @@ def write_delta(
     names = tuple(f"{TABLES}/{table.name}/" for table in lead_tables())
     store.delete([key for key in store.list(f"{TABLES}/") if not key.startswith(names)])
     return written
-
-
-def delete_tables(store: Store, prefix: str = f"{TABLES}/") -> None:
-    """Delete Delta tables, logs first: a reader then finds no table, and not half of one. Raises StorageError."""
-    keys = store.list(prefix)
-    store.delete([key for key in keys if "/_delta_log/" in key])
-    store.delete([key for key in keys if "/_delta_log/" not in key])
 
 
 def _write(

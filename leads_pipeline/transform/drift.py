@@ -12,7 +12,8 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.contract import LEAD_KINDS, Field, LeadKind, known_members
-from leads_pipeline.duck import literal, quoted
+from leads_pipeline.duck import Column, literal, quoted
+from leads_pipeline.transform.tables import Table, comment
 
 # A name or a value may be a person's. One that so many people have sent says nothing of any of them.
 PEOPLE_MIN: Final = 3
@@ -25,24 +26,30 @@ _GRAIN: Final = (
     f"One row per kind and change that the contract doesn't know, of the last {DRIFT_DAYS} days, from at least "
     f"{PEOPLE_MIN} people"
 )
-_COLUMNS: Final = {
-    "kind": "applicant or appraisal",
-    "change": "new field, new value (of an enumerated field) or changed type (a value that doesn't fit its field)",
-    "field": "Path of the field; what follows [] is in each element of a list",
-    "value": "The new value",
-    "first_seen_day": "First window day on which it came",
-    "last_seen_day": "Last window day on which it came",
-    "leads": "Leads, or elements of their declared lists, that have it",
-}
+DRIFT: Final = Table(
+    "drift",
+    _GRAIN,
+    (
+        Column("kind", "varchar", "applicant or appraisal"),
+        Column(
+            "change",
+            "varchar",
+            "new field, new value (of an enumerated field) or changed type (a value that doesn't fit its field)",
+        ),
+        Column("field", "varchar", "Path of the field; what follows [] is in each element of a list"),
+        Column("value", "varchar", "The new value"),
+        Column("first_seen_day", "date", "First window day on which it came"),
+        Column("last_seen_day", "date", "Last window day on which it came"),
+        Column("leads", "bigint", "Leads, or elements of their declared lists, that have it"),
+    ),
+)
 
 
 def make_drift(db: duckdb.DuckDBPyConnection, today: date) -> None:
     """Make the table anew, of the windows of the last 60 days."""
     first_day = today - timedelta(days=DRIFT_DAYS)
     db.execute(f"create or replace table drift as {drift_statement(first_day)}")
-    db.execute(f"comment on table drift is {literal(_GRAIN)}")
-    for column, description in _COLUMNS.items():
-        db.execute(f"comment on column drift.{quoted(column)} is {literal(description)}")
+    comment(db, "drift", _GRAIN, {column.name: column.description for column in DRIFT.columns})
 
 
 def drift_statement(first_day: date) -> str:

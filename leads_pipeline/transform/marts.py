@@ -7,7 +7,7 @@ drift (drift.py), when to publish (publish.py).
 # ruff: noqa: S608 - only names of our own files and of the contract are in the statements
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -21,17 +21,19 @@ import duckdb
 
 from leads_pipeline.branches import Branches
 from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS
-from leads_pipeline.duck import SQL_FOLDER, DataFolder, literal, macros, quoted, telling_errors
+from leads_pipeline.duck import SQL_FOLDER, Column, DataFolder, literal, macros, quoted, telling_errors
 from leads_pipeline.errors import BugError
-from leads_pipeline.flatten.columns import INVENTORY_COLUMNS
 from leads_pipeline.storage.windows import WindowRow
 from leads_pipeline.transform.answers import ANSWERS, read_answers
-from leads_pipeline.transform.drift import make_drift
-from leads_pipeline.transform.tables import Table, create_table
+from leads_pipeline.transform.drift import DRIFT, make_drift
+from leads_pipeline.transform.inventory import INVENTORY
+from leads_pipeline.transform.tables import Table, comment, create_table
 from leads_pipeline.window import RETENTION
 
-_FOLDER: Final = SQL_FOLDER / "new"
 _BY_DAY: Final = "by lead_day"
+
+# A temporary view of the leads of any kind. A statement that names it reads the tables of leads.
+EVERY_LEAD: Final = "every_lead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,7 @@ class Mart:
 class Inputs:
     """What marts read besides the leads. `today` is the local day.
 
-    `windows` are the configured ones, `other_windows` those that were landed besides. `objected` are the people who
-    object to marketing.
+    `windows` are the configured ones, `other_windows` others that were landed: all, or those from `first_day` on.
     """
 
     folder: DataFolder
@@ -62,11 +63,11 @@ class Inputs:
     windows: Sequence[WindowRow] = ()
     other_windows: Sequence[WindowRow] = ()
     branches: Branches = field(default_factory=Branches)
-    objected: Collection[str] = ()
+    first_day: date | None = None
 
 
 @cache
-def marts(folder: Path = _FOLDER) -> tuple[Mart, ...]:
+def marts(folder: Path = SQL_FOLDER) -> tuple[Mart, ...]:
     """The marts in the folder's files, each after those that it reads."""
     found = {path.stem: read_mart(path) for path in sorted(folder.glob("*.sql"))}
     words = {name: set(re.findall(r"\w+", mart.statement)) for name, mart in found.items()}
@@ -84,13 +85,13 @@ def read_mart(path: Path) -> Mart:
 
 def fingerprint(branches: Branches) -> str:
     """Change with anything that asks for all marts to be made anew."""
-    return repr((marts(), macros("new_marts"), ENUMERATIONS, _TABLES, branches))
+    return repr((marts(), macros("marts"), ENUMERATIONS, _TABLES, branches))
 
 
 def make_marts(
     db: duckdb.DuckDBPyConnection, inputs: Inputs, *, is_rewritten: bool = False, of: Sequence[Mart] = ()
 ) -> dict[str, str]:
-    """Make all marts, or those of `of`, after `flatten`; what went wrong, by mart.
+    """Make all marts, or those of `of`, after `flatten` and `make_tables`; what went wrong, by mart.
 
     A mart that fails keeps its last good rows or definition, and is made as a whole the next time. If raw files were
     rewritten, it is removed instead, because it may hold an erased person. An error ends DuckDB's transaction, so each
@@ -204,23 +205,23 @@ def _drop(db: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 def _comment(db: duckdb.DuckDBPyConnection, mart: Mart) -> None:
-    name = quoted(mart.name)
-    db.execute(f"comment on {'table' if mart.is_by_day else 'view'} {name} is {literal(mart.description)}")
-    for column in _columns(db, mart.name):
-        db.execute(f"comment on column {name}.{quoted(column)} is {literal(mart.columns.get(column, ''))}")
+    columns = {column: mart.columns.get(column, "") for column in _columns(db, mart.name)}
+    comment(db, quoted(mart.name), mart.description, columns, is_view=not mart.is_by_day)
 
 
 # --- what marts read besides the leads --------------------------------------------------------------------------------
 
 _TABLES: Final = {
-    "pipeline.window_states": "kind varchar, day date, scope varchar, state varchar, rows bigint, "
+    "pipeline.window_states": "kind varchar, day date, scope varchar, state varchar, "
+    "window_start timestamptz, window_end timestamptz, is_closed boolean, rows bigint, "
     "last_looked_at timestamptz, failed_attempts integer, last_error varchar, is_refused boolean, "
     "deleted_from_at timestamptz, is_configured boolean",
-    "pipeline.objected": "person uuid",
+    "pipeline.objected": "person uuid, kind varchar, lead_id varchar",
     "pipeline.answers": ANSWERS,
     "pipeline.words": "value varchar, words varchar",
     "pipeline.mart_problems": "mart varchar, problem varchar",
 }
+_BRANCHES_GRAIN: Final = "One row per scope that is configured, has a landed window, or that LEADS_BRANCHES_FILE names"
 _BRANCHES: Final = {
     "scope": "Scope as in every other table, e.g. branch-101",
     "branch_id": "The portal's id in it, e.g. 101",
@@ -228,25 +229,33 @@ _BRANCHES: Final = {
 }
 
 
-def _make_inputs(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> bool:
-    """Fill the tables that marts read; whether other values of enumerated fields are known than before."""
+def other_tables() -> tuple[Table, ...]:
+    """The tables that are neither of leads nor made by a file: the inventory, what branches are called, drift."""
+    return (
+        INVENTORY,
+        Table("branches", _BRANCHES_GRAIN, tuple(Column(name, "varchar", text) for name, text in _BRANCHES.items())),
+        DRIFT,
+    )
+
+
+def make_tables(db: duckdb.DuckDBPyConnection) -> None:
+    """Make the tables that marts read besides the leads, if they aren't there. The caller fills the inventory."""
     for name, columns in _TABLES.items():
         db.execute(f"create table if not exists {name} ({columns})")
     if not _exists(db, "inventory"):
-        description = "One row per item that the inventory searches found, in its newest state"
-        create_table(db, Table("inventory", description, INVENTORY_COLUMNS))
-    _make_branches(db, inputs)
+        create_table(db, INVENTORY)
+
+
+def _make_inputs(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> bool:
+    """Fill the tables that marts read; whether other values of enumerated fields are known than before."""
     states = [_state(row, is_configured=True) for row in inputs.windows]
     states += [_state(row, is_configured=False) for row in inputs.other_windows]
-    contents: dict[str, Sequence[tuple[object, ...]]] = {
-        "pipeline.window_states": states,
-        "pipeline.objected": [(person,) for person in inputs.objected],
-        "pipeline.answers": read_answers(inputs.folder, inputs.zone),
-    }
-    for name, rows in contents.items():
-        db.execute(f"delete from {name}")
-        _fill(db, name, rows)
-    db.execute(macros("new_marts").replace("{zone}", literal(inputs.zone.key)))
+    db.execute("delete from pipeline.window_states where day >= $since", {"since": inputs.first_day or date.min})
+    _fill(db, "pipeline.window_states", states)
+    db.execute("delete from pipeline.answers")
+    _fill(db, "pipeline.answers", read_answers(inputs.folder, inputs.zone))
+    _make_branches(db, inputs.branches)
+    db.execute(macros("marts").replace("{zone}", literal(inputs.zone.key)))
     make_drift(db, inputs.today)
     return _make_words(db)
 
@@ -258,7 +267,7 @@ def _make_every_lead(db: duckdb.DuckDBPyConnection, days: Sequence[date] | None)
     """
     of_days = "" if days is None else f"where {_is_of(days)}"
     kinds = (f"select {literal(kind.name)} as kind, * from {quoted(kind.table)} {of_days}" for kind in LEAD_KINDS)
-    db.execute(f"create or replace temp view every_lead as {' union all by name '.join(kinds)}")
+    db.execute(f"create or replace temp view {EVERY_LEAD} as {' union all by name '.join(kinds)}")
 
 
 def _make_words(db: duckdb.DuckDBPyConnection) -> bool:
@@ -281,9 +290,9 @@ def _make_words(db: duckdb.DuckDBPyConnection) -> bool:
     return db.execute(known).fetchall() != before
 
 
-def _make_branches(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
-    names = inputs.branches
-    scopes = {row.scope for row in (*inputs.windows, *inputs.other_windows)} | names.names.keys()
+def _make_branches(db: duckdb.DuckDBPyConnection, names: Branches) -> None:
+    known = db.execute("select distinct scope from pipeline.window_states").fetchall()
+    scopes = {scope for (scope,) in known} | names.names.keys()
     columns = _BRANCHES | dict.fromkeys(names.columns, "From LEADS_BRANCHES_FILE")
     db.execute(f"create or replace table branches ({', '.join(f'{quoted(column)} varchar' for column in columns)})")
     empty = (None,) * len(names.columns)
@@ -292,10 +301,7 @@ def _make_branches(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
         for scope in sorted(scopes)
     ]
     _fill(db, "branches", rows)
-    grain = "One row per scope that is configured, has a landed window, or that LEADS_BRANCHES_FILE names"
-    db.execute(f"comment on table branches is {literal(grain)}")
-    for column, description in columns.items():
-        db.execute(f"comment on column branches.{quoted(column)} is {literal(description)}")
+    comment(db, "branches", _BRANCHES_GRAIN, columns)
 
 
 def _state(row: WindowRow, *, is_configured: bool) -> tuple[object, ...]:
@@ -305,10 +311,13 @@ def _state(row: WindowRow, *, is_configured: bool) -> tuple[object, ...]:
         row.day,
         row.scope,
         str(row.state),
+        row.window.start,
+        row.window.end,
+        row.looked_at is not None and row.looked_at >= row.window.end,
         row.leads if row.looked_at or row.leads else None,
         row.looked_at,
         failure.attempts if failure else 0,
-        failure.reason if failure else None,
+        (failure.message or failure.reason) if failure else None,
         failure is not None and failure.verdict == "refused",
         row.window.start + RETENTION,
         is_configured,

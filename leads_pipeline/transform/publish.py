@@ -54,16 +54,19 @@ class Content:
     """What the file holds besides the leads, and what it is made from besides the raw windows.
 
     `fingerprint` stands for all that asks for a new file when it changes: marts, names of branches, the key of people.
-    `list_number` is the suppression list's. `prepare` makes the macros of statements, `person_of` among them. `refuse`
-    takes leads that the list refuses out of the tables, and adds them to `touched`. `make_marts` follows `touched`.
+    `inputs` stands for what marts read besides the leads: when it changes, they are made again. `list_number` is the
+    suppression list's. `prepare` makes the macros of statements, `person_of` among them. `refuse` takes leads that the
+    list refuses out of the tables, and adds them to `touched`. `make_marts` follows `touched`, and hears whether raw
+    files were rewritten.
     """
 
     zone: ZoneInfo
     fingerprint: str
+    inputs: str
     list_number: int
     prepare: Callable[[duckdb.DuckDBPyConnection], None]
     refuse: Callable[[duckdb.DuckDBPyConnection], None]
-    make_marts: Callable[[duckdb.DuckDBPyConnection], None]
+    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class _Known:
     """What a file remembers of what it was made from."""
 
     fingerprint: str
+    inputs: str
     list_number: int
     is_alone: bool
     windows: Hashes
@@ -90,7 +94,7 @@ def publish(
 ) -> Publication | None:
     """Bring the data folder's leads.duckdb up to date; None if it is. The caller holds the lock of publications.
 
-    - Update: only windows have changed. They are read into a copy.
+    - Update: only windows have changed, or what marts read besides. They are read into a copy.
     - Rewriting: raw files were rewritten, or the list has grown. The same, whatever the numbers of the leads. The copy
       is written anew, so that no old block stays, and no older version stays beside it.
     - New file: anything else has changed, or the file can't be read. It is made from raw, and from the file before it
@@ -115,7 +119,7 @@ def _publish(
         return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
     hashes = raw.hashes(of_all_days=of_all_days or is_rewritten)
     changed = {window for window, hash_ in hashes.items() if known.windows.get(window) != hash_}
-    if not changed and not is_rewritten and versions.path.exists():
+    if not changed and not is_rewritten and known.inputs == content.inputs and versions.path.exists():
         return None
     draft = versions.draft("copy")
     try:
@@ -222,7 +226,9 @@ def _read_known(versions: Versions, file: Path | None) -> _Known | None:
             windows = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
     except (StorageError, BugError):
         return None
-    return _Known(facts["fingerprint"], int(facts["list_number"]), facts["is_alone"] == "true", windows)
+    return _Known(
+        facts["fingerprint"], facts["inputs"], int(facts["list_number"]), facts["is_alone"] == "true", windows
+    )
 
 
 def _columns(db: duckdb.DuckDBPyConnection, table: str, schema: str = "main", database: str = "") -> list[str]:
@@ -256,7 +262,9 @@ def _raise_numbers(db: duckdb.DuckDBPyConnection) -> None:
 def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> int:
     """Take the leads of the file before of which raw has no version, or only older ones; how many."""
     taken_over = 0
+    # Earlier releases numbered requests in another way.
     anew = {
+        "sequence": "epoch_us(fetched_at)",
         "lead_day": f"coalesce(timezone({literal(zone.key)}, created_at)::date, window_day)",
         "person": "person_of(contact_email, contact_phone_number)",
     }
@@ -271,7 +279,7 @@ def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> int:
             anti join {quoted(kind.table)} as loaded
                 on loaded.lead_id = former.lead_id
                 and (loaded.sequence, loaded.window_day, loaded.scope)
-                    >= (former.sequence, former.window_day, former.scope)
+                    >= (epoch_us(former.fetched_at), former.window_day, former.scope)
             """
         )
         for table in kind.tables:
@@ -307,9 +315,14 @@ def _check(db: duckdb.DuckDBPyConnection) -> None:
 
 def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, number: int, *, is_alone: bool) -> None:
     """Make the marts, note what the file was made from, and write it all to the file."""
-    content.make_marts(db)
+    content.make_marts(db, is_alone)
     db.execute("delete from pipeline.facts")
-    facts = {"fingerprint": _fingerprint(content), "list_number": content.list_number, "is_alone": is_alone}
+    facts = {
+        "fingerprint": _fingerprint(content),
+        "inputs": content.inputs,
+        "list_number": content.list_number,
+        "is_alone": is_alone,
+    }
     for name, value in facts.items():
         db.execute("insert into pipeline.facts values ($name, $value::varchar)", {"name": name, "value": value})
     _fill(db, "create temp table hashes as", hashes)
@@ -320,9 +333,6 @@ def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, num
     db.execute(f"insert into pipeline.touched_days select *, {number} from ({days})")
     db.commit()
     db.execute("checkpoint")
-    views = "from duckdb_views() where not internal and not temporary and database_name = current_database()"
-    for (view,) in db.execute(f"select view_name {views}").fetchall():
-        db.execute(f"from {quoted(view)} limit 1").fetchall()
 
 
 def _fill(db: duckdb.DuckDBPyConnection, make: str, windows: Collection[WindowKey] | Hashes) -> None:

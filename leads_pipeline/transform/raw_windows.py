@@ -4,15 +4,13 @@ Belongs here: hashes of windows, rows as Arrow tables. Doesn't: files (storage/)
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-import pyarrow as pa
-
 from leads_pipeline.contract import LEAD_KINDS, lead_kind
 from leads_pipeline.storage.raw import RAW, Folder, Place, Raw, SuppressionList, list_folders
-from leads_pipeline.storage.rows import SCHEMA, Row, merged
+from leads_pipeline.storage.rows import merged, table_of
 from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.flatten import Batch
 from leads_pipeline.transform.publish import WindowKey
@@ -55,7 +53,7 @@ class RawWindows:
             rows = merged(contents.rows)
             if any(opened.footer.list_number < self._suppressed.number for opened in contents.opened):
                 rows = self._suppressed.admit(kind, day, scope, rows)
-            yield Batch(kind, day, scope, _table(rows))
+            yield Batch(kind, day, scope, table_of(rows))
 
 
 def _window_key(kind: str, folder: str) -> WindowKey:
@@ -65,7 +63,3 @@ def _window_key(kind: str, folder: str) -> WindowKey:
 
 def _hash_of(folder: Folder) -> str:
     return hashlib.sha256(" ".join(sorted(file.hash for file in folder.files)).encode()).hexdigest()[:16]
-
-
-def _table(rows: Sequence[Row]) -> pa.Table:
-    return pa.Table.from_pylist([row._asdict() for row in rows], SCHEMA)

@@ -55,11 +55,10 @@ def read_leads(kind: LeadKind, leads: pa.Table) -> pa.Table:
     """Put a column `lead`, nested and typed, in the place of `payload`.
 
     `leads` has the columns `lead_id` and `payload`. It may have `corrections`, a list of JSON merge patches (RFC 7396)
-    for the text, oldest first, and `oddity`, for what the text doesn't show: that it wasn't UTF-8 when it was received.
-    Whatever a text holds, it becomes a row.
+    for the text, oldest first. Whatever a text holds, it becomes a row.
     """
     lead = _declared_lead(kind)
-    given = ("lead_id", "payload", "corrections", "oddity")
+    given = ("lead_id", "payload", "corrections")
     columns = [leads[name].to_pylist() if name in leads.column_names else repeat(None) for name in given]
     rows: Iterable[Any] = zip(*columns, strict=False)
     structs = (lead.read_lead(*row) for row in rows)
@@ -239,9 +238,9 @@ class _Row(_Object):
         objects = [path[: dot.start()] for path in (*fields, *lists) for dot in re.finditer(r"\.", path)]
         self._order = [*fields, *objects, *lists].index
 
-    def read_lead(self, lead_id: str, payload: str, corrections: Sequence[str] | None, oddity: str | None) -> Any:
+    def read_lead(self, lead_id: str, payload: str, corrections: Sequence[str] | None) -> Any:
         """The struct of a lead's text."""
-        if corrections is None and oddity is None and not lead_id.startswith("sha256:"):
+        if corrections is None and not lead_id.startswith("sha256:"):
             with suppress(ValueError, RecursionError):
                 if (lead := self._decode(payload)) is not None:
                     return lead
@@ -250,7 +249,7 @@ class _Row(_Object):
         for patch in corrections or ():
             with suppress(ValueError):  # of what is no object, there is nothing to correct
                 text = _corrected(text, msgspec.json.decode(patch))
-        return self.read_row(text, oddity or not_json, NO_ID if is_nameless else None)
+        return self.read_row(text, not_json, NO_ID if is_nameless else None)
 
     def read_row(self, raw: Any, oddity: str | None = None, oddity_of_object: str | None = None) -> Any:
         """The struct of any JSON, with what is odd about it."""

@@ -3,7 +3,7 @@
 Belongs here: names, types and comments. Doesn't: the rows (flatten.py), marts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,6 +75,13 @@ def create_table(db: duckdb.DuckDBPyConnection, table: Table) -> None:
     name = quoted(table.name)
     columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in table.columns)
     db.execute(f"create table {name} ({columns})")
-    db.execute(f"comment on table {name} is {literal(table.description)}")
-    for column in table.columns:
-        db.execute(f"comment on column {name}.{quoted(column.name)} is {literal(column.description)}")
+    comment(db, name, table.description, {column.name: column.description for column in table.columns})
+
+
+def comment(
+    db: duckdb.DuckDBPyConnection, name: str, description: str, columns: Mapping[str, str], *, is_view: bool = False
+) -> None:
+    """Write what an analyst reads of a table or view. `name` is as in SQL."""
+    db.execute(f"comment on {'view' if is_view else 'table'} {name} is {literal(description)}")
+    for column, text in columns.items():
+        db.execute(f"comment on column {name}.{quoted(column)} is {literal(text)}")

@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.duck import WAREHOUSE_FILE, connection, link_or_copy, literal, quoted
 from leads_pipeline.durable import storing, sync
+from leads_pipeline.errors import SettingsError, how_to_install
+from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.tables import Table, lead_tables
 from leads_pipeline.transform.versions import Versions
 
@@ -57,11 +59,12 @@ def write_tables(versions: Versions) -> int | None:
     draft = trees / f"{TABLES}-draft"
     with storing(path):
         shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=_FOLDER_MODE)
         with connection(versions, TABLES, file, read_only=True) as db:
             publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
             touched = {day for day, publication in publications.items() if publication > before}
             for table in lead_tables():
-                (draft / table.name).mkdir(mode=_FOLDER_MODE, parents=True)
+                (draft / table.name).mkdir(mode=_FOLDER_MODE)
                 _link_days(path / table.name, draft / table.name, publications.keys() - touched)
                 _write_days(db, table, draft / table.name, touched)
         tree = trees / f"{TABLES}-{number}"
@@ -85,6 +88,26 @@ def remove_tables(versions: Versions) -> None:
         for tree in (versions.folder / ".versions").glob(f"{TABLES}-*"):
             shutil.rmtree(tree)
         sync(versions.folder)
+
+
+def delete_tables(store: Store, prefix: str = f"{TABLES}/") -> None:
+    """Delete Delta tables, logs first: a reader then finds no table, and not half of one. Raises StorageError."""
+    keys = store.list(prefix)
+    store.delete([key for key in keys if "/_delta_log/" in key])
+    store.delete([key for key in keys if "/_delta_log/" not in key])
+
+
+def want_deltalake() -> str:
+    """Say which deltalake is there. Raises SettingsError if there is none, or if it can't be imported."""
+    try:
+        import deltalake
+
+        return f"They are written by deltalake {deltalake.__version__}."
+    except Exception as error:  # noqa: BLE001 - whatever a broken installation raises
+        raise SettingsError(
+            f"LEADS_TABLES is delta, and the package deltalake can't be used ({type(error).__name__}). "
+            f"{how_to_install('delta')} Or unset LEADS_TABLES, and the next publication removes the Delta tables."
+        ) from None
 
 
 def number_of(path: Path) -> int:

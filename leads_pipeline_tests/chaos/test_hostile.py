@@ -44,7 +44,8 @@ def page(house: House) -> str:
 
 
 def marts(house: House) -> list[str]:
-    return [name for (name,) in house.query("select table_name from duckdb_tables() where table_name like 'mart_%'")]
+    names = "select table_name from information_schema.tables where table_schema = 'main'"
+    return [name for (name,) in house.query(names) if name.startswith("mart_")]
 
 
 def put(lead: Row, path: str, value: object) -> None:
@@ -187,9 +188,9 @@ DEEP = 100_000
 # Each lead's members besides its id, and what an analyst finds of it.
 ODD: dict[str, list[tuple[bytes, str]]] = {
     "wrong charset": [
-        (b'"message":"caf\xe9"', "message = 'café' and list_contains(_problems, 'not UTF-8, kept as ISO 8859-1')"),
-        (b'"message":"\xff\xfe","intent":"\xc0\xaf"', "len(_problems) > 0 and message is not null"),
-        (b'"message":"\xed\xa0\x80"', "len(_problems) > 0 and message is not null"),
+        (b'"message":"caf\xe9"', "message = 'café'"),
+        (b'"message":"\xff\xfe","intent":"\xc0\xaf"', "message = 'ÿþ'"),
+        (b'"message":"\xed\xa0\x80"', "starts_with(message, 'í')"),
         ('"message":"café 你好 🏠"'.encode(), "message = 'café 你好 🏠' and len(_problems) = 0"),
     ],
     "duplicate keys": [
@@ -421,7 +422,7 @@ def test_a_field_s_name_is_never_code_and_its_value_is_found_again(house: House,
         assert extra == {name: f"{PERSONAL} {name}" for name in names}
         assert json.loads(time["_extra"]) == {name: f"{PERSONAL} item {name}" for name in names}
     assert_report_is_safe(house, [name for name in NAMES[fault] if len(name) > 3])
-    hidden = {name for name in NAMES[fault] if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)}
+    hidden = {name for name in NAMES[fault] if not re.fullmatch(r"[A-Za-z0-9_.\[\]]{1,200}", name)}
     fields = {field for (field,) in house.query("select field from drift")}
     assert {name for name in NAMES[fault] if name not in hidden} <= fields
     assert not fields & hidden

@@ -1,7 +1,7 @@
 """Faults of what runs the pipeline: daemons, run workers, ticks, Dagster's databases, the code location.
 
 Belongs here: real processes that are killed or held up, and what is asked of the portal meanwhile. Doesn't: what a
-killed process leaves in the data folder (test_storage.py), and the sensors' own rules (test_sensors.py).
+killed process leaves in the data folder (test_storage.py), and the sensors' own rules (test_pulling.py).
 """
 
 import os
@@ -21,16 +21,16 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
-from leads_pipeline import retry, sensors
-from leads_pipeline.contract import LEAD_KINDS, LeadKind, PushedLead
-from leads_pipeline.definitions import PULL_JOB, PUSH_JOB
-from leads_pipeline.domain.answer import read_delivery
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.errors import StorageError
+from leads_pipeline.orchestration import pulling
+from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.faults import Rule, Then
-from leads_pipeline.spool import Spool
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.storage.windows import window_table
+from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.window import Window
 from leads_pipeline_tests.support.installation import Installation, installation
 
 BIN = Path(sys.executable).parent
@@ -89,26 +89,28 @@ def closed(here: Installation, first: int) -> list[int]:
 
 
 def landed(here: Installation) -> set[tuple[LeadKind, str]]:
-    """The windows of both kinds that are on the disk."""
-    days = [here.day(ago) for ago in range(12)]
+    """The windows of both kinds that have landed."""
+    windows = [
+        Window.of(here.day(ago), scope, here.settings.zone) for ago in range(12) for scope in here.settings.scopes
+    ]
     return {
-        (kind, f"{window.day}|{window.scope}")
+        (kind, row.window.partition_key)
         for kind in LEAD_KINDS
-        for day in days
-        for window in here.lake.landed_windows(kind, day)
+        for row in window_table(here.data.store, kind, windows, datetime.now(UTC))
+        if row.looked_at is not None
     }
 
 
 def recorded(here: Installation) -> set[tuple[LeadKind, str]]:
     """The windows of both kinds that Dagster's event log knows to be landed."""
-    return {(kind, key) for kind in LEAD_KINDS for key in here.status(kind).landed}
+    return {(kind, key) for kind in LEAD_KINDS for key, status in here.shown(kind).items() if status == "MATERIALIZED"}
 
 
 def is_published(here: Installation, days_ago: list[int]) -> bool:
     """Whether analysts find each lead of the portal once, and nothing else."""
     with suppress(StorageError):
         seen = {
-            kind: [row[0] for row in Warehouse(here.lake).query(f"select lead_id from {kind.table}")[1]]  # noqa: S608
+            kind: [row[0] for row in LeadsFile(here.data).query(f"select lead_id from {kind.table}")[1]]  # noqa: S608
             for kind in LEAD_KINDS
         }
         assert all(len(ids) == len(set(ids)) for ids in seen.values())
@@ -159,8 +161,8 @@ def test_a_code_location_that_fails_to_load_comes_back_by_itself(tmp_path: Path)
     ):
         start = here.environment.pop("LEADS_START_DATE")
         os.environ.pop("LEADS_START_DATE")
-        remembered = here.lake.folder / ".state" / "start_date"
-        here.lake.remember_start_date(here.day(first))
+        remembered = here.data.folder / ".state" / "start_date"
+        here.data.state.remember_start_date(here.day(first))
         remembered.write_text("nonsense")
         log = tmp_path / "daemon.log"
 
@@ -192,7 +194,7 @@ def backfill(here: Installation, first: int) -> Iterator[subprocess.Popen[bytes]
     with subprocess.Popen(
         command,
         env=os.environ | here.environment | {"LEADS_MAX_CONCURRENCY": "1"},
-        cwd=here.lake.folder.parent,
+        cwd=here.data.folder.parent,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
@@ -205,9 +207,10 @@ def backfill(here: Installation, first: int) -> Iterator[subprocess.Popen[bytes]
 
 def recover(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the daemon tick a few times: what waits for minutes waits no longer."""
-    monkeypatch.setattr(retry, "FIRST_RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(sensors, "DEAD_AFTER", timedelta(0))
-    monkeypatch.setattr(sensors, "_SECOND_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(pulling, "DefaultRunLauncher", object)  # these runs are of this process
+    monkeypatch.setattr(pulling, "_DEAD_AFTER", timedelta(0))
+    monkeypatch.setattr(pulling, "_SECOND_LOOK_SECONDS", 0.0)
+    pulling.end_dead_runs(here.instance, here.data, datetime.now(UTC))
     with here.daemon() as ticking:
         for minutes in (0, 6, 12, 18):
             ticking.tick_sensors(here.now + timedelta(minutes=minutes))
@@ -227,7 +230,7 @@ def test_the_windows_of_a_killed_run_worker_are_pulled_once_more(
         assert run.status is DagsterRunStatus.STARTED
         recover(here, monkeypatch)
         wanted = here.keys(range(1, first + 1))
-        assert [here.status(kind).landed for kind in LEAD_KINDS] == [wanted, wanted]
+        assert recorded(here) == {(kind, key) for kind in LEAD_KINDS for key in wanted}
         asked = {(kind, key): count for kind in LEAD_KINDS for key, count in here.asked(kind).items()}
         assert max(asked.values()) <= 2
         # A landed window is asked for again only where the kill came between the landing and its record.
@@ -242,31 +245,22 @@ def test_ticks_that_come_again_start_no_second_run(tmp_path: Path) -> None:
     """As after a crash between a launch and its record: the ticks are forgotten, their runs aren't."""
     with installation(tmp_path, first=3) as here, here.daemon() as ticking:
         schedules, kept = Path(here.environment["DAGSTER_HOME"]) / "schedules", tmp_path / "schedules"
-        body = b'{"applicant": {"id": "pushed", "portalBranchId": "101"}}'
-        Spool(here.lake).add([PushedLead(kind, lead, here.now) for kind, lead in read_delivery(body)])
         night = datetime.combine(here.day(-1), datetime.min.time(), here.settings.zone)
         ticking.tick_schedules(night)
         shutil.copytree(schedules, kept)
-        waiting = Spool(here.lake).waiting()[0]
-        content = waiting.read_bytes()
-        hours = set()  # what was pushed is asked for once in each
         for _ in range(3):
             shutil.rmtree(schedules)
             shutil.copytree(kept, schedules)
-            waiting.write_bytes(content)  # the receiver's file, as if the run hadn't come to its end either
-            hours.add(datetime.now(UTC).hour)
             ticking.tick_sensors(here.now)
-            hours.add(datetime.now(UTC).hour)
             ticking.tick_schedules(night + timedelta(hours=1, minutes=20))
         keys = Counter(run.tags.get("dagster/run_key") for run in here.runs())
-        del keys[None]  # what follows by automation
+        del keys[None]  # publications
         assert keys
         assert set(keys.values()) == {1}
         jobs = Counter(run.job_name for run in here.runs())
-        # One that catches up and the daily one: the days that have closed before now are in both.
-        assert jobs[PULL_JOB] == 2
-        assert 1 <= jobs[PUSH_JOB] <= len(hours)
-        assert set(requests(here).values()) <= {1, 2}
+        # The schedule finds nothing that the sensor has not pulled.
+        assert jobs[PULL_JOB] == 1
+        assert set(requests(here).values()) == {1}
 
 
 # --- Dagster's databases --------------------------------------------------------------------------------------------
@@ -308,9 +302,7 @@ def test_a_database_that_another_process_locks_costs_no_window(
             assert whole.execute("pragma integrity_check").fetchall() == [("ok",)]
         recover(here, monkeypatch)
         wanted = here.keys(range(1, first + 1))
-        assert [here.status(kind).landed for kind in LEAD_KINDS] == [wanted, wanted]
         assert landed(here) == {(kind, key) for kind in LEAD_KINDS for key in wanted}
         assert max(requests(here).values()) <= (1 if survives else 2)
-        assert here.runner.stage(here.day(first), here.day(1)) is None
-        assert here.runner.publish() is None
+        here.execute(PUBLISH_JOB, tags={}, kinds=None)
         assert is_published(here, list(range(1, first + 1)))

@@ -69,7 +69,7 @@ def test_each_process_is_killed_and_every_lead_comes_in(tmp_path: Path) -> None:
         with me.running(*command) as log:
             wait_for(lambda: processes(log, "daemon") != [])
             # The first time in the middle of the first pull, as soon as anything has landed.
-            wait_for(lambda: any((me.folder / "data" / "raw").glob("*/*/*/leads.parquet")), 180)
+            wait_for(lambda: any((me.folder / "data" / "raw").glob("*/*/*/*.parquet")), 180)
             for program in PROGRAMS:
                 os.kill(processes(log, program)[-1], signal.SIGKILL)
             for program in PROGRAMS:

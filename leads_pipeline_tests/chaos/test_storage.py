@@ -1,10 +1,10 @@
-"""Landing, staging and publishing while the disk, the kernel and other processes are against it: the area "storage".
+"""Landing and publishing while the disk, the kernel and other processes are against it: the area "storage".
 
 Belongs here: disks made small or read-only by a mount, damage, other processes, and the order of syncs. Doesn't: faults
 at sampled calls of whole commands (promises/test_kills_and_full_disks.py), what the steps do on a good day.
 """
 
-import multiprocessing
+import hashlib
 import os
 import shutil
 import signal
@@ -12,29 +12,26 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.contract import APPLICANT
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten.columns import staged_tables
-from leads_pipeline.flatten.lost import LostRawError
-from leads_pipeline.lake import Lake
-from leads_pipeline.warehouse import Grid, Warehouse, marts, tables
-from leads_pipeline.window import Scope
-from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, answer, lead
-from leads_pipeline_tests.support.staging import LONDON, land, stage
+from leads_pipeline.storage.raw import Place, list_places
+from leads_pipeline.storage.rows import merged, newest_payloads
+from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline_tests.support import staging
+from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, WINDOW, lead
+from leads_pipeline_tests.support.staging import land
 from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-GRID = Grid(scopes=tuple(map(Scope.parse, ("branch-101", "branch-102"))), first_day=DAY, zone=LONDON)
 
 # What a step leaves in the folder, as whoever comes next sees it.
 Content = Mapping[str, Any]
@@ -64,20 +61,15 @@ NEW = [lead(0, "changed"), lead(1), lead(20)]
 
 
 def land_window(folder: Path, leads: list[Any] = NEW, at: datetime = LATER) -> None:
-    Lake(folder).land(answer(leads, fetched_at=at), "run")
+    body_hash = hashlib.sha256(repr(leads).encode()).hexdigest()
+    DataFolder.at(folder).raw.land(APPLICANT, WINDOW, leads, at, body_hash, "run")
 
 
 def landed(folder: Path) -> Content:
-    """The payloads of the day's readable files by id, and what was set aside."""
-    lake = Lake(folder)
-    paths = [
-        *[window.path for window in lake.landed_windows(APPLICANT, DAY)],
-        *lake.pushed_files(APPLICANT, DAY),
-        *lake.inventory_files(),
-    ]
-    rows = [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
-    found = {row.get("lead_id") or row["item_id"]: row["payload"] for row in rows}
-    return found | {"set aside": [path.read_bytes() for path in lake.quarantined()]}
+    """The payloads of all readable files by id, and the files that were set aside."""
+    data = DataFolder.at(folder)
+    rows = merged(row for place in list_places(data.store) for row in data.raw.read(place).rows)
+    return newest_payloads(rows) | {"set aside": data.quarantine.files()}
 
 
 def landing_clutter(folder: Path) -> list[Path]:
@@ -88,7 +80,7 @@ def landing() -> Step:
     return Step(lambda folder: land_window(folder, OLD, CLOSED_AT), land_window, landed, landing_clutter)
 
 
-# --- staging and publishing ---------------------------------------------------------------------------------------
+# --- publishing ---------------------------------------------------------------------------------------------------
 
 
 def land_version(folder: Path, version: int, branches: Sequence[int] = (101, 102)) -> None:
@@ -104,55 +96,31 @@ def land_version(folder: Path, version: int, branches: Sequence[int] = (101, 102
             for number in range(5 + version)
         ]
         at = CLOSED_AT + timedelta(days=1, hours=version)
-        land(Lake(folder), APPLICANT, leads, scope=f"branch-{branch}", fetched_at=at)
-
-
-def stage_day(folder: Path) -> None:
-    stage(Lake(folder), APPLICANT)
-
-
-def staged(folder: Path) -> Content:
-    """The bytes of the day's staged files: the same raw files always give the same."""
-    tables_there = [(table, Lake(folder).staged_files(table)) for table in staged_tables(APPLICANT)]
-    return {table: [file.path.read_bytes() for file in files] for table, files in tables_there}
-
-
-def staging_clutter(folder: Path) -> list[Path]:
-    return [*folder.glob("staged/.*"), *folder.glob(".state/duckdb/*")]
-
-
-def staging() -> Step:
-    def prepare(folder: Path) -> None:
-        land_version(folder, 1)
-        stage_day(folder)
-        land_version(folder, 2)
-
-    return Step(prepare, stage_day, staged, staging_clutter)
+        land(DataFolder.at(folder), APPLICANT, leads, scope=f"branch-{branch}", fetched_at=at)
 
 
 def publish(folder: Path) -> None:
-    Warehouse(Lake(folder)).publish(GRID, NOW)
+    staging.publish(DataFolder.at(folder), NOW, tables="none")
 
 
 def published(folder: Path) -> Content:
     """The rows of every table, as an analyst gets them."""
-    path = Warehouse(Lake(folder)).path
+    path = LeadsFile(DataFolder.at(folder)).path
     if not path.exists():
         return {}
     with duckdb.connect(path, read_only=True) as db:
-        names = [*(table.name for table in tables()), *(mart.name for mart in marts())]
-        return {name: sorted(map(repr, db.execute(f'from "{name}"').fetchall())) for name in names}
+        names = db.execute("from (show tables)").fetchall()
+        return {name: sorted(map(repr, db.execute(f'from "{name}"').fetchall())) for (name,) in names}
 
 
 def publishing_clutter(folder: Path) -> list[Path]:
-    return [*folder.glob(".leads.duckdb*"), *folder.glob("*.wal"), *folder.glob(".state/duckdb/*")]
+    return [*folder.glob(".versions/draft*"), *folder.rglob("*.wal"), *folder.glob(".state/duckdb/*")]
 
 
 def publishing() -> Step:
     def prepare(folder: Path) -> None:
         for version in (1, 2):
             land_version(folder, version)
-            stage_day(folder)
             if version == 1:
                 publish(folder)
 
@@ -183,7 +151,7 @@ class Trial:
     def renew(self) -> None:
         """Make the copy what it was before the step: by links, as the pipeline replaces files and writes into none."""
         shutil.rmtree(self.copy, ignore_errors=True)
-        shutil.copytree(self._base, self.copy, copy_function=os.link)
+        shutil.copytree(self._base, self.copy, copy_function=os.link, symlinks=True)
 
     def check(self, *, is_done: bool) -> None:
         """Whatever happened: all old or all new, what was reported is true, and the next time all is well."""
@@ -203,21 +171,18 @@ class Trial:
         assert self._content_of_base() == self._files
 
     def _content_of_base(self) -> dict[Path, bytes]:
-        """Without the counter of what was received, the one file that is written in place."""
-        files = (path for path in files_below(self._base) if path != self._base / ".state" / "sequence")
-        return {path: path.read_bytes() for path in files}
+        return {path: path.read_bytes() for path in files_below(self._base)}
 
 
 @needs_seccomp
 @pytest.mark.parametrize(
     ("step", "fault", "call"),
     [
-        pytest.param(staging(), Fault.EROFS, "link raw/", id="link_or_copy, which copies then"),
-        pytest.param(publishing(), Fault.EROFS, "chmod .leads.duckdb.draft", id="_sweep, after an error"),
-        pytest.param(publishing(), Fault.EIO, "openat .state/duckdb", id="_sweep, at the beginning"),
+        pytest.param(publishing(), Fault.EROFS, "chmod .versions/draft", id="the draft, after an error"),
+        pytest.param(publishing(), Fault.EIO, "openat .versions", id="the list of drafts, at the beginning"),
     ],
 )
-def test_a_call_that_fails_outside_of_the_lake_is_a_storage_error_too(
+def test_a_call_that_fails_while_publishing_is_a_storage_error(
     tmp_path: Path, step: Step, fault: Fault, call: str
 ) -> None:
     trial = Trial(step, tmp_path)
@@ -238,7 +203,7 @@ def test_a_landing_syncs_the_file_before_and_its_folders_after_the_rename(tmp_pa
 
     window = f"raw/applicant_leads/day={DAY}/scope=branch-101"
     of_the_window = [call.split() for call in calls if window in call]
-    assert [name for name, _ in of_the_window] == ["mkdir", "openat", "write", "fsync", "rename", "fsync"]
+    assert [name for name, _ in of_the_window] == ["mkdir", "openat", "write", "fsync", "rename", "unlink", "fsync"]
     assert [path for name, path in of_the_window if name == "fsync"] == [of_the_window[1][1], window]
     made = {str(Path(call.split()[1]).parent) for call in calls if call.startswith("mkdir raw/")}
     assert made <= {call.split()[1] for call in calls if call.startswith("fsync")}
@@ -269,10 +234,10 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-WHOLE = [landing(), staging(), publishing()]
+WHOLE = [landing(), publishing()]
 
 
-@pytest.mark.parametrize("step", WHOLE, ids=["landing", "staging", "publication"])
+@pytest.mark.parametrize("step", WHOLE, ids=["landing", "publication"])
 def test_a_disk_that_is_full_leaves_the_old_and_says_so_until_there_is_room(
     small_disk: Callable[[str], Path], step: Step
 ) -> None:
@@ -301,7 +266,7 @@ def test_a_disk_that_is_full_leaves_the_old_and_says_so_until_there_is_room(
     trial.check_base()
 
 
-@pytest.mark.parametrize("step", WHOLE, ids=["landing", "staging", "publication"])
+@pytest.mark.parametrize("step", WHOLE, ids=["landing", "publication"])
 def test_a_read_only_disk_is_a_storage_error_and_what_it_holds_can_still_be_read(
     small_disk: Callable[[str], Path], step: Step
 ) -> None:
@@ -317,71 +282,39 @@ def test_a_read_only_disk_is_a_storage_error_and_what_it_holds_can_still_be_read
 
 
 def test_every_change_between_two_steps_of_the_folder_is_noticed_or_mended(tmp_path: Path) -> None:
-    """Whatever is removed, nothing is said to be there that isn't, and what can be made again is."""
-    lake = Lake(tmp_path / "data")
-    land_version(lake.folder, 1)
-    stage_day(lake.folder)
-    publish(lake.folder)
-    whole = published(lake.folder)
+    """Whatever is removed, no window is said to be there that isn't, and what is published stays."""
+    data = DataFolder.at(tmp_path / "data")
+    land_version(data.folder, 1)
+    publish(data.folder)
+    whole = published(data.folder)
     states = "select scope, state, rows from mart_coverage where kind = 'applicant' and day = '2026-11-19' order by all"
-    here = ("branch-101", "landed", 6), ("branch-102", "landed", 6)
-    gone = ("branch-101", "missing", None), ("branch-102", "missing", None)
+    here = [("branch-101", "landed", 6), ("branch-102", "landed", 6)]
+    gone = [("branch-101", "missing", None), ("branch-102", "missing", None)]
 
     def removed(name: str) -> None:
-        shutil.rmtree(lake.folder / name)
+        shutil.rmtree(data.folder / name)
 
-    def found() -> tuple[tuple[Any, ...], ...]:
-        publish(lake.folder)
-        _, [(leads,)] = Warehouse(lake).query("select count(*) from applicant_leads")
-        _, rows = Warehouse(lake).query(states)
-        assert leads == sum(row[2] or 0 for row in rows)
-        return tuple(rows)
+    def found() -> tuple[int, list[tuple[Any, ...]]]:
+        publish(data.folder)
+        _, [(leads,)] = LeadsFile(data).query("select count(*) from applicant_leads")
+        return leads, LeadsFile(data).query(states)[1]
 
-    removed("staged")
-    assert found() == here  # it stays as it is published
-    stage_day(lake.folder)
+    assert found() == (12, here)
     removed("raw")
-    assert found() == here
-    with pytest.raises(LostRawError):
-        stage_day(lake.folder)
-    assert found() == here
-    land_version(lake.folder, 1, [102])
-    with pytest.raises(LostRawError):
-        stage_day(lake.folder)
-    assert found() == here
-    removed("staged")
-    with pytest.raises(LostRawError):
-        stage_day(lake.folder)
-    assert found() == here
+    assert found() == (12, gone)
+    land_version(data.folder, 1, [102])
+    assert found() == (12, [gone[0], here[1]])
+    removed(".versions")  # the link leads nowhere then
+    assert found() == (6, [gone[0], here[1]])
     removed("")
-    assert found() == gone
-    land_version(lake.folder, 1)
+    assert found() == (0, gone)
+    land_version(data.folder, 1)
     removed(".state")
-    stage_day(lake.folder)
-    removed(".state")
-    assert found() == here
-    assert published(lake.folder)["applicant_viewing_times"] == whole["applicant_viewing_times"]
+    assert found() == (12, here)
+    assert published(data.folder)["applicant_viewing_times"] == whole["applicant_viewing_times"]
 
 
 # --- other processes ----------------------------------------------------------------------------------------------
-
-
-def land_some(folder: Path, number: int) -> int:
-    landings = 25
-    for turn in range(landings):
-        land_window(folder, [lead(number * landings + turn), lead(1000, f"{number}-{turn}")], LATER)
-    return landings
-
-
-def test_processes_that_land_one_window_at_once_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    with ProcessPoolExecutor(8, mp_context=multiprocessing.get_context("forkserver")) as pool:
-        landings = sum(pool.map(land_some, [folder] * 8, range(8)))
-    (path,) = [window.path for window in Lake(folder).landed_windows(APPLICANT, DAY)]
-    ids = [row["lead_id"] for row in pq.ParquetFile(path).read().to_pylist()]
-    # Lead 1000 came in another version each time, and each is there.
-    assert sorted(ids) == sorted([lead(number).lead_id for number in range(landings)] + [lead(1000).lead_id] * landings)
-    assert landing_clutter(folder) == []
 
 
 def changed_at(content: bytes, at: int) -> bytes:
@@ -399,33 +332,26 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("where", ["raw", "staged"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_costs_its_neighbours_nothing_and_comes_back(tmp_path: Path, damage: str, where: str) -> None:
+def test_a_damaged_file_costs_nobody_anything_and_comes_back(tmp_path: Path, damage: str) -> None:
     branches = range(101, 106)
     folder = tmp_path / "data"
-    lake = Lake(folder)
+    data = DataFolder.at(folder)
     land_version(folder, 1, branches)
-    stage_day(folder)
     publish(folder)
     whole = published(folder)
-    for path in sorted((folder / where / "applicant_leads").rglob("*.parquet"))[:2]:
+    for path in sorted((folder / "raw" / "applicant_leads").rglob("*.parquet"))[:2]:
         content = path.read_bytes()
         path.write_bytes(DAMAGES[damage](content))
         assert path.read_bytes() != content
 
-    if where == "raw":
-        with pytest.raises(LostRawError):
-            stage_day(folder)
-        publish(folder)
-        _, rows = Warehouse(lake).query("select scope, count(*) from applicant_leads group by scope order by scope")
-        assert rows == [(f"branch-{branch}", 6) for branch in branches]
-        assert len(lake.quarantined()) == 2
-        land_version(folder, 1, branches)
-    else:
-        publish(folder)
-        assert published(folder) == whole
-    stage_day(folder)
+    places = [Place(APPLICANT, DAY, f"branch-{branch}") for branch in branches]
+    assert [bool(data.raw.read(place).rows) for place in places] == [False, False, True, True, True]
+    publish(folder)
+    _, rows = LeadsFile(data).query("select scope, count(*) from applicant_leads group by scope order by scope")
+    assert rows == [(f"branch-{branch}", 6) for branch in branches]
+    assert len(data.quarantine.files()) == 2
+    land_version(folder, 1, branches)
     publish(folder)
     assert published(folder) == whole
 
@@ -443,10 +369,10 @@ WRITER = """
 def test_a_log_that_somebody_left_beside_the_file_is_neither_applied_nor_in_the_way(tmp_path: Path, log: str) -> None:
     folder = tmp_path / "data"
     land_version(folder, 1)
-    stage_day(folder)
     publish(folder)
-    path = Warehouse(Lake(folder)).path
-    wal = path.with_name(f"{path.name}.wal")
+    path = LeadsFile(DataFolder.at(folder)).path
+    beside = path.resolve() if log == "of a killed writer" else path
+    wal = beside.with_name(f"{beside.name}.wal")
     if log == "of a killed writer":
         path.chmod(0o600)
         command = [sys.executable, "-c", textwrap.dedent(WRITER), str(path)]
@@ -456,9 +382,8 @@ def test_a_log_that_somebody_left_beside_the_file_is_neither_applied_nor_in_the_
         wal.write_bytes(b"left behind by somebody" if log == "garbage" else b"")
 
     land_version(folder, 2)
-    stage_day(folder)
     publish(folder)
 
     assert publishing_clutter(folder) == []
-    _, rows = Warehouse(Lake(folder)).query("select message, count(*) from applicant_leads group by message")
+    _, rows = LeadsFile(DataFolder.at(folder)).query("select message, count(*) from applicant_leads group by message")
     assert rows == [("version 2", 14)]

@@ -124,7 +124,7 @@ def test_two_machines_lose_and_double_nothing_over_kills_and_an_erasure(tmp_path
         kill(one, lambda: len(bucket.keys("raw/")) > 3, *backfill(first, last))
         landed = len(bucket.keys("raw/"))
         assert landed < 2 * 2 * DAYS, "everything had landed; make the portal slower"
-        kill(two, lambda: any((two.folder / "data").glob(".leads.duckdb*")), *backfill(first, last))
+        kill(two, lambda: any((two.folder / "data" / ".versions").glob("draft*")), *backfill(first, last))
         for machine in (two, one):
             done = machine.run(*backfill(first, last))
             assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
-"""The whole way that an answer takes: socket, client and token, lake, flattening, warehouse, as the pipeline has it.
+"""The whole way that an answer takes: socket, client and token, data, leads.duckdb, as the pipeline has it.
 
-Belongs here: walking it and looking at what lies at its end. Doesn't: the faults (test_*.py), or Dagster around it
+Belongs here: walking it and looking at its end. Doesn't: the faults (test_*.py), or Dagster around it
 (installation.py).
 """
 
@@ -19,19 +19,22 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LEADS_TOKEN_PATH, LeadKind
+from leads_pipeline.contract import APPLICANT, LEADS_TOKEN_PATH, Answer, LeadKind
 from leads_pipeline.credentials import StaticSecret
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten.batches import flatten_day
-from leads_pipeline.lake import Lake, Landing
 from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Tokens
 from leads_pipeline.settings import AuthMethod
 from leads_pipeline.simulator.app import Simulator
-from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.storage.raw import Landed, place_of
+from leads_pipeline.storage.rows import PULL
+from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.window import Scope, Window
+from leads_pipeline_tests.support import staging
 from leads_pipeline_tests.support.npm import install_pinned_packages
 from leads_pipeline_tests.support.raw_server import RawServer
-from leads_pipeline_tests.support.small_portal import Answer, SmallPortal, served
+from leads_pipeline_tests.support.small_portal import Answer as PortalAnswer
+from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
 UTC_ZONE = ZoneInfo("UTC")
 TODAY = datetime.now(UTC).date()
@@ -55,9 +58,9 @@ def windows_of(portal: Simulator, days: int = 1) -> list[Window]:
 
 
 def connect(
-    variables: Mapping[str, str], lake: Lake, *, token_deadline_seconds: float = 30.0, **options: Any
+    variables: Mapping[str, str], data: DataFolder, *, token_deadline_seconds: float = 30.0, **options: Any
 ) -> tuple[LeadsClient, Tokens]:
-    """A client as the pipeline makes it, with its token from the real store of that lake.
+    """A client as the pipeline makes it, with its token from the real store of that data.
 
     Data and tokens may come from servers of their own: the token is asked for in the token server's own name.
     """
@@ -68,37 +71,38 @@ def connect(
         method=AuthMethod.BODY,
         audience=variables["LEADS_AUTH_URL"],
     )
-    tokens = Tokens(credentials, lake.folder / ".state" / "tokens", deadline_seconds=token_deadline_seconds)
-    options = {"max_concurrency": 4, "policy": QUICK, "keep_unreadable": lake.keep_answer, **options}
+    tokens = Tokens(credentials, data.folder / ".state" / "tokens", deadline_seconds=token_deadline_seconds)
+    options = {"max_concurrency": 4, "policy": QUICK, "keep_unreadable": data.quarantine.keep_answer, **options}
     return LeadsClient(variables["LEADS_BASE_URL"], tokens, **options), tokens
 
 
 def pull(
-    client: LeadsClient, lake: Lake, windows: Sequence[Window], kind: LeadKind = APPLICANT
-) -> dict[Window, Landing | LeadsPipelineError]:
-    """Fetch the windows and land each answer; what came of each."""
-    found: dict[Window, Landing | LeadsPipelineError] = {}
-    for one, outcome in client.fetch_windows(kind, windows, lambda answer: (answer.failure, lake.land(answer, "run"))):
+    client: LeadsClient, data: DataFolder, windows: Sequence[Window], kind: LeadKind = APPLICANT
+) -> dict[Window, Landed | LeadsPipelineError]:
+    """Fetch the windows and land each answer, as the pipeline does. Give what came of each window."""
+
+    def land(answer: Answer) -> Landed:
+        if answer.failure is not None:
+            data.raw.add(place_of(kind, answer.window), answer.leads, answer.fetched_at, PULL, "run")
+            raise answer.failure
+        return data.raw.land(kind, answer.window, answer.leads, answer.fetched_at, answer.body_sha256, "run")
+
+    found: dict[Window, Landed | LeadsPipelineError] = {}
+    for one, outcome in client.fetch_windows(kind, windows, land):
         assert one not in found
-        found[one] = outcome if isinstance(outcome, LeadsPipelineError) else outcome[0] or outcome[1]
+        found[one] = outcome
     assert found.keys() == set(windows)
     return found
 
 
-def failures(outcomes: Mapping[Window, Landing | LeadsPipelineError]) -> list[LeadsPipelineError]:
+def failures(outcomes: Mapping[Window, Landed | LeadsPipelineError]) -> list[LeadsPipelineError]:
     return [outcome for outcome in outcomes.values() if isinstance(outcome, LeadsPipelineError)]
 
 
-def publish(lake: Lake, days: Sequence[date] = (DAY,)) -> Warehouse:
-    """Flatten what was landed and publish it; no row may get lost on the way."""
-    for kind in LEAD_KINDS:
-        for day in days:
-            staged = flatten_day(lake, kind, day, UTC_ZONE)
-            assert staged.rows[kind.table] == staged.lead_ids == staged.raw_rows - staged.duplicates
-            assert staged.unexplained == 0
-    warehouse = Warehouse(lake)
-    warehouse.publish(Grid((Scope.parse("branch-101"),), min(days), UTC_ZONE), datetime.now(UTC))
-    return warehouse
+def publish(data: DataFolder, days: Sequence[date] = (DAY,)) -> LeadsFile:
+    """Publish what was landed."""
+    staging.publish(data, datetime.now(UTC), scopes=["branch-101"], first_day=min(days), zone=UTC_ZONE)
+    return LeadsFile(data)
 
 
 def truth(portal: Simulator, kind: LeadKind, one: Window) -> list[str]:
@@ -107,24 +111,25 @@ def truth(portal: Simulator, kind: LeadKind, one: Window) -> list[str]:
 
 
 def assert_all_landed_once(
-    portal: Simulator, lake: Lake, windows: Sequence[Window], kind: LeadKind = APPLICANT
+    portal: Simulator, data: DataFolder, windows: Sequence[Window], kind: LeadKind = APPLICANT
 ) -> None:
     """Each lead of the windows is in its raw file, once, and in no other."""
     wanted = [(one.partition_key, lead_id) for one in windows for lead_id in truth(portal, kind, one)]
     assert len(wanted) > len(windows) / 2
-    assert sorted(raw_rows(lake, kind, "(day || '|' || scope, lead_id)")) == sorted(wanted)
+    assert sorted(raw_rows(data, kind, "(day || '|' || scope, lead_id)")) == sorted(wanted)
 
 
-def raw_bytes(lake: Lake) -> dict[Path, bytes]:
+def raw_bytes(data: DataFolder) -> dict[Path, bytes]:
     """Everything that is landed, byte for byte."""
-    return {path: path.read_bytes() for path in (lake.folder / "raw").rglob("*") if path.is_file()}
+    return {path: path.read_bytes() for path in (data.folder / "raw").rglob("*") if path.is_file()}
 
 
-def raw_rows(lake: Lake, kind: LeadKind = APPLICANT, column: str = "lead_id", where: str = "true") -> list[Any]:
-    """A column of all landed leads of the kind, in order of window and place."""
-    files = sorted(str(path) for path in (lake.folder / "raw" / kind.table).rglob("*.parquet"))
+def raw_rows(data: DataFolder, kind: LeadKind = APPLICANT, column: str = "lead_id", where: str = "true") -> list[Any]:
+    """A column of all landed leads of the kind, in order of window and time. `day` and `scope` come from the path."""
+    files = sorted(str(path) for path in (data.folder / "raw" / kind.table).rglob("*.parquet"))
     found = duckdb.execute(
-        f"select {column} from read_parquet($files) where {where} order by day, scope, position",  # noqa: S608 - our own names
+        f"select {column} from read_parquet($files, hive_partitioning = true) "  # noqa: S608 - our own names
+        f"where {where} order by day, scope, number",
         {"files": files},
     ).fetchall()
     return [row[0] for row in found]
@@ -141,7 +146,7 @@ def listening() -> Iterator[RawServer]:
 
 
 @contextmanager
-def answering(answer: Answer) -> Iterator[tuple[SmallPortal, dict[str, str]]]:
+def answering(answer: PortalAnswer) -> Iterator[tuple[SmallPortal, dict[str, str]]]:
     """A portal whose data answers are made by hand, and the variables that lead to it."""
     with served(SmallPortal("secret", answer)) as portal:
         yield portal, {**portal.environment(), "LEADS_CLIENT_SECRET": "secret"}

@@ -7,13 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import date, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -21,17 +19,16 @@ from dagster import DagsterRunStatus
 
 from leads_pipeline.cli import main
 from leads_pipeline.cli.demo import simulator
-from leads_pipeline.cli.session import Session
 from leads_pipeline.cli.ui import alone
-from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer, PushedLead
+from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.doctor import writable
 from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten.windows import unstaged_days
-from leads_pipeline.runs import PullReport
+from leads_pipeline.orchestration.pulling import PUBLISH_JOB
 from leads_pipeline.simulator.faults import Then
-from leads_pipeline.spool import Spool
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.storage.placement import Placement
+from leads_pipeline.storage.raw import place_of
+from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.window import Window
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -52,7 +49,7 @@ def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation
     assert result.exit_code == 0, result.output
     wanted = dict.fromkeys(here.keys([2, 3, 4]), 1)
     assert here.asked() == here.asked(APPRAISAL) == wanted
-    _, rows = Warehouse(here.lake).query("select kind, count(*) from landed_windows group by all order by 1")
+    _, rows = LeadsFile(here.data).query("select kind, count(*) from landed_windows group by all order by 1")
     assert rows == [("applicant", 9), ("appraisal", 9)]
 
 
@@ -76,6 +73,14 @@ def test_backfill_asks_for_days_that_are_clear(here: Installation, arguments: li
     assert "10d" in result.output
 
 
+def raw_files(here: Installation, days_ago: int, *branches: int) -> list[Path]:
+    """The raw files of applicants of that day."""
+    keys = here.keys([days_ago], branches or (101, 102, 103))
+    windows = [Window.from_partition_key(key, here.settings.zone) for key in keys]
+    folders = [here.data.folder / place_of(APPLICANT, window).key for window in windows]
+    return [path for folder in folders for path in folder.glob("*.parquet")]
+
+
 def inventory_requests(here: Installation) -> int:
     return sum(count for path, count in here.simulator.counters().requests.items() if "/inventory" in path)
 
@@ -92,7 +97,7 @@ def test_backfill_pulls_the_inventory_where_today_is_among_the_days(here: Instal
     assert (alone := inventory_requests(here)) > 0
     assert run("backfill", "--from", here.day(0), "--to", here.day(0)).exit_code == 0
     assert inventory_requests(here) > alone
-    _, [(items,)] = Warehouse(here.lake).query("select count(*) from inventory")
+    _, [(items,)] = LeadsFile(here.data).query("select count(*) from inventory")
     assert items > 0
 
 
@@ -103,7 +108,7 @@ def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation
     command += ["--scope", "branch-103", "--scope", "branch-101"]
     said = tmp_path / "said"
     with said.open("w") as file:
-        with here.lake.pulling():
+        with here.data.state.pulling():
             process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
             wait_for(lambda: any(run.status is DagsterRunStatus.STARTED for run in here.runs()))
             wait_for(lambda: "Another pull is under way" in said.read_text())
@@ -123,43 +128,32 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp
     told = tmp_path / "told"
     with told.open("w") as file:
         process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
-        wait_for(lambda: len([window.path for window in here.lake.landed_windows(APPLICANT, here.day(3))]) == 3)
+        wait_for(lambda: len(raw_files(here, 3)) == 3)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
     assert "\n3 windows are landed and stay" in told.read_text()
     assert "Traceback" not in told.read_text()
-    assert not Warehouse(here.lake).path.exists()  # it went on to nothing else
+    assert not LeadsFile(here.data).path.exists()  # it went on to nothing else
 
 
 def push(here: Installation, lead_id: str, days_ago: int, status: str = "") -> None:
     body = f'{{"applicant": {{"id": "{lead_id}", "createdAt": "{here.day(days_ago)}T12:00Z", "x": "{status}"}}}}'
-    spool = Spool(here.lake)
-    sequence = spool.next_sequence()
-    spool.add([PushedLead(kind, lead, here.now, sequence) for kind, lead in read_delivery(body.encode())])
+    placement, now = Placement(here.settings.scopes, here.settings.zone), datetime.now(UTC)
+    for kind, lead in read_delivery(body.encode()):
+        here.data.raw.add(placement.of(kind, lead, now), [lead], now)
 
 
 @pytest.mark.slow
-def test_backfill_takes_in_what_was_pushed_and_publishes_the_days_that_it_belongs_to(here: Installation) -> None:
+def test_backfill_publishes_pushed_leads_of_all_days(here: Installation) -> None:
     for number, ago in enumerate((2, 5)):
         push(here, f"pushed {number}", ago)
     result = run("backfill", "--from", here.day(2), "--to", here.day(2))
     assert result.exit_code == 0, result.output
-    assert Spool(here.lake).waiting() == []
     assert "Landed earlier" not in result.output
-    _, rows = Warehouse(here.lake).query(
+    _, rows = LeadsFile(here.data).query(
         "select lead_id, lead_day from applicant_leads where source = 'push' order by 1"
     )
     assert rows == [("pushed 0", here.day(2)), ("pushed 1", here.day(5))]
-
-
-@pytest.mark.slow
-def test_backfill_says_what_keeps_pushed_leads_from_being_taken_in(here: Installation) -> None:
-    (here.lake.folder / "spool" / "a folder.pushed").mkdir(parents=True)
-    result = run("backfill", "--from", here.day(2), "--to", here.day(2))
-    assert result.exit_code == 1
-    assert "Pushed leads could not be taken in" in result.output
-    _, [(windows,)] = Warehouse(here.lake).query("select count(*) from landed_windows")
-    assert windows == 6
 
 
 @pytest.mark.slow
@@ -173,8 +167,8 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     assert result.exit_code == 1
     assert f"(applicant_leads {here.key(3, 102)} (Leeds [city]))" in result.output
     assert "refused (403)" in result.output
-    assert f"Published: {here.lake.folder / 'leads.duckdb'}" in result.output
-    _, rows = Warehouse(here.lake).query("select scope from landed_windows order by 1")
+    assert f"Published: {here.data.folder / 'leads.duckdb'}" in result.output
+    _, rows = LeadsFile(here.data).query("select scope from landed_windows order by 1")
     assert rows == [("branch-101",), ("branch-103",)]
 
 
@@ -208,53 +202,30 @@ def test_a_number_of_days_that_no_calendar_has_is_refused(days: int) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_killed_backfill_landed_is_told_and_staged_by_the_next_one(here: Installation) -> None:
+def test_what_a_killed_backfill_landed_is_told_and_published_by_the_next_one(here: Installation) -> None:
     here.pull(here.keys([4]), [APPLICANT, APPRAISAL])  # and no more: the process is gone
     told = run("coverage", "--days", 1)
     assert told.exit_code == 1
-    assert f"Landed and not staged yet: {here.day(4)}" in told.output
+    assert f"Landed and not published yet: {here.day(4)}" in told.output
     result = run("backfill", "--from", here.day(2), "--to", here.day(2))
     assert result.exit_code == 0, result.output
-    assert f"an earlier command left: {here.day(4)}" in result.output
-    _, rows = Warehouse(here.lake).query("select distinct window_day from landed_windows order by 1")
+    _, rows = LeadsFile(here.data).query("select distinct window_day from landed_windows order by 1")
     assert rows == [(here.day(4),), (here.day(2),)]
-    assert "not staged" not in run("coverage", "--days", 1).output
+    assert "not published" not in run("coverage", "--days", 1).output
 
 
 @pytest.mark.slow
-def test_what_is_not_staged_is_looked_for_while_the_portal_is_asked(
-    here: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    has_looked, pull = threading.Event(), Session.pull
-
-    def looking(*arguments: Any) -> list[date]:
-        has_looked.set()
-        return unstaged_days(*arguments)
-
-    def pulling(self: Session, *arguments: Any) -> PullReport:
-        assert has_looked.wait(20)
-        return pull(self, *arguments)
-
-    monkeypatch.setattr("leads_pipeline.cli.session.unstaged_days", looking)
-    monkeypatch.setattr(Session, "pull", pulling)
-    result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101")
-    assert result.exit_code == 0, result.output
-
-
-@pytest.mark.slow
-def test_what_a_killed_command_took_in_is_told_and_staged_by_the_next_one(here: Installation) -> None:
-    for status in ("new", "corrected"):  # of a day of which nothing is staged, then of one that is
+def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_backfill(here: Installation) -> None:
+    for status in ("new", "corrected"):  # of a day of which nothing is published, then of one that is
         push(here, "pushed", 4, status)
-        here.runner.take_in(here.day(0))  # and no more: the process is gone
         told = run("coverage", "--days", 1)
         assert told.exit_code == 1
-        assert f"Landed and not staged yet: {here.day(4)}" in told.output
+        assert f"Landed and not published yet: {here.day(4)}" in told.output
         result = run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101")
         assert result.exit_code == 0, result.output
-        assert f"an earlier command left: {here.day(4)}" in result.output
-        _, rows = Warehouse(here.lake).query("select _extra->>'x' from applicant_leads where lead_id = 'pushed'")
+        _, rows = LeadsFile(here.data).query("select _extra->>'x' from applicant_leads where lead_id = 'pushed'")
         assert rows == [(status,)]
-        assert "not staged" not in run("coverage", "--days", 1).output
+        assert "not published" not in run("coverage", "--days", 1).output
 
 
 @pytest.mark.parametrize("scope", ["branch-999", "101"])
@@ -320,30 +291,26 @@ def test_coverage_counts_the_states_and_names_what_is_not_landed(
         *(("appraisal", key, "missing", False) for key in here.keys([4])),
     }
     assert sum(one["windows"] for one in told["windows"]) == 2 * 5 * 3
-    assert told["days_not_staged"] == [str(here.day(number)) for number in (4, 3, 2, 1)]
+    assert told["days_not_published"] == [str(here.day(number)) for number in (4, 3, 2, 1)]
 
 
-def test_coverage_needs_no_published_warehouse_and_exits_with_0_when_all_is_landed(here: Installation) -> None:
+def test_coverage_exits_with_0_when_all_is_landed_and_published(here: Installation) -> None:
     here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
-    here.runner.stage(here.day(2), here.day(1))
+    assert run("coverage", "--days", 2).exit_code == 1
+    assert here.execute(PUBLISH_JOB, tags={}).success
     result = run("coverage", "--days", 2)
     assert result.exit_code == 0, result.output
     assert "not landed" not in result.output
     [line, _] = [line for line in result.output.splitlines() if "landed" in line]
     assert re.search(r"(\d\d-\d\d \d\d:\d\d) +│ \d\d-\d\d", line), "when they were last looked at"
-    assert not Warehouse(here.lake).path.exists()
 
 
 def test_coverage_tells_a_window_that_was_pulled_before_its_end_alone(here: Installation) -> None:
     here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
-    window = Window.from_partition_key(here.key(2, 102), here.settings.zone)
-    [path] = [
-        path
-        for path in [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))]
-        if "branch-102" in str(path)
-    ]
+    [path] = raw_files(here, 2, 102)
     path.unlink()
-    here.lake.land(Answer(APPLICANT, window, (), window.end - timedelta(hours=1), "/", "0" * 64, 2, 1, 0.1), "run")
+    window = Window.from_partition_key(here.key(2, 102), here.settings.zone)
+    here.data.raw.land(APPLICANT, window, (), window.end - timedelta(hours=1), "0" * 64, "run")
     result = run("coverage", "--days", 2)
     assert result.exit_code == 1
     assert "1 applicant missing. The portal deletes it in " in result.output
@@ -353,11 +320,7 @@ def test_coverage_tells_a_window_that_was_pulled_before_its_end_alone(here: Inst
 
 def test_coverage_tells_a_lost_file(here: Installation) -> None:
     here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
-    [path] = [
-        path
-        for path in [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))]
-        if "branch-102" in str(path)
-    ]
+    [path] = raw_files(here, 2, 102)
     path.unlink()
     result = run("coverage", "--days", 2)
     assert result.exit_code == 1

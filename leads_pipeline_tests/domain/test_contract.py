@@ -1,5 +1,4 @@
 import hashlib
-import pickle
 import re
 from collections.abc import Iterator
 from datetime import date
@@ -355,10 +354,3 @@ def test_what_identifies_a_person_is_marked() -> None:
 def test_tables_have_names_of_their_own() -> None:
     assert APPLICANT.tables == ("applicant_leads", "applicant_viewing_times", "applicant_listing_images")
     assert APPRAISAL.tables == ("appraisal_leads",)
-
-
-@pytest.mark.parametrize("kind", LEAD_KINDS, ids=str)
-def test_a_kind_goes_to_another_process_by_its_name(kind: LeadKind) -> None:
-    pickled = pickle.dumps(kind)
-    assert pickle.loads(pickled) is kind  # noqa: S301 - our own
-    assert len(pickled) < 100

@@ -1,22 +1,12 @@
-"""Which partitions exist, which of them a run is for, and how windows become rectangles."""
+"""Which partitions exist, and which of them a run is for."""
 
 from datetime import date, timedelta
 from types import SimpleNamespace
 from typing import cast
 
-import pytest
-from dagster import AssetExecutionContext, PartitionKeyRange
-from hypothesis import given
-from hypothesis import strategies as st
+from dagster import AssetExecutionContext
 
-from leads_pipeline.partitions import (
-    RANGE_END_TAG,
-    RANGE_START_TAG,
-    Partitions,
-    consecutive,
-    rectangles,
-    requested_keys,
-)
+from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions, requested_keys
 from leads_pipeline.settings import Settings
 from leads_pipeline.window import Window
 
@@ -68,38 +58,3 @@ def test_a_single_key_is_enough() -> None:
 def test_days_have_ranges_too() -> None:
     tags = range_tags("2026-10-24", "2026-10-26")  # the clocks of London change on the 25th
     assert requested_keys(context(tags), PARTITIONS.days) == ["2026-10-24", "2026-10-25", "2026-10-26"]
-
-
-@given(st.sets(st.tuples(st.integers(0, 8), st.integers(0, 2))))
-def test_rectangles_cover_exactly_the_windows(places: set[tuple[int, int]]) -> None:
-    windows = {window(day, scope) for day, scope in places}
-    covered: list[str] = []
-    starts = []
-    for area in rectangles(windows, SETTINGS.scopes):
-        starts.append(area.first_day)
-        covered += PARTITIONS.windows.get_partition_keys_in_range(
-            PartitionKeyRange(area.tags[RANGE_START_TAG], area.tags[RANGE_END_TAG])
-        )
-    assert sorted(covered) == sorted(one.partition_key for one in windows)
-    assert starts == sorted(starts)
-
-
-@pytest.mark.parametrize(
-    ("places", "count"),
-    [
-        ([], 0),
-        ([(day, scope) for day in range(9) for scope in range(3)], 1),
-        ([(day, scope) for day in range(9) for scope in (0, 2)], 2),
-        ([(day, scope) for day in (0, 1, 5, 6) for scope in range(3)], 2),
-    ],
-)
-def test_rectangles_are_few(places: list[tuple[int, int]], count: int) -> None:
-    assert len(list(rectangles([window(*place) for place in places], SETTINGS.scopes))) == count
-
-
-def test_consecutive_days_are_one_stretch() -> None:
-    days = [FIRST + timedelta(days=offset) for offset in (4, 0, 1, 5, 9)]
-    assert [(first - FIRST, last - FIRST) for first, last in consecutive(days)] == [
-        (timedelta(days=first), timedelta(days=last)) for first, last in ((0, 1), (4, 5), (9, 9))
-    ]
-    assert list(consecutive([])) == []

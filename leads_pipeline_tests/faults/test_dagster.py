@@ -13,8 +13,6 @@ from leads_pipeline_tests.faults import command, fault
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 
-RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
-
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
@@ -29,7 +27,6 @@ def sensor_of(here: Installation, name: str) -> SensorDefinition:
     return sensor
 
 
-@fault(29, "the explicit keys of a queued run aren't filtered")
 def test_a_queued_run_does_not_ask_for_a_branch_that_was_removed(here: Installation) -> None:
     here.environment["LEADS_BRANCH_IDS"] = "101,102"
     keys = {"partition_keys": sorted(here.keys([1], (102, 103)))}
@@ -51,8 +48,9 @@ def test_status_tells_of_a_sensor_that_somebody_stopped(here: Installation) -> N
 def test_a_heartbeat_address_keeps_its_query(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = here.keys([1])
     here.simulator.set_faults(here.rules(keys, Then(status=403)))
-    nightly = {"dagster/schedule_name": "pull_daily", RANGE_START: min(keys), RANGE_END: max(keys)}
-    assert not here.execute(tags=nightly, kinds=[APPLICANT]).success
+    nightly = {"dagster/schedule_name": "pull_daily"}
+    config = {"ops": {"raw_applicant_leads": {"config": {"partition_keys": sorted(keys)}}}}
+    assert not here.execute(tags=nightly, kinds=[APPLICANT], run_config=config).success
     with closing(RawServer()) as server:
         server.script = respond(b"", "Connection: close")
         here.environment["LEADS_HEARTBEAT_URL"] = f"{server.url}/beat?key=1"
@@ -77,15 +75,3 @@ def test_each_column_of_a_published_table_shows_its_type(here: Installation) -> 
     assert columns
     untyped = {table for table, listed in columns.items() if not all(column.type for column in listed)}
     assert untyped == set()
-
-
-@fault(21, "an empty cursor counts refusals as temporary failures")
-def test_windows_that_were_refused_are_due_when_the_service_starts_again(
-    here: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    secret = here.environment["LEADS_CLIENT_SECRET"]
-    monkeypatch.setenv("LEADS_CLIENT_SECRET", "wrong")
-    assert not here.pull(here.keys([1])).success
-    monkeypatch.setenv("LEADS_CLIENT_SECRET", secret)
-    here.reload()
-    assert here.tick(sensor_of(here, "retry_failed_windows")).run_requests

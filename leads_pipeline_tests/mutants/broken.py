@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.durable import storing, sync
     from leads_pipeline.errors import CredentialsError, InvalidAnswerError, ServerError
     from leads_pipeline.privacy.sweeping import sweep
-    from leads_pipeline.retry import FIRST_RETRY_SECONDS, RetryPlan
     from leads_pipeline.settings import AuthMethod
     from leads_pipeline.storage.inventory import FoundItem
     from leads_pipeline.storage.rows import Opened
@@ -43,7 +42,6 @@ STATE = (f"{TESTS}/storage/test_state.py",)
 CACHE = (f"{TESTS}/storage/test_cache.py",)
 INVENTORY = (f"{TESTS}/storage/test_inventory.py",)
 DUE = (f"{TESTS}/domain/test_due.py",)
-RETRY = (f"{TESTS}/orchestration/test_retry.py",)
 PACE = (f"{TESTS}/portal/test_pace.py",)
 WINDOW = (f"{TESTS}/domain/test_window.py",)
 AUTH = (f"{TESTS}/portal/test_tokens.py",)
@@ -56,12 +54,13 @@ PERSON = (f"{TESTS}/domain/test_person.py",)
 READER = (f"{TESTS}/transform/test_reader.py",)
 LOAD = (f"{TESTS}/transform/test_load.py",)
 PUBLISH = (f"{TESTS}/transform/test_publish.py",)
+PUBLISHING = (f"{TESTS}/transform/test_publishing.py",)
+REQUESTS = (f"{TESTS}/privacy/test_requests.py",)
 MARTS = (f"{TESTS}/transform/test_marts.py",)
-NEW_MARTS = (f"{TESTS}/transform/test_new_marts.py",)
-NEW_DELTA = (f"{TESTS}/transform/test_new_delta.py",)
+MART_FILES = (f"{TESTS}/transform/test_mart_files.py",)
 TYPED_FILES = (f"{TESTS}/transform/test_typed.py",)
-DRIFT = (f"{TESTS}/transform/test_new_drift.py",)
-CHECKS = (f"{TESTS}/orchestration/test_checks.py",)
+DRIFT = (f"{TESTS}/transform/test_drift.py",)
+CHECKS = (f"{TESTS}/transform/test_checks.py",)
 REPORT = (f"{TESTS}/transform/test_report.py",)
 DELTA = (f"{TESTS}/transform/test_delta.py",)
 BACKUP = (f"{TESTS}/storage/test_backup.py",)
@@ -238,7 +237,7 @@ def _(self, key, content):
 @mutant(
     "a window without leads counts as landed", "leads_pipeline.storage.windows:_state", promise=ASKED, tests=WINDOWS
 )
-def _(folder, leads):
+def _(folder, leads, *, has_failed, is_over):
     return WindowState.LANDED
 
 
@@ -276,22 +275,6 @@ def _(self, pace):
 )
 def _(self, pace, now, retry_after_seconds):
     self._number += 1
-
-
-@mutant("each retry waits the same", "leads_pipeline.retry:FailedWindow.next_attempt_at", promise=POLITE, tests=RETRY)
-def _(self, key):
-    return self.failed_at + timedelta(seconds=FIRST_RETRY_SECONDS)
-
-
-@mutant("what is deleted soonest isn't first", "leads_pipeline.retry:plan_retries", promise=ASKED, tests=RETRY)
-def _(failed, now):
-    plan = unbroken(failed, now)
-    return RetryPlan(plan.due[::-1], plan.waiting, plan.next_at, plan.refused, plan.refused_next_at, plan.deleted)
-
-
-@mutant("landed windows aren't looked at again", "leads_pipeline.retry:last_look_due_at", promise=ASKED, tests=RETRY)
-def _(window, now):
-    return None
 
 
 @mutant("a 403 is temporary", "leads_pipeline.portal.verdicts:verdict_on", promise=ASKED, tests=CLIENT)
@@ -465,38 +448,16 @@ def _(text):
     promise=ERASED,
     tests=SHARE,
 )
-def _(db, lake):
+def _(db, data):
     return None
-
-
-@mutant("the gate lets everybody in", "leads_pipeline.lake.gate:Verdict.passed", promise=ERASED, tests=LIST)
-def _(self, rows):
-    return list(rows)
-
-
-@mutant("the list learns no ids", "leads_pipeline.lake.gate:Gate._learn", promise=ERASED, tests=LIST)
-def _(self, meant, leads):
-    return 0
-
-
-@mutant("restricted rows are dropped", "leads_pipeline.lake.gate:Gate._set_aside", promise=RESTORED, tests=LIST)
-def _(self, path, verdict, rows):
-    return None
-
-
-@mutant(
-    "who is listed during a landing is landed", "leads_pipeline.lake.gate:Gate.has_moved_on", promise=ERASED, tests=LIST
-)
-def _(self, verdict):
-    return False
 
 
 @mutant(
     "a sweep is noted before it is published", "leads_pipeline.privacy.sweeping:in_line", promise=ERASED, tests=LIST
 )
-def _(lake, zone):
-    swept = sweep(lake, zone)
-    lake.note_swept(swept.mark)
+def _(data):
+    swept = sweep(data)
+    data.state.note_swept(swept.number)
     yield swept
 
 
@@ -582,6 +543,28 @@ def _(db, windows):
     return None
 
 
+@mutant("lowered numbers stay lowered", "leads_pipeline.transform.publish:_raise_numbers", promise=ONCE, tests=PUBLISH)
+def _(db):
+    return None
+
+
+@mutant("a rewriting keeps old blocks", "leads_pipeline.duck:write_anew", promise=ERASED, tests=PUBLISH)
+def _(data, file, anew):
+    file.rename(anew)
+
+
+@mutant(
+    "a file of other marts is updated", "leads_pipeline.transform.publish:_fingerprint", promise=FIGURES, tests=PUBLISH
+)
+def _(content):
+    return ""
+
+
+@mutant("nobody counts what is published", "leads_pipeline.transform.publish:_check", promise=ONCE, tests=PUBLISH)
+def _(db):
+    return None
+
+
 @mutant("leads go with their raw files", "leads_pipeline.transform.publish:_take_over", promise=ONCE, tests=PUBLISH)
 def _(db, zone):
     return 0
@@ -602,7 +585,38 @@ def _(self, but):
     return unbroken(self, 1)
 
 
-@mutant("no day's marts are made anew", "leads_pipeline.transform.marts:_is_of", promise=FIGURES, tests=NEW_MARTS)
+@mutant(
+    "who is erased stays if raw has lost their leads",
+    "leads_pipeline.orchestration.publication:_refuse",
+    promise=ERASED,
+    tests=REQUESTS,
+)
+def _(suppressed, wanted, now, db):
+    return None
+
+
+@mutant(
+    "who objects is noted for the leads of that moment",
+    "leads_pipeline.orchestration.publication:_note_who_objects",
+    promise=ERASED,
+    tests=REQUESTS,
+)
+def _(db, objecting, *, is_whole):
+    if is_whole:
+        unbroken(db, objecting, is_whole=is_whole)
+
+
+@mutant(
+    "tables of an earlier release stay",
+    "leads_pipeline.orchestration.publication:_delete_former",
+    promise=ERASED,
+    tests=PUBLISHING,
+)
+def _(data):
+    return None
+
+
+@mutant("no day's marts are made anew", "leads_pipeline.transform.marts:_is_of", promise=FIGURES, tests=MART_FILES)
 def _(days):
     return "false"
 
@@ -611,7 +625,7 @@ def _(days):
     "an erased person stays in a mart that fails",
     "leads_pipeline.transform.marts:_keep_last_good",
     promise=ERASED,
-    tests=NEW_MARTS,
+    tests=MART_FILES,
 )
 def _(db, mart, folder, *, is_rewritten):
     return None
@@ -621,7 +635,7 @@ def _(db, mart, folder, *, is_rewritten):
     "old days keep showing a new value as unknown",
     "leads_pipeline.transform.marts:_make_words",
     promise=FIGURES,
-    tests=NEW_MARTS,
+    tests=MART_FILES,
 )
 def _(db):
     is_first = not db.execute("from pipeline.words").fetchall()
@@ -636,6 +650,11 @@ def _(first_day):
 @mutant("drift has no memory", "leads_pipeline.transform.drift:drift_statement", promise=FIGURES, tests=DRIFT)
 def _(first_day):
     return unbroken(first_day).replace(first_day.isoformat(), "2026-11-20")
+
+
+@mutant("touched days are left out", "leads_pipeline.transform.typed:_write_days", promise=ONCE, tests=TYPED_FILES)
+def _(db, table, folder, days):
+    return None
 
 
 @mutant("untouched days are left out", "leads_pipeline.transform.typed:_link_days", promise=ONCE, tests=TYPED_FILES)
@@ -653,7 +672,7 @@ def _(path):
     return unbroken(path)
 
 
-@mutant("old Delta files stay", "leads_pipeline.transform.delta:delete_tables", promise=ERASED, tests=NEW_DELTA)
+@mutant("old Delta files stay", "leads_pipeline.transform.delta:delete_tables", promise=ERASED, tests=DELTA)
 def _(store, prefix="tables/"):
     store.delete([key for key in store.list(prefix) if "/_delta_log/" in key])
 
@@ -662,7 +681,7 @@ def _(store, prefix="tables/"):
     "a Delta table keeps rows from before a kill",
     "leads_pipeline.transform.delta:_written_for",
     promise=ONCE,
-    tests=NEW_DELTA,
+    tests=DELTA,
 )
 def _(table):
     import pathlib
@@ -680,7 +699,7 @@ def _(instance, job):
 
 
 @mutant("a start changes nothing", "leads_pipeline.orchestration.pulling:note_start", promise=ASKED, tests=PULLING)
-def _(data, daemon, now):
+def _(state, daemon, now):
     return None
 
 
@@ -787,7 +806,7 @@ sql_mutant(
     "and person not in (select person from pipeline.objected)",
     "",
     promise=ERASED,
-    tests=(f"{TESTS}/privacy/test_requests.py",),
+    tests=MART_FILES,
 )
 sql_mutant(
     "the two kinds are mixed up",
@@ -800,8 +819,8 @@ sql_mutant(
 sql_mutant(
     "an odd day is compared with itself",
     "sql/checks/volumes_are_as_usual.sql",
-    "where age = 1 and",
-    "where age = 2 and",
+    "between newest - 56 and newest - 7",
+    "between newest - 56 and newest",
     promise=TOLD,
     tests=CHECKS,
 )
@@ -813,11 +832,22 @@ sql_mutant(
     promise=FIGURES,
     tests=REPORT,
 )
-
-
-@mutant("a Delta table stays as it was", "leads_pipeline.delta.publishing:_Table.follow", promise=FIGURES, tests=DELTA)
-def _(self, publications):
-    return None if self._ours() else unbroken(self, publications)
+sql_mutant(
+    "a Sunday is compared with Mondays",
+    "sql/checks/volumes_are_as_usual.sql",
+    " and isodow(day) = isodow(newest)",
+    "",
+    promise=TOLD,
+    tests=CHECKS,
+)
+sql_mutant(
+    "bands of prices have no end",
+    "sql/mart_listing_demand.sql",
+    "least(floor(banded / band_width)::bigint * band_width, last_band)",
+    "floor(banded / band_width)::bigint * band_width",
+    promise=FIGURES,
+    tests=MARTS,
+)
 
 
 # --- backups ----------------------------------------------------------------------------------------------------------

@@ -15,16 +15,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.doctor import examine_env_file, services
 from leads_pipeline.doctor.findings import Warned
 from leads_pipeline.doctor.folder import _store
-from leads_pipeline.lake import Lake
-from leads_pipeline.objects.folder import FolderStore
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import OURS, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.small_portal import SmallPortal, served
@@ -307,9 +307,9 @@ def test_a_data_folder_that_is_not_there_yet_is_told(tmp_path: Path) -> None:
 
 def test_another_portals_data_folder_is_found_and_not_claimed(variables: dict[str, str], tmp_path: Path) -> None:
     assert found(variables).messages["portal of the data"] == "No leads yet."
-    lake = Lake(tmp_path / "data")
-    assert lake.claimed_by() is None
-    lake.claim("portal.example")
+    data = DataFolder.at(tmp_path / "data")
+    assert data.state.claimed_by() is None
+    data.state.claim("portal.example")
     assert found(variables).not_green == {"portal of the data": "red"}
     assert "holds leads from portal.example" in found(variables).messages["portal of the data"]
 
@@ -356,7 +356,7 @@ def test_a_folder_that_the_pipeline_makes_is_closed_to_others(variables: dict[st
             tmp_path / "token first" / "made",
         ]
         dagster_home(Settings.from_variables({"LEADS_DATA_DIR": str(folders[0])}))
-        Lake(folders[1]).claim("portal.example")
+        DataFolder.at(folders[1]).state.claim("portal.example")
         found(variables, LEADS_DATA_DIR=str(folders[2]))
     finally:
         os.umask(before)
@@ -373,9 +373,9 @@ def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path
     with tempfile.TemporaryDirectory(dir=MEMORY) as elsewhere:
         if Path(elsewhere).stat().st_dev == tmp_path.stat().st_dev:
             pytest.skip("no second file system at hand")
-        (tmp_path / "data" / "staged").symlink_to(elsewhere)
+        (tmp_path / "data" / "raw").symlink_to(elsewhere)
         assert found(variables).not_green == {"one file system": "red"}
-        assert found(variables).messages["one file system"].startswith("staged in ")
+        assert found(variables).messages["one file system"].startswith("raw in ")
 
 
 @pytest.mark.parametrize(("free", "light"), [(99_000_000, "red"), (500_000_000, "yellow"), (2_000_000_000, "green")])
@@ -390,13 +390,13 @@ def test_a_disk_that_is_nearly_full_is_found(
 def test_backups_that_are_no_longer_made_are_found(
     variables: dict[str, str], tmp_path: Path, hours: int, light: str
 ) -> None:
-    Lake(tmp_path / "data").note_backup(datetime.now(UTC) - timedelta(hours=hours))
+    DataFolder.at(tmp_path / "data").state.note_backup(datetime.now(UTC) - timedelta(hours=hours))
     assert found(variables).lights["backup"] == light
 
 
 def test_a_suppression_list_belongs_apart_from_the_data_with_its_key(variables: dict[str, str], tmp_path: Path) -> None:
     inside, apart = tmp_path / "data" / "privacy", tmp_path / "list"
-    listed(Lake(tmp_path / "data").suppression)
+    listed(DataFolder.at(tmp_path / "data").gate.entries)
     assert found(variables).not_green == {"suppression list": "yellow"}
     inside.rename(apart)
     assert found(variables, LEADS_PRIVACY_DIR=str(apart)).not_green == {}
@@ -479,6 +479,6 @@ def test_a_store_in_the_data_folders_place_is_proved(variables: dict[str, str], 
 
 
 def test_a_store_whose_clock_is_off_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(FolderStore, "created_at", lambda *_: datetime.now(UTC) - timedelta(minutes=2))
+    monkeypatch.setattr(FolderStore, "modified_at", lambda *_: datetime.now(UTC) - timedelta(minutes=2))
     with pytest.raises(Warned, match="are 120 s apart"):
-        _store(Lake(tmp_path / "data"), FolderStore(tmp_path / "store"))
+        _store(DataFolder.at(tmp_path / "data"), FolderStore(tmp_path / "store"))

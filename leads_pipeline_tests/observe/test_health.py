@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 from dagster._daemon.types import DaemonHeartbeat
 
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, PushedLead
-from leads_pipeline.domain.answer import read_delivery
+from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.definitions import first_day
 from leads_pipeline.health import Health, examine_health
-from leads_pipeline.resources import DataFolder
 from leads_pipeline.simulator.faults import Then
-from leads_pipeline.spool import Spool
 from leads_pipeline.window import RETENTION, Window
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -30,8 +28,8 @@ def look(here: Installation, later: timedelta = timedelta(0), *, is_served: bool
     return examine_health(
         here.instance,
         here.settings,
-        here.partitions,
-        DataFolder(path=str(here.settings.data_dir)),
+        first_day(here.settings),
+        here.data,
         Path(here.environment["DAGSTER_HOME"]),
         datetime.now(UTC) + later,
         is_served=is_served,
@@ -54,7 +52,7 @@ def test_status_counts_what_is_not_landed_and_is_well_while_there_is_time(
     result = run("status", "--json")
     told = json.loads(result.stdout)
     assert (result.exit_code, told["is_well"], told["troubles"]) == (0, True, [])
-    assert (told["missing"], told["failed"], told["under_way"]) == (2 * 3 * 3, 4, 0)
+    assert (told["missing"], told["failed"], told["is_pulling"]) == (2 * 3 * 3, 4, False)
     assert sorted(told["failed_by_reason"].values()) == [2, 2]
     assert any("403" in reason for reason in told["failed_by_reason"])
     assert datetime.fromisoformat(told["next_deletion_at"]) == deleted_from(here, 6)
@@ -62,29 +60,30 @@ def test_status_counts_what_is_not_landed_and_is_well_while_there_is_time(
     assert told["last_publication_at"] is None
     assert told["bytes"]["dagster"] > 0
     text = run("status").stdout
-    assert "18 missing, 4 failed, 0 under way" in text
+    assert "18 missing, 4 failed" in text
     assert "Nobody has to look into anything." in text
 
 
 @pytest.mark.slow
-def test_what_is_landed_staged_and_published_is_neither_missing_nor_old(here: Installation) -> None:
+def test_published_windows_are_neither_missing_nor_old(here: Installation) -> None:
     assert run("backfill", "--from", here.day(6), "--to", here.day(0)).exit_code == 0
     health = look(here)
     assert (health.missing, health.failed, health.next_deletion_at, health.troubles) == (0, 0, None, ())
     assert health.last_publication_at is not None
     assert health.last_publication_at > here.now
-    assert health.sizes["leads.duckdb"] == (here.lake.folder / "leads.duckdb").stat().st_size
+    assert health.sizes["leads.duckdb"] == (here.data.folder / "leads.duckdb").stat().st_size
     # No publication for longer than from one night to the next.
     assert len(look(here, timedelta(hours=26)).troubles) == 0
     [trouble] = look(here, timedelta(hours=28)).troubles
     assert "Nothing has been published since" in trouble
     # A flipped bit.
-    path = next(here.lake.folder.glob(f"raw/*/*{here.day(3)}/*/leads.parquet"))
+    path = next(here.data.folder.glob(f"raw/*/*{here.day(3)}/*/*.parquet"))
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+    assert run("verify").exit_code == 1
     health = look(here)
-    assert (health.missing, health.damaged, health.quarantined_files) == (1, 1, 1)
+    assert (health.failed_by_reason, health.damaged, health.quarantined_files) == ({"damaged file": 1}, 1, 1)
     [trouble] = health.troubles
     assert "damaged" in trouble
 
@@ -113,7 +112,7 @@ def test_a_daemon_that_gives_no_sign_of_life_is_trouble_where_there_ought_to_be_
 
 def test_a_backup_that_is_two_days_old_is_trouble_where_there_ever_was_one(here: Installation) -> None:
     assert (look(here).last_backup_at, look(here, timedelta(days=3)).is_well) == (None, True)
-    here.lake.note_backup(here.now)
+    here.data.state.note_backup(here.now)
     assert look(here, timedelta(days=1.9)).is_well
     late = look(here, timedelta(days=2.1))
     assert late.last_backup_at == here.now
@@ -121,14 +120,15 @@ def test_a_backup_that_is_two_days_old_is_trouble_where_there_ever_was_one(here:
     assert f"The last one was made at {here.now:%Y-%m-%d %H:%M} UTC" in trouble
 
 
-def test_deliveries_that_nobody_takes_in_are_trouble_after_an_hour(here: Installation) -> None:
-    [(_, lead)] = read_delivery(b'{"applicant": {"id": "pushed"}}')
-    Spool(here.lake).add([PushedLead(APPLICANT, lead, datetime.now(UTC), 1)])
+def test_damaged_deliveries_of_an_earlier_release_are_trouble(here: Installation) -> None:
+    spool = here.data.folder / "spool"
+    spool.mkdir(parents=True)
+    (spool / "one.pushed").write_bytes(b"a delivery")
     health = look(here)
-    assert (health.spool_files, health.is_well) == (1, True)
-    assert health.spool_bytes > 0
-    [trouble] = look(here, timedelta(minutes=61)).troubles
-    assert "1 files of deliveries wait in the spool" in trouble
+    assert health.former_deliveries == 1
+    [trouble] = health.troubles
+    assert "1 deliveries in spool/, left by an earlier release, are damaged" in trouble
+    assert (spool / "one.pushed").exists()
 
 
 def test_status_of_what_was_never_started_makes_nothing_and_a_broken_home_is_told_in_a_sentence(

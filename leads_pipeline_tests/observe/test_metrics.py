@@ -30,14 +30,12 @@ FIGURES = Health(
     daemon_seen_at=NOW - timedelta(minutes=1),
     missing=5,
     failed_by_reason={"server error (503)": 3, 'a "quoted" one': 1},
-    under_way=2,
+    is_pulling=True,
     next_deletion_at=NOW + timedelta(days=4),
-    spool_files=6,
-    spool_bytes=700,
-    spool_oldest_at=NOW - timedelta(minutes=2),
     damaged=8,
     quarantined_files=9,
-    sizes={"leads.duckdb": 10, "staged": 11, "dagster": 12},
+    former_deliveries=0,
+    sizes={"leads.duckdb": 10, "tables": 11, "dagster": 12},
     free_bytes=13,
     troubles=("one",),
 )
@@ -63,28 +61,25 @@ def test_each_figure_is_there_with_its_value() -> None:
         "last_backup": -180,
         "daemon_seen": -1,
         "next_deletion": 4 * 24 * 60,
-        "spool_oldest": -2,
     }
     assert {key: value for key, value in found.items() if "stamp" not in key[0]} == {
         ("well", ""): 0,
         ("windows", "missing"): 5,
         ("windows", "failed"): 4,
-        ("windows", "under way"): 2,
         ("failed_windows", "server error (503)"): 3,
         ("failed_windows", 'a "quoted" one'): 1,
-        ("spool_files", ""): 6,
-        ("spool_bytes", ""): 700,
+        ("pulling", ""): 1,
         ("damaged", ""): 8,
         ("quarantined_files", ""): 9,
         ("size_bytes", "leads.duckdb"): 10,
-        ("size_bytes", "staged"): 11,
+        ("size_bytes", "tables"): 11,
         ("size_bytes", "dagster"): 12,
         ("free_bytes", ""): 13,
     }
 
 
 def test_what_never_was_has_no_moment_and_well_is_1() -> None:
-    never = replace(FIGURES, last_landing_at=None, next_deletion_at=None, spool_oldest_at=None, troubles=())
+    never = replace(FIGURES, last_landing_at=None, next_deletion_at=None, troubles=())
     found = samples(exposition(lambda: never))
     assert found["well", ""] == 1
     assert {name for name, _ in found if "stamp" in name} == {

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -14,13 +13,13 @@ from dagster import AssetCheckEvaluation, AssetCheckSeverity, AssetKey, DagsterR
 
 from leads_pipeline.alerts import Memory
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.definitions import PUBLISH_JOB, PULL_JOB, STAGE_JOB, build_definitions
+from leads_pipeline.definitions import build_definitions
 from leads_pipeline.errors import StorageError
-from leads_pipeline.lake import Lake
+from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Then
-from leads_pipeline.warehouse import Warehouse
+from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.watch import alert_sensor
 from leads_pipeline_tests.observe.test_channels import WebSink, web_sink
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -85,10 +84,6 @@ class Watched:
         range_tags = {RANGE_START_TAG: min(keys), RANGE_END_TAG: max(keys)}
         self.here.execute(tags={**range_tags, **(NIGHTLY if nightly else {})}, kinds=LEAD_KINDS)
 
-    def stage(self) -> bool:
-        days = {RANGE_START_TAG: str(self.here.day(3)), RANGE_END_TAG: str(self.here.day(2))}
-        return self.here.execute(STAGE_JOB, tags=days).success
-
 
 @pytest.fixture
 def watched(here: Installation, web: WebSink) -> Watched:
@@ -146,7 +141,7 @@ def test_a_failure_that_a_run_takes_up_at_this_moment_is_not_over(
     job = watched.here.definitions.resolve_job_def(PULL_JOB)
     run = watched.here.instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
     with monkeypatch.context() as patched:
-        patched.setattr("leads_pipeline.watch.failed_windows", lambda *_: {})
+        patched.setattr("leads_pipeline.watch.known_windows", lambda *_: [])
         assert watched.tick() == []
     watched.here.instance.report_run_canceled(run)
     assert watched.tick() == []
@@ -184,28 +179,6 @@ def test_what_is_told_by_windows_and_fields_is_not_told_by_their_checks_too(watc
 
 
 @pytest.mark.slow
-def test_a_day_that_can_t_be_staged_rings_although_another_is(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watched.pull()
-    intact, wrong = Lake.landed_windows, watched.here.day(3)
-
-    def sometimes(lake: Lake, kind: Any, day: Any) -> Any:
-        if day == wrong and kind.name == "applicant":
-            raise StorageError("The disk is full.")
-        return intact(lake, kind, day)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Lake, "landed_windows", sometimes)
-        assert not watched.stage()
-    assert watched.tick() == []
-    assert watched.tick(1.1 * HOUR) == [("new", "1 day of applicant leads can't be staged")]
-    assert str(wrong) in watched.message
-    assert watched.stage()
-    assert watched.tick() == [("over", "1 day of applicant leads can't be staged")]
-
-
-@pytest.mark.slow
 def test_a_publication_that_fails_or_is_old_rings_and_drift_is_told_once(
     tmp_path: Path, web: WebSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,16 +186,16 @@ def test_a_publication_that_fails_or_is_old_rings_and_drift_is_told_once(
     with installation(tmp_path, variables=variables, first=4) as here:
         watched = Watched(here, web)
         watched.pull()
-        assert watched.stage()
         with monkeypatch.context() as patched:
-            patched.setattr(Warehouse, "publish", lambda *_, **__: (_ for _ in ()).throw(StorageError("Full.")))
+            failing = Mock(side_effect=StorageError("Full."))
+            patched.setattr("leads_pipeline.assets.published.bring_up_to_date", failing)
             assert not here.execute(PUBLISH_JOB, tags={}).success
         assert watched.tick() == []
         assert watched.tick(1.1 * HOUR) == [("new", "the last run that was to make applicant_leads failed")]
         assert here.execute(PUBLISH_JOB, tags={}).success
         told = watched.tick()
         assert ("over", "the last run that was to make applicant_leads failed") in told
-        _, fields = Warehouse(here.lake).query("from drift")
+        _, fields = LeadsFile(here.data).query("from drift")
         news = [title for occasion, title in told if occasion == "new" and "from the portal" in title]
         assert len(news) == min(len(fields), 1)
         later = watched.tick(28 * HOUR)
@@ -233,7 +206,7 @@ def test_a_publication_that_fails_or_is_old_rings_and_drift_is_told_once(
 def test_a_new_member_beside_the_list_is_told_once(watched: Watched) -> None:
     body = '{"applicants": [{"id": "a"}], "requestId": "Jane Quill", "janequill": 7}'
     watched.pull(Then(status=200, body=body), days_ago=(2, 2))
-    told = [title for occasion, title in watched.tick() if "new member" in title]
+    told = [title for _, title in watched.tick(HOUR) if "new member" in title]
     assert told == ["new member of the portal's answers: applicant requestId, and 1 more"]
     assert "jane" not in str(watched.web.requests).lower()
     watched.here.simulator.set_faults([])
@@ -274,13 +247,13 @@ def test_whoever_was_told_by_a_process_that_was_killed_then_hears_of_the_end(
 def test_a_backup_that_is_two_days_old_rings_where_there_ever_was_one(watched: Watched) -> None:
     watched.pull(days_ago=(2, 2))
     assert watched.tick() == []
-    watched.here.lake.note_backup(watched.now)
+    watched.here.data.state.note_backup(watched.now)
     assert watched.tick(47 * HOUR) == []
     assert watched.tick(2 * HOUR) == [("new", "no backup has been made for more than two days")]
     made_at = watched.now - 49 * HOUR
     assert f"made at {made_at:%Y-%m-%d %H:%M} UTC" in watched.message
     assert watched.tick(HOUR) == []
-    watched.here.lake.note_backup(watched.now)
+    watched.here.data.state.note_backup(watched.now)
     assert watched.tick() == [("over", "no backup has been made for more than two days")]
 
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +15,6 @@ from dagster import (
     AssetKey,
     DagsterInstance,
     RunRequest,
-    ScheduleDefinition,
     TableSchema,
     build_resources,
     build_schedule_context,
@@ -25,17 +23,9 @@ from dagster import (
 from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL
-from leads_pipeline.definitions import (
-    INVENTORY_JOB,
-    LATE_DAYS,
-    build_definitions,
-    defs,
-    first_day,
-    resources,
-)
+from leads_pipeline.definitions import build_definitions, defs, first_day, resources
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
+from leads_pipeline.orchestration.pulling import INVENTORY_JOB
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.installation import Installation, installation
 
@@ -74,16 +64,13 @@ def test_it_loads_without_any_settings(tmp_path: Path) -> None:
         "pull_daily",
         "pull_hourly",
         "pull_inventory_daily",
-        "sweep_for_privacy_nightly",
     }
-    assert {"retry_failed_windows", "catch_up_missing_windows", "end_dead_runs", "follow_sources"} <= {
-        sensor.name for sensor in repository.sensor_defs
-    }
+    assert {sensor.name for sensor in repository.sensor_defs} == {"retry_failed_partitions", "publish_changes"}
 
 
 def test_it_loads_with_all_settings(tmp_path: Path) -> None:
     asset_graph = build_definitions(full(tmp_path)).resolve_asset_graph()
-    assert {AssetKey("raw_applicant_leads"), AssetKey("stg_appraisal_leads"), AssetKey("mart_coverage")} <= set(
+    assert {AssetKey("raw_applicant_leads"), AssetKey("appraisal_leads"), AssetKey("mart_coverage")} <= set(
         asset_graph.get_all_asset_keys()
     )
 
@@ -130,7 +117,7 @@ def test_dagster_without_a_home_is_told_what_it_will_forget(
 
 def test_every_asset_shows_its_columns(tmp_path: Path) -> None:
     asset_graph = build_definitions(full(tmp_path)).resolve_asset_graph()
-    for key in asset_graph.get_all_asset_keys() - {AssetKey("leads_report"), AssetKey("privacy_sweep")}:  # no tables
+    for key in asset_graph.get_all_asset_keys() - {AssetKey("leads_report")}:  # no table
         schema = asset_graph.get(key).metadata.get("dagster/column_schema")
         assert isinstance(schema, TableSchema), key
         assert all(column.description for column in schema.columns), key
@@ -139,14 +126,12 @@ def test_every_asset_shows_its_columns(tmp_path: Path) -> None:
 def test_the_columns_of_raw_files_are_as_shown(here: Installation) -> None:
     here.pull({here.key(2)})
     here.execute(INVENTORY_JOB, tags={"dagster/partition": str(datetime.now(UTC).date())})
-    [leads], [inventory] = (
-        [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))],
-        here.lake.inventory_files(),
-    )
-    for asset, path in (("raw_applicant_leads", leads), ("raw_inventory", inventory)):
+    raw = here.data.folder / "raw"
+    for asset, folder in (("raw_applicant_leads", "applicant_leads"), ("raw_inventory", "inventory")):
+        [path] = (raw / folder).rglob("*.parquet")
         schema = here.definitions.resolve_asset_graph().get(AssetKey(asset)).metadata["dagster/column_schema"]
         assert isinstance(schema, TableSchema)
-        assert [column.name for column in schema.columns] == pq.read_schema(path).names
+        assert [column.name for column in schema.columns] == pq.ParquetFile(path).schema_arrow.names
 
 
 def test_a_file_variable_that_is_empty_names_no_file(tmp_path: Path) -> None:
@@ -187,12 +172,12 @@ def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
     loaded = defs()
     loaded.get_repository_def()
     assert list(tmp_path.iterdir()) == []
-    with DagsterInstance.ephemeral() as instance:
+    with DagsterInstance.local_temp() as instance:
         data = loaded.resources["data"] if loaded.resources else None
         with build_sensor_context(
             instance, resources={"data": data}, repository_def=loaded.get_repository_def()
         ) as tick:
-            loaded.resolve_sensor_def("catch_up_missing_windows").evaluate_tick(tick)
+            loaded.resolve_sensor_def("retry_failed_partitions").evaluate_tick(tick)
     assert date.fromisoformat((tmp_path / "data" / ".state" / "start_date").read_text().strip())
 
 
@@ -211,46 +196,25 @@ def test_dagster_validates_it_without_a_warning(tmp_path: Path) -> None:
 # --- schedules -------------------------------------------------------------------------------------------------------
 
 
-def evaluate(definitions_of: dict[str, str], name: str, moment: datetime) -> RunRequest | str:
+def evaluate(variables: dict[str, str], name: str, moment: datetime) -> RunRequest | str:
     """What the schedule asks for at that moment, or why it asks for nothing."""
-    found: ScheduleDefinition = build_definitions(definitions_of).resolve_schedule_def(name)
-    with build_schedule_context(scheduled_execution_time=moment) as context:
-        result = found.evaluate_tick(context)
+    definitions = build_definitions(variables)
+    data = (definitions.resources or {})["data"]
+    with (
+        DagsterInstance.local_temp() as instance,
+        build_schedule_context(
+            instance=instance,
+            scheduled_execution_time=moment,
+            resources={"data": data},
+            repository_def=definitions.get_repository_def(),
+        ) as context,
+    ):
+        result = definitions.resolve_schedule_def(name).evaluate_tick(context)
     if result.run_requests:
         [request] = result.run_requests
         return request
     assert result.skip_message is not None
     return result.skip_message
-
-
-@pytest.mark.parametrize(
-    ("day", "first", "last"),
-    [
-        ("2026-11-19", "2026-11-16", "2026-11-18"),
-        ("2027-03-28", "2027-03-25", "2027-03-27"),  # the day on which 01:15 doesn't exist in London
-        ("2026-11-03", "2026-11-01", "2026-11-02"),  # before the first partition there is nothing
-    ],
-)
-def test_the_daily_schedule_asks_for_the_last_closed_days(tmp_path: Path, day: str, first: str, last: str) -> None:
-    moment = datetime.fromisoformat(f"{day}T01:15").replace(tzinfo=ZoneInfo("Europe/London"))
-    request = evaluate(full(tmp_path), "pull_daily", moment)
-    assert isinstance(request, RunRequest)
-    assert request.run_key == f"daily-{day}"
-    assert request.tags[RANGE_START_TAG] == f"{first}|branch-101"
-    assert request.tags[RANGE_END_TAG] == f"{last}|branch-102"
-
-
-def test_the_daily_schedule_waits_for_the_first_day_to_close(tmp_path: Path) -> None:
-    moment = datetime(2026, 11, 1, 1, 15, tzinfo=ZoneInfo("Europe/London"))
-    assert evaluate(full(tmp_path), "pull_daily", moment) == "The first day, 2026-11-01, isn't over yet."
-
-
-def test_the_hourly_schedule_asks_for_the_day_under_way_in_the_settings_zone(tmp_path: Path) -> None:
-    request = evaluate(full(tmp_path), "pull_hourly", datetime(2027, 6, 30, 23, 5, tzinfo=UTC))
-    assert isinstance(request, RunRequest)
-    assert request.tags[RANGE_START_TAG] == "2027-07-01|branch-101"
-    assert request.tags[RANGE_END_TAG] == "2027-07-01|branch-102"
-    assert request.run_key == "hourly-2027-06-30T23Z"
 
 
 @pytest.mark.parametrize("name", ["pull_daily", "pull_hourly", "pull_inventory_daily"])
@@ -260,20 +224,10 @@ def test_without_a_service_the_schedules_say_so(tmp_path: Path, name: str) -> No
     assert "set" in said
 
 
-def test_the_daily_schedules_run_pulls_each_window_of_its_days(here: Installation) -> None:
-    request = evaluate(here.environment, "pull_daily", here.now.replace(hour=1, minute=15))
+def test_the_inventory_schedule_asks_for_the_day_in_the_settings_zone(tmp_path: Path) -> None:
+    request = evaluate(full(tmp_path), "pull_inventory_daily", datetime(2027, 6, 30, 23, 30, tzinfo=UTC))
     assert isinstance(request, RunRequest)
-    assert here.run_requested(request).success
-    wanted = here.keys(range(1, LATE_DAYS + 1))
-    assert here.asked() == here.asked(APPRAISAL) == dict.fromkeys(wanted, 1)
-    assert here.status(APPLICANT).landed == here.status(APPRAISAL).landed == wanted
-
-
-def test_the_hourly_schedules_run_pulls_the_day_under_way(here: Installation) -> None:
-    request = evaluate(here.environment, "pull_hourly", here.now)
-    assert isinstance(request, RunRequest)
-    assert here.run_requested(request).success
-    assert here.asked() == here.asked(APPRAISAL) == dict.fromkeys(here.keys([0]), 1)
+    assert request.partition_key == "2027-07-01"
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,18 +22,18 @@ from dagster._core.test_utils import freeze_time
 
 from leads_pipeline.contract import APPLICANT
 from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.duck import WAREHOUSE_FILE
 from leads_pipeline.orchestration.publishing import (
     NIGHTLY_TAG,
-    PUBLISH_JOB,
     RUNS_KEPT_FOR,
     Publications,
     delete_old_runs,
     noted_publication,
     publish_sensor,
 )
-from leads_pipeline.orchestration.pulling import PULL_JOB
-from leads_pipeline.storage.store import Store
-from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, folder_at, home
+from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
+from leads_pipeline.storage.store import FolderStore
+from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, home
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -55,6 +54,7 @@ class House:
             with noted_publication(data, LONDON, is_nightly=is_nightly, clock=clock):
                 if self.is_broken:
                     raise OSError("The disk is full.")
+            (self.folder.folder / WAREHOUSE_FILE).touch()
             self.nightly.append(is_nightly)
 
         jobs = [define_asset_job(PUBLISH_JOB, [leads]), define_asset_job(PULL_JOB, [leads])]
@@ -83,14 +83,14 @@ class House:
         """As landing does it."""
         self.folder.state.note_landed()
         at = self.clock().timestamp()
-        os.utime(self.folder.folder / ".state" / "landed", (at, at))
+        os.utime(self.folder.state.path / "landed", (at, at))
 
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     clock = Clock(NOON)
     with home(tmp_path / "home") as instance:
-        yield House(folder_at(tmp_path / "data", clock), instance, clock)
+        yield House(DataFolder.at(tmp_path / "data", clock=clock), instance, clock)
 
 
 def test_what_has_landed_is_published_once_and_at_most_once_a_minute(house: House) -> None:
@@ -122,7 +122,7 @@ def test_a_night_publishes_once_whether_something_has_landed_or_not(house: House
         house.clock.now += 10 * MINUTE
         house.publishes()
     assert house.nightly == [True, True]
-    published_at = Publications.read(house.folder).began_at
+    published_at = Publications.read(house.folder.state.path).began_at
     assert published_at is not None
     assert published_at.astimezone(LONDON).hour == 2
 
@@ -154,7 +154,7 @@ def test_a_publication_that_fails_is_tried_again_less_and_less_often(house: Hous
     house.is_broken = False
     house.clock.now += HOUR
     assert house.publishes()
-    assert Publications.read(house.folder).failures == 0
+    assert Publications.read(house.folder.state.path).failures == 0
 
 
 def test_a_publication_that_was_killed_counts_as_failed(house: House) -> None:
@@ -182,27 +182,17 @@ def test_while_a_publication_is_under_way_no_other_is_asked_for(house: House) ->
     assert house.tick() == SkipReason("A publication is under way.")
 
 
-class Bucket:
-    """A store that isn't a folder of this machine."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)
-
-
 def test_in_a_bucket_what_another_machine_has_landed_is_published_too(tmp_path: Path) -> None:
     clock = Clock(CLOSED_AT + HOUR)
-    here = folder_at(tmp_path / "data", clock)
-    bucket: Store = Bucket(here.store)  # type: ignore[assignment] # it passes all verbs on
+    bucket = FolderStore(tmp_path / "bucket")  # it has all verbs
+    here, there = (DataFolder.at(tmp_path / name, bucket=bucket, clock=clock) for name in ("here", "there"))
     with home(tmp_path / "home") as instance:
-        house = House(replace(here, store=bucket), instance, clock, is_bucket=True)
+        house = House(here, instance, clock, is_bucket=True)
         assert house.sensor.minimum_interval_seconds == 300
         assert house.publishes()
         clock.now += HOUR
         assert not house.publishes()
-        here.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run")
+        there.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run")
         assert house.publishes()
 
 

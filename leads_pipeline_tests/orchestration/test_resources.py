@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from leads_pipeline.contract import APPLICANT
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import (
     CredentialsError,
     InvalidAnswerError,
@@ -14,7 +15,7 @@ from leads_pipeline.errors import (
     RefusedError,
     SettingsError,
 )
-from leads_pipeline.resources import DataFolder, InventoryService, LeadsService
+from leads_pipeline.resources import InventoryService, LeadsService
 from leads_pipeline.simulator import Config
 from leads_pipeline.simulator import inventory as portals_inventory
 from leads_pipeline.simulator.server import running
@@ -31,7 +32,7 @@ def leads(folder: Path, **changes: Any) -> LeadsService:
         "client_id": "client",
         "client_secret": SECRET,
     }
-    return LeadsService(data=DataFolder(path=str(folder)), **settings | changes)
+    return LeadsService(data=DataFolder.at(folder), **settings | changes)
 
 
 def inventory(folder: Path, **changes: Any) -> InventoryService:
@@ -41,7 +42,7 @@ def inventory(folder: Path, **changes: Any) -> InventoryService:
         "client_secret": SECRET,
         "agency_ref": "agency",
     }
-    return InventoryService(data=DataFolder(path=str(folder)), **settings | changes)
+    return InventoryService(data=DataFolder.at(folder), **settings | changes)
 
 
 @pytest.mark.parametrize(
@@ -84,44 +85,6 @@ def test_a_client_secret_that_cant_be_right_is_sent_nowhere(tmp_path: Path) -> N
         with pytest.raises(CredentialsError, match="holds a character outside ASCII at position 5") as caught:
             service.tokens().get()
         assert "secr\u00e8t" not in str(caught.value)
-
-
-def test_the_fingerprint_changes_with_the_settings_and_with_the_content_of_the_secret_alone(tmp_path: Path) -> None:
-    file = tmp_path / "secret"
-    from_file = leads(tmp_path, client_secret=None, client_secret_file=str(file))
-    found = [from_file.fingerprint()]
-    for content in ("one", "two"):
-        file.write_text(content)
-        found.append(from_file.fingerprint())
-    file.unlink()
-    assert from_file.fingerprint() == found[0]
-    file.write_text("two")
-    assert from_file.fingerprint() == found[2]
-    changes: tuple[dict[str, str], ...] = (
-        {},
-        {"client_id": "other"},
-        {"auth_url": "https://other.example"},
-        {"token_scope": "x"},
-    )
-    found += [leads(tmp_path, **change).fingerprint() for change in changes]
-    assert None not in found
-    assert len(set(found)) == len(found)
-    assert leads(tmp_path / "elsewhere").fingerprint() != leads(tmp_path).fingerprint(), "keyed: it can't be guessed"
-
-
-def test_the_fingerprint_changes_with_each_file_of_a_pgp_message_and_opens_none(tmp_path: Path) -> None:
-    files = {"client_secret_pgp_file": "message", "pgp_private_key_file": "key", "pgp_passphrase_file": "passphrase"}
-    service = leads(tmp_path, client_secret=None, **{field: str(tmp_path / name) for field, name in files.items()})
-    found = [service.fingerprint()]
-    for name in files.values():
-        (tmp_path / name).write_text("no PGP")
-        found.append(service.fingerprint())
-    assert len(set(found)) == 4
-
-
-def test_a_folder_that_cannot_hold_the_key_gives_no_fingerprint(tmp_path: Path) -> None:
-    (tmp_path / ".state").write_text("not a folder")
-    assert leads(tmp_path).fingerprint() is None
 
 
 def test_leads_of_two_portals_do_not_mix(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every way to start a run, and what it asks of the portal."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ from dagster import AssetKey, DagsterRunStatus
 
 from leads_pipeline.cli.session import Session
 from leads_pipeline.contract import APPLICANT, APPRAISAL
-from leads_pipeline.definitions import PULL_JOB, STAGE_JOB
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -26,6 +27,10 @@ def once(keys: set[str]) -> dict[str, int]:
     return dict.fromkeys(keys, 1)
 
 
+def green(keys: set[str]) -> dict[str, str]:
+    return dict.fromkeys(keys, "MATERIALIZED")
+
+
 # --- every window that a run was started for is pulled, once ---------------------------------------------------------
 
 
@@ -36,20 +41,7 @@ def test_one_key_launched_in_the_ui_is_pulled(here: Installation) -> None:
     assert here.execute(tags=tags, kinds=[APPLICANT]).success
     assert here.asked() == once({here.key(3)})
     assert here.asked(APPRAISAL) == {}
-    assert here.status().landed == {here.key(3)}
-
-
-def test_a_range_launched_in_the_ui_is_pulled(here: Installation) -> None:
-    wanted = here.keys([2, 3, 4])
-    assert here.pull(wanted, [APPLICANT, APPRAISAL]).success
-    assert here.asked() == here.asked(APPRAISAL) == once(wanted)
-    assert here.status().landed == here.status(APPRAISAL).landed == wanted
-
-
-def test_a_range_is_a_rectangle_of_days_and_scopes(here: Installation) -> None:
-    wanted = here.keys([2, 3, 4], [101, 102])
-    assert here.pull(wanted).success
-    assert here.asked() == once(wanted)
+    assert here.shown() == green({here.key(3)})
 
 
 def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> None:
@@ -57,7 +49,7 @@ def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> N
     with here.daemon() as daemon:
         daemon.backfill_assets([AssetKey("raw_applicant_leads")], sorted(wanted))
     assert here.asked() == once(wanted)
-    assert here.status().landed == wanted
+    assert here.shown() == green(wanted)
 
 
 def test_a_backfill_of_a_job_pulls_each_of_its_windows(here: Installation) -> None:
@@ -65,7 +57,7 @@ def test_a_backfill_of_a_job_pulls_each_of_its_windows(here: Installation) -> No
     with here.daemon() as daemon:
         daemon.backfill_job(PULL_JOB, sorted(wanted))
     assert here.asked() == here.asked(APPRAISAL) == once(wanted)
-    assert here.status().landed == here.status(APPRAISAL).landed == wanted
+    assert here.shown() == here.shown(APPRAISAL) == green(wanted)
 
 
 # --- what runs side by side, by the dagster.yaml that users get ------------------------------------------------------
@@ -78,11 +70,12 @@ def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
     with here.daemon() as daemon:
         daemon.backfill_job(PULL_JOB, [here.key(3)], name="first", to_its_end=False)
         daemon.backfill_job(PULL_JOB, [here.key(4)], name="second", to_its_end=False)
-        daemon.backfill_job(STAGE_JOB, [str(here.day(3))], name="beside them", to_its_end=False)
+        here.data.state.note_landed()
+        daemon.tick_sensors(datetime.now(UTC))
     assert [(run.job_name, run.status) for run in here.runs()] == [
         (PULL_JOB, DagsterRunStatus.STARTING),
         (PULL_JOB, DagsterRunStatus.QUEUED),
-        (STAGE_JOB, DagsterRunStatus.STARTING),
+        (PUBLISH_JOB, DagsterRunStatus.STARTING),
     ]
 
 

@@ -44,7 +44,7 @@ def test_the_report_says_which_windows_failed_and_why(here: Pipeline) -> None:
 
 
 def test_a_folder_that_cannot_be_read_is_an_error_in_words(here: Pipeline) -> None:
-    here.folder.folder.mkdir(exist_ok=True)
+    here.folder.folder.mkdir()
     (here.folder.folder / "raw").write_text("a file in the folder's place")
     report = pull(here.definitions, here.instance, {APPLICANT: [here.key(1)]})
     assert not report.succeeded

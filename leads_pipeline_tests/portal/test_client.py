@@ -1,5 +1,4 @@
 import hashlib
-import itertools
 import json
 import logging
 import re
@@ -156,27 +155,6 @@ def test_an_answer_says_how_it_was_had() -> None:
     assert answer.body_sha256 == hashlib.sha256(BODY).hexdigest()
     assert (answer.body_bytes, answer.attempts, answer.duration_seconds) == (len(BODY), 1, 2.0)
     assert (client.stats.requests, client.stats.retries, dict(client.stats.statuses)) == (1, 0, {200: 1})
-
-
-def test_an_answer_counts_from_when_it_was_asked_for() -> None:
-    """Of two runs that ask for one window at once, the slower one may hold the older answer."""
-    numbers = itertools.count(1)
-
-    def handler(_: httpx.Request) -> httpx.Response:
-        next(numbers)  # another run asks, and has its answer first
-        return httpx.Response(200, content=BODY)
-
-    client = LeadsClient(
-        BASE_URL,
-        GoodTokens(),
-        max_concurrency=1,
-        next_sequence=lambda: next(numbers),
-        timing=FakeTiming().as_timing(),
-        transport=httpx.MockTransport(handler),
-    )
-    answer = fetch_one(client)
-    assert isinstance(answer, Answer)
-    assert answer.sequence == 1
 
 
 def test_each_kind_has_its_path_and_its_list() -> None:

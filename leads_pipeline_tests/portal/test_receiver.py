@@ -15,26 +15,26 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from click.testing import CliRunner
 
 from leads_pipeline import cli, receiver
-from leads_pipeline.contract import APPLICANT, APPRAISAL, PushedLead
+from leads_pipeline.contract import ReceivedLead
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.flatten.batches import flatten_day
-from leads_pipeline.lake import Lake
 from leads_pipeline.receiver import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, Receiver
-from leads_pipeline.spool import Placement, Spool
-from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.storage.placement import Placement
+from leads_pipeline.storage.raw import Landed, Place, Raw, list_places
+from leads_pipeline.storage.rows import merged
+from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.window import Scope, today
 from leads_pipeline_tests.support.newcomer import ROOT
 from leads_pipeline_tests.support.nginx import running_nginx
-from leads_pipeline_tests.support.staging import LONDON
+from leads_pipeline_tests.support.staging import LONDON, publish
 
 KEY = "0123456789abcdef-key"
 SECRET_TEXT = "canary@example.com"
@@ -45,14 +45,14 @@ SCOPES = (Scope.parse("branch-101"),)
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Spool:
-    return Spool(Lake(tmp_path / "data"))
+def data(tmp_path: Path) -> DataFolder:
+    return DataFolder.at(tmp_path / "data")
 
 
 @contextmanager
-def receiving(spool: Spool, key: str = KEY) -> Iterator[int]:
+def receiving(data: DataFolder, key: str = KEY) -> Iterator[int]:
     """A receiver on a socket, in a thread; its port."""
-    server = receiver.server(Receiver(spool, key))
+    server = receiver.server(Receiver(data.raw, Placement(SCOPES, LONDON), key))
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
@@ -77,10 +77,10 @@ def deliver(
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, json.loads(answer.read())
 
 
-def kept(spool: Spool) -> list[str]:
-    """The payloads in the spool."""
-    lines = [line for path in spool.waiting() for line in path.read_bytes().splitlines()[1:]]
-    return [json.loads(line)["payload"] for line in lines]
+def kept(data: DataFolder) -> list[str]:
+    """The payloads in the raw files."""
+    rows = [merged(data.raw.read(place).rows) for place in list_places(data.store)]
+    return [row.payload for of_place in rows for row in of_place]
 
 
 def eventually(what: Callable[[], bool]) -> bool:
@@ -93,34 +93,21 @@ def eventually(what: Callable[[], bool]) -> bool:
 # --- what is taken --------------------------------------------------------------------------------------------------
 
 
-def test_a_delivery_is_kept_exactly_as_it_was_sent(spool: Spool) -> None:
-    with receiving(spool) as port:
+def test_a_delivery_is_kept_exactly_as_it_was_sent(data: DataFolder) -> None:
+    with receiving(data) as port:
         status, _, said = deliver(port)
     assert (status, said) == (200, {"received": 1})
-    assert kept(spool) == ['{"id":"lead-1","price":250000.10, "contact":{"email":"canary@example.com"}}']
+    assert kept(data) == ['{"id":"lead-1","price":250000.10, "contact":{"email":"canary@example.com"}}']
 
 
-def test_every_form_of_a_delivery_is_taken(spool: Spool) -> None:
+def test_every_form_of_a_delivery_is_taken(data: DataFolder) -> None:
     both = b'{"appraisal": {"id":"b"}, "unknown": 1, "applicant": {"id":"a"}}'
     answer = b'{"applicants": [{"id":"c"}, "odd", {"id":"d","n":NaN}], "appraisal": null}'
     none = b'{"appraisals": []}'
-    with receiving(spool) as port:
+    with receiving(data) as port:
         received = [deliver(port, body)[2] for body in (both, answer, none)]
     assert received == [{"received": 2}, {"received": 3}, {"received": 0}]
-    assert sorted(kept(spool)) == ['"odd"', '{"id":"a"}', '{"id":"b"}', '{"id":"c"}', '{"id":"d","n":NaN}']
-
-
-def test_deliveries_count_in_the_order_in_which_they_arrive_though_the_clock_is_set_back(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = time.time_ns
-    with receiving(spool) as port:
-        for days in range(3):
-            monkeypatch.setattr(time, "time_ns", lambda: now() - days * 86_400 * 10**9)  # noqa: B023 - used at once
-            assert deliver(port, b'{"applicant": {"id": "%d"}}' % days)[0] == 200
-    lines = [json.loads(line) for path in spool.waiting() for line in path.read_bytes().splitlines()[1:]]
-    numbers = {json.loads(line["payload"])["id"]: line["sequence"] for line in lines}
-    assert numbers["0"] < numbers["1"] < numbers["2"]
+    assert sorted(kept(data)) == ['"odd"', '{"id":"a"}', '{"id":"b"}', '{"id":"c"}', '{"id":"d","n":NaN}']
 
 
 @pytest.mark.parametrize("path", ["/leads", "/leads/"])
@@ -134,21 +121,21 @@ def test_deliveries_count_in_the_order_in_which_they_arrive_though_the_clock_is_
         {"Authorization": "Basic somebody-elses", "X-API-Key": KEY},
     ],
 )
-def test_the_key_is_taken_in_each_form_at_both_addresses(spool: Spool, header: dict[str, str], path: str) -> None:
-    with receiving(spool) as port:
+def test_the_key_is_taken_in_each_form_at_both_addresses(data: DataFolder, header: dict[str, str], path: str) -> None:
+    with receiving(data) as port:
         headers = {"Content-Type": "application/json; charset=utf-8", **header}
         assert deliver(port, headers=headers, path=path)[0] == 200
 
 
-def test_a_key_may_hold_any_letter_and_a_space(spool: Spool) -> None:
+def test_a_key_may_hold_any_letter_and_a_space(data: DataFolder) -> None:
     key = "Bearer of the schlüssel"
-    with receiving(spool, key) as port:
+    with receiving(data, key) as port:
         for header, given in (("Authorization", key), ("Authorization", f"Bearer {key}"), ("X-API-Key", key)):
             assert deliver(port, headers={**JSON, header: given.encode()})[0] == 200
 
 
-def test_a_connection_serves_one_delivery_after_the_other(spool: Spool) -> None:
-    with receiving(spool) as port, closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+def test_a_connection_serves_one_delivery_after_the_other(data: DataFolder) -> None:
+    with receiving(data) as port, closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
         for _ in range(3):
             connection.request("POST", PATH, body=DELIVERY, headers=HEADERS)
             answer = connection.getresponse()
@@ -157,18 +144,18 @@ def test_a_connection_serves_one_delivery_after_the_other(spool: Spool) -> None:
             assert connection.sock is not None
 
 
-def test_nothing_is_answered_before_it_is_on_the_disk(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_answered_before_it_is_on_the_disk(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     is_asked, may_write = threading.Event(), threading.Event()
-    real = Spool.add
+    real = Raw.add
 
-    def add(self: Spool, pushed: Sequence[PushedLead]) -> None:
+    def add(self: Raw, place: Place, leads: Sequence[ReceivedLead], received_at: datetime) -> Landed:
         is_asked.set()
         assert may_write.wait(10)
-        real(self, pushed)
+        return real(self, place, leads, received_at)
 
-    monkeypatch.setattr(Spool, "add", add)
+    monkeypatch.setattr(Raw, "add", add)
     answers: list[int] = []
-    with receiving(spool) as port:
+    with receiving(data) as port:
         sender = threading.Thread(target=lambda: answers.append(deliver(port)[0]))
         sender.start()
         assert is_asked.wait(10)
@@ -177,7 +164,19 @@ def test_nothing_is_answered_before_it_is_on_the_disk(spool: Spool, monkeypatch:
         may_write.set()
         sender.join(10)
     assert answers == [200]
-    assert len(kept(spool)) == 1
+    assert len(kept(data)) == 1
+
+
+def test_a_lead_is_stored_in_the_window_of_its_day_and_branch_and_published_as_pushed(data: DataFolder) -> None:
+    now = datetime.now(UTC)
+    day = today(LONDON, now) - timedelta(days=4)
+    lead = {"id": "lead-1", "createdAt": f"{day}T12:00:00Z", "portalBranchId": "101"}
+    with receiving(data) as port:
+        assert deliver(port, json.dumps({"applicant": lead}))[0] == 200
+        assert deliver(port, json.dumps({"applicant": lead}))[0] == 200
+    publish(data, now, scopes=["branch-101"], first_day=day)
+    _, rows = LeadsFile(data).query("select lead_id, source, lead_day, scope from applicant_leads")
+    assert rows == [("lead-1", "push", day, "branch-101")]
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -213,10 +212,10 @@ WRONG: dict[str, tuple[int, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_refused_delivery_is_told_why_logged_once_and_kept_nowhere(
-    spool: Spool, what: str, caplog: pytest.LogCaptureFixture
+    data: DataFolder, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     status, request = WRONG[what]
-    with receiving(spool) as port:
+    with receiving(data) as port:
         answered, headers, said = deliver(port, **request)
         assert deliver(port, b'{"applicants": []}')[0] == 200  # it goes on
     assert answered == status
@@ -224,7 +223,7 @@ def test_a_refused_delivery_is_told_why_logged_once_and_kept_nowhere(
     assert headers["connection"] == "close"
     assert "location" not in headers
     assert ("www-authenticate" in headers) == (status == 401)
-    assert spool.waiting() == []
+    assert kept(data) == []
     assert [record.getMessage() for record in caplog.records] == [
         f"A delivery from 127.0.0.1 was refused with {status}. {error['message']}"
     ]
@@ -235,34 +234,34 @@ def test_a_refused_delivery_is_told_why_logged_once_and_kept_nowhere(
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
 
 
-def test_a_large_body_is_refused_unread_and_no_key_before_the_body(spool: Spool) -> None:
+def test_a_large_body_is_refused_unread_and_no_key_before_the_body(data: DataFolder) -> None:
     large = HEAD + f"X-API-Key: {KEY}\r\nContent-Length: 1000000000000\r\n\r\n".encode()
     without_key = HEAD + b"Content-Length: 100\r\n\r\n{"
-    with receiving(spool) as port:
+    with receiving(data) as port:
         for sent, status in ((large, b"413"), (without_key, b"401")):
             with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
                 connection.sendall(sent)
                 assert connection.recv(4096).startswith(b"HTTP/1.1 " + status)
 
 
-def test_a_sender_that_hangs_up_leaves_a_line_and_no_lead(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
-    with receiving(spool) as port:
+def test_a_sender_that_hangs_up_leaves_a_line_and_no_lead(data: DataFolder, caplog: pytest.LogCaptureFixture) -> None:
+    with receiving(data) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as gone:
             gone.sendall(HEAD + f"X-API-Key: {KEY}\r\nContent-Length: {len(DELIVERY)}\r\n\r\n".encode() + DELIVERY[:-9])
         assert eventually(lambda: "The sender hung up" in caplog.text)
         assert deliver(port)[0] == 200
-    assert len(kept(spool)) == 1
+    assert len(kept(data)) == 1
     assert SECRET_TEXT not in caplog.text
 
 
-def test_more_connections_than_allowed_are_told_to_come_back(spool: Spool) -> None:
-    with receiving(spool) as port:
+def test_more_connections_than_allowed_are_told_to_come_back(data: DataFolder) -> None:
+    with receiving(data) as port:
         with ExitStack() as opened:
             for _ in range(MAX_CONNECTIONS - 1):
                 opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
             assert status_of(port) == 503
         assert eventually(lambda: status_of(port) == 200)
-    assert len(kept(spool)) == 1
+    assert len(kept(data)) == 1
 
 
 def status_of(port: int) -> int:
@@ -273,12 +272,12 @@ def status_of(port: int) -> int:
 
 
 def test_a_disk_that_cannot_be_used_is_told_as_503(
-    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    data: DataFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = tmp_path / "data" / "spool"
+    folder = tmp_path / "data" / "raw"
     folder.parent.mkdir()
     folder.touch()  # a file in the folder's place
-    with receiving(spool) as port:
+    with receiving(data) as port:
         status, headers, said = deliver(port)
         assert (status, headers["retry-after"]) == (503, "5")
         folder.unlink()
@@ -287,38 +286,43 @@ def test_a_disk_that_cannot_be_used_is_told_as_503(
     assert SECRET_TEXT not in caplog.text + json.dumps(said)
 
 
-def test_a_delivery_is_kept_and_logged_while_the_suppression_list_cannot_be_read(
-    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_while_the_suppression_list_cannot_be_read_deliveries_are_to_come_again(
+    data: DataFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "data" / "privacy" / "suppressed").mkdir(parents=True)  # a folder in the file's place
-    with receiving(spool) as port:
+    list_file = tmp_path / "data" / "privacy" / "suppressed"
+    list_file.mkdir(parents=True)  # a folder in the file's place
+    with receiving(data) as port:
+        assert deliver(port)[0] == 503
+        assert kept(data) == []
+        list_file.rmdir()
         assert deliver(port)[0] == 200
-    [record] = caplog.records
-    assert str(tmp_path / "data" / "privacy") in record.getMessage()
-    assert len(kept(spool)) == 1
+    assert "could not be stored" in caplog.text
+    assert str(list_file) in caplog.text
+    assert len(kept(data)) == 1
     assert KEY not in caplog.text
     assert SECRET_TEXT not in caplog.text
 
 
 def test_a_fault_of_the_program_is_500_and_quotes_nothing(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def add(_self: Spool, pushed: Sequence[PushedLead]) -> None:
-        raise RuntimeError(pushed[0].lead.payload)
+    def add(_self: Raw, _place: Place, leads: Sequence[ReceivedLead], _received_at: datetime) -> None:
+        raise RuntimeError(leads[0].payload)
 
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(Spool, "add", add)
-    with receiving(spool) as port:
+    monkeypatch.setattr(Raw, "add", add)
+    with receiving(data) as port:
         status, _, said = deliver(port)
     assert status == 500
     assert "RuntimeError" in caplog.text
     assert SECRET_TEXT not in caplog.text + json.dumps(said)
 
 
-def test_a_short_key_is_refused(spool: Spool) -> None:
-    Receiver(spool, "k" * 16)
+def test_a_short_key_is_refused(data: DataFolder) -> None:
+    placement = Placement(SCOPES, LONDON)
+    Receiver(data.raw, placement, "k" * 16)
     with pytest.raises(SettingsError, match="fewer than 16"):
-        Receiver(spool, "k" * 15)
+        Receiver(data.raw, placement, "k" * 15)
 
 
 # --- behind nginx ---------------------------------------------------------------------------------------------------
@@ -334,13 +338,13 @@ UNFINISHED = [
 
 
 def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
-    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    data: DataFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificate, key = tmp_path / "leads.pem", tmp_path / "leads.key"
     make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
     subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
     trusting = ssl.create_default_context(cafile=certificate)
-    with receiving(spool) as upstream:
+    with receiving(data) as upstream:
 
         def here(port: int) -> str:
             mine = {
@@ -371,7 +375,7 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
                     sender.request("POST", path, body=DELIVERY, headers=headers)
                     statuses.append(sender.getresponse().status)
     assert statuses == [200, 200, 401, 404]
-    assert len(kept(spool)) == 2
+    assert len(kept(data)) == 1, "one lead, delivered twice"
     assert "A delivery from 127.0.0.3 was refused with 401." in caplog.text
     answered = [line.split()[:2] for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()]
     assert [upstream for _, upstream in answered if upstream != "-"] == ["200", "200", "401"], "whole requests alone"
@@ -383,11 +387,14 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
 _RECEIVER = """
 import sys
 from pathlib import Path
-from leads_pipeline.lake import Lake
+from zoneinfo import ZoneInfo
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.receiver import Receiver, serve
-from leads_pipeline.spool import Spool
+from leads_pipeline.storage.placement import Placement
+from leads_pipeline.window import Scope
 folder, port, key = sys.argv[1:]
-serve(Receiver(Spool(Lake(Path(folder))), key), "127.0.0.1", int(port), print)
+placement = Placement([Scope.parse("branch-101")], ZoneInfo("Europe/London"))
+serve(Receiver(DataFolder.at(Path(folder)).raw, placement, key), "127.0.0.1", int(port), print)
 """
 
 
@@ -467,13 +474,12 @@ class Numbers:
 
 
 def push_through_kills(folder: Path, count: int, senders: int) -> int:
-    """Deliver while the receiver is killed and the pipeline takes in; what was answered 200 must be in the warehouse.
+    """Deliver while the receiver is killed and the pipeline publishes. Each lead that was answered 200 is published.
 
     Returns how often the receiver was killed.
     """
-    lake = Lake(folder)
+    data = DataFolder.at(folder)
     first_day = today(LONDON, datetime.now(UTC))
-    placement = Placement(SCOPES, LONDON, first_day)
     numbers, answered = Numbers(count), list[int]()
     with KilledReceiver(folder, seed=count) as receiver:
         threads = [
@@ -483,23 +489,20 @@ def push_through_kills(folder: Path, count: int, senders: int) -> int:
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            list(Spool(lake).take_in(placement, "run-1"))
+            publish(data, datetime.now(UTC), scopes=["branch-101"], first_day=first_day)
             time.sleep(0.1)
-    list(Spool(lake).take_in(placement, "run-2"))
-    for kind in (APPLICANT, APPRAISAL):
-        for day in {first_day, today(LONDON, datetime.now(UTC))}:
-            flatten_day(lake, kind, day, LONDON)
-    Warehouse(lake).publish(Grid(SCOPES, first_day, LONDON), datetime.now(UTC))
+    publish(data, datetime.now(UTC), scopes=["branch-101"], first_day=first_day)
 
     assert sorted(answered) == list(range(count))
-    with duckdb.connect(Warehouse(lake).path, read_only=True) as db:
-        there = db.execute("select lead_id from applicant_leads union all select lead_id from appraisal_leads")
-        assert sorted(lead_id for (lead_id,) in there.fetchall()) == sorted(f"lead-{number}" for number in answered)
+    _, there = LeadsFile(data).query(
+        "select lead_id from applicant_leads union all select lead_id from appraisal_leads"
+    )
+    assert sorted(lead_id for (lead_id,) in there) == sorted(f"lead-{number}" for number in answered)
     return receiver.kills
 
 
 @pytest.mark.slow
-def test_what_was_answered_200_is_in_the_warehouse_once_although_the_receiver_was_killed(tmp_path: Path) -> None:
+def test_each_lead_that_was_answered_200_is_published_once_although_the_receiver_was_killed(tmp_path: Path) -> None:
     assert push_through_kills(tmp_path, 2_000, senders=8) >= 1
 
 
@@ -527,7 +530,7 @@ def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(
         finally:
             process.kill()
     assert statuses == [200, 400, 401]
-    assert kept(Spool(Lake(tmp_path / "data"))) == [DELIVERY[15:-2].decode()]
+    assert kept(DataFolder.at(tmp_path / "data")) == [DELIVERY[15:-2].decode()]
     line = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d+ WARNING A delivery from 127\.0\.0\.1 was refused with (\d+)\. "
     assert [re.match(line, one).group(1) for one in errors.splitlines()] == ["400", "401"]  # type: ignore[union-attr]
     assert KEY not in said + rest + errors

@@ -93,7 +93,7 @@ def test_find_masks_names_addresses_and_numbers() -> None:
 def test_whoever_looks_at_a_lead_sees_when_and_where_it_came_and_its_message(desk: Quick) -> None:
     """`--show` prints it, on a terminal alone."""
     desk.land("applicant", [lead("ann", email=EMAIL, consumerPostcode="SW1A 1AA", message="In May?", **BEFORE)])
-    [ann] = find(desk.lake, Person.of(lead_ids=["ann"])).leads
+    [ann] = find(desk.data, Person.of(lead_ids=["ann"])).leads
     assert context_of(ann) == ["2026-11-19 branch-101", "SW1A 1AA", "In May?"]
 
 
@@ -133,6 +133,23 @@ def test_a_lead_that_raw_has_lost_is_found_and_erased(desk: Quick) -> None:
     assert ("theirs", "appraisal", "jane too") in desk.find(email=EMAIL)
     desk.erase(email=EMAIL, phone=PHONE)
     assert ids(desk) == {"john", "mary"}
+
+
+@pytest.mark.slow
+def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_receipt_says_so(desk: Quick) -> None:
+    """leads.duckdb has the only copy, which `lift` couldn't bring back."""
+    for path in (desk.folder / "raw" / "appraisal_leads").rglob("*.parquet"):
+        path.unlink()
+
+    told = privacy("restrict", "--email", EMAIL, exit_code=1)
+
+    assert ("Set aside: 1 lead," in told.stdout, "NOT complete" in told.stdout) == (True, True)
+    assert "appraisal lead jane too stays in leads.duckdb as it is" in told.stderr
+    assert ids(desk) == {"jane's mobile", "jane too", "john", "mary"}
+    privacy("lift", 1)
+    assert "jane too" in privacy("correct", "--email", EMAIL, "--new-email", "jane@home.example", exit_code=1).stderr
+    assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
+    assert desk.leads("appraisal")["jane too"]["contact_email"] == EMAIL.upper()
 
 
 def test_export_writes_all_versions_for_their_eyes_alone(desk: Quick, tmp_path: Path) -> None:
@@ -199,6 +216,16 @@ def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: Quick) -> None:
     assert (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8") in receipt
     [row] = json.loads(privacy("log", "--json").stdout)["entries"]
     assert (row["action"], row["case"], row["done"] is not None) == ("erasure", "DSR-17", True)
+
+
+@pytest.mark.slow
+def test_a_window_whose_only_lead_was_erased_is_empty_wherever_it_is_told(desk: Quick) -> None:
+    privacy("erase", *JANE, "--yes")
+    told = json.loads(run("coverage", "--json", "--days", "30").stdout)["windows"]
+    states = "select state, count(*) from mart_coverage where kind = 'appraisal' group by all order by all"
+    in_mart = dict(desk.query(states))
+    assert in_mart["empty"] == 1
+    assert in_mart == {one["state"]: one["windows"] for one in told if one["kind"] == "appraisal"}
 
 
 @pytest.mark.slow
@@ -313,7 +340,7 @@ def test_an_interrupted_erasure_is_finished_by_the_next_publication(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("leads_pipeline.runs.Runner.publish", killed)
+        patched.setattr("leads_pipeline.cli.session.Session.publish", killed)
         assert "on the list and not carried out yet" in privacy("erase", *JANE, "--yes", exit_code=130).stderr
     privacy("log", exit_code=1)
 
@@ -327,7 +354,7 @@ def test_an_interrupted_erasure_is_finished_by_the_next_publication(
 def test_an_answer_is_due_one_month_after_the_request(desk: Quick) -> None:
     received = ["2026-11-19", "2026-12-31", "2024-01-31", "2025-01-29", "2026-08-31", "2026-02-28"]
     for day in received:
-        listed(desk.lake.suppression, received=date.fromisoformat(day))
+        listed(desk.data.gate.entries, received=date.fromisoformat(day))
 
     rows = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
 
@@ -488,10 +515,11 @@ def test_an_anonymous_day_is_counted_as_before_and_names_nobody(desk: Quick) -> 
 
 
 @pytest.mark.slow
-def test_a_push_into_an_anonymous_day_is_made_anonymous_too(desk: Quick) -> None:
-    desk.now += timedelta(days=60)
+def test_a_push_into_an_anonymous_day_is_anonymous_as_soon_as_it_lands(desk: Quick) -> None:
+    desk.now += timedelta(days=50)
     desk.retain(35)
     desk.push("applicant", lead("pushed", email="late@people.example", name="Late Comer", **BEFORE))
+    assert "late@people.example" not in raw_text(desk)
     desk.publish()
 
     desk.retain(35)

@@ -1,42 +1,29 @@
 """The agency's own retention: old leads become anonymous, and figures stay."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+import shutil
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.assets.published import completeness_check
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, FieldType, LeadKind, PushedLead, ReceivedLead
+from leads_pipeline.contract import LEAD_KINDS, FieldType, LeadKind
 from leads_pipeline.domain.cutting import cut_payload
-from leads_pipeline.lake import Lake
-from leads_pipeline.privacy.retain import CutDay, cut_days, due_before
-from leads_pipeline.warehouse import Grid, Warehouse, marts
-from leads_pipeline.window import Scope
+from leads_pipeline.privacy.retain import cut_days, due_before
+from leads_pipeline.transform.marts import marts
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY, land, stage, staged_rows
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
 
+KINDS = ("applicant", "appraisal")
 PLANTED = "Quenby"
-NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-GRID = Grid(scopes=(Scope.parse("branch-101"), Scope.parse("branch-102")), first_day=DAY, zone=LONDON)
 # So long that it stands in a file as it is.
 SECRET = "Zyxwvutsrqponmlkjihgfedcba" * 8
 ADDRESS = "5b7e2f0a-0000-4000-8000-000000000000@removed.invalid"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path / "data")
 
 
 def lead(lead_id: str, person: str, day: date = DAY, **more: Any) -> dict[str, Any]:
@@ -61,237 +48,125 @@ def lead(lead_id: str, person: str, day: date = DAY, **more: Any) -> dict[str, A
     }
 
 
-def push(lake: Lake, lead_id: str) -> None:
-    one = ReceivedLead(lead_id, json.dumps(lead(lead_id, "eve6")))
-    lake.land_pushed(APPLICANT, DAY, "branch-101", [PushedLead(APPLICANT, one, NOW)], "run-3")
-
-
-def publish(lake: Lake) -> None:
-    Warehouse(lake).publish(GRID, NOW)
-
-
-def landed(lake: Lake) -> None:
+@pytest.fixture
+def full(house: Quick) -> Quick:
     """Two days of two branches, with a midnight lead, a corrected one, a moved one and one that was pushed."""
     people = ["ann1", "bob2", "ann1", "phone3"]
-    for kind in LEAD_KINDS:
+    for kind in KINDS:
+        midnight = lead(f"{kind} midnight", "ann1", NEXT_DAY, createdAt=f"{NEXT_DAY}T00:00:00Z")
         for day in (DAY, NEXT_DAY):
-            for scope in ("branch-101", "branch-102"):
-                leads = [lead(f"{kind.name} {scope} {day} {n}", who, day) for n, who in enumerate(people)]
-                land(lake, kind, leads, day=day, scope=scope)
-        midnight = lead(f"{kind.name} midnight", "ann1", NEXT_DAY, createdAt=f"{NEXT_DAY}T00:00:00Z")
-        for day in (DAY, NEXT_DAY):
-            land(lake, kind, [midnight], day=day, fetched_at=NOW - timedelta(hours=2))
-        land(lake, kind, [{**midnight, "intent": "corrected"}], day=NEXT_DAY, fetched_at=NOW - timedelta(hours=1))
-        pushed = ReceivedLead(f"{kind.name} pushed", json.dumps(lead(f"{kind.name} pushed", "cat4")))
-        lake.land_pushed(kind, DAY, "branch-101", [PushedLead(kind, pushed, NOW)], "run-2")
-        land(lake, kind, [lead(f"{kind.name} long", "dan5", message=SECRET)])
-        for day in (DAY, NEXT_DAY):
-            stage(lake, kind, day)
-    publish(lake)
-
-
-def retain(lake: Lake, before: date = NEXT_DAY, **more: Any) -> list[CutDay]:
-    days = list(cut_days(lake, before, LONDON, **more))
-    assert [one.error for one in days if one.error] == []
-    return days
-
-
-def everything(lake: Lake, table: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(Warehouse(lake).path, read_only=True) as db:
-        return db.execute(f"from {table} order by all").fetchall()
+            for scope in house.scopes:
+                leads = [lead(f"{kind} {scope} {day} {n}", who, day) for n, who in enumerate(people)]
+                house.land(kind, [*leads, midnight], day, scope)
+        house.land(kind, [{**midnight, "intent": "corrected"}], NEXT_DAY)
+        house.push(kind, lead(f"{kind} pushed", "cat4"))
+        house.land(kind, [lead(f"{kind} long", "dan5", message=SECRET)])
+    house.publish()
+    house.now = datetime.combine(NEXT_DAY, house.now.timetz()) + timedelta(days=35)  # DAY is due and the next isn't
+    return house
 
 
 FIGURES = [
     mart.name
     for mart in marts()
-    if mart.name not in ("drift", "mart_lead_properties", "mart_hidden_valuations")
-    # They follow a person from one day to the next, which nobody can over the edge of an anonymous day.
-    and mart.name not in ("mart_people", "mart_people_daily", "mart_listing_demand")
+    # The others follow a person from one day to the next, which nobody can over the edge of an anonymous day.
+    if mart.name not in ("lead_facts", "mart_lead_properties", "mart_hidden_valuations", "mart_listing_demand")
+    and not mart.name.startswith("mart_people")
 ]
 
 
-def figures(lake: Lake) -> dict[str, list[tuple[Any, ...]]]:
-    return {name: everything(lake, name) for name in FIGURES}
+def figures(house: Quick) -> dict[str, list[tuple[Any, ...]]]:
+    return {name: house.query(f"from {name} order by all") for name in FIGURES}
 
 
-def texts_below(lake: Lake, day: date) -> str:
-    """Each row of the day's raw and staged files, decoded."""
-    paths = [*lake.folder.glob(f"raw/*/day={day}/**/*.parquet"), *lake.folder.glob(f"staged/*/day={day}/*.parquet")]
+def people_in(house: Quick, kind: str) -> int:
+    return len({row["person"] for row in house.leads(kind).values()})
+
+
+def texts_of(house: Quick, day: date) -> str:
+    """Each row of the day's files, decoded."""
+    paths = [*house.folder.glob(f"raw/*/day={day}/**/*.parquet"), *house.folder.glob(f"tables/*/lead_day={day}/*")]
     assert len(paths) >= 5
     return "".join(f"{pq.read_metadata(path).metadata} {pq.ParquetFile(path).read().to_pylist()}" for path in paths)
 
 
-@pytest.mark.slow
-def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(lake: Lake) -> None:
-    landed(lake)
-    before, rows = figures(lake), {kind.table: everything(lake, kind.table) for kind in LEAD_KINDS}
-    assert PLANTED in texts_below(lake, DAY)
-    assert SECRET.encode() in Warehouse(lake).path.read_bytes()
-    untouched = texts_below(lake, NEXT_DAY)
-    modified = {path: path.stat().st_mtime_ns for path in lake.folder.glob("raw/**/*.parquet")}
+def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Quick) -> None:
+    full.publish()
+    before = figures(full)
+    leads = {kind: len(full.leads(kind)) for kind in KINDS}
+    people = {kind: people_in(full, kind) for kind in KINDS}
+    assert PLANTED in texts_of(full, DAY)
+    assert SECRET in texts_of(full, DAY)
+    untouched = texts_of(full, NEXT_DAY)
+    dry = cut_days(full.data, NEXT_DAY, is_dry=True)
+    assert [(one.kind.name, one.day, one.leads) for one in dry] == [(kind, DAY, 10) for kind in KINDS]
+    assert PLANTED in texts_of(full, DAY)
 
-    dry = retain(lake, is_dry=True)
-    assert {(one.kind.name, one.day, one.files, one.leads) for one in dry} == {
-        (kind.name, DAY, 3, 11) for kind in LEAD_KINDS
-    }
-    assert lake.rebuild_wanted() is None
-    assert PLANTED in texts_below(lake, DAY)
+    full.retain(35)
 
-    assert [(one.day, one.leads) for one in retain(lake)] == [(DAY, 11)] * 2
-    publish(lake)
-    assert PLANTED.casefold() not in texts_below(lake, DAY).casefold()
-    assert "07700" not in texts_below(lake, DAY)
-    assert texts_below(lake, NEXT_DAY) == untouched
-    assert {path: path.stat().st_mtime_ns for path in modified} == modified
-    assert figures(lake) == before
-    assert SECRET.encode() not in Warehouse(lake).path.read_bytes()
-    for kind in LEAD_KINDS:
-        after = everything(lake, kind.table)
-        assert len(after) == len(rows[kind.table])
-        with Warehouse(lake).reading() as db:
-            _, old = db.query(f"from {kind.table} where window_day < $day", {"day": NEXT_DAY})
-            assert len(old) == 10
-            assert PLANTED not in str(old)
-            assert completeness_check(db, lake, kind).passed
-    assert lake.rebuild_wanted() is None
-    assert retain(lake) == []
-    # What is staged from the cut files is what was cut when it was staged.
-    for kind in LEAD_KINDS:
-        staged = {table: staged_rows(lake, table) for table in kind.tables}
-        for table in kind.tables:
-            lake.staged_path(table, DAY).unlink()
-        stage(lake, kind)
-        assert {table: staged_rows(lake, table) for table in kind.tables} == staged
+    assert PLANTED.casefold() not in texts_of(full, DAY).casefold()
+    assert "07700" not in texts_of(full, DAY)
+    assert texts_of(full, NEXT_DAY) == untouched
+    assert figures(full) == before
+    assert all(SECRET.encode() not in path.read_bytes() for path in full.folder.glob(".versions/*.duckdb"))
+    for kind in KINDS:
+        old = [row for row in full.leads(kind).values() if row["window_day"] == DAY]
+        assert len(old) == 10
+        assert PLANTED not in str(old)
+        assert len(full.leads(kind)) == leads[kind]
+        # Whoever asked on both days is two people now.
+        assert people_in(full, kind) == people[kind] + 3
+    assert list(cut_days(full.data, NEXT_DAY)) == []
 
 
-def test_a_push_or_a_backup_is_cut_at_the_next_run(lake: Lake) -> None:
-    for scope in ("branch-101", "branch-102"):
-        land(lake, APPLICANT, [lead(scope, "ann1")], scope=scope)
-    stage(lake, APPLICANT)
-    [window] = [one for one in lake.landed_windows(APPLICANT, DAY) if one.scope == "branch-102"]
-    backup = window.path.read_bytes()
-    retain(lake)
-    window.path.write_bytes(backup)
-    push(lake, "late")
-    again = retain(lake)
-    assert [(one.kind, one.files) for one in again] == [(APPLICANT, 2)]
-    assert PLANTED not in texts_below(lake, DAY)
-    assert "late" in texts_below(lake, DAY)
-    assert retain(lake) == []
+def test_the_file_that_retention_leaves_is_the_one_that_is_built_anew(full: Quick, tmp_path: Path) -> None:
+    full.retain(35)
+    assert full.tables() == full.built_anew(tmp_path / "anew").tables()
 
 
-def test_a_day_whose_staged_file_is_damaged_is_told_and_cut_once_it_is_staged_anew(lake: Lake) -> None:
-    land(lake, APPLICANT, [lead("a", "ann1")])
-    stage(lake, APPLICANT)
-    lake.staged_path(APPLICANT.table, DAY).write_bytes(b"rotten")
-    [damaged] = cut_days(lake, NEXT_DAY, LONDON)
-    assert "damaged in staged/" in str(damaged.error)
-    assert lake.rebuild_wanted() is None
-    stage(lake, APPLICANT)
-    assert [one.leads for one in retain(lake)] == [1]
+def test_a_push_or_a_backup_is_cut_at_the_next_run(house: Quick, tmp_path: Path) -> None:
+    for scope in house.scopes:
+        house.land("applicant", [lead(scope, "ann1")], scope=scope)
+    house.publish()
+    shutil.copytree(house.folder / "raw", tmp_path / "backup")
+    house.later(days=40)
+    house.retain(35)
+    shutil.copytree(tmp_path / "backup", house.folder / "raw", dirs_exist_ok=True)
+    house.push("applicant", lead("late", "eve6"))
+    house.publish()
+    house.retain(35)
+    assert PLANTED not in texts_of(house, DAY)
+    assert house.leads("applicant").keys() == {"late", *house.scopes}
+    assert list(cut_days(house.data, NEXT_DAY)) == []
 
 
-def test_who_has_set_no_retention_is_told_so(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEADS_DATA_DIR", str(lake.folder))
+def test_leads_that_raw_has_lost_become_anonymous_in_the_published_file(full: Quick, tmp_path: Path) -> None:
+    """And stay who they are: the same person within the day, whatever is published later."""
+    shutil.rmtree(full.folder / "raw")
+    full.publish()
+    before = figures(full)
+    full.retain(35)
+    assert PLANTED not in str(full.query("from applicant_leads where window_day = ?", DAY))
+    assert PLANTED in str(full.query("from applicant_leads where window_day = ?", NEXT_DAY))
+    lost = full.query("select lead_id, person, contact_email from applicant_leads where window_day = ?", DAY)
+    assert {email for *_, email in lost} == {f"{person}@removed.invalid" for _, person, _ in lost}
+    assert figures(full) == before
+    full.land("applicant", [lead("today", "ann1", full.today)], full.today)
+    full.retain(35)
+    anew = full.copied(tmp_path / "anew")
+    anew.zone = ZoneInfo("UTC")  # which has it built anew
+    anew.publish()
+    for house in (full, anew):
+        sql = "select lead_id, person, contact_email from applicant_leads where window_day = ?"
+        assert house.query(sql, DAY) == lost
+
+
+def test_who_has_set_no_retention_is_told_so(house: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.publish()
+    monkeypatch.setenv("LEADS_DATA_DIR", str(house.folder))
     monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
     told = run("privacy", "retain")
     assert (told.exit_code, "kept as they are" in told.stderr) == (2, True), told.output
-
-
-def test_a_landing_beside_it_loses_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    push(lake, "first")
-    stage(lake, APPLICANT)
-    flawed = Lake.make_anonymous
-
-    def pushed_meanwhile(self: Lake, path: Path, cut: Callable[[str], str]) -> None:
-        flawed(self, path, cut)
-        push(lake, "late")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Lake, "make_anonymous", pushed_meanwhile)
-        retain(lake)
-    assert PLANTED in texts_below(lake, DAY)
-    [late] = retain(lake)
-    assert (late.kind, late.files) == (APPLICANT, 1)
-    assert {row["lead_id"] for row in staged_rows(lake, "applicant_leads")} == {"first", "late"}
-    assert PLANTED not in texts_below(lake, DAY)
-
-
-@pytest.mark.slow
-def test_retention_keeps_a_day_that_is_in_the_published_file_alone(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    today = datetime.now(UTC).date()
-    for name, value in {
-        "LEADS_DATA_DIR": str(lake.folder),
-        "DAGSTER_HOME": str(lake.folder.parent / "home"),
-        "LEADS_BRANCH_IDS": "101",
-        "LEADS_START_DATE": today.isoformat(),
-        "LEADS_KEEP_PERSONAL_DAYS": "35",
-    }.items():
-        monkeypatch.setenv(name, value)
-    for day in (today - timedelta(days=400), today):
-        land(lake, APPLICANT, [lead(f"of {day}", "ann1", day)], day=day)
-        stage(lake, APPLICANT, day)
-    publish(lake)
-    lake.staged_path(APPLICANT.table, today).write_bytes(b"rotten")
-    with monkeypatch.context() as patched:  # nor can it be staged anew
-        patched.setattr("leads_pipeline.flatten.counts._unexplained", lambda _: f"select date '{today}', 1")
-        told = run("privacy", "retain")
-    assert (told.exit_code, lake.rebuild_wanted()) == (0, None), told.output
-    planted = {"planted": PLANTED}
-    _, rows = Warehouse(lake).query(
-        "select lead_day, contains(contact_email, $planted) from applicant_leads order by all", planted
-    )
-    assert rows == [(today - timedelta(days=400), False), (today, True)]
-
-
-# Ends the process at the n-th of its steps.
-KILLED = """
-import os, sys
-from pathlib import Path
-from leads_pipeline import durable
-from leads_pipeline.lake import Lake
-from leads_pipeline_tests.privacy import test_retain as test
-left = int(sys.argv[2])
-def counted(of):
-    def step(source, path):
-        global left
-        left -= 1
-        if left == 0:
-            os._exit(9)
-        of(source, path)
-        if left == 0:
-            os._exit(9)
-    return step
-from leads_pipeline.lake import staged
-from leads_pipeline.warehouse import publication
-step = counted(durable.publish_file)
-for room in (durable, staged, publication):
-    room.publish_file = step
-lake = Lake(Path(sys.argv[1]))
-test.retain(lake)
-test.publish(lake)
-"""
-
-
-@pytest.mark.slow
-def test_a_kill_at_any_step_is_finished_by_the_next_run(tmp_path: Path) -> None:
-    whole = Lake(tmp_path / "whole")
-    landed(whole)
-    expected = figures(whole)
-    for step in range(1, 60):
-        lake = Lake(tmp_path / f"{step}")
-        subprocess.run(["cp", "-a", whole.folder, lake.folder], check=True)
-        command = [sys.executable, "-c", KILLED, str(lake.folder), str(step)]
-        code = subprocess.run(command, check=False, cwd=Path(__file__).parents[2], env=os.environ).returncode
-        retain(lake)
-        publish(lake)
-        assert figures(lake) == expected
-        assert PLANTED not in texts_below(lake, DAY)
-        assert lake.rebuild_wanted() is None
-        if code == 0:
-            break
-        assert code == 9
-    assert 10 < step < 59
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ PERSONAL: Final = (EMAIL, RECIPIENT, PHONE, MESSAGE, POSTCODE, STREET, PLACE, PE
 
 # Where leads belong: as they came, and in the published file in tables of leads.
 PLACES: Final = (
-    r"data/(raw|staged|tables|spool|quarantine)/.*|"
+    r"data/(raw|tables|spool|quarantine)/.*|"
     r"data/(leads\.duckdb|\.versions/\S+)"
     r"( (applicant_leads|appraisal_leads|applicant_viewing_times|applicant_listing_images))?"
 )
@@ -361,7 +361,7 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
         assert (ERASED,) not in db.execute("select contact_email from applicant_leads").fetchall()
         assert ("pushed",) in db.execute("select lead_id from applicant_leads").fetchall()
         assert db.execute("select count(*) from applicant_leads where len(_problems) > 0").fetchall() != [(0,)]
-        assert len(db.execute("from drift").fetchall()) > 10
+        assert ("unheardOf",) in db.execute("select field from drift").fetchall()
     alerts = [(tmp_path / "output" / f"alerts-by-{way}").read_text() for way in ("web", "mail")]
     assert all("branch-103" in alert for alert in alerts)
 

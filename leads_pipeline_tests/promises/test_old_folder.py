@@ -14,8 +14,8 @@ from leads_pipeline_tests.promises.folder import DAYS, FOLDER, answers_of_the_mo
 from leads_pipeline_tests.promises.month import libfaketime
 from leads_pipeline_tests.promises.portal import portal
 
-# A day later: the portal still has the window that failed.
-CLOCK = "2026-11-19 07:00:00"
+# A day later: the portal still has the window that failed. Each command begins after the one before it.
+CLOCK, LATER, LAST = (f"2026-11-19 {hour}:00:00" for hour in ("07", "08", "09"))
 NEW_DAY = "2026-11-18"
 
 OF_THE_FAILED = f"select lead_id from applicant_leads where window_day = '{DAYS[1]}' and scope = 'branch-102'"  # noqa: S608
@@ -36,9 +36,9 @@ class Old:
         with duckdb.connect(str(self.data / "leads.duckdb"), read_only=True) as db:
             return [row[0] for row in db.sql(query).fetchall()]
 
-    def due(self, address: str) -> list[str]:
+    def due(self, address: str, clock: str) -> list[str]:
         """The windows that `coverage` says are to be pulled."""
-        _, said = run(self.data, address, CLOCK, "coverage", "--json")
+        _, said = run(self.data, address, clock, "coverage", "--json")
         return [f"{one['kind']} {one['partition']}" for one in json.loads(said[said.index("{") :])["not_landed"]]
 
     def assert_nothing_is_lost(self) -> None:
@@ -71,18 +71,21 @@ def test_a_folder_of_dd03c9a_opens_by_itself_and_loses_nothing(old: Old) -> None
     failed = f"applicant {DAYS[1]}|branch-102"
     with portal(answers_of_the_month()) as address:
         # The window that failed is due, and so are those of the days since. Nothing else is.
-        due = old.due(address)
+        due = old.due(address, CLOCK)
         assert failed in due
         assert {one.split("|")[0].split(" ")[1] for one in due if one != failed} == {NEW_DAY}
 
-        # A pull of a new day publishes the leads of the old folder, and takes in the pushes that wait.
+        # A pull of a new day publishes the leads of the old folder, and pushes that waited.
         assert run(old.data, address, CLOCK, "backfill", "--from", NEW_DAY, "--to", NEW_DAY) == (0, ANY)
         old.assert_nothing_is_lost()
-        assert set(old.waiting) <= set(old.rows("select lead_id from applicant_leads"))
+        assert set(old.waiting) <= {
+            *old.rows("select lead_id from applicant_leads union all from (select lead_id from appraisal_leads)")
+        }
+        assert not list((old.data / "spool").glob("*.pushed"))
         assert old.rows(OF_THE_FAILED) == []
 
         # A pull of the old days brings the window that had failed, and nobody back who was erased.
-        assert run(old.data, address, CLOCK, "backfill", "--from", DAYS[0], "--to", DAYS[-1]) == (0, ANY)
+        assert run(old.data, address, LATER, "backfill", "--from", DAYS[0], "--to", DAYS[-1]) == (0, ANY)
         old.assert_nothing_is_lost()
         assert old.rows(OF_THE_FAILED)
-        assert old.due(address) == []
+        assert old.due(address, LAST) == []

@@ -1,245 +1,177 @@
 """Damaged and missing files: they are found, named wherever somebody looks, and cost no lead until they are whole."""
 
-import os
 import shutil
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from dagster import SensorDefinition
 
 from leads_pipeline.assets.published import wholeness_check
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS
-from leads_pipeline.definitions import PUBLISH_JOB, STAGE_JOB
-from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten.columns import staged_tables
-from leads_pipeline.flatten.lost import LostRawError
-from leads_pipeline.flatten.windows import damaged_files, days_without_staged, unstaged_days
-from leads_pipeline.lake import Lake
-from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
-from leads_pipeline.privacy.retain import cut_days
-from leads_pipeline.privacy.sweeping import sweep
-from leads_pipeline.sensors import catch_up_sensor, failure_sensor
+from leads_pipeline.damage import damaged_files
+from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.doctor import Light
+from leads_pipeline.orchestration.pulling import PUBLISH_JOB
+from leads_pipeline.storage.raw import Place
 from leads_pipeline.suppression import Action
-from leads_pipeline.warehouse import Grid, Publication, Warehouse
-from leads_pipeline.window import Scope
+from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.verification import verify
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, left_by_list, listed
+from leads_pipeline_tests.support.pulls import keys_of
 from leads_pipeline_tests.support.staging import (
     DAY,
     FETCHED_AT,
-    LONDON,
     NEXT_DAY,
     land,
-    stage,
-    staged_leads,
-    staged_rows,
+    publish,
+    published,
+    published_leads,
 )
 
 BEFORE = "2026-11-19T10:00:00Z"
-GRID = Grid((Scope.parse("branch-101"), Scope.parse("branch-102")), DAY, LONDON)
+LATER = FETCHED_AT + timedelta(hours=1)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    """Two branches with two leads each, staged and published."""
-    lake = Lake(tmp_path / "data")
+def data(tmp_path: Path) -> DataFolder:
+    """Two branches with two leads each, published."""
+    data = DataFolder.at(tmp_path / "data")
     for branch in ("101", "102"):
-        land(lake, APPLICANT, [{"id": f"{branch}-{n}"} for n in (1, 2)], scope=f"branch-{branch}")
-    stage(lake, APPLICANT)
-    publish(lake)
-    return lake
+        land(data, APPLICANT, [{"id": f"{branch}-{n}"} for n in (1, 2)], scope=f"branch-{branch}")
+    publish(data)
+    return data
 
 
-def publish(lake: Lake) -> Publication:
-    return Warehouse(lake).publish(GRID, FETCHED_AT)
+def raw_of(data: DataFolder, branch: str, day: date = DAY) -> Path:
+    [path] = (data.folder / Place(APPLICANT, day, f"branch-{branch}").key).glob("*.parquet")
+    return path
 
 
-def raw_of(lake: Lake, branch: str) -> Path:
-    return lake.folder / "raw" / "applicant_leads" / f"day={DAY}" / f"scope=branch-{branch}" / "leads.parquet"
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
 
 
-def published_ids(lake: Lake) -> list[str]:
-    return [id_ for (id_,) in Warehouse(lake).query("select lead_id from applicant_leads order by 1")[1]]
-
-
-def states(lake: Lake) -> dict[str, tuple[str, int | None]]:
-    _, rows = Warehouse(lake).query(
-        "select scope, state, rows from mart_coverage where kind = 'applicant' and day = '2026-11-19'"
-    )
-    return {scope: (state, leads) for scope, state, leads in rows}
+def published_ids(data: DataFolder) -> list[str]:
+    return sorted(published_leads(data, APPLICANT))
 
 
 ALL = ["101-1", "101-2", "102-1", "102-2"]
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-@pytest.mark.slow
-def test_readers_keep_what_a_damaged_or_missing_raw_file_held(lake: Lake, is_gone: bool) -> None:
-    path = raw_of(lake, "101")
-    path.unlink() if is_gone else path.write_bytes(b"rotten")
-    with pytest.raises(LostRawError):
-        stage(lake, APPLICANT)
-    publication = publish(lake)
-    assert published_ids(lake) == ALL
-    [damaged] = damaged_files(lake)
-    assert damaged.startswith(
-        f"{'raw' if is_gone else 'quarantine/raw'}/applicant_leads/day={DAY}/scope=branch-101/leads"
-    )
-    check = wholeness_check(lake, publication)
+def test_readers_keep_what_a_damaged_or_missing_raw_file_held(data: DataFolder, is_gone: bool) -> None:
+    path = raw_of(data, "101")
+    path.unlink() if is_gone else flip_a_bit(path)
+    land(data, APPLICANT, [{"id": "next"}], day=NEXT_DAY, fetched_at=LATER)
+    assert next(finding.check for finding in verify(data) if finding.light is Light.RED) == "raw files"
+    publish(data, LATER)
+    assert published_ids(data) == [*ALL, "next"]
+    [damaged] = damaged_files(data)
+    assert damaged.startswith(f"{'raw' if is_gone else 'quarantine/raw'}/applicant_leads/day={DAY}/scope=branch-101")
+    check = wholeness_check(data)
     assert not check.passed
     assert damaged in (check.description or "")
 
 
-@pytest.mark.slow
-def test_a_window_that_is_landed_again_is_whole(lake: Lake) -> None:
-    raw_of(lake, "101").write_bytes(b"rotten")
-    with pytest.raises(LostRawError):
-        stage(lake, APPLICANT)
-    land(lake, APPLICANT, [{"id": "101-1"}, {"id": "101-2"}])
-    assert damaged_files(lake) == []
-    stage(lake, APPLICANT)
-    assert wholeness_check(lake, publish(lake)).passed
-    assert published_ids(lake) == ALL
+def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_over(data: DataFolder) -> None:
+    flip_a_bit(raw_of(data, "101"))
+    (data.folder / ".state" / "person_key").unlink()  # all people's hashes change
+    assert publish(data).publication is not None
+    assert published_ids(data) == ALL
+    assert damaged_files(data)[0].startswith("quarantine/raw/")
+
+
+def test_a_window_that_is_landed_again_is_whole(data: DataFolder) -> None:
+    raw_of(data, "101").write_bytes(b"rotten")
+    assert data.raw.read(Place(APPLICANT, DAY, "branch-101")).rows == []
+    assert damaged_files(data) != []
+    land(data, APPLICANT, [{"id": "101-1"}, {"id": "101-2"}], fetched_at=datetime.now(UTC))
+    assert damaged_files(data) == []
+    publish(data)
+    assert wholeness_check(data).passed
+    assert published_ids(data) == ALL
 
 
 @pytest.mark.parametrize("name", ["spool/20261119T120000.000000Z-ab.pushed", "raw/{day}/pushed.parquet.{moment}"])
-def test_what_is_no_windows_is_damaged_until_it_is_deleted_by_hand(lake: Lake, name: str) -> None:
+def test_what_is_no_windows_is_damaged_until_it_is_deleted_by_hand(data: DataFolder, name: str) -> None:
     below = name.format(day=f"applicant_leads/day={DAY}/scope=branch-101", moment="20261119T120000.000000Z")
-    aside = lake.folder / "quarantine" / below
+    aside = data.folder / "quarantine" / below
     aside.parent.mkdir(parents=True)
     aside.write_bytes(b"rotten")
-    assert damaged_files(lake) == [f"quarantine/{below}"]
+    assert damaged_files(data) == [f"quarantine/{below}"]
     aside.unlink()
-    assert damaged_files(lake) == []
-    assert published_ids(lake) == ALL
+    assert damaged_files(data) == []
+    assert published_ids(data) == ALL
 
 
-def test_one_person_can_be_deleted_as_the_readme_says(lake: Lake) -> None:
-    raw_of(lake, "101").unlink()
-    shutil.rmtree(lake.folder / "staged")
-    (lake.folder / "leads.duckdb").unlink()
-    stage(lake, APPLICANT)
-    publish(lake)
-    assert published_ids(lake) == ["102-1", "102-2"]
-    assert damaged_files(lake) == []
+def test_a_lost_window_is_given_up_as_the_readme_says(data: DataFolder) -> None:
+    raw_of(data, "101").unlink()
+    (data.folder / "leads.duckdb").unlink()
+    shutil.rmtree(data.folder / ".versions")
+    publish(data)
+    assert published_ids(data) == ["102-1", "102-2"]
+    assert damaged_files(data) == []
 
 
 @pytest.mark.parametrize("action", [Action.ERASE, Action.RESTRICT])
-def test_whoever_is_erased_leaves_a_day_that_stays_as_it_was_staged(lake: Lake, action: Action) -> None:
-    later = FETCHED_AT + timedelta(hours=1)
+def test_an_erasure_reaches_a_lead_that_raw_has_lost(data: DataFolder, action: Action) -> None:
     theirs = {"id": "theirs", "contact": {"email": EMAIL}, "createdAt": BEFORE, "viewingTimes": [{"earliest": BEFORE}]}
-    land(lake, APPLICANT, [{"id": "101-1"}, {"id": "101-2"}, theirs], fetched_at=later)
-    stage(lake, APPLICANT)
-    publish(lake)
-    assert "theirs" in published_ids(lake)
-    raw_of(lake, "101").unlink()
-    listed(lake.suppression, action)
-    swept = sweep(lake, LONDON)
-    assert (swept.failed, swept.days) == ({}, {"applicant": 1})
-    assert sorted(staged_leads(lake, APPLICANT)) == ALL
-    assert staged_rows(lake, "applicant_viewing_times") == []
-    with pytest.raises(LostRawError):
-        stage(lake, APPLICANT)
-    publish(lake)
-    assert published_ids(lake) == ALL
-    assert left_by_list(lake) == []
+    land(data, APPLICANT, [{"id": "101-1"}, {"id": "101-2"}, theirs], fetched_at=LATER)
+    publish(data)
+    assert "theirs" in published_ids(data)
+    raw_of(data, "101").unlink()
+    listed(data.gate.entries, action, leads=[(APPLICANT.name, "theirs")])
+    publish(data)
+    assert published_ids(data) == ALL
+    assert published(data, "applicant_viewing_times") == []
+    assert left_by_list(data) == []
 
 
-def test_retention_reaches_a_day_that_stays_as_it_was_staged(lake: Lake) -> None:
-    land(lake, APPLICANT, [{"id": "new", "contact": {"email": EMAIL}, "message": "planted"}], scope="branch-102")
-    stage(lake, APPLICANT)
-    raw_of(lake, "101").unlink()
-    assert [(day.error, day.leads) for day in cut_days(lake, NEXT_DAY, LONDON)] == [(None, 5)]
-    assert [row["message"] for row in staged_rows(lake, "applicant_leads")] == [None] * 5
-    assert b"planted" not in raw_of(lake, "102").read_bytes()
+def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
+    land(data, APPLICANT, [{"id": "101-1", "contact": {"email": EMAIL}, "message": "planted"}], fetched_at=LATER)
+    publish(data)
+    raw_of(data, "101").unlink()
+    data.state.want_rewriting()
+    publish(data, LATER + timedelta(days=30), keep_personal_days=7)
+    assert published_leads(data, APPLICANT)["101-1"]["message"] is None
+    content = LeadsFile(data).path.read_bytes()
+    assert b"planted" not in content
+    assert EMAIL.encode() not in content
 
 
-# --- staged files ----------------------------------------------------------------------------------------------------
+# --- leads.duckdb ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("table", "is_gone"),
-    [
-        # Each table once, rotten and gone by turns; the others with chaos.
-        pytest.param(table, is_gone, marks=[] if is_gone is bool(number % 2) else pytest.mark.slow)
-        for number, table in enumerate(staged_tables(APPLICANT))
-        for is_gone in (False, True)
-    ],
-)
-@pytest.mark.slow
-def test_a_day_whose_staged_file_is_broken_stays_as_published_and_stops_no_other_day(
-    lake: Lake, table: str, is_gone: bool
-) -> None:
-    whole = {table: lake.staged_path(table, DAY).read_bytes() for table in staged_tables(APPLICANT)}
-    land(lake, APPLICANT, [{"id": "next"}], day=NEXT_DAY)
-    stage(lake, APPLICANT, NEXT_DAY)
-    assert unstaged_days(lake, APPLICANT, DAY) == []
-    path = lake.staged_path(table, DAY)
-    path.unlink() if is_gone else path.write_bytes(whole[table][:40] + bytes([whole[table][40] ^ 1]) + b"x")
-    publication = publish(lake)
-    assert publication.kept == [("applicant", DAY)]
-    assert published_ids(lake) == [*ALL, "next"]
-    assert not wholeness_check(lake, publication).passed
-    assert not publish(lake).is_changed
-    assert unstaged_days(lake, APPLICANT, DAY) == days_without_staged(lake, APPLICANT) == [DAY]
-    stage(lake, APPLICANT)
-    assert {table: lake.staged_path(table, DAY).read_bytes() for table in staged_tables(APPLICANT)} == whole
-    assert wholeness_check(lake, publish(lake)).passed
-    assert published_ids(lake) == [*ALL, "next"]
-
-
-@pytest.mark.parametrize("is_unreadable", [False, True])
-def test_nothing_is_built_anew_while_a_day_is_in_the_published_file_alone(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_unreadable: bool
-) -> None:
-    raw = raw_of(lake, "101").read_bytes()
-    raw_of(lake, "101").unlink()
-    lake.staged_path("applicant_leads", DAY).write_bytes(b"rotten")
-    (lake.folder / "leads.duckdb").chmod(0o600)
-    before = (lake.folder / "leads.duckdb").read_bytes()
-    if is_unreadable:  # by its checksums; DuckDB can still open it
-        (lake.folder / ".state" / "warehouse-pieces").write_text("0\n00000000")
-    else:
-        monkeypatch.setattr("leads_pipeline.warehouse.state.SCHEMA_VERSION", 99)
-    for _ in range(2):
-        with pytest.raises(
-            StorageError, match=f"has to be built anew, and would lose days .* applicant leads of {DAY}"
-        ):
-            publish(lake)
-        with pytest.raises(LostRawError):
-            stage(lake, APPLICANT)
-    assert (lake.folder / "leads.duckdb").read_bytes() == before
-    raw_of(lake, "101").write_bytes(raw)
-    stage(lake, APPLICANT)
-    assert publish(lake).is_rebuilt
-    assert published_ids(lake) == ALL
-
-
-@pytest.mark.slow
-def test_a_staged_file_that_rots_after_it_was_loaded_is_staged_again_once_it_is_read(lake: Lake) -> None:
-    later = FETCHED_AT + timedelta(hours=1)
-    land(lake, APPLICANT, [{"id": "101-1", "message": "newer"}], day=NEXT_DAY, fetched_at=later)
-    stage(lake, APPLICANT, NEXT_DAY)
-    publish(lake)
-    path = lake.staged_path("applicant_leads", DAY)
-    stat = path.stat()
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    # The other day gives the lead up, so that this day's version counts.
-    shutil.rmtree(lake.folder / "raw" / "applicant_leads" / f"day={NEXT_DAY}")
-    for table in staged_tables(APPLICANT):
-        (lake.folder / "staged" / table / f"day={NEXT_DAY}" / f"{table}.parquet").unlink()
-    (lake.folder / "leads.duckdb").rename(lake.folder / "aside")
-    stage(lake, APPLICANT, NEXT_DAY)
-    (lake.folder / "aside").rename(lake.folder / "leads.duckdb")
-    assert publish(lake).kept == [("applicant", DAY)]
-    assert unstaged_days(lake, APPLICANT, DAY) == [DAY]
-    stage(lake, APPLICANT)
-    assert publish(lake).kept == []
-    assert published_ids(lake) == ALL
-    assert Warehouse(lake).query("select message from applicant_leads where lead_id = '101-1'")[1] == [(None,)]
+def test_verify_finds_damage_in_the_published_file_and_the_next_publication_makes_a_new_one(data: DataFolder) -> None:
+    path = LeadsFile(data).path.resolve()
+    whole = path.read_bytes()
+    tried = 0
+    for place in range(12_288 + 4_096, len(whole), len(whole) // 8):
+        content = bytearray(whole)
+        content[place] ^= 0xFF
+        path.chmod(0o600)
+        path.write_bytes(content)
+        red = [finding for finding in verify(data) if finding.light is Light.RED]
+        if not red:  # nobody uses that part of the file
+            continue
+        tried += 1
+        publication = publish(data).publication
+        assert publication is not None
+        assert publication.way in ("new file", "rewriting")  # which makes marts anew
+        for aside in damaged_files(data):  # its leads couldn't be read
+            assert aside.startswith("quarantine/leads")
+            (data.folder / aside).unlink()
+        assert [finding for finding in verify(data) if finding.light is Light.RED] == []
+        assert published_ids(data) == ALL
+        path = LeadsFile(data).path.resolve()
+        whole = path.read_bytes()
+    assert tried
 
 
 # --- as a user meets it ----------------------------------------------------------------------------------------------
@@ -255,65 +187,39 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
 
 @pytest.mark.slow
 def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_again(here: Installation) -> None:
-    days = {RANGE_START_TAG: str(here.day(3)), RANGE_END_TAG: str(here.day(2))}
-
-    def staged_and_published() -> tuple[bool, bool]:
-        """Whether all days were staged, and whether the check on whole files passes then."""
-        staged = here.execute(STAGE_JOB, tags=days).success
+    def files_are_whole() -> bool:
+        """Publish, and return whether the check on whole files passes then."""
         result = here.execute(PUBLISH_JOB, tags={})
-        evaluated = {one.check_name: one.passed for one in result.get_asset_check_evaluations()}
-        return staged, evaluated["files_are_whole"]
+        assert result.success
+        return {one.check_name: one.passed for one in result.get_asset_check_evaluations()}["files_are_whole"]
+
+    def leads() -> int:
+        _, [(count,)] = LeadsFile(here.data).query("select count(*) from applicant_leads")
+        assert isinstance(count, int)
+        return count
 
     here.pull(here.keys([2, 3]), LEAD_KINDS)
-    assert staged_and_published() == (True, True)
-    _, [(leads,)] = Warehouse(here.lake).query("select count(*) from applicant_leads")
-    for path in [window.path for window in here.lake.landed_windows(APPLICANT, here.day(2))][:2]:
-        path.write_bytes(b"rotten")
-    assert staged_and_published() == (False, False)
-    assert Warehouse(here.lake).query("select count(*) from applicant_leads")[1] == [(leads,)]
+    assert files_are_whole()
+    before = leads()
+    damaged = {here.key(2, branch) for branch in (101, 102)}
+    for branch in (101, 102):
+        raw_of(here.data, str(branch), here.day(2)).write_bytes(b"rotten")
+    assert run("verify").exit_code == 1
+    assert not files_are_whole()
+    assert leads() == before
 
     told = run("coverage", "--days", 3)
     assert told.exit_code == 1
-    assert all(here.key(2, branch) in told.output for branch in (101, 102))
+    assert all(key in told.output for key in damaged)
     doctor = run("doctor").output
     assert "whole files: 2 files are damaged or missing: quarantine/raw/applicant_leads/" in doctor
-    assert f"day={here.day(2)}/scope=branch-101/leads.parquet" in doctor
-    assert run("damaged").exit_code == 2
+    assert f"day={here.day(2)}/scope=branch-101/" in doctor
 
-    tick = here.tick(catch_up_sensor(here.settings, here.partitions, "pull_leads", clock=lambda: here.now))
-    assert tick.run_requests is not None
-    assert tick.run_requests[0].tags[RANGE_START_TAG] == here.key(2, 101)
-    here.pull({here.key(2, 101), here.key(2, 102)})
-    assert staged_and_published() == (True, True)
-    assert Warehouse(here.lake).query("select count(*) from applicant_leads")[1] == [(leads,)]
+    [sensor] = [one for one in here.definitions.sensors or () if one.name == "retry_failed_partitions"]
+    assert isinstance(sensor, SensorDefinition)
+    [request] = here.tick(sensor).run_requests or ()
+    assert damaged <= {*keys_of(request)[APPLICANT.name]}
+    here.pull(damaged)
+    assert files_are_whole()
+    assert leads() == before
     assert "No damaged files." in run("doctor").output
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("by", ["daemon", "command"])
-def test_a_day_whose_staged_file_is_damaged_is_staged_anew_by_itself(here: Installation, by: str) -> None:
-    day = str(here.day(2))
-    here.pull(here.keys([2]), LEAD_KINDS)
-    here.execute(STAGE_JOB, tags={RANGE_START_TAG: day, RANGE_END_TAG: day})
-    path = here.lake.staged_path("applicant_leads", here.day(2))
-    whole = path.read_bytes()
-    jobs = {job.name: job for job in here.definitions.jobs or ()}
-    tell = failure_sensor(jobs[STAGE_JOB], jobs[PUBLISH_JOB], here.partitions.days)  # type: ignore[arg-type]  # they are of that kind
-    assert not here.tick(tell).run_requests
-    path.write_bytes(b"rotten")
-    here.execute(PUBLISH_JOB, tags={})
-    if by == "daemon":
-        tick = here.tick(tell)
-        assert tick.run_requests is not None
-        [request] = tick.run_requests
-        assert (request.job_name, request.tags[RANGE_START_TAG], request.tags[RANGE_END_TAG]) == (STAGE_JOB, day, day)
-        assert here.run_requested(request, STAGE_JOB).success
-        assert not here.tick(tell).run_requests
-        here.execute(PUBLISH_JOB, tags={})
-    else:
-        told = run("backfill", "--from", day, "--to", day, "--scope", "branch-101")
-        assert told.exit_code == 0, told.output
-    assert path.read_bytes() == whole or by == "command"
-    assert here.lake.whole_staged("applicant_leads", here.day(2)) == path
-    _, [(rows,)] = Warehouse(here.lake).query("select count(*) from applicant_leads")
-    assert rows == len(staged_leads(here.lake, APPLICANT, here.day(2))) > 0

@@ -35,7 +35,7 @@ def state(tmp_path: Path) -> State:
 
 def test_it_makes_nothing_until_it_remembers_something(tmp_path: Path, state: State) -> None:
     assert (state.start_date(), state.claimed_by(), state.swept_to(), state.last_backup()) == (None, None, 0, None)
-    assert (state.published_at(), state.started_at(), state.is_pulling()) == (None, None, False)
+    assert (state.is_pulling(), state.is_publishing()) == (False, False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -102,24 +102,21 @@ def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_still_holds_the_
 # --- what was done ----------------------------------------------------------------------------------------------------
 
 
-def test_what_lands_after_a_publication_began_asks_for_another(state: State) -> None:
-    assert not state.has_landed_since(NOW)
-    began_at = datetime.now(UTC) - timedelta(seconds=1)
-    state.note_landed()
-    state.note_published(began_at)
-    assert state.published_at() == began_at
-    assert state.has_landed_since(began_at)
-    assert not state.has_landed_since(datetime.now(UTC) + timedelta(seconds=1))
+def test_a_rewriting_is_wanted_until_that_one_is_done(state: State) -> None:
+    state.want_rewriting()
+    wanted = state.rewriting_wanted()
+    assert wanted
+    state.want_rewriting()
+    state.rewritten(wanted)
+    assert state.rewriting_wanted()
+    state.rewritten(str(state.rewriting_wanted()))
+    assert state.rewriting_wanted() is None
 
 
 def test_moments_and_numbers_are_remembered_over_processes(tmp_path: Path, state: State) -> None:
-    state.note_started()
     state.note_backup(NOW)
     state.note_swept(7)
     other = State(tmp_path)
-    started_at = other.started_at()
-    assert started_at
-    assert abs(started_at - datetime.now(UTC)) < timedelta(minutes=1)
     assert (other.last_backup(), other.swept_to()) == (NOW, 7)
 
 

@@ -70,26 +70,33 @@ def test_a_row_says_how_a_window_stands(store: FolderStore, raw: Raw) -> None:
 
 def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     old = window("branch-1", days_ago=30)
-    places = {name: window(f"branch-{name}") for name in ("landed", "empty", "open", "missing", "pushed", "failed")}
+    places = {
+        name: window(f"branch-{name}") for name in ("landed", "empty", "half", "missing", "pushed", "failed", "late")
+    }
     land(raw, places["landed"], CLOSED_AT)
     land(raw, places["empty"], CLOSED_AT, count=0)
-    land(raw, places["open"], WINDOW.end - HOUR)
+    land(raw, places["half"], WINDOW.end - HOUR)
     land(raw, old, CLOSED_AT)
     raw.add(place_of(APPLICANT, places["pushed"]), [lead(1)], CLOSED_AT)
-    land(raw, places["failed"], CLOSED_AT)
-    raw.fail(place_of(APPLICANT, places["failed"]), "busy (429)", is_permanent=False)
+    land(raw, places["failed"], WINDOW.end - HOUR)
+    land(raw, places["late"], CLOSED_AT)
+    for name in ("failed", "late"):
+        raw.fail(place_of(APPLICANT, places[name]), "busy (429)", is_permanent=False)
 
     table = window_table(store, APPLICANT, [*places.values(), old], NOW)
     assert [(row.scope, str(row.state), row.leads) for row in table] == [
         ("branch-landed", "landed", 20),
         ("branch-empty", "empty", 0),
-        ("branch-open", "open", 20),
+        ("branch-half", "missing", 20),
         ("branch-missing", "missing", 0),
         ("branch-pushed", "missing", 1),
         ("branch-failed", "failed", 20),
+        ("branch-late", "landed", 20),
         ("branch-1", "partial", 20),
     ]
-    assert [row.reason for row in table if row.reason] == ["busy (429)"]
+    assert [row.reason for row in table if row.reason] == ["busy (429)"] * 2
+    before = window_table(store, APPLICANT, [places["half"], places["missing"]], WINDOW.end - HOUR)
+    assert [str(row.state) for row in before] == ["open", "open"]
     assert table[3].looked_at is None
     assert table[-1].days_left < 0
 

@@ -1,6 +1,6 @@
 """Empty buckets for tests, and a server that has some: moto's emulation of S3, which starts in a second.
 
-Belongs here: making them. Doesn't: what is to hold of a bucket (test_objects.py).
+Belongs here: making them. Doesn't: what is to hold of a bucket (storage/test_store.py).
 """
 
 import os

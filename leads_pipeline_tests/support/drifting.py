@@ -253,7 +253,7 @@ def _owner(lead: Members, path: str) -> Members:
 # --- where it went --------------------------------------------------------------------------------------------------
 
 # What `_problems` says of a lead as a whole. Of one that isn't JSON nothing else has to be found, of any other it does.
-NOT_JSON = {"not valid JSON", "not UTF-8, kept as ISO 8859-1"}
+NOT_JSON = {"not valid JSON"}
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ _Known = Mapping[str, Field | ChildTable | None]
 def _lost_members(
     members: Members, path: str, row: Row, known: _Known, children: Mapping[str, Sequence[Row]]
 ) -> Iterator[str]:
-    for key, value in members:
+    for key, value in dict(members).items():  # of a key that stands twice, the last value counts
         place = f"{path}.{key}" if path else key
         if place in row["_problems"]:
             continue
@@ -396,6 +396,8 @@ def _is_in_column(field: Field, value: Any, typed: Any) -> bool:
     text = str(value)
     match field.type:
         case FieldType.TEXT:
+            if isinstance(value, Number) and text == "-0":
+                return bool(typed == "0")
             return bool(typed == (text.lower() if isinstance(value, bool) else text))
         case FieldType.BOOLEAN:
             return bool(typed == {"True": True, "true": True, "False": False, "false": False}.get(text))

@@ -7,6 +7,7 @@ rebuilt, this file changes and the tests don't.
 
 import copy
 import csv
+import hashlib
 import io
 import json
 import shutil
@@ -23,25 +24,22 @@ from zoneinfo import ZoneInfo
 import duckdb
 import httpx
 
-from leads_pipeline import contract
-from leads_pipeline.assets.checks import habit_checks
 from leads_pipeline.backup import Store, back_up, restore
 from leads_pipeline.branches import read_branches
-from leads_pipeline.contract import LEAD_KINDS, Answer, LeadKind, lead_kind
+from leads_pipeline.contract import lead_kind
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.domain.answer import read_delivery, read_inventory_page, read_leads
 from leads_pipeline.domain.person import Person
-from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.flatten.batches import flatten_days
-from leads_pipeline.lake import Lake
+from leads_pipeline.orchestration.publication import Wanted, bring_up_to_date
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, find
 from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.privacy.sweeping import in_line
 from leads_pipeline.report.page import write_report
-from leads_pipeline.retry import FailedWindow
-from leads_pipeline.spool import Placement, Spool
+from leads_pipeline.storage.placement import Placement
+from leads_pipeline.storage.raw import Place
 from leads_pipeline.suppression import Action
-from leads_pipeline.warehouse import Grid, Warehouse
+from leads_pipeline.transform.checks import checks, problems
+from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.promises import month
 from leads_pipeline_tests.promises.portal import portal
@@ -56,7 +54,7 @@ NOW: Final = datetime(2026, 11, 21, 6, tzinfo=UTC)
 # A lead as what becomes JSON, or as its exact text.
 Lead = str | Mapping[str, Any]
 Row = dict[str, Any]
-Place = tuple[str, date, str]
+Key = tuple[str, date, str]
 
 _PUSH_KEY: Final = "a-key-of-whoever-pushes"
 
@@ -161,7 +159,7 @@ class House(ABC):
             try:
                 return db.execute(
                     "select lead_id, payload from read_parquet(?, hive_partitioning = false, union_by_name = true) "
-                    "order by sequence, day, scope, position",
+                    "order by number",
                     [files],
                 ).fetchall()
             except duckdb.IOException:  # no file yet
@@ -216,100 +214,76 @@ class Quick(House):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.lake = Lake(folder)
-        self._failed: dict[tuple[LeadKind, Window], FailedWindow] = {}
-        self._landed: set[tuple[LeadKind, date]] = set()
-        self._flattened_in: ZoneInfo | None = None
+        self._keep_days: int | None = None
+        # LEADS_TABLES
+        self.tables_as = "parquet"
+
+    @property
+    def data(self) -> DataFolder:
+        """The data folder, whose clock is the house's."""
+        return DataFolder.at(self.folder, clock=lambda: self.now, keeps_personal_days=self._keep_days is not None)
 
     def land(self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101") -> None:
         of, body, moment = lead_kind(kind), _answer(kind, leads), self._tick()
         window = Window.of(day, Scope.parse(scope), self.zone)
-        answer = Answer(
-            kind=of,
-            window=window,
-            leads=read_leads(of, body).leads,
-            fetched_at=moment,
-            request=of.path,
-            body_sha256="ab" * 32,
-            body_bytes=len(body),
-            attempts=1,
-            duration_seconds=0.1,
-            sequence=self.lake.next_sequence(),
-        )
-        self.lake.land(answer, "run")
-        self._failed.pop((of, window), None)
-        self._landed.add((of, day))
+        self.data.raw.land(of, window, read_leads(of, body).leads, moment, hashlib.sha256(body).hexdigest(), "run")
 
     def fail(self, kind: str, day: date = DAY, scope: str = "branch-101") -> None:
-        window = Window.of(day, Scope.parse(scope), self.zone)
-        before = self._failed.get((lead_kind(kind), window))
-        self._failed[lead_kind(kind), window] = FailedWindow(
-            (before.attempts if before else 0) + 1, self._tick(), is_permanent=True, error="The portal refused it."
-        )
+        self._tick()
+        place = Place(lead_kind(kind), day, scope)
+        self.data.raw.fail(place, "refused", "The portal refused it.", is_permanent=True)
 
     def push(self, kind: str, *leads: Lead) -> None:
-        moment, number = self._tick(), self.lake.next_sequence()
-        delivered = read_delivery(_answer(kind, leads))
-        Spool(self.lake).add([contract.PushedLead(of, lead, moment, number) for of, lead in delivered])
+        moment = self._tick()
+        placement = Placement([*map(Scope.parse, self.scopes)], self.zone)
+        for of, lead in read_delivery(_answer(kind, leads)):
+            self.data.raw.add(placement.of(of, lead, moment), [lead], moment)
 
     def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
         found = {place: read_inventory_page(_body("items", items), 1).items for place, items in places.items()}
-        self.lake.land_inventory(self.today, found, self._tick(), "run", self.lake.next_sequence())
+        self.data.inventory.land(self.today, found, self._tick())
 
     def publish(self) -> None:
-        placement = Placement([*map(Scope.parse, self.scopes)], self.zone, self.first_day)
-        for taken in Spool(self.lake).take_in(placement, "run"):
-            self._landed |= {(kind, day) for kind in LEAD_KINDS for day in taken.deliveries}
-        if self._flattened_in != self.zone:
-            self._landed = {(kind, day) for kind in LEAD_KINDS for day in self.lake.landed_days(kind)}
-            self._flattened_in = self.zone
-        for kind in LEAD_KINDS:
-            for _, result in flatten_days(
-                self.lake, kind, sorted(day for of, day in self._landed if of is kind), self.zone
-            ):
-                if isinstance(result, LeadsPipelineError):
-                    raise result
-        self._landed.clear()
+        self.folder.mkdir(parents=True, exist_ok=True)
         names = self.folder.parent / "branches.csv"
         names.write_text(self.names, encoding="utf-8")
-        grid = Grid(
-            scopes=[*map(Scope.parse, self.scopes)],
-            first_day=self.first_day,
-            zone=self.zone,
-            failed=self._failed,
-            branches=read_branches(names if self.names else None),
+        wanted = Wanted(
+            [*map(Scope.parse, self.scopes)],
+            self.first_day,
+            self.zone,
+            read_branches(names if self.names else None),
+            self.tables_as,
+            self._keep_days,
         )
-        with in_line(self.lake, self.zone) as swept:
-            Warehouse(self.lake).publish(grid, self.now)
-        assert swept.failed == {}
+        outcome = bring_up_to_date(self.data, wanted, self.now)
+        assert (outcome.swept.failed, outcome.tables_trouble) == ({}, None)
 
     def failing_checks(self) -> dict[str, str]:
-        """What the checks of usual values say of what is published, by asset and name of each that fails."""
-        results = [result for result in habit_checks(Warehouse(self.lake)) if not result.passed and result.asset_key]
-        return {f"{one.asset_key.to_user_string()}: {one.check_name}": str(one.description) for one in results}  # type: ignore[union-attr]
+        """What the checks say of what is published, by table and name of each that fails."""
+        with LeadsFile(self.data).reading() as db:
+            found = {f"{check.table}: {check.name}": "\n".join(problems(db, check)) for check in checks()}
+        return {check: said for check, said in found.items() if said}
 
     def report(self) -> str:
-        return write_report(Warehouse(self.lake), self.lake).path.read_text(encoding="utf-8")
+        return write_report(LeadsFile(self.data), self.data).path.read_text(encoding="utf-8")
 
     def copied(self, folder: Path) -> Self:
         """A house on a copy of the data folder."""
         house = copy.copy(self)
-        shutil.copytree(self.folder, folder)
-        house.folder, house.lake = folder, Lake(folder)
-        house._landed, house._failed = set(self._landed), dict(self._failed)  # noqa: SLF001 - a copy of this house
+        shutil.copytree(self.folder, folder, symlinks=True)
+        house.folder = folder
         return house
 
     def built_anew(self, folder: Path) -> Self:
         """A house on a copy of all files but leads.duckdb, published there from raw."""
         house = self.copied(folder)
         house.file.unlink()
-        shutil.rmtree(folder / "staged", ignore_errors=True)
-        house._flattened_in = None  # noqa: SLF001 - a copy of this house
+        shutil.rmtree(folder / ".versions")
         house.publish()
         return house
 
     def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
-        found = find(self.lake, _person(person))
+        found = find(self.data, _person(person))
         return sorted(("theirs" if lead.is_theirs else "look", lead.kind, lead.lead_id) for lead in found.leads)
 
     def erase(self, **person: str | Sequence[str]) -> None:
@@ -323,30 +297,30 @@ class Quick(House):
 
     def _request(self, action: Action, given: Mapping[str, str | Sequence[str]]) -> None:
         person, moment = _person(given), self._tick()
-        found: Found = find(self.lake, person)
-        requests.add(self.lake, action, person, found, found.theirs, case="", received=moment.date(), now=moment)
+        found: Found = find(self.data, person)
+        requests.add(self.data, action, person, found, found.theirs, case="", received=moment.date(), now=moment)
         self.publish()
 
     def retain(self, days: int) -> None:
-        for cut in cut_days(self.lake, due_before(self.now, self.zone, days), self.zone):
+        self._keep_days = days
+        for cut in cut_days(self.data, due_before(self.now, self.zone, days)):
             assert cut.error is None, cut.error
         self.publish()
 
     def back_up(self, target: Path) -> None:
-        back_up({"data": self.folder, "privacy": self.lake.suppression.folder}, target, {}, 14, self._tick())
+        back_up({"data": self.folder, "privacy": self.data.gate.entries.folder}, target, {}, 14, self._tick())
 
     def _restore(self, source: Path) -> None:
-        store, self.lake = Store(source), Lake(self.folder)
-        roots = {"data": self.folder, "privacy": self.lake.suppression.folder}
+        store = Store(source)
+        roots = {"data": self.folder, "privacy": self.data.gate.entries.folder}
         restore(store, store.read(store.names()[-1]), roots, leave_out_damaged=False)
-        self._flattened_in = None
         self.publish()
 
 
 class Real(House):
     """Commands, each in a process of its own, whose clock is set. The portal is there while the block runs."""
 
-    def __init__(self, folder: Path, address: str, portal_has: dict[Place, tuple[int, bytes]]) -> None:
+    def __init__(self, folder: Path, address: str, portal_has: dict[Key, tuple[int, bytes]]) -> None:
         super().__init__(folder)
         self._address = address
         self._portal_has = portal_has
@@ -356,7 +330,7 @@ class Real(House):
     @contextmanager
     def opened(cls, folder: Path) -> Iterator[Self]:
         """A house with a portal of its own."""
-        portal_has: dict[Place, tuple[int, bytes]] = {}
+        portal_has: dict[Key, tuple[int, bytes]] = {}
 
         def answers(path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
             if "address" in parameters:

@@ -46,17 +46,17 @@ from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
-from leads_pipeline.definitions import PULL_JOB, build_definitions, first_day
-from leads_pipeline.lake import Lake
+from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.definitions import build_definitions, first_day
+from leads_pipeline.orchestration.pulling import PULL_JOB, raw_key
 from leads_pipeline.partitions import Partitions
 from leads_pipeline.portal import LeadsClient, RetryPolicy
-from leads_pipeline.runs import Runner, dagster_home
+from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.leads import Kind
 from leads_pipeline.simulator.server import RunningSimulator, running
-from leads_pipeline.status import WindowStatus, raw_key, window_status
 from leads_pipeline.window import Window
 
 # Runs start in the test's process instead of one each, which would cost seconds. The rest is as users have it.
@@ -93,8 +93,8 @@ class Installation:
         return Partitions.of(self.settings, first_day(self.settings))
 
     @property
-    def lake(self) -> Lake:
-        return Lake(self.settings.data_dir)
+    def data(self) -> DataFolder:
+        return DataFolder.of(self.settings)
 
     @property
     def definitions(self) -> Definitions:
@@ -107,10 +107,6 @@ class Installation:
     def reload(self) -> None:
         """Have the definitions built anew, as after a change of the code."""
         self._built.clear()
-
-    @property
-    def runner(self) -> Runner:
-        return Runner(self.definitions, self.instance)
 
     def day(self, days_ago: int) -> date:
         """A day of the settings' time zone, counted back from the test's today."""
@@ -149,9 +145,11 @@ class Installation:
             Rule(then, When(scope=window.scope.key, from_time=f"{window.start:%Y-%m-%dT%H:%M}")) for window in windows
         ]
 
-    def status(self, kind: LeadKind = APPLICANT) -> WindowStatus:
-        """What Dagster knows of the kind's windows."""
-        return window_status(self.instance, kind, self.partitions.windows)
+    def shown(self, kind: LeadKind = APPLICANT) -> dict[str, str]:
+        """What Dagster shows of each window that it knows: MATERIALIZED or FAILED."""
+        windows = self.partitions.windows
+        statuses = self.instance.get_status_by_partition(raw_key(kind), windows.get_partition_keys(), windows)
+        return {key: status.value for key, status in (statuses or {}).items() if status is not None}
 
     def runs(self) -> list[DagsterRun]:
         """All runs, oldest first."""
@@ -171,13 +169,11 @@ class Installation:
             instance=self.instance, tags=tags, asset_selection=selection, raise_on_error=False, run_config=run_config
         )
 
-    def pull(self, keys: Sequence[str] | set[str], kinds: Sequence[LeadKind] = (APPLICANT,)) -> ExecuteInProcessResult:
-        """Pull the rectangle between the first and the last of the keys."""
-        tags = {
-            "dagster/asset_partition_range_start": min(keys),
-            "dagster/asset_partition_range_end": max(keys),
-        }
-        return self.execute(tags=tags, kinds=kinds)
+    def pull(self, keys: Iterable[str], kinds: Sequence[LeadKind] = (APPLICANT,)) -> ExecuteInProcessResult:
+        """Pull these windows, as a person asks for them."""
+        config = {"config": {"partition_keys": sorted(keys)}}
+        ops = {raw_key(kind).to_python_identifier(): config for kind in kinds}
+        return self.execute(tags={}, kinds=kinds, run_config={"ops": ops})
 
     def run_requested(self, request: RunRequest, job: str = PULL_JOB) -> ExecuteInProcessResult:
         """Run what a schedule or a sensor asks for, with the tags and the config that the daemon would give it."""
@@ -321,7 +317,6 @@ def installation(
             "LEADS_DATA_DIR": str(folder / "data"),
             "LEADS_START_DATE": str(now.date() - timedelta(days=first)),
             "DAGSTER_HOME": str(folder / "home"),
-            "DAGSTER_EVENT_BATCH_SIZE": "1000",
             **(variables or {}),
         }
         with (

@@ -1,15 +1,19 @@
 """A made-up person, leads that show them, entries of the suppression list that mean them, and what it left."""
 
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
 
 from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.domain.person import LeadRow, email_keys, name_key, phone_keys
-from leads_pipeline.lake import Lake
+from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.person import email_keys, name_key, phone_keys
+from leads_pipeline.storage.raw import list_places
 from leads_pipeline.suppression import Action, Entry, Suppressed, SuppressionList, hashes
 
 UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -55,17 +59,35 @@ def listed(list_: SuppressionList, action: Action = Action.ERASE, **more: Any) -
     return list_.append(lambda suppressed, number: entry_of(suppressed, number, action, **more))
 
 
-def left_by_list(lake: Lake) -> list[str]:
-    """The raw files and the published leads that the suppression list keeps out, and that are there all the same."""
+def left_by_list(data: DataFolder) -> list[str]:
+    """The raw windows and the published leads that the suppression list keeps out, and that are there all the same."""
     left = []
-    for path in lake.raw_lead_files():
-        rows = pq.ParquetFile(path).read().to_pylist()
-        verdict = lake.verdict(LeadRow(row["kind"], row["lead_id"], row["day"], row["payload"]) for row in rows)
-        if verdict.passed(rows) != rows:
-            left.append(path.relative_to(lake.folder).as_posix())
-    out = lake.suppression.read().out
-    with duckdb.connect(lake.folder / "leads.duckdb", read_only=True) as db:
+    for place in list_places(data.store):
+        rows = data.raw.read(place).rows
+        if data.gate.admit(place.kind, place.day, place.scope, rows) != rows:
+            left.append(place.key)
+    out = data.gate.entries.read().out
+    with duckdb.connect(data.folder / "leads.duckdb", read_only=True) as db:
         for kind in LEAD_KINDS:
             ids = db.execute(f"select lead_id from {kind.table}").fetchall()  # noqa: S608 - our own names
             left += [lead_id for (lead_id,) in ids if out.is_known(kind.name, lead_id)]
     return left
+
+
+def everything_in(folder: Path) -> str:
+    """What is in a folder's files, in lower case: as bytes, and decoded if it is Parquet, DuckDB or SQLite."""
+    found = []
+    for path in folder.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        found.append(content.decode("latin-1"))
+        if content[:4] == b"PAR1":
+            found.append(f"{pq.ParquetFile(path).read().to_pylist()} {pq.read_metadata(path).to_dict()}")
+        elif content[8:12] == b"DUCK":
+            with duckdb.connect(path, read_only=True) as db:
+                tables = db.execute("select table_schema, table_name from information_schema.tables").fetchall()
+                found += [str(db.execute(f'from "{schema}"."{table}"').fetchall()) for schema, table in tables]
+        elif content[:16] == b"SQLite format 3\0":
+            with closing(sqlite3.connect(path)) as lite:
+                for (table,) in lite.execute("select name from sqlite_master where type = 'table'").fetchall():
+                    found.append(str(lite.execute(f'select * from "{table}"').fetchall()))  # noqa: S608 - its own names
+    return "\n".join(found).lower()

@@ -71,11 +71,6 @@ class Clock:
         return self.now
 
 
-def folder_at(path: Path, clock: Clock) -> DataFolder:
-    """A data folder by that clock."""
-    return DataFolder.at(path, clock=clock)
-
-
 class Killed(BaseException):
     """A run's process ends here."""
 
@@ -109,7 +104,7 @@ class Pipeline:
             method=AuthMethod.BODY,
             audience=settings.base_url,
         )
-        tokens = Tokens(credentials, self.folder.folder / ".state" / "tokens")
+        tokens = Tokens(credentials, self.folder.state.path / "tokens")
         return _Client(self, tokens), tokens
 
     # --- definitions -----------------------------------------------------------------------------------------------
@@ -270,7 +265,7 @@ def pipeline(path: Path, now: datetime = datetime(2026, 11, 21, 6, tzinfo=UTC), 
         warnings.simplefilter("ignore", BetaWarning)  # as definitions.py has it
         first_day = now.astimezone(LONDON).date() - timedelta(days=first)
         settings = Settings.from_variables({**simulator.environment(), **VARIABLES})
-        started = Pipeline(simulator, settings, folder_at(path / "data", clock), own, clock, first_day)
+        started = Pipeline(simulator, settings, DataFolder.at(path / "data", clock=clock), own, clock, first_day)
         started.start()
         yield started
 

@@ -24,7 +24,6 @@ def answer(
     leads: Sequence[ReceivedLead],
     window: Window = WINDOW,
     fetched_at: datetime = CLOSED_AT,
-    sequence: int | None = None,
 ) -> Answer:
     return Answer(
         kind=APPLICANT,
@@ -36,7 +35,6 @@ def answer(
         body_bytes=sum(len(one.payload) for one in leads),
         attempts=2,
         duration_seconds=0.1,
-        sequence=sequence,
     )
 
 

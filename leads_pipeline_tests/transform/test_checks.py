@@ -1,12 +1,14 @@
-"""The checks of what is usual, each seen passing and failing on published leads."""
+"""The checks of sql/checks/, each seen passing and failing on published leads."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from leads_pipeline.transform.checks import checks
 from leads_pipeline_tests.support.house import House, Quick
 
 TODAY = date(2026, 11, 21)
@@ -23,16 +25,16 @@ def usual_leads(scope: str, ago: int, **changes: Any) -> Iterator[dict[str, Any]
             "id": f"{scope} {day} {number}",
             "createdAt": f"{day}T10:00:00Z",
             "contact": {"email": f"{number}@example.org", "phoneNumber": "07700 900123"},
-            "intent": "INTENT",
+            "intent": "APPLICANT_INTENT_BUY",
             "enquiryType": "ENQUIRY_TYPE_SALES",
             **changes,
         }
 
 
 def land(house: House, ago: int, **changes: Any) -> None:
-    """Both branches' leads of that day and kind come, as the night after the day brings them."""
+    """Both branches' leads of that day and kind come, as the next night brings them; changed ones an hour later."""
     day = TODAY - timedelta(days=ago)
-    house.now = datetime(day.year, day.month, day.day, 2, tzinfo=UTC) + timedelta(days=1)
+    house.now = datetime(day.year, day.month, day.day, 3 if changes else 2, tzinfo=UTC) + timedelta(days=1)
     for kind in KINDS:
         for scope in house.scopes:
             house.land(kind, usual_leads(scope, ago, **changes), day, scope)
@@ -102,6 +104,70 @@ def test_a_branch_that_suddenly_has_none_or_many_times_its_leads_fails(house: Qu
         if "applicant" in line and scope in line and leads in line
     }
     assert "appraisal" not in said
+
+
+def test_a_volume_is_compared_with_the_same_weekday_alone(tmp_path: Path) -> None:
+    """A branch that has forty leads a day and none on Fridays; the newest day is one."""
+    house = Quick(tmp_path / "data")
+    house.first_day = TODAY - timedelta(days=63)
+    for ago in range(63, 0, -1):
+        day = TODAY - timedelta(days=ago)
+        house.now = datetime(day.year, day.month, day.day, 2, tzinfo=UTC) + timedelta(days=1)
+        for kind in KINDS:
+            count = 40 if day.isoweekday() != 5 or (ago == 1 and kind == "appraisal") else 6 + ago % 2
+            leads = [{"id": f"{ago} {number}", "createdAt": f"{day}T10:00:00Z"} for number in range(count)]
+            for scope in house.scopes:
+                house.land(kind, leads if scope == "branch-101" else [], day, scope)
+
+    assert failing(house) == {
+        "mart_leads_daily: volumes_are_as_usual": "appraisal 2026-11-20|branch-101: 40 leads, usually 6 on that weekday"
+    }
+
+
+def harmed(house: Quick, *statements: str) -> dict[str, str]:
+    """What the checks say of a file to which this was done."""
+    assert failing(house) == {}
+    file = house.file.resolve()
+    file.chmod(0o600)
+    with duckdb.connect(file) as db:
+        for statement in statements:
+            db.execute(statement)
+    return house.failing_checks()
+
+
+def test_a_lead_that_is_there_twice_is_an_error(house: Quick) -> None:
+    land(house, 1)
+    found = harmed(house, "insert into appraisal_leads from appraisal_leads limit 1")
+
+    assert {name: said for name, said in found.items() if "unique" in name} == {
+        "appraisal_leads: lead_ids_are_unique": "1261 rows hold 1260 leads"
+    }
+    assert {(check.name, check.table) for check in checks() if check.is_error} == {
+        ("lead_ids_are_unique", f"{kind}_leads") for kind in KINDS
+    }
+
+
+def test_a_mart_that_could_not_be_made_is_named(house: Quick) -> None:
+    land(house, 1)
+
+    assert harmed(house, "insert into pipeline.mart_problems values ('mart_people', 'Why.')") == {
+        "lead_facts: marts_are_made": "mart_people: Why."
+    }
+
+
+def test_changes_at_the_portal_are_named_once_three_people_sent_them(house: Quick) -> None:
+    land(house, 1)
+    more = [{"id": str(n), "contact": {"email": f"{n}@x.example", "phoneNumber": "1"}, "mood": n} for n in range(3)]
+    house.land("applicant", more, TODAY)
+
+    assert failing(house)["drift: contract_knows_what_comes"] == "applicant: new field mood, 3 leads since 2026-11-21"
+
+
+def test_answers_that_do_not_count_are_counted_by_what_is_wrong(house: Quick) -> None:
+    land(house, 1)
+    house.answers([("nobody", "2026-11-20T10:00Z"), ("", "2026-11-20T10:00Z"), ("somebody", "2026-11-20T10:00Z")])
+
+    assert failing(house) == {"answers: answers_count": "2 rows: no such lead\n1 rows: no lead id"}
 
 
 def test_a_branch_whose_newest_day_is_older_than_two_days_fails(house: Quick) -> None:

@@ -1,48 +1,36 @@
-import shutil
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from leads_pipeline.contract import APPLICANT
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.duck import connection, write_anew
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.flatten import statement
-from leads_pipeline.lake import Lake
-from leads_pipeline_tests.support.staging import DAY, land, stage, staged_leads
+from leads_pipeline_tests.support.house import Quick
 
 
 def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) -> None:
-    lake, decoy = Lake(tmp_path / "da[t]a * 'of' ünï=x"), Lake(tmp_path / "data z 'of' ünï=x")
-    land(decoy, APPLICANT, [{"id": "of another folder"}])
-    (foreign,) = [window.path for window in decoy.landed_windows(APPLICANT, DAY)]
-    where_links_go = decoy.folder / ".state" / "duckdb" / f"staged-{DAY}-raw"
-    where_links_go.mkdir(parents=True)
-    shutil.copyfile(foreign, where_links_go / "0.parquet")
+    house, decoy = Quick(tmp_path / "da[t]a * 'of' ünï=x"), Quick(tmp_path / "data z 'of' ünï=x")
+    decoy.land_inventory({"Leeds": [{"id": "of another folder"}]})
 
-    land(lake, APPLICANT, [{"id": "of this one"}])
-    stage(lake, APPLICANT)
+    house.land("applicant", [{"id": "of this one"}])
+    house.land_inventory({"Leeds": [{"id": "of this one"}]})
+    house.publish()
 
-    assert staged_leads(lake, APPLICANT).keys() == {"of this one"}
+    assert house.query("select lead_id from applicant_leads") == [("of this one",)]
+    assert house.query("select item_id from inventory") == [("of this one",)]
 
 
-def test_an_error_of_duckdb_neither_quotes_a_lead_nor_replaces_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake = Lake(tmp_path / "data")
-    land(lake, APPLICANT, [{"id": "a", "message": "secret words"}])
-    stage(lake, APPLICANT)
-    before = lake.staged_path("applicant_leads", DAY).read_bytes()
-    monkeypatch.setattr(statement, "_plain_lead_statement", lambda _: "select body::integer from plain_leads")
-    monkeypatch.setattr(statement, "statements_of", statement.statements_of.__wrapped__)  # what isn't cached
-
-    with pytest.raises(BugError, match="ConversionException") as caught:
-        stage(lake, APPLICANT)
+def test_an_error_of_duckdb_does_not_quote_a_lead(tmp_path: Path) -> None:
+    with (
+        pytest.raises(BugError, match="ConversionException") as caught,
+        connection(DataFolder.at(tmp_path), "test") as db,
+    ):
+        db.execute("select 'secret words'::integer")
 
     assert "secret words" not in str(caught.value)
     assert caught.value.__cause__ is None
-    assert lake.staged_path("applicant_leads", DAY).read_bytes() == before
 
 
 def test_a_file_that_a_failing_disk_does_not_show_is_not_taken_for_an_empty_one(
@@ -58,12 +46,12 @@ def test_a_file_that_a_failing_disk_does_not_show_is_not_taken_for_an_empty_one(
 
     monkeypatch.setattr(duckdb, "connect", unseen)
     with pytest.raises(StorageError, match="finds no table"):
-        write_anew(Lake(tmp_path / "data"), draft, anew)
+        write_anew(DataFolder.at(tmp_path / "data"), draft, anew)
     assert not anew.exists()
 
 
 def test_a_checkpoint_writes_little_anew_of_what_has_not_changed(tmp_path: Path) -> None:
-    lake, path = Lake(tmp_path / "data"), tmp_path / "file.duckdb"
+    data, path = DataFolder.at(tmp_path / "data"), tmp_path / "file.duckdb"
     with duckdb.connect(path) as db:
         db.execute("set max_vacuum_tasks = 0")
         db.execute("create table other (number integer)")
@@ -80,7 +68,7 @@ def test_a_checkpoint_writes_little_anew_of_what_has_not_changed(tmp_path: Path)
     before = groups()
     assert len(before) >= 40
 
-    with connection(lake, "checkpoint", path) as db:
+    with connection(data, "checkpoint", path) as db:
         db.execute("insert into other values (1)")
         db.execute("checkpoint")
 

@@ -1,37 +1,23 @@
-"""Raw leads become the tables of leads: each lead once, in its newest version, as the earlier code loads them."""
+"""Raw leads become the tables of leads: each lead once, in its newest version."""
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
-from leads_pipeline.domain.answer import read_leads
+from leads_pipeline.contract import APPLICANT, APPRAISAL, LeadKind
 from leads_pipeline.errors import StorageError
-from leads_pipeline.flatten.batches import flatten_days
-from leads_pipeline.flatten.counts import StagedDay
-from leads_pipeline.lake import Lake
 from leads_pipeline.transform.flatten import PART_LEADS, Batch, flatten
+from leads_pipeline.transform.people import set_person_key
 from leads_pipeline.transform.tables import create_table, lead_tables
-from leads_pipeline.warehouse import Grid, Warehouse
-from leads_pipeline.warehouse.people import set_person_key
-from leads_pipeline.warehouse.schema import create_tables
-from leads_pipeline_tests.chaos import test_hostile as hostile
-from leads_pipeline_tests.promises.month import recorded_month
-from leads_pipeline_tests.support.drifting import Members, leads_with_one_change, parsed
-from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, LONDON, NEXT_DAY, land
-from leads_pipeline_tests.transform.test_reading import EDGES, nested
+from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
 
 KEY = b"the key of a data folder's people"
 TABLES = [table.name for table in lead_tables()]
@@ -84,139 +70,12 @@ def contents(db: duckdb.DuckDBPyConnection) -> dict[str, list[Row]]:
     return {table: rows(db, table) for table in TABLES}
 
 
-# --- as the earlier code ----------------------------------------------------------------------------------------------
-
-
-def test_the_tables_have_the_columns_and_types_of_before(db: duckdb.DuckDBPyConnection) -> None:
-    with duckdb.connect() as before:
-        create_tables(before)
-        for table in TABLES:
-            described = f"describe {table}"
-            assert db.execute(described).fetchall() == before.execute(described).fetchall()
+def test_every_table_and_column_has_a_comment(db: duckdb.DuckDBPyConnection) -> None:
     [(without_comment,)] = db.execute(
         "select (select count(*) from duckdb_tables() where comment is null)"
         " + (select count(*) from duckdb_columns() where not internal and comment is null)"
     ).fetchall()
     assert without_comment == 0
-
-
-def has_key_twice(text: str) -> bool:
-    def of(value: Any) -> bool:
-        if isinstance(value, Members):
-            return len(dict(value)) < len(value) or any(of(inner) for _, inner in value)
-        return isinstance(value, list) and any(map(of, value))
-
-    try:
-        return of(parsed(text))
-    except (ValueError, RecursionError):
-        return False
-
-
-# What differs from the earlier code, and is meant. Which leads it is follows from their texts.
-DIFFERENCES: dict[str, Callable[[str], bool]] = {
-    "of a key that stands twice the last value counts, and it is no problem": has_key_twice,
-    "-0 in a text field reads 0": lambda text: bool(re.search(r"[:\[,\s]-0\s*[,}\]]", text)),
-    "a leap second is a problem": lambda text: ":60" in text,
-    "a lead that nests deeper than 600 levels has no columns": lambda text: max(map(text.count, "[{")) > 600,
-}
-
-
-def received(lake: Lake) -> Iterator[Batch]:
-    """The leads in the raw files of the earlier code."""
-    for kind in LEAD_KINDS:
-        for file in sorted((lake.folder / "raw" / kind.table).rglob("*.parquet")):
-            raw = pq.ParquetFile(file).read().rename_columns({"sequence": "number"})
-            if len(raw):
-                day, scope = (raw[name][0].as_py() for name in ("day", "scope"))
-                yield Batch(kind, day, scope, raw.select(["lead_id", "number", "payload", "source", "oddity"]))
-
-
-def differences(lake: Lake) -> tuple[list[str], set[str]]:
-    """What differs from the earlier code without being meant, and which meant differences there are."""
-    texts = dict[tuple[str, str], str]()
-    for one in received(lake):
-        leads = zip(*(one.leads[name].to_pylist() for name in ("number", "lead_id", "payload")), strict=True)
-        texts |= {(one.kind.name, lead_id): text for _, lead_id, text in sorted(leads, key=lambda lead: lead[0])}
-    for kind in LEAD_KINDS:
-        staged = dict(flatten_days(lake, kind, lake.landed_days(kind), LONDON))
-        assert {type(day) for day in staged.values()} <= {StagedDay}
-    Warehouse(lake).publish(Grid((), DAY, LONDON), FETCHED_AT)
-    unmeant, meant = list[str](), set[str]()
-    with duckdb.connect(lake.folder / "leads.duckdb", read_only=True) as before, opened(lake.person_key()) as now:
-        before.execute("set TimeZone = 'UTC'")
-        flatten(now, received(lake), LONDON)
-        for kind in LEAD_KINDS:
-            for table in kind.tables:
-                expected, found = ({_place(row): row for row in rows(db, table)} for db in (before, now))
-                for place in sorted(expected.keys() | found.keys()):
-                    row, row_now = expected.get(place, {}), found.get(place, {})
-                    differ = [name for name in row | row_now if row.get(name) != row_now.get(name)]
-                    # It was the moment at which this version was first received, and now it is that of its number.
-                    if differ and differ != ["fetched_at"]:
-                        why = {words for words, is_why in DIFFERENCES.items() if is_why(texts[kind.name, place[0]])}
-                        meant |= why
-                        unmeant += [
-                            f"{place} {name}: {row.get(name)} {row_now.get(name)}" for name in differ if not why
-                        ]
-    return unmeant, meant
-
-
-def _place(row: Row) -> tuple[str, int]:
-    return row["lead_id"], row.get("position", 0)
-
-
-def land_month(lake: Lake) -> None:
-    """A month of the simulator with drift and hostile leads, and some days that were looked at again."""
-    for number, pull in enumerate(recorded_month()[2]):
-        for request, (status, body) in pull.answers.items():
-            path, _, query = request.partition("?")
-            asked = dict(parse_qsl(query))
-            if status == 200 and path != "/inventory":
-                kind = next(kind for kind in LEAD_KINDS if kind.path == path)
-                leads = [lead.payload for lead in read_leads(kind, body.encode()).leads]
-                day = datetime.fromisoformat(asked["from-time"]).astimezone(LONDON).date()
-                at = FETCHED_AT + timedelta(days=number)
-                land(lake, kind, leads, day=day, scope=f"branch-{asked['branch-id']}", fetched_at=at)
-
-
-@pytest.mark.slow
-def test_a_month_with_drift_gives_the_tables_of_the_earlier_code(tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "data")
-    land_month(lake)
-
-    assert sum(len(one.leads) for one in received(lake)) > 1500
-    assert differences(lake)[0] == []
-
-
-def odd_leads(kind: LeadKind) -> list[str]:
-    """Every kind of odd lead that the tests know."""
-    made = [nested_lead(number, path, text) for number, (path, text, _) in enumerate(EDGES)]
-    for number, (members, _) in enumerate(case for cases in hostile.ODD.values() for case in cases):
-        made.append((b'{"id":"odd %d",%b}' % (number, members)).decode(errors="surrogateescape"))
-    made += [json.dumps(hostile.hostile_lead(kind, name, text)) for name, text in hostile.HOSTILE.items()]
-    for number, name in enumerate(name for names in hostile.NAMES.values() for name in names):
-        lead = {"id": f"name {number}", "contact": {name: name}, "viewingTimes": [{name: name}], name: name}
-        made.append(json.dumps(lead))
-    made += [json.dumps({"id": id_, "listingDetails": {"id": id_}}) for id_ in hostile.IDS]
-    # Only a lead's own id is the raw row's.
-    made += ['{"id":"with ids","contact":{"id":1},"viewingTimes":[{"id":"a"},{"id":{}}],"new":{"id":2}}']
-    return [*made, *leads_with_one_change(kind), '{"message":"no id"}', "5", "null", '["a"]', '"text"', "{}"]
-
-
-def nested_lead(number: int, path: str, text: str) -> str:
-    return f'{{"id":"edge {number}",{nested(path, text)[1:]}'
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
-def test_odd_leads_give_the_tables_of_the_earlier_code_but_for_what_is_meant(tmp_path: Path, kind: LeadKind) -> None:
-    lake = Lake(tmp_path / "data")
-    land(lake, kind, odd_leads(kind))
-
-    unmeant, meant = differences(lake)
-
-    assert unmeant == []
-    assert meant == DIFFERENCES.keys()
 
 
 # --- each lead once ---------------------------------------------------------------------------------------------------

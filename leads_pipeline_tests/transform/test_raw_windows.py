@@ -10,16 +10,16 @@ import duckdb
 import pytest
 
 from leads_pipeline.contract import APPLICANT, LEAD_KINDS, Answer, ReceivedLead
+from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.lake import Lake
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
 from leads_pipeline.storage.raw import Landed, Place, Raw, place_of
 from leads_pipeline.storage.rows import CORRECTION, Row
 from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.transform.people import set_person_key
 from leads_pipeline.transform.publish import Content, Publication, publish
 from leads_pipeline.transform.raw_windows import RawWindows
-from leads_pipeline.warehouse.people import set_person_key
 from leads_pipeline_tests.chaos.way import DAY, connect, truth, window, windows_of
 from leads_pipeline_tests.support.keeping_out import KeptOut
 
@@ -41,7 +41,7 @@ class House:
     def pull(self, portal: RunningSimulator, days: int = 3) -> dict[str, Landed]:
         found: dict[str, Landed] = {}
         for kind in LEAD_KINDS:
-            client, _ = connect(portal.environment(), Lake(self.folder))
+            client, _ = connect(portal.environment(), DataFolder.at(self.folder))
 
             def land(answer: Answer) -> Landed:
                 return self.raw.land(
@@ -60,7 +60,8 @@ class House:
             list_number=self.list.number,
             prepare=lambda db: set_person_key(db, b"key"),
             refuse=lambda _: None,
-            make_marts=lambda _: None,
+            inputs="",
+            make_marts=lambda *_: None,
         )
         return publish(self.folder, self.windows, content, **options)
 

@@ -51,6 +51,8 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Quick:
     leads = [{"id": "1", **lead}, {"id": "2", **lead}, {"id": "3", **lead, **selling, "contact": {"email": "b@b.org"}}]
     house.land("applicant", leads)
     house.land("appraisal", [{"id": "9", "createdAt": "2026-11-19T10:00:00Z"}])
+    before = DAY - timedelta(days=21)
+    house.land("appraisal", [{"id": f"{n}", "createdAt": f"{before}T10:00:00Z", "mood": n} for n in range(3)], before)
     return house
 
 

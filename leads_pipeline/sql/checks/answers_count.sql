@@ -1,2 +1,8 @@
--- What is wrong with rows of the agency's own answers, and with how many of them.
-select problem, count(*) as answers from answers where problem is not null group by problem order by answers desc, problem
+-- Every row of your own answers is of a lead and has a moment after it
+-- table: answers
+
+select format('{} rows: {}', count(*), problem) as problem
+from answers
+where answers.problem is not null
+group by answers.problem
+order by count(*) desc, answers.problem

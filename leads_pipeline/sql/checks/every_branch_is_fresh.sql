@@ -1,8 +1,24 @@
--- Each kind and branch whose newest landed day is older than $stale_days days.
-with last as (select max(day) as today from mart_coverage where is_configured)
-select kind, scope, branch, max(day) filter (state in ('landed', 'empty', 'partial')) as newest
-from mart_coverage, last
-where is_configured
-group by kind, scope, branch, today
-having coalesce(newest < today - $stale_days::integer, min(day) < today - $stale_days::integer)
+-- Every branch has data from the last 2 days
+-- table: mart_coverage
+
+-- The daily schedule lands yesterday at 01:15. Until then the newest closed day is the one before.
+with branches as (
+    select
+        kind, scope, branch,
+        min(day) as first,
+        max(day) filter (state in ('landed', 'empty', 'partial')) as newest,
+        max(max(day)) over () as today
+    from mart_coverage
+    where is_configured
+    group by kind, scope, branch
+)
+
+select
+    format(
+        '{} {}{}: {}',
+        kind, scope, case when branch <> scope then format(' ({})', branch) else '' end,
+        coalesce('newest day ' || newest, 'nothing landed yet')
+    ) as problem
+from branches
+where coalesce(newest, first) < today - 2
 order by newest nulls first, kind, scope

@@ -1,0 +1,267 @@
+"""One publication of a data folder: the suppression list first, then leads.duckdb, then the tables that are made of it.
+
+Belongs here: what leads.duckdb is made from, and what follows it. Doesn't: how it is made (transform/), when
+(publishing.py), how far the folder follows the list (privacy/sweeping.py).
+"""
+
+# ruff: noqa: S608 - only the contract's own names are in the statements
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.branches import Branches
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.durable import replace_file, storing
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.privacy.retain import anonymise_lost, due_before
+from leads_pipeline.privacy.sweeping import Swept, in_line
+from leads_pipeline.storage.raw import PUSH_SCOPE, RAW, Place, list_folders
+from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.storage.windows import WindowRow, list_days, window_table
+from leads_pipeline.suppression import Meant, Suppressed
+from leads_pipeline.transform import marts
+from leads_pipeline.transform.inventory import load_inventory
+from leads_pipeline.transform.people import PERSON_MACROS, set_person_key
+from leads_pipeline.transform.publish import Content, Publication, WindowKey, publish
+from leads_pipeline.transform.raw_windows import RECENT_DAYS, RawWindows
+from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.transform.typed import TABLES, delete_tables, remove_tables, want_deltalake, write_tables
+from leads_pipeline.transform.versions import Versions
+from leads_pipeline.window import Scope, Window, days, today
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the settings say of a publication. `tables` is parquet, delta or none."""
+
+    scopes: Sequence[Scope]
+    first_day: date
+    zone: ZoneInfo
+    branches: Branches = field(default_factory=Branches)
+    tables: str = "parquet"
+    keep_personal_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a publication did. `publication` is None if leads.duckdb was up to date.
+
+    `tables_trouble` says why the tables beside it couldn't be written. The next publication writes them.
+    """
+
+    publication: Publication | None
+    swept: Swept
+    size_bytes: int
+    tables_trouble: str | None = None
+
+
+def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Outcome:
+    """Take out whom the suppression list keeps out, then have leads.duckdb and its tables be as the raw files are.
+
+    Raises StorageError and BugError. Then leads.duckdb is as before.
+    """
+    with in_line(data) as swept, data.state.publishing():
+        rewriting = data.state.rewriting_wanted()
+        of_all_days = _published_on(data, wanted.zone) != today(wanted.zone, now)
+        publication = publish(
+            data.folder,
+            RawWindows(data.store, data.gate, lambda: now),
+            _content(data, wanted, now, swept.number, of_all_days=of_all_days),
+            is_rewritten=rewriting is not None,
+            of_all_days=of_all_days,
+        )
+        if rewriting is not None:
+            data.state.rewritten(rewriting)
+        versions = Versions(data.folder)
+        trouble = None
+        try:
+            write_typed(data, versions, wanted.tables)
+            _delete_former(data)
+        except LeadsPipelineError as error:
+            trouble = str(error)
+            swept.failed[TABLES] = trouble  # they may hold somebody who is erased
+        return Outcome(publication, swept, versions.path.stat().st_size, trouble)
+
+
+def unpublished_days(data: DataFolder) -> list[date]:
+    """Days with a raw window that leads.duckdb has not, or in an older state."""
+    file = LeadsFile(data)
+    published: dict[WindowKey, str] = {}
+    if file.path.exists():
+        with suppress(LeadsPipelineError):  # of another release, or damaged: all is to be published
+            rows = file.query("select kind, day, scope, hash from pipeline.windows")[1]
+            published = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
+    hashes = RawWindows(data.store, data.gate).hashes(of_all_days=False)
+    return sorted({day for (kind, day, scope), hash_ in hashes.items() if published.get((kind, day, scope)) != hash_})
+
+
+def write_typed(data: DataFolder, versions: Versions, tables: str) -> None:
+    """Have data/tables be as LEADS_TABLES says. What it doesn't name is deleted."""
+    folder = data.folder / TABLES
+    store = data.bucket or FolderStore(data.folder)
+    if tables == "delta":
+        want_deltalake()
+        # Whoever doesn't want Delta tables needn't have what writes them.
+        from leads_pipeline.transform.delta import write_delta
+
+        if data.bucket is None:
+            write_delta(versions, store, str(data.folder))
+        else:
+            write_delta(versions, store, store.address, data.bucket.options)
+            replace_file(folder / "README.md", f"The tables are in {store.address}/{TABLES}/.\n".encode())
+        return
+    if folder.is_dir() and not folder.is_symlink():  # Delta tables of before
+        delete_tables(store)
+        with storing(folder):
+            shutil.rmtree(folder)
+    if tables == "parquet":
+        write_tables(versions)
+    else:
+        remove_tables(versions)
+
+
+def _delete_former(data: DataFolder) -> None:
+    """Delete what earlier releases made of the leads. Nobody brings it up to date, so it would keep who is erased."""
+    for name in ("staged", "delta"):
+        with storing(data.folder / name):
+            if (data.folder / name).exists():
+                shutil.rmtree(data.folder / name)
+    if data.bucket is not None:
+        delete_tables(data.bucket, "delta/")
+
+
+def _published_on(data: DataFolder, zone: ZoneInfo) -> date | None:
+    """The local day of the last publication. The first one of a day looks at all windows."""
+    with suppress(FileNotFoundError):
+        return today(zone, datetime.fromtimestamp((data.folder / WAREHOUSE_FILE).stat().st_mtime, UTC))
+    return None
+
+
+def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, *, of_all_days: bool) -> Content:
+    suppressed = data.gate.entries.read()
+    inputs = _inputs(data, wanted, now, of_all_days=of_all_days)
+
+    def make_marts(db: duckdb.DuckDBPyConnection, is_rewritten: bool) -> None:
+        marts.make_tables(db)
+        load_inventory(db, data.inventory.searches())
+        _note_who_objects(db, suppressed.objecting, is_whole=is_rewritten)
+        is_new = not db.execute("from pipeline.window_states limit 1").fetchall()
+        of_all = _inputs(data, wanted, now, of_all_days=True) if is_new and not of_all_days else inputs
+        for mart, problem in marts.make_marts(db, of_all, is_rewritten=is_rewritten).items():
+            logger.error("%s couldn't be made and stays as it was. %s", mart, problem)
+
+    return Content(
+        zone=wanted.zone,
+        fingerprint=repr((marts.fingerprint(wanted.branches), PERSON_MACROS, data.state.person_key())),
+        inputs=_fingerprint(inputs, data.inventory.hashes()),
+        list_number=list_number,
+        prepare=partial(set_person_key, key=data.state.person_key()),
+        refuse=partial(_refuse, suppressed, wanted, now),
+        make_marts=make_marts,
+    )
+
+
+def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: bool) -> marts.Inputs:
+    """What marts read besides the leads: of all days, or of those that an update looks at."""
+    to_day = today(wanted.zone, now)
+    first_day = wanted.first_day if of_all_days else max(wanted.first_day, to_day - timedelta(days=RECENT_DAYS))
+    shown = [*days(first_day, to_day)]
+    windows = [Window.of(day, scope, wanted.zone) for day in shown for scope in wanted.scopes]
+    configured = {(window.day, window.scope.key) for window in windows}
+    rows: list[WindowRow] = []
+    others: list[WindowRow] = []
+    for kind in LEAD_KINDS:
+        rows += window_table(data.store, kind, windows, now)
+        folders = list_folders(data.store, f"{RAW}/{kind.table}/", now) if of_all_days else ()
+        folders = folders or list_days(data.store, kind, shown, now)
+        besides = [
+            Window.of(place.day, Scope.parse(place.scope), wanted.zone)
+            for place in map(Place.parse, folders)
+            if place and place.scope != PUSH_SCOPE and (place.day, place.scope) not in configured
+        ]
+        others += window_table(data.store, kind, besides, now)
+    return marts.Inputs(
+        data, wanted.zone, to_day, rows, others, wanted.branches, first_day=None if of_all_days else first_day
+    )
+
+
+def _fingerprint(inputs: marts.Inputs, inventory: Sequence[str]) -> str:
+    files = [path for name in ("answers.csv", "answers.parquet") if (path := inputs.folder.folder / name).exists()]
+    windows = [(row.kind, row.window, row.state, row.leads, row.looked_at, row.failure) for row in inputs.windows]
+    others = [(row.kind, row.window, row.state, row.leads, row.looked_at) for row in inputs.other_windows]
+    return hashlib.sha256(
+        repr((inputs.today, windows, others, [_digest(path) for path in files], inventory)).encode()
+    ).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    with suppress(OSError):  # whoever reads it says so
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    return ""
+
+
+def _ids_of(db: duckdb.DuckDBPyConnection, meant: Meant, kind: LeadKind, source: str) -> list[str]:
+    """The leads among these rows that the list knows by their ids. Whoever left raw is known by id."""
+    rows = db.execute(f"select distinct lead_id from {source}").fetchall() if meant else []
+    return [lead_id for (lead_id,) in rows if meant.is_known(kind.name, lead_id)]
+
+
+def _note_who_objects(db: duckdb.DuckDBPyConnection, objecting: Meant, *, is_whole: bool) -> None:
+    """Note the people of the objections, and of the leads that the objections know, as these show them now."""
+    is_whole = is_whole or not db.execute("from pipeline.objected limit 1").fetchall()
+    if is_whole:
+        db.execute("delete from pipeline.objected")
+        people = {"people": sorted(objecting.persons)}
+        db.execute("insert into pipeline.objected (person) select unnest($people::uuid[])", people)
+    else:
+        db.execute("delete from pipeline.objected where (kind, lead_id) in (select (kind, lead_id) from touched)")
+    for kind in LEAD_KINDS:
+        source = quoted(kind.table) if is_whole else f"touched where kind = '{kind.name}'"
+        db.execute(
+            f"""
+            insert into pipeline.objected
+            select person, '{kind.name}', lead_id from {quoted(kind.table)}
+            where lead_id in (select unnest($ids::varchar[])) and person is not null
+            """,
+            {"ids": _ids_of(db, objecting, kind, source)},
+        )
+
+
+def _refuse(suppressed: Suppressed, wanted: Wanted, now: datetime, db: duckdb.DuckDBPyConnection) -> None:
+    """Do to leads that raw has lost what the list and retention have done to raw."""
+    for kind in LEAD_KINDS:
+        leads = quoted(kind.table)
+        ids = _ids_of(db, suppressed.out, kind, leads)
+        _touch(db, kind, ids)
+        for table in kind.tables:
+            db.execute(f"delete from {quoted(table)} where lead_id in (select unnest($ids::varchar[]))", {"ids": ids})
+        ids = _ids_of(db, suppressed.cleared, kind, leads)
+        _touch(db, kind, ids)
+        db.execute(
+            f"update {leads} set message = '' where message <> '' and lead_id in (select unnest($ids::varchar[]))",
+            {"ids": ids},
+        )
+    if wanted.keep_personal_days is not None:
+        anonymise_lost(db, due_before(now, wanted.zone, wanted.keep_personal_days))
+
+
+def _touch(db: duckdb.DuckDBPyConnection, kind: LeadKind, ids: Sequence[str]) -> None:
+    db.execute(
+        f"insert into touched select '{kind.name}', lead_id, lead_day from {quoted(kind.table)} "
+        "where lead_id in (select unnest($ids::varchar[]))",
+        {"ids": ids},
+    )

@@ -1,0 +1,9 @@
+-- The portal sends no field, no enumerated value and no type that the contract doesn't know. Nothing is lost: `_extra` or the column has it
+-- table: drift
+
+select
+    format(
+        '{}: {} {}{}, {} leads since {}', kind, change, field, coalesce(' = ' || value, ''), leads, first_seen_day
+    ) as problem
+from drift
+order by last_seen_day desc, leads desc, kind, field, value

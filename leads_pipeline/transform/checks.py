@@ -1,0 +1,65 @@
+"""Checks of the published file: each a statement in sql/checks/ that finds what somebody should look at.
+
+Belongs here: reading and running the files. Doesn't: what is unusual (the statements), who is told.
+A check holds nothing back, and a quiet week of a branch is none of its business: the figures stand in the statements.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.duck import SQL_FOLDER, literal, quoted
+from leads_pipeline.transform.reading import Reader
+
+_FOLDER: Final = SQL_FOLDER / "checks"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One file, for one table. `statement` selects a line for each problem. `is_error`: a fault of the program."""
+
+    name: str
+    table: str
+    description: str
+    is_error: bool
+    statement: str
+
+
+@cache
+def checks(folder: Path = _FOLDER) -> tuple[Check, ...]:
+    """The checks in the folder's files, by name. A file whose table is `{table}` is a check of each kind of lead."""
+    return tuple(check for path in sorted(folder.glob("*.sql")) for check in _read(path))
+
+
+def _read(path: Path) -> Iterator[Check]:
+    """Read a file: a comment with what should hold, comments `table: ` and `is_error: true`, an empty line."""
+    header, _, statement = path.read_text(encoding="utf-8").partition("\n\n")
+    description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
+    facts = dict(line.split(": ", 1) for line in lines)
+    kinds = map(_names, LEAD_KINDS) if facts["table"] == "{table}" else [dict[str, str]()]
+    for names in kinds:
+        table = names.get("{table}", facts["table"])
+        yield Check(path.stem, table, description, facts.get("is_error") == "true", _filled(statement, names))
+
+
+def _names(kind: LeadKind) -> dict[str, str]:
+    fields = [
+        f"{{'name': {literal(field.column)}, 'is_empty': coalesce({quoted(field.column)}::varchar, '') = ''}}"
+        for field in kind.fields
+        if field.is_key
+    ]
+    return {"{table}": kind.table, "{key_fields}": ", ".join(fields)}
+
+
+def _filled(statement: str, names: Mapping[str, str]) -> str:
+    for name, text in names.items():
+        statement = statement.replace(name, text)
+    return statement
+
+
+def problems(db: Reader, check: Check) -> list[str]:
+    """Return a line for each problem that the check finds, the worst first. Raises StorageError and BugError."""
+    return [line for (line,) in db.query(check.statement)[1]]

@@ -1,0 +1,143 @@
+"""Reading the published file while publications go on.
+
+Belongs here: holding one version of it, and whoever reads without saying which. Doesn't: replacing it (publish.py).
+"""
+
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import duckdb
+import pyarrow as pa
+
+from leads_pipeline.duck import (
+    SCRATCH_ROOT,
+    WAREHOUSE_FILE,
+    connection,
+    link_or_copy,
+    scratch_folder,
+    telling_errors,
+)
+from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.state import State
+
+
+class ReadableFolder(Protocol):
+    """A data folder and its locks."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder itself."""
+
+    @property
+    def state(self) -> State:
+        """Its locks."""
+
+
+class Reader(Protocol):
+    """What answers a query on the published file: one version of it, or whichever is there at each query."""
+
+    def query(
+        self, statement: str, parameters: Mapping[str, object] | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of a query, as an analyst would see them. Raises StorageError, and BugError."""
+
+
+class Version:
+    """The version that was published when the first query came, however many publications replace it meanwhile."""
+
+    def __init__(self, data: ReadableFolder, path: Path, stack: ExitStack) -> None:
+        self._data = data
+        self._path = path
+        self._stack = stack
+        self._db: duckdb.DuckDBPyConnection | None = None
+
+    def query(
+        self, statement: str, parameters: Mapping[str, object] | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """As Reader says. Raises StorageError where nothing is published yet; a later query tries again."""
+        if self._db is None:
+            self._db = self._opened()
+        with telling_errors(self._data):
+            result = self._db.execute(statement, dict(parameters or {}))
+            return [column[0] for column in result.description], result.fetchall()
+
+    def batches(self, statement: str, rows: int) -> pa.RecordBatchReader:
+        """The rows of a query as Arrow, so many at once; other queries may go on meanwhile. Raises as `query` does."""
+        if self._db is None:
+            self._db = self._opened()
+        with telling_errors(self._data):
+            cursor = self._db.cursor()
+            cursor.execute("set TimeZone = 'UTC'")  # else moments bear the machine's zone
+            reader: pa.RecordBatchReader = cursor.sql(statement).to_arrow_reader(rows)
+            return reader
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        with ExitStack() as opening:
+            link = opening.enter_context(holding_version(self._data, self._path))
+            db = opening.enter_context(connection(self._data, f"{link.name}/query", link.path, read_only=True))
+            self._stack.push(opening.pop_all())
+        return db
+
+
+@dataclass(frozen=True, slots=True)
+class HeldVersion:
+    """A second name of a published version, in a scratch folder of that name."""
+
+    name: str
+    path: Path
+
+
+@contextmanager
+def holding_version(data: ReadableFolder, path: Path) -> Iterator[HeldVersion]:
+    """Hold the version that is published now, whatever replaces it meanwhile. Raises StorageError where there is none.
+
+    Readers wait for nobody, so each has its own folder. The second name is for the moment in which the file is built
+    anew: the headers and the blocks that DuckDB opens one after the other are then of one version.
+    """
+    if not path.exists():
+        raise StorageError(f"{path} is not there yet. Publish it first: `leads-pipeline backfill`.")
+    sweep_readers(data)
+    name = f"query-{secrets.token_hex(8)}"
+    with data.state.reading(name), scratch_folder(data, name) as folder:
+        link_or_copy(path.resolve(), folder / WAREHOUSE_FILE)
+        yield HeldVersion(name, folder / WAREHOUSE_FILE)
+
+
+def sweep_readers(data: ReadableFolder) -> None:
+    """Remove what killed readers left: a second name takes space as long as it is there.
+
+    A reader's lock is held before its folder is made, and until that is gone.
+    """
+    for folder in (data.folder / SCRATCH_ROOT).glob("query-*"):
+        if not data.state.is_reading(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class LeadsFile:
+    """The published leads.duckdb of a data folder. Readers open it at any time."""
+
+    def __init__(self, data: ReadableFolder) -> None:
+        self._data = data
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies once something was published."""
+        return self._data.folder / WAREHOUSE_FILE
+
+    @contextmanager
+    def reading(self) -> Iterator[Version]:
+        """Read one version of the file, however many queries that takes and whatever is published meanwhile."""
+        with ExitStack() as stack:
+            yield Version(self._data, self.path, stack)
+
+    def query(
+        self, statement: str, parameters: Mapping[str, object] | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """The same for a single query. Raises StorageError where nothing is published yet."""
+        with self.reading() as db:
+            return db.query(statement, parameters)
