@@ -229,6 +229,7 @@ class Asking:
         def retry_failed_partitions(
             context: SensorEvaluationContext, data: ResourceParam[DataFolder]
         ) -> RunRequest | SkipReason:
+            end_dead_runs(context.instance, data, self.clock())
             # After correcting a setting, a person starts the service anew. The age of this process says nothing about
             # that: a daemon that loads the code itself replaces it every minute.
             if daemon := daemon_id(context.instance):

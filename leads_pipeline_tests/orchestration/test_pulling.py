@@ -6,10 +6,11 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, DagsterRunStatus, RunRequest, SkipReason
+from dagster import AssetKey, DagsterEvent, DagsterRunStatus, RunRequest, SkipReason
 
 from leads_pipeline.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.due import Failure, due
+from leads_pipeline.orchestration import pulling
 from leads_pipeline.orchestration.pulling import PULL_JOB, pull_request
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.storage.windows import WindowState
@@ -78,6 +79,22 @@ def test_while_a_pull_is_waiting_or_under_way_nothing_is_asked_for(here: Pipelin
     here.instance.create_run_for_job(job, status=DagsterRunStatus.NOT_STARTED)
     assert "under way" in str(here.tick())
     assert "under way" in str(here.tick("pull_daily"))
+
+
+def test_a_pull_whose_process_was_killed_is_ended_and_what_it_left_is_asked_for(
+    here: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulling, "_SECOND_LOOK_SECONDS", 0.0)
+    run = here.instance.create_run_for_job(here.definitions.resolve_job_def(PULL_JOB))
+    here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", PULL_JOB), run.run_id)
+    # Dagster's own clock says when it began.
+    here.clock.now = datetime.now(UTC) + 9 * MINUTE
+    assert "under way" in str(here.tick())
+    here.clock.now += 2 * MINUTE
+    assert here.asked_for().keys() == {"applicant", "appraisal"}
+    ended = here.instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    assert ended.status is DagsterRunStatus.FAILURE
 
 
 def test_a_tick_that_is_repeated_asks_for_the_same_run(here: Pipeline) -> None:
