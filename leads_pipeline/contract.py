@@ -109,7 +109,6 @@ NOT_UTF_8: Final = "not UTF-8, kept as ISO 8859-1"
 NOT_AN_OBJECT: Final = "not an object"
 NOT_JSON: Final = "not valid JSON"
 NO_ID: Final = "no id"
-ODDITIES: Final = frozenset({NOT_UTF_8, NOT_AN_OBJECT, NOT_JSON, NO_ID})
 
 
 class ReceivedLead(NamedTuple):

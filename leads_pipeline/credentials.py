@@ -101,14 +101,6 @@ def client_secret(source: SecretSource) -> str:
     return value
 
 
-def content_of(file: str | None) -> str | None:
-    """Return what the file holds at this moment, as hexadecimal digits. None if it can't be read."""
-    try:
-        return _content(path_of(file), MAX_PGP_BYTES, file).hex() if file else None
-    except CredentialsError:
-        return None
-
-
 def _content(path: Path, max_bytes: int, named: str) -> bytes:
     try:
         # A pipe could be read only once, and the next read would wait for ever.

@@ -4,7 +4,6 @@ Belongs here: what a statement needs around it, and what DuckDB's errors become.
 """
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,15 +45,11 @@ DUCKDB_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: DuckDB's type, and what an analyst reads.
-
-    `stand_in` is of an earlier version's staged files.
-    """
+    """A column of a table: DuckDB's type, and what an analyst reads."""
 
     name: str
     type: str
     description: str
-    stand_in: str | None = None
 
 
 class DataFolder(Protocol):
@@ -220,8 +215,3 @@ def quoted(name: str) -> str:
 def literal(text: str) -> str:
     """The text as a constant in SQL, for the few places where DuckDB takes no parameter. Never for a received value."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def glob_literal(path: Path) -> str:
-    """The path as read_parquet takes it, which reads any path as a pattern."""
-    return re.sub(r"([\[*?])", r"[\1]", str(path))

@@ -10,7 +10,6 @@ import secrets
 import shutil
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -81,18 +80,6 @@ def _copied_in_kernel(source: Path, target: Path) -> bool:
         except OSError:  # a plain copy meets what is wrong with the disk as well, and says so
             return False
     return not left
-
-
-@contextmanager
-def syncing(path: Path) -> Iterator[None]:
-    """Have what is in the file so far written to the disk meanwhile, and wait for that in the end.
-
-    Where something is still to be added, this leaves less to wait for then. Raises OSError.
-    """
-    with ThreadPoolExecutor(1, "syncing") as pool:
-        synced = pool.submit(sync, path)
-        yield
-    synced.result()
 
 
 def sync(path: Path) -> None:

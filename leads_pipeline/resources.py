@@ -66,21 +66,17 @@ class DataFolderResource(ConfigurableResource[DataFolder]):
 
     def create_resource(self, context: InitResourceContext) -> DataFolder:  # noqa: ARG002 - Dagster's form
         """Open the folder. What an earlier release left in it is taken over."""
-        data = self.opened()
-        data.take_over()
-        if self.first_day is not None:
-            with suppress(StorageError):  # whoever lands something says so in better words
-                data.state.remember_start_date(date.fromisoformat(self.first_day))
-        return data
-
-    def opened(self) -> DataFolder:
-        """The folder, untouched."""
-        return DataFolder.at(
+        data = DataFolder.at(
             Path(self.path),
             Path(self.privacy_path) if self.privacy_path else None,
             open_store(self.store, plain_http=self.plain_http) if self.store else None,
             keeps_personal_days=self.keeps_personal_days,
         )
+        data.take_over()
+        if self.first_day is not None:
+            with suppress(StorageError):  # whoever lands something says so in better words
+                data.state.remember_start_date(date.fromisoformat(self.first_day))
+        return data
 
 
 def _token_folder(data: DataFolder) -> Path:

@@ -77,7 +77,6 @@ def work_place(settings: Settings) -> Path:
     Dagster gives an .env in its working directory precedence over the environment, even its empty lines: it would take
     the simulator's place. So Dagster works in its home, and gets what we have read, in full.
     """
-    writable(settings.data_dir)
     home = dagster_home(settings)
     variables().update({**settings.whole_paths(), "DAGSTER_HOME": str(home)})
     return home

@@ -71,12 +71,11 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class Suppressed:
-    """The list as it was read. `marks` says what the list was after each entry."""
+    """The list as it was read."""
 
-    def __init__(self, key: bytes, entries: Sequence[Entry], marks: Sequence[str] = ()) -> None:
+    def __init__(self, key: bytes, entries: Sequence[Entry]) -> None:
         self._key = key
         self.entries = tuple(entries)
-        self._marks = marks
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -96,18 +95,6 @@ class Suppressed:
             ),
             default=0,
         )
-
-    @cached_property
-    def mark(self) -> str:
-        """That number, and what tells the entry from another list's; empty if there is none."""
-        return f"{self.number} {self._marks[self.number - 1]}" if self.number else ""
-
-    def has_only_learned_since(self, mark: str) -> bool:
-        """Whether no entry since that mark means people whom the list didn't mean then."""
-        number = int(mark.partition(" ")[0] or 0)
-        is_of_this_list = 0 < number <= len(self._marks) and mark == f"{number} {self._marks[number - 1]}"
-        asking = {Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR, Action.LIFT}
-        return is_of_this_list and not any(one.action in asking for one in self.entries[number:])
 
     @cached_property
     def active(self) -> tuple[Entry, ...]:

@@ -146,7 +146,7 @@ class SuppressionList:
         number, known = guarded
         if number and (number > len(marks) or marks[number - 1] != known):
             raise self._broken(f"it lacks the entry {number} that this data folder knows")
-        return Suppressed(key, list(map(_entry, lines)), marks)
+        return Suppressed(key, list(map(_entry, lines)))
 
     def _guarded(self) -> tuple[int, str]:
         with reading(self.guard):

@@ -1,40 +1,12 @@
 import errno
 import os
 import stat
-import threading
 from pathlib import Path
 
 import pytest
 
-from leads_pipeline.durable import copy_file, publish_file, replace_file, syncing
+from leads_pipeline.durable import copy_file, publish_file, replace_file
 from leads_pipeline.errors import StorageError
-
-
-def test_what_is_synced_meanwhile_is_on_the_disk_in_the_end_or_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "draft"
-    path.write_text("copied")
-    synced = []
-    is_begun = threading.Event()
-    may_end = threading.Event()
-
-    def fsync(descriptor: int) -> None:
-        is_begun.set()
-        assert may_end.wait(10)
-        synced.append(os.pread(descriptor, 6, 0))
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    def work_meanwhile() -> None:
-        with syncing(path):
-            assert is_begun.wait(10)
-            assert synced == []
-            may_end.set()
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        work_meanwhile()
-    assert synced == [b"copied"]
 
 
 @pytest.mark.parametrize("size", [0, 1, 3_000_001])
