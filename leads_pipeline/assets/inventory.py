@@ -18,10 +18,10 @@ from dagster import (
     asset,
 )
 
-from leads_pipeline.assets.failing import failure
 from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.duck import statement
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.orchestration.failing import failure
 from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
 from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.resources import InventoryService

@@ -27,7 +27,6 @@ from dagster import (
 )
 
 from leads_pipeline.assets.checks import attempted, published_check_specs, published_checks
-from leads_pipeline.assets.failing import failure
 from leads_pipeline.assets.windows import window_check_specs, window_checks
 from leads_pipeline.branches import Branches, read_branches
 from leads_pipeline.contract import LEAD_KINDS
@@ -35,6 +34,7 @@ from leads_pipeline.damage import damage_message, damaged_files
 from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.duck import quoted
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.orchestration.failing import failure
 from leads_pipeline.orchestration.publication import Outcome, Wanted, bring_up_to_date
 from leads_pipeline.orchestration.publishing import NIGHTLY_TAG, delete_old_runs, noted_publication
 from leads_pipeline.partitions import Partitions

@@ -5,9 +5,9 @@ Belongs here: when it is written. Doesn't: what is on it (report/page.py).
 
 from dagster import AssetsDefinition, MaterializeResult, MetadataValue, ResourceParam, asset
 
-from leads_pipeline.assets.failing import failure
 from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.orchestration.failing import failure
 from leads_pipeline.transform.marts import marts
 from leads_pipeline.transform.reading import LeadsFile
 

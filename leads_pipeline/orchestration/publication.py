@@ -29,7 +29,7 @@ from leads_pipeline.privacy.retain import anonymise_lost, due_before
 from leads_pipeline.privacy.sweeping import Swept, in_line
 from leads_pipeline.storage.raw import PUSH_SCOPE, RAW, Place, list_folders
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.storage.windows import WindowRow, list_days, window_table
+from leads_pipeline.storage.windows import WindowRow, list_days, window_rows
 from leads_pipeline.suppression import Meant, Suppressed
 from leads_pipeline.transform import marts
 from leads_pipeline.transform.inventory import load_inventory
@@ -185,15 +185,17 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
     rows: list[WindowRow] = []
     others: list[WindowRow] = []
     for kind in LEAD_KINDS:
-        rows += window_table(data.store, kind, windows, now)
-        folders = list_folders(data.store, f"{RAW}/{kind.table}/", now) if of_all_days else ()
-        folders = folders or list_days(data.store, kind, shown, now)
+        if of_all_days:
+            folders = list_folders(data.store, f"{RAW}/{kind.table}/", now)
+        else:
+            folders = list_days(data.store, kind, shown, now)
         besides = [
             Window.of(place.day, Scope.parse(place.scope), wanted.zone)
             for place in map(Place.parse, folders)
             if place and place.scope != PUSH_SCOPE and (place.day, place.scope) not in configured
         ]
-        others += window_table(data.store, kind, besides, now)
+        rows += window_rows(data.store, kind, windows, folders, now)
+        others += window_rows(data.store, kind, besides, folders, now)
     return marts.Inputs(
         data, wanted.zone, to_day, rows, others, wanted.branches, first_day=None if of_all_days else first_day
     )

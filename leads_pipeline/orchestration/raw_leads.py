@@ -29,6 +29,7 @@ from leads_pipeline.contract import Answer, LeadKind
 from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import LeadsPipelineError, PermanentError, RetentionError, StorageError
 from leads_pipeline.orchestration.dagster_compat import AssetPartitionStatus, show_as_planned
+from leads_pipeline.orchestration.failing import failure
 from leads_pipeline.orchestration.pulling import PullConfig, due_windows, known_windows, raw_key, utc_now
 from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.portal import LeadsClient, Tokens
@@ -91,7 +92,7 @@ def raw_leads_asset(
                 pull = _Pull(context, config, data, kind, settings, partitions, clock())
                 yield from pull.records(leads)
         except LeadsPipelineError as error:  # nothing can be listed
-            raise Failure(f"No {kind.name} leads could be pulled. {error}", allow_retries=False) from None
+            raise failure(f"No {kind.name} leads could be pulled", error) from None
         if pull.failures or pull.not_asked:
             raise Failure(pull.summary(), allow_retries=False)
 

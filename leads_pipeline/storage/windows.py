@@ -77,6 +77,13 @@ def window_table(store: Store, kind: LeadKind, windows: Iterable[Window], now: d
     """Return a row for each of the windows, in their order. Only failures are read, not files."""
     windows = list(windows)
     folders = list_days(store, kind, sorted({window.day for window in windows}), now)
+    return window_rows(store, kind, windows, folders, now)
+
+
+def window_rows(
+    store: Store, kind: LeadKind, windows: Iterable[Window], folders: Mapping[str, Folder], now: datetime
+) -> list[WindowRow]:
+    """Return the rows of windows whose folders are listed already."""
     return [_row(store, kind, window, folders, now) for window in windows]
 
 

@@ -50,6 +50,17 @@ def materializations(here: Installation, asset: str) -> dict[str | None, dict[st
     }
 
 
+def observations(here: Installation, asset: str) -> dict[str | None, dict[str, str]]:
+    records = here.instance.fetch_observations(AssetKey(asset), 1000, ascending=True).records
+    return {
+        record.partition_key: {
+            name: str(value.value)
+            for name, value in (record.asset_observation.metadata.items() if record.asset_observation else ())
+        }
+        for record in records
+    }
+
+
 def checks(result: ExecuteInProcessResult) -> dict[tuple[str, str], bool]:
     found = {}
     for event in result.all_events:
@@ -71,6 +82,9 @@ def test_an_answer_that_cannot_be_landed_is_a_failed_window(here: Installation) 
     wanted = dict.fromkeys(here.keys([3]), "MATERIALIZED") | {broken: "FAILED"}
     assert here.shown() == wanted
     assert materializations(here, "raw_applicant_leads").keys() == here.keys([3]) - {broken}
+    said = observations(here, "raw_applicant_leads")[broken]
+    # Whoever frees the disk has no need to tell the pipeline: the window is asked for again.
+    assert (said["reason"], said["verdict"]) == ("storage", "temporary")
 
 
 def test_a_failure_names_the_first_few_windows_and_counts_the_rest(here: Installation) -> None:
@@ -93,6 +107,14 @@ def test_a_refused_secret_fails_every_window_with_one_verdict(here: Installation
     assert not result.success
     assert here.shown() == dict.fromkeys(here.keys([3]), "FAILED")
     assert message(result).startswith("3 of 3 windows failed.\ncredentials")
+    observed = observations(here, "raw_applicant_leads")
+    assert {key: said["verdict"] for key, said in observed.items()} == dict.fromkeys(here.keys([3]), "refused")
+
+
+def test_a_window_on_the_edge_of_retention_is_pulled_and_marked_partial(tmp_path: Path) -> None:
+    with installation(tmp_path, first=31) as here:
+        assert here.pull({here.key(30)}).success
+        assert materializations(here, "raw_applicant_leads")[here.key(30)]["is_partial"] is True
 
 
 # --- metadata --------------------------------------------------------------------------------------------------------
@@ -254,7 +276,7 @@ def test_the_coverage_check_warns_seven_days_and_fails_three_days_before_a_windo
     description = coverage_at(house, deleted_from - 3 * DAY).description
     assert description is not None
     assert f"- applicant {house.day}|branch-102: missing, 0 attempts, deleted from 2026-12-19 00:00 UTC" in description
-    assert f"leads-pipeline backfill --from {house.day} --to " in description
+    assert f"leads-pipeline backfill --from {house.day} --to {house.day + DAY}" in description
 
 
 def test_a_window_pulled_before_its_end_alone_is_not_landed_in_time(one_missing: Quick) -> None:
