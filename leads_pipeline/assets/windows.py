@@ -81,7 +81,7 @@ def refused_check(db: Reader, now: datetime) -> AssetCheckResult:
         name,
         _windows(db, name, {"now": now}),
         "windows are refused until somebody changes something; each says what. They are asked for again about daily, "
-        "and within minutes of a change of settings or secret.",
+        "and within minutes of a start of the service, for example with a corrected secret.",
         "Once it is changed, ask for them with: ",
         "No window is refused.",
     )

@@ -1,7 +1,7 @@
 """What keeps a data folder as privacy wants it, each night: the list, retention, what killed processes left.
 
 Belongs here: the steps in their order, and what they did, as counts. Doesn't: each step (sweeping.py, retain.py), when
-it runs (definitions.py), publishing what it changed (publishing.py).
+it runs (orchestration/publishing.py), publishing what it changed (orchestration/publication.py).
 """
 
 from collections.abc import Callable

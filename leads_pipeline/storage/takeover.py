@@ -30,8 +30,8 @@ _NAME: Final = re.compile(r"(?:leads|pushed)(?:-[0-9a-f]{32})?\.parquet", re.ASC
 _SEAL_BYTES: Final = hashlib.sha256().digest_size
 
 # Where deliveries of pushed leads waited.
-SPOOL: Final = "spool/"
-DELIVERY: Final = ".pushed"
+_SPOOL: Final = "spool/"
+_DELIVERY: Final = ".pushed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class _Delivered(msgspec.Struct):
 
 def take_over_deliveries(store: Store, raw: Raw, placement: Placement) -> None:
     """Land the deliveries of pushed leads that still wait. A damaged one stays. Raises StorageError."""
-    for key in store.list(SPOOL):
+    for key in store.list(_SPOOL):
         digest, _, lines = (store.get(key) or b"").partition(b"\n")
-        if not key.endswith(DELIVERY) or hashlib.sha256(lines).hexdigest().encode() != digest:
+        if not key.endswith(_DELIVERY) or hashlib.sha256(lines).hexdigest().encode() != digest:
             continue
         for line in lines.splitlines():
             one = msgspec.json.decode(line, type=_Delivered)
