@@ -80,10 +80,16 @@ class Inventory:
         return self.land_found(day, found, searched_at, run_id)
 
     def land_found(self, day: date, found: Sequence[FoundItem], searched_at: datetime, run_id: str = "") -> int:
-        """Land the items of a search. Of an item that is there twice, the last one counts."""
+        """Land the items of a search. Of an item that is there twice, the last one counts.
+
+        If the day's newest search found the same, it stays: items keep the moment when they were first received.
+        """
         items = {item.item_id: item for item in found}
-        content = _to_parquet(list(items.values()), run_id)
         folder = _folder_of(day)
+        before = next(iter(self._newest_first(folder)), None)
+        if before and _read(self._store.get(before.key) or b"", before) == list(items.values()):
+            return len(items)
+        content = _to_parquet(list(items.values()), run_id)
         file = RawFile("", microseconds(searched_at), "closed", len(items), hash_of(content))
         self._store.create(file.named(folder), content)
         self._note_landed()

@@ -244,7 +244,9 @@ class _Row(_Object):
             with suppress(ValueError, RecursionError):
                 if (lead := self._decode(payload)) is not None:
                     return lead
-        is_nameless = lead_id == f"sha256:{hashlib.sha256(payload.encode()).hexdigest()}"
+        # An id that is missing is replaced by the hash of what was received. That may have been ISO 8859-1.
+        received = (payload.encode(), payload.encode("latin-1", errors="replace"))
+        is_nameless = any(lead_id == f"sha256:{hashlib.sha256(one).hexdigest()}" for one in received)
         text, not_json = _json_of(payload)
         for patch in corrections or ():
             with suppress(ValueError):  # of what is no object, there is nothing to correct

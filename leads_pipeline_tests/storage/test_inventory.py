@@ -52,6 +52,13 @@ def test_the_newest_search_of_a_day_counts_and_older_ones_are_deleted(searches: 
     assert searches.landed == 3
 
 
+def test_a_search_that_finds_the_same_leaves_the_moment_when_it_was_first_received(searches: Searches) -> None:
+    for at in (AT, LATER):
+        assert searches.inventory.land(DAY, {"York": [item(1)]}, at, f"run at {at}") == 1
+    [search] = searches.inventory.searches()
+    assert search.searched_at == AT
+
+
 def test_an_older_search_that_lands_late_changes_nothing(searches: Searches) -> None:
     searches.inventory.land(DAY, {"York": [item(1)]}, LATER)
     searches.inventory.land(DAY, {"York": [item(2)]}, AT)

@@ -169,6 +169,8 @@ def test_a_lead_without_an_id_is_told_by_its_hash_alone() -> None:
     texts = pa.table({"lead_id": [lead.lead_id, "sha256:" + "0" * 64], "payload": [lead.payload] * 2})
 
     assert [row["_problems"] for row in rows(read_leads(APPLICANT, texts))] == [["no id"], []]
+    # It is the hash of what was received, which wasn't UTF-8.
+    assert read('{"message":"caf\udce9"}')[0]["_problems"] == ["no id"]
 
 
 # --- whatever comes ---------------------------------------------------------------------------------------------------
