@@ -21,16 +21,16 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from benchmarks.measuring import resident_bytes
-from leads_pipeline.contract import APPLICANT
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.domain.answer import read_leads
-from leads_pipeline.durable import copy_file
+from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.domain.window import Scope, Window, day_interval
 from leads_pipeline.orchestration.publication import Outcome, Wanted, bring_up_to_date
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.durable import copy_file
 from leads_pipeline.storage.store import open_store
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.window import Scope, Window, day_interval
 from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
 
 ZONE = ZoneInfo("Europe/London")

@@ -22,7 +22,7 @@ from benchmarks import portal
 from benchmarks.environments import interpreter, packages
 from benchmarks.measuring import Measured, measure
 from benchmarks.portal import Workload
-from leads_pipeline.contract import Field, FieldType
+from leads_pipeline.domain.contract import Field, FieldType
 
 # For the daily look: one round of the small workloads.
 QUICK = bool(os.environ.get("BENCH_QUICK"))

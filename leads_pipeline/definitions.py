@@ -1,7 +1,7 @@
 """The wiring: settings into resources, assets, jobs and schedules. The only reader of environment variables.
 
-Belongs here: what exists in the code location that Dagster loads. Doesn't: what an asset does (assets/), how the
-command line runs it (runs.py).
+Belongs here: what exists in the code location that Dagster loads. Doesn't: what an asset does
+(orchestration/assets/), how the command line runs it (orchestration/runs.py).
 """
 
 import logging
@@ -20,17 +20,17 @@ from dagster import (
     in_process_executor,
 )
 
-from leads_pipeline.assets import build_assets
-from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.domain.window import RETENTION, today
+from leads_pipeline.observe.watch import alert_sensor
+from leads_pipeline.orchestration.assets import build_assets
 from leads_pipeline.orchestration.dagster_compat import UnresolvedAssetJobDefinition
+from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publishing import publish_sensor
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, Asking, inventory_schedule
-from leads_pipeline.partitions import Partitions
-from leads_pipeline.resources import AlertService, DataFolderResource, InventoryService, LeadsService
+from leads_pipeline.orchestration.resources import AlertService, DataFolderResource, InventoryService, LeadsService
 from leads_pipeline.settings import OURS, Settings
-from leads_pipeline.watch import alert_sensor
-from leads_pipeline.window import RETENTION, today
+from leads_pipeline.storage.data_folder import DataFolder
 
 logger = logging.getLogger(__name__)
 

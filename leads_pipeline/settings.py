@@ -1,7 +1,8 @@
 """The settings of an installation: a field for each variable, with its help, its default and its section.
 
 From this model are made `.env.example`, the table in docs/operate.md, hints for misspelled names, the list of secrets
-and `leads-pipeline settings`. Doesn't belong here: os.environ (definitions.py) and reading a secret (credentials.py).
+and `leads-pipeline settings`. Doesn't belong here: os.environ (definitions.py), reading a
+secret (portal/credentials.py).
 """
 
 import ipaddress
@@ -21,8 +22,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import Field, PlainValidator, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.window import Scope, ScopeKind
 
 NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
 

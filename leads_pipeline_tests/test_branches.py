@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.branches import Branches, read_branches, readable_branches
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.storage.branches import Branches, read_branches, readable_branches
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from dagster_docker import DockerRunLauncher
 from dagster_k8s import K8sRunLauncher
 
 from leads_pipeline.cli import main
-from leads_pipeline.runs import dagster_home
+from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.settings import POSTGRES_VARIABLE, SECRETS, VARIABLES, Settings
 from leads_pipeline_tests.support.newcomer import ROOT
 from leads_pipeline_tests.support.nginx import running_nginx

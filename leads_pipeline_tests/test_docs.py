@@ -25,13 +25,13 @@ import pytest
 from click import Context
 from dagster import AssetCheckKey, AssetKey, DagsterInstance
 
-from leads_pipeline import watch
 from leads_pipeline.cli import main
-from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.definitions import build_definitions
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.observe import watch
 from leads_pipeline.orchestration.publication import write_typed
 from leads_pipeline.simulator import Config, running
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore, open_store
 from leads_pipeline.transform.versions import Versions

@@ -23,19 +23,19 @@ import pytest
 from dagster import DagsterInstance
 
 from leads_pipeline.cli.session import opened
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.definitions import build_definitions
-from leads_pipeline.doctor import Light, examine_home
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS
+from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
+from leads_pipeline.observe.doctor import Light, examine_home
+from leads_pipeline.observe.verification import verify
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB
 from leads_pipeline.orchestration.runs import run_job
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.windows import WindowState, window_table
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.verification import verify
-from leads_pipeline.window import Window
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import installation
 from leads_pipeline_tests.support.newcomer import free_port

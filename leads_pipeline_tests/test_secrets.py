@@ -13,15 +13,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, Answer, ReceivedLead
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, Answer, ReceivedLead
+from leads_pipeline.domain.window import Scope, ScopeKind, Window
 from leads_pipeline.errors import CredentialsError, LeadsPipelineError
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB
+from leads_pipeline.orchestration.resources import LeadsService
 from leads_pipeline.portal import LeadsClient
-from leads_pipeline.resources import LeadsService
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import place_of
-from leads_pipeline.window import Scope, ScopeKind, Window
 from leads_pipeline_tests.support.installation import installation
 from leads_pipeline_tests.support.small_portal import CLIENT_ID, SmallPortal, served
 

@@ -16,10 +16,10 @@ from dotenv import dotenv_values
 
 import leads_pipeline
 from leads_pipeline.cli import main
+from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.settings import GONE, SECRETS, AuthMethod, Secret, Settings, unknown
 from leads_pipeline.settings import VARIABLES as ALL_VARIABLES
-from leads_pipeline.window import Scope, ScopeKind
 from leads_pipeline_tests.support import settings_pages
 
 DEFAULTS = {

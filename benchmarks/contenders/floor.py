@@ -15,8 +15,8 @@ from typing import Any
 import duckdb
 import httpx
 
-from leads_pipeline.contract import APPLICANT
-from leads_pipeline.duck import DUCKDB_TYPES
+from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.transform.duck import DUCKDB_TYPES
 
 FOLDER = Path(os.environ["LEADS_DATA_DIR"])
 BASE_URL = os.environ["LEADS_BASE_URL"]

@@ -9,15 +9,15 @@ import time
 from datetime import UTC, date, datetime
 from itertools import pairwise
 
-from leads_pipeline.contract import APPLICANT, LEADS_TOKEN_PATH, Answer
-from leads_pipeline.credentials import StaticSecret
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT, LEADS_TOKEN_PATH, Answer
+from leads_pipeline.domain.window import Window, days
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.orchestration.publication import Wanted, bring_up_to_date
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
+from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Landed
-from leads_pipeline.window import Window, days
 
 
 def connect(settings: Settings, data: DataFolder) -> LeadsClient:

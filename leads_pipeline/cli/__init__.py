@@ -1,6 +1,7 @@
 """The `leads-pipeline` command.
 
-Belongs here: arguments, progress, tables, exit codes. Doesn't: launching runs (runs.py), or anything about leads.
+Belongs here: arguments, progress, tables, exit codes. Doesn't: launching runs (orchestration/runs.py), or anything
+about leads.
 Exit code 0 means that all that was asked for was done, 1 that some of it wasn't, 2 that the question was wrong.
 """
 
@@ -21,8 +22,8 @@ from leads_pipeline.cli.settings import settings
 from leads_pipeline.cli.ui import dev
 from leads_pipeline.cli.windows import backfill, coverage
 from leads_pipeline.definitions import variables
-from leads_pipeline.doctor import Light, examine_names
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.observe.doctor import Light, examine_names
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

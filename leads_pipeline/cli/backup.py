@@ -7,19 +7,19 @@ from pathlib import Path
 
 import click
 
-from leads_pipeline.backup import Backup, Roots, Store, back_up, settings_files
-from leads_pipeline.backup import restore as restore_backup
-from leads_pipeline.backup.parts import DAGSTER, DATA, PRIVACY
-from leads_pipeline.backup.restoring import SETTINGS_FOLDER
-from leads_pipeline.backup.store import in_words
 from leads_pipeline.cli.session import err, opened, plain_errors, show_finding
 from leads_pipeline.definitions import variables
-from leads_pipeline.doctor import Light
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.runs import home_folder
+from leads_pipeline.observe.doctor import Light
+from leads_pipeline.observe.verification import verify as verify_folder
+from leads_pipeline.orchestration.home import home_folder
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.backup import Backup, Roots, Store, back_up, settings_files
+from leads_pipeline.storage.backup import restore as restore_backup
+from leads_pipeline.storage.backup.parts import DAGSTER, DATA, PRIVACY
+from leads_pipeline.storage.backup.restoring import SETTINGS_FOLDER
+from leads_pipeline.storage.backup.store import in_words
 from leads_pipeline.storage.state import State
-from leads_pipeline.verification import verify as verify_folder
 
 # How many backups a target keeps: two weeks of nights.
 KEPT_BACKUPS = 14

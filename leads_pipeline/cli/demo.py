@@ -17,8 +17,8 @@ from rich.syntax import Syntax
 
 from leads_pipeline.cli.session import Session, out, plain_errors, show_report, table
 from leads_pipeline.definitions import variables
+from leads_pipeline.domain.window import days
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.window import days
 
 DEMO_DAYS = 7
 DEMO_BRANCHES = 3

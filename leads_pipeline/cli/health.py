@@ -16,12 +16,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from leads_pipeline.cli.session import configured, out, plain_errors
 from leads_pipeline.cli.ui import HOST, is_served, refuse_taken
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.definitions import first_day, variables
-from leads_pipeline.doctor import writable
 from leads_pipeline.errors import StorageError
-from leads_pipeline.health import Health, examine_health
-from leads_pipeline.runs import home_folder
+from leads_pipeline.observe.doctor import writable
+from leads_pipeline.observe.health import Health, examine_health
+from leads_pipeline.orchestration.home import home_folder
+from leads_pipeline.storage.data_folder import DataFolder
 
 
 @click.command(short_help="Show the pipeline's health; --json for monitoring.")
@@ -52,7 +52,7 @@ def status(as_json: bool) -> None:
 def metrics(port: int | None, host: str) -> None:
     """Print the figures of `status` as Prometheus reads them, for a textfile, or serve them with --port."""
     # Loaded here, as no other command needs it.
-    from leads_pipeline.metrics import exposition, serve_metrics
+    from leads_pipeline.observe.metrics import exposition, serve_metrics
 
     with plain_errors():
         if port is None:

@@ -12,13 +12,12 @@ from pathlib import Path
 import click
 from dagster import build_resources
 
-from leads_pipeline.alerts import Alert, Level, Occasion
-from leads_pipeline.channels import beat
 from leads_pipeline.cli.session import opened, plain_errors, show_finding
-from leads_pipeline.credentials import secret_of
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.definitions import variables
-from leads_pipeline.doctor import (
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.observe.alerts import Alert, Level, Occasion
+from leads_pipeline.observe.channels import beat
+from leads_pipeline.observe.doctor import (
     Finding,
     Light,
     examine,
@@ -28,11 +27,12 @@ from leads_pipeline.doctor import (
     examine_names,
     writable,
 )
-from leads_pipeline.errors import LeadsPipelineError, SettingsError
-from leads_pipeline.receiver import Receiver, serve
-from leads_pipeline.resources import AlertService, InventoryService, LeadsService, origin
-from leads_pipeline.runs import home_folder
+from leads_pipeline.orchestration.home import home_folder
+from leads_pipeline.orchestration.resources import AlertService, InventoryService, LeadsService, origin
+from leads_pipeline.portal.credentials import secret_of
+from leads_pipeline.portal.receiver import Receiver, serve
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.placement import Placement
 
 

@@ -14,6 +14,7 @@ from threading import Event
 import click
 
 from leads_pipeline.cli.session import configured, opened, plain_errors
+from leads_pipeline.cli.supervisor import Program, Supervisor
 from leads_pipeline.cli.ui import (
     HOST,
     alone,
@@ -21,10 +22,9 @@ from leads_pipeline.cli.ui import (
     refuse_taken,
     work_place,
 )
-from leads_pipeline.doctor import writable
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.observe.doctor import writable
 from leads_pipeline.settings import NO_PORTAL
-from leads_pipeline.supervisor import Program, Supervisor
 
 _MODULE = "leads_pipeline.definitions"
 

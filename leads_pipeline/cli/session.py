@@ -15,23 +15,23 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from leads_pipeline.assets.inventory import NOT_PULLED
-from leads_pipeline.branches import Branches, read_branches
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.definitions import build_definitions, first_day, variables
-from leads_pipeline.doctor import Finding, Light, same_portal, some_of, writable
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.window import RETENTION, Scope, Window, today
 from leads_pipeline.errors import LeadsPipelineError, QuestionError, SettingsError
+from leads_pipeline.observe.doctor import Finding, Light, same_portal, some_of, writable
+from leads_pipeline.orchestration.assets.inventory import NOT_PULLED
+from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, due_windows
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
-from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.branches import Branches, read_branches
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.proof import prove
 from leads_pipeline.storage.takeover import take_over_deliveries
 from leads_pipeline.storage.windows import window_table
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.window import RETENTION, Scope, Window, today
 
 # How many failed windows are listed with their reason; the rest are counted.
 LISTED_FAILURES = 20

@@ -16,11 +16,11 @@ import click
 from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
 from leads_pipeline.cli.session import opened, out, plain_errors
 from leads_pipeline.definitions import variables
-from leads_pipeline.doctor import writable
-from leads_pipeline.durable import storing
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.runs import dagster_home
+from leads_pipeline.observe.doctor import writable
+from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.durable import storing
 
 HOST = "127.0.0.1"
 

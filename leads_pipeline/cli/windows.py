@@ -10,12 +10,12 @@ import click
 from rich.markup import escape
 from rich.padding import Padding
 
-from leads_pipeline.branches import Branches
 from leads_pipeline.cli.session import LISTED_FAILURES, Session, out, plain_errors, show_report, table
-from leads_pipeline.contract import LEAD_KINDS
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.domain.window import RETENTION, Window, days
 from leads_pipeline.orchestration.publication import unpublished_days
+from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow, WindowState, window_table
-from leads_pipeline.window import RETENTION, Window, days
 
 # What else than leads a backfill can pull.
 INVENTORY = "inventory"

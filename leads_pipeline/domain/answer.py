@@ -1,7 +1,7 @@
 """Cutting what the portal sends into leads, each with its exact text.
 
 Belongs here: which bodies are answers, where a lead begins and ends, its id. Doesn't: requests (portal/), what a lead's
-members mean (contract.py).
+members mean (domain/contract.py).
 """
 
 import codecs
@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from leads_pipeline.contract import (
+from leads_pipeline.domain.contract import (
     LEAD_KINDS,
     NO_ID,
     NOT_AN_OBJECT,

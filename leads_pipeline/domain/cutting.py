@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 from uuid import UUID
 
-from leads_pipeline.contract import Field, FieldType, LeadKind
+from leads_pipeline.domain.contract import Field, FieldType, LeadKind
 from leads_pipeline.domain.person import email_keys, phone_keys, texts_of
 from leads_pipeline.domain.slicing import list_parts, members_of, only_value, text_of
 from leads_pipeline.errors import InvalidAnswerError

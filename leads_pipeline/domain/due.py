@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from leads_pipeline.window import RETENTION, Window
+from leads_pipeline.domain.window import RETENTION, Window
 
 # After a window's end. A closed day's list may be filled a little later. Late, moved and corrected leads come in the
 # days after.

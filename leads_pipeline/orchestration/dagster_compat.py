@@ -33,7 +33,7 @@ from dagster._core.storage.sql import (  # type: ignore[attr-defined] # Alembic'
 )
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 
-# A listener of a run is added by the run's id, before the run starts (runs.py).
+# A listener of a run is added by the run's id, before the run starts (orchestration/home.py).
 from dagster._core.utils import make_new_run_id
 from dagster._serdes import ConfigurableClassData
 

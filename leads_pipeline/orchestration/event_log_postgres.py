@@ -9,10 +9,10 @@ from dagster_postgres.storage import DagsterPostgresStorage
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from leads_pipeline.credentials import secret_of
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.orchestration.dagster_compat import ConfigurableClassData, UserConfigSchema
 from leads_pipeline.orchestration.event_log import KnownColumns, refuse_unknown
+from leads_pipeline.portal.credentials import secret_of
 from leads_pipeline.settings import POSTGRES_VARIABLE
 
 # How long to wait for a server that doesn't answer, if the address doesn't say.

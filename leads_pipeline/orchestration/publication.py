@@ -19,19 +19,20 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.branches import Branches
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.data_folder import DataFolder
-from leads_pipeline.duck import WAREHOUSE_FILE, quoted
-from leads_pipeline.durable import replace_file, storing
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.window import Scope, Window, days, today
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.privacy.retain import anonymise_lost, due_before
 from leads_pipeline.privacy.sweeping import Swept, in_line
+from leads_pipeline.storage.branches import Branches
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.durable import replace_file, storing
 from leads_pipeline.storage.raw import PUSH_SCOPE, RAW, Place, list_folders
 from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.storage.suppression import Meant, Suppressed
 from leads_pipeline.storage.windows import WindowRow, list_days, window_rows
-from leads_pipeline.suppression import Meant, Suppressed
 from leads_pipeline.transform import marts
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.transform.inventory import load_inventory
 from leads_pipeline.transform.people import PERSON_MACROS, set_person_key
 from leads_pipeline.transform.publish import Content, Publication, WindowKey, publish
@@ -39,7 +40,6 @@ from leads_pipeline.transform.raw_windows import RECENT_DAYS, RawWindows
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.transform.typed import TABLES, delete_tables, remove_tables, want_deltalake, write_tables
 from leads_pipeline.transform.versions import Versions
-from leads_pipeline.window import Scope, Window, days, today
 
 logger = logging.getLogger(__name__)
 

@@ -26,13 +26,13 @@ from dagster import (
     sensor,
 )
 
-from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.data_folder import DataFolder
-from leads_pipeline.duck import WAREHOUSE_FILE
-from leads_pipeline.durable import replace_file
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.domain.window import days, today
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB, is_under_way, utc_now
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.storage.raw import RAW
-from leads_pipeline.window import days, today
+from leads_pipeline.transform.duck import WAREHOUSE_FILE
 
 # Marks the run of the night, which also sweeps, applies retention and deletes old runs.
 NIGHTLY_TAG: Final = "leads_pipeline/nightly"

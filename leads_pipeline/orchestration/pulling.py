@@ -32,15 +32,15 @@ from dagster import (
     sensor,
 )
 
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.due import due
-from leads_pipeline.durable import replace_file
+from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
 from leads_pipeline.orchestration.dagster_compat import daemon_id
 from leads_pipeline.settings import NO_PORTAL, Settings
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.windows import WindowRow, window_table
-from leads_pipeline.window import RETENTION, Scope, Window, days, today
 
 PULL_JOB: Final = "pull_leads"
 INVENTORY_JOB: Final = "pull_inventory"

@@ -24,20 +24,20 @@ from dagster import (
     asset,
 )
 
-from leads_pipeline.branches import readable_branches
-from leads_pipeline.contract import Answer, LeadKind
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import Answer, LeadKind
+from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import LeadsPipelineError, PermanentError, RetentionError, StorageError
 from leads_pipeline.orchestration.dagster_compat import AssetPartitionStatus, show_as_planned
 from leads_pipeline.orchestration.failing import failure
+from leads_pipeline.orchestration.partitions import Partitions, requested_keys
 from leads_pipeline.orchestration.pulling import PullConfig, due_windows, known_windows, raw_key, utc_now
-from leads_pipeline.partitions import Partitions, requested_keys
 from leads_pipeline.portal import LeadsClient, Tokens
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.branches import readable_branches
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Landed, place_of, state_of
 from leads_pipeline.storage.rows import PULL
 from leads_pipeline.storage.windows import WindowRow, window_table
-from leads_pipeline.window import Window
 
 # One pull run at a time: two runs don't know when the portal asks the other one to slow down.
 PORTAL_POOL: Final = "leads_portal"

@@ -10,7 +10,7 @@ from typing import Any
 
 from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, Definitions, EventLogEntry, MetadataValue
 
-from leads_pipeline.contract import LeadKind
+from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.orchestration.dagster_compat import DagsterExecutionInterruptedError, make_new_run_id
 from leads_pipeline.orchestration.pulling import PULL_JOB, raw_key
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import httpx
 
-from leads_pipeline.contract import INVENTORY_PATH, InventoryItem, InventoryPage
 from leads_pipeline.domain.answer import read_inventory_page
+from leads_pipeline.domain.contract import INVENTORY_PATH, InventoryItem, InventoryPage
 from leads_pipeline.errors import InvalidAnswerError, SettingsError
 from leads_pipeline.portal.requests import FetchStats, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import Tokens

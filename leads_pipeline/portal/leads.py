@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from leads_pipeline.contract import Answer, LeadKind, ReceivedLead, window_parameters
 from leads_pipeline.domain.answer import CutAnswer, read_leads
+from leads_pipeline.domain.contract import Answer, LeadKind, ReceivedLead, window_parameters
+from leads_pipeline.domain.window import RETENTION, ScopeKind, Window
 from leads_pipeline.errors import InvalidAnswerError, LeadsPipelineError, RetentionError, StorageError
 from leads_pipeline.portal.requests import Fetched, FetchStats, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import Tokens
 from leads_pipeline.portal.verdicts import is_too_much
-from leads_pipeline.window import RETENTION, ScopeKind, Window
 
 # What is too large or too slow in one is asked for in pieces of that length.
 PIECE: Final = timedelta(hours=1)

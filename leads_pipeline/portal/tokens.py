@@ -1,7 +1,7 @@
 """Access tokens: the client credentials grant (RFC 6749, section 4.4), and the folder where processes share tokens.
 
 Belongs here: asking for a token, keeping it for its lifetime, renewing it once when it is refused. Doesn't: where the
-secret comes from (credentials.py), or what a refused data request means (verdicts.py).
+secret comes from (portal/credentials.py), or what a refused data request means (verdicts.py).
 """
 
 import base64
@@ -26,8 +26,6 @@ import filelock
 import httpx
 import msgspec
 
-from leads_pipeline.credentials import SecretSource, client_secret
-from leads_pipeline.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file, sweep
 from leads_pipeline.errors import (
     InvalidAnswerError,
     LeadsPipelineError,
@@ -37,9 +35,11 @@ from leads_pipeline.errors import (
     TooLargeError,
     UnreachableError,
 )
+from leads_pipeline.portal.credentials import SecretSource, client_secret
 from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, broken_off, is_bearer, token_verdict
 from leads_pipeline.settings import AuthMethod
+from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file, sweep
 
 # For an `expires_in` that is missing or makes no sense: short enough to be true for any server in use, long enough
 # that asking again is rare.

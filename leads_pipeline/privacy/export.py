@@ -16,12 +16,12 @@ from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from leads_pipeline.contract import ENUM_PREFIXES, LEAD_KINDS
+from leads_pipeline.domain.contract import ENUM_PREFIXES, LEAD_KINDS
 from leads_pipeline.domain.person import plain, role_of, texts_of
-from leads_pipeline.durable import make_folder, replace_file
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import FoundLead, Row
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.durable import make_folder, replace_file
 
 # True of every installation. docs/privacy.md asks the agency to add the rest.
 PURPOSES: Final = (

@@ -13,8 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.person import (
     THEIRS,
     LeadKey,
@@ -27,11 +26,12 @@ from leads_pipeline.domain.person import (
     reasons,
     shown_by,
 )
-from leads_pipeline.duck import WAREHOUSE_FILE, connection, literal, quoted
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, Raw, list_places
 from leads_pipeline.storage.rows import moment_of
 from leads_pipeline.storage.store import Store
-from leads_pipeline.suppression import Entry, Meant
+from leads_pipeline.storage.suppression import Entry, Meant
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
 from leads_pipeline.transform.typed import TABLES
 
 # Where a lead's exact texts lie, by window.

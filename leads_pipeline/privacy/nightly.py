@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.sweeping import sweep_what_appeared
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.reading import sweep_readers
-from leads_pipeline.window import RETENTION
 
 
 @dataclass(slots=True)

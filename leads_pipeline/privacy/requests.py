@@ -1,7 +1,7 @@
 """Requests of people: entries of the suppression list, what holds for whom, and when an answer is due.
 
 Belongs here: adding entries and noting that they are carried out. Doesn't: finding a person (finding.py), taking leads
-out (sweeping.py), whom an entry means (suppression/).
+out (sweeping.py), whom an entry means (storage/suppression/).
 """
 
 from calendar import monthrange
@@ -11,14 +11,14 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.contract import ReceivedLead
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import ReceivedLead
 from leads_pipeline.domain.person import Person, texts_of
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_quarantine
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED
 from leads_pipeline.storage.rows import CORRECTION
-from leads_pipeline.suppression import Action, Entry, Suppressed, hashes
+from leads_pipeline.storage.suppression import Action, Entry, Suppressed, hashes
 from leads_pipeline.transform.people import set_person_key
 
 # What can be ended.

@@ -13,15 +13,15 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.contract import LEAD_KINDS, Field, LeadKind
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import LEAD_KINDS, Field, LeadKind
 from leads_pipeline.domain.cutting import cut_payload, removed_address
-from leads_pipeline.duck import WAREHOUSE_FILE, literal, quoted
+from leads_pipeline.domain.window import today
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place, list_places
 from leads_pipeline.storage.rows import Row
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.window import today
 
 _EMAIL: Final = "contact_email"
 

@@ -18,11 +18,11 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.contract import ENUMERATIONS
-from leads_pipeline.data_folder import DataFolder
-from leads_pipeline.duck import SQL_FOLDER, WAREHOUSE_FILE, connection, literal, macros, quoted
-from leads_pipeline.durable import PRIVATE_FILE_MODE, publish_file, storing
+from leads_pipeline.domain.contract import ENUMERATIONS
 from leads_pipeline.errors import QuestionError, StorageError
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, publish_file, storing
+from leads_pipeline.transform.duck import SQL_FOLDER, WAREHOUSE_FILE, connection, literal, macros, quoted
 from leads_pipeline.transform.marts import Mart, read_mart
 from leads_pipeline.transform.people import set_person_key
 from leads_pipeline.transform.reading import holding_version

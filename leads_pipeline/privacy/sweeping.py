@@ -1,7 +1,7 @@
 """Bringing a data folder in line with the suppression list, before anything of it is published.
 
-Belongs here: going through raw windows and rows set aside. Doesn't: the gate that each passes (suppression/gate.py),
-publishing (orchestration/), whom an entry means (suppression/).
+Belongs here: going through raw windows and rows set aside. Doesn't: the gate that each passes, whom an entry
+means (storage/suppression/), publishing (orchestration/).
 
 The list comes first: from then on nobody lands what it keeps out. A window is rewritten as a whole or not at all. The
 folder notes how far it follows the list once that is published, so a sweep that is killed is finished by whoever
@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RAW, Place, list_places
 
 

@@ -1,6 +1,6 @@
 """Durable bytes of a data folder: a store of files, and everything that lies in it.
 
-`data = leads_pipeline.data_folder.DataFolder.of(settings)` gives all of it:
+`data = leads_pipeline.storage.data_folder.DataFolder.of(settings)` gives all of it:
 
     data.raw.land(…), .add(…), .fail(…)    a whole answer, pushed leads, a failure; window_table has the states
     data.raw.rewrite(place, change)        takes rows out or changes them; raw.list_places(data.store) names the places

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leads_pipeline.contract import InventoryItem
+from leads_pipeline.domain.contract import InventoryItem
 from leads_pipeline.storage.raw import MOMENT, QUARANTINE, RAW, RawFile, list_folders
 from leads_pipeline.storage.rows import hash_of, microseconds, moment_of, storable
 from leads_pipeline.storage.store import Store

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline.contract import LeadKind
+from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.domain.window import Window
 from leads_pipeline.storage.raw import MOMENT, QUARANTINE, Place, RawFile, place_of
 from leads_pipeline.storage.store import FolderStore, Store
-from leads_pipeline.window import Window
 
 _ANSWERS: Final = f"{QUARANTINE}/answers/"
 

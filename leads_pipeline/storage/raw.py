@@ -23,8 +23,9 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from leads_pipeline.contract import LEAD_KINDS, LeadKind, ReceivedLead
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, ReceivedLead
 from leads_pipeline.domain.due import Failure
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.storage.rows import (
     PUSH,
@@ -40,7 +41,6 @@ from leads_pipeline.storage.rows import (
     to_parquet,
 )
 from leads_pipeline.storage.store import Store
-from leads_pipeline.window import Scope, Window
 
 RAW: Final = "raw"
 RESTRICTED: Final = "restricted"

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leads_pipeline.contract import ReceivedLead
+from leads_pipeline.domain.contract import ReceivedLead
 from leads_pipeline.errors import StorageError
 
 PULL: Final = "pull"

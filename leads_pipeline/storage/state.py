@@ -17,8 +17,8 @@ from typing import Final
 
 import filelock
 
-from leads_pipeline.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
 from leads_pipeline.storage.store import Store
 
 # Longer than any holder needs: a publication of millions of leads takes seconds.

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from leads_pipeline.durable import make_folder, reading, storing, sync, write_new
 from leads_pipeline.errors import SettingsError, StorageError, how_to_install
+from leads_pipeline.storage.durable import make_folder, reading, storing, sync, write_new
 
 # A listing of more names isn't one moment: a file that is renamed meanwhile can be missing from it (measured).
 _ONE_MOMENT: Final = 350

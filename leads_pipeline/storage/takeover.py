@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leads_pipeline.contract import LEAD_KINDS, ReceivedLead, lead_kind
+from leads_pipeline.domain.contract import LEAD_KINDS, ReceivedLead, lead_kind
 from leads_pipeline.storage.inventory import FoundItem, Inventory
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import RAW, Look, Place, Raw, State

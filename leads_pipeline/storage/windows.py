@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
 
-from leads_pipeline.contract import LeadKind
+from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.due import Failure
+from leads_pipeline.domain.window import Window
 from leads_pipeline.storage.raw import RAW, Folder, list_folders, place_of, read_failure
 from leads_pipeline.storage.rows import moment_of
 from leads_pipeline.storage.store import Store
-from leads_pipeline.window import Window
 
 
 class WindowState(StrEnum):

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.duck import DataFolder
+from leads_pipeline.transform.duck import DataFolder
 
 # `number` is the row of the file, 1 is the first below the header, NULL if the whole file is at fault.
 ANSWERS: Final = "number bigint, lead_id varchar, answered_at timestamptz, problem varchar"

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.duck import SQL_FOLDER, literal, quoted
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.transform.duck import SQL_FOLDER, literal, quoted
 from leads_pipeline.transform.reading import Reader
 
 _FOLDER: Final = SQL_FOLDER / "checks"

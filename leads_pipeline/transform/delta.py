@@ -17,9 +17,9 @@ import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from leads_pipeline.duck import WAREHOUSE_FILE, connection
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.store import Store
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection
 from leads_pipeline.transform.tables import Table, lead_tables
 from leads_pipeline.transform.typed import TABLES, delete_tables, number_of, remove_tables, rows_of
 from leads_pipeline.transform.versions import Versions

@@ -11,8 +11,8 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.contract import LEAD_KINDS, Field, LeadKind, known_members
-from leads_pipeline.duck import Column, literal, quoted
+from leads_pipeline.domain.contract import LEAD_KINDS, Field, LeadKind, known_members
+from leads_pipeline.transform.duck import Column, literal, quoted
 from leads_pipeline.transform.tables import Table, comment
 
 # A name or a value may be a person's. One that so many people have sent says nothing of any of them.

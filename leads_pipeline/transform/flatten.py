@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pyarrow as pa
 
-from leads_pipeline.contract import ChildTable, LeadKind
-from leads_pipeline.duck import literal, quoted
+from leads_pipeline.domain.contract import ChildTable, LeadKind
 from leads_pipeline.storage.rows import CORRECTION
+from leads_pipeline.transform.duck import literal, quoted
 from leads_pipeline.transform.reader import EXTRA, PROBLEMS, read_leads
 
 # Leads that are loaded together, up to a batch more. Memory is bounded by it; more leads aren't faster (measured).

@@ -11,9 +11,9 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from leads_pipeline.contract import INVENTORY_FIELDS, LeadKind
-from leads_pipeline.duck import Column
+from leads_pipeline.domain.contract import INVENTORY_FIELDS, LeadKind
 from leads_pipeline.storage.inventory import Search
+from leads_pipeline.transform.duck import Column
 from leads_pipeline.transform.flatten import lead_columns
 from leads_pipeline.transform.reader import read_leads
 from leads_pipeline.transform.tables import DRIFT_COLUMNS, Table, declared_columns

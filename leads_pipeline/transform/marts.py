@@ -19,16 +19,16 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.branches import Branches
-from leads_pipeline.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS
-from leads_pipeline.duck import SQL_FOLDER, Column, DataFolder, literal, macros, quoted, telling_errors
+from leads_pipeline.domain.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS
+from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import BugError
+from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow
 from leads_pipeline.transform.answers import ANSWERS, read_answers
 from leads_pipeline.transform.drift import DRIFT, make_drift
+from leads_pipeline.transform.duck import SQL_FOLDER, Column, DataFolder, literal, macros, quoted, telling_errors
 from leads_pipeline.transform.inventory import INVENTORY
 from leads_pipeline.transform.tables import Table, comment, create_table
-from leads_pipeline.window import RETENTION
 
 _BY_DAY: Final = "by lead_day"
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.duck import macros
+from leads_pipeline.transform.duck import macros
 
 PERSON_MACROS: Final = macros("people")
 

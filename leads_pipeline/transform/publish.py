@@ -17,10 +17,10 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import connection, literal, quoted, write_anew
-from leads_pipeline.durable import copy_file, reading, storing
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.storage.durable import copy_file, reading, storing
+from leads_pipeline.transform.duck import connection, literal, quoted, write_anew
 from leads_pipeline.transform.flatten import Batch, flatten
 from leads_pipeline.transform.tables import create_table, lead_tables
 from leads_pipeline.transform.versions import Versions

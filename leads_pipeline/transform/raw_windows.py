@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from leads_pipeline.contract import LEAD_KINDS, lead_kind
+from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
 from leads_pipeline.storage.raw import RAW, Folder, Place, Raw, SuppressionList, list_folders
 from leads_pipeline.storage.rows import merged, table_of
 from leads_pipeline.storage.store import Store

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 import pyarrow as pa
 
-from leads_pipeline.contract import (
+from leads_pipeline.domain.contract import (
     NO_ID,
     NOT_AN_OBJECT,
     NOT_JSON,

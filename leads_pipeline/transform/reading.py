@@ -14,7 +14,9 @@ from typing import Any, Protocol
 import duckdb
 import pyarrow as pa
 
-from leads_pipeline.duck import (
+from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.state import State
+from leads_pipeline.transform.duck import (
     SCRATCH_ROOT,
     WAREHOUSE_FILE,
     connection,
@@ -22,8 +24,6 @@ from leads_pipeline.duck import (
     scratch_folder,
     telling_errors,
 )
-from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.state import State
 
 
 class ReadableFolder(Protocol):

@@ -9,8 +9,8 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.contract import LEAD_KINDS, Field
-from leads_pipeline.duck import DUCKDB_TYPES, Column, literal, quoted
+from leads_pipeline.domain.contract import LEAD_KINDS, Field
+from leads_pipeline.transform.duck import DUCKDB_TYPES, Column, literal, quoted
 
 
 @dataclass(frozen=True, slots=True)

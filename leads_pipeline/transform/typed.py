@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.duck import WAREHOUSE_FILE, connection, link_or_copy, literal, quoted
-from leads_pipeline.durable import storing, sync
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError, how_to_install
+from leads_pipeline.storage.durable import storing, sync
 from leads_pipeline.storage.store import Store
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, link_or_copy, literal, quoted
 from leads_pipeline.transform.tables import Table, lead_tables
 from leads_pipeline.transform.versions import Versions
 

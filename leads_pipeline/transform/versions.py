@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline.duck import WAREHOUSE_FILE, link_or_copy
-from leads_pipeline.durable import publish_file, storing, sync
+from leads_pipeline.storage.durable import publish_file, storing, sync
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, link_or_copy
 
 # Readable by the owner's group, as analysts are. Nobody may write: one writer would lock out every reader.
 _FOLDER_MODE: Final = 0o750

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.errors import (
     CredentialsError,
     InvalidAnswerError,
@@ -25,6 +24,7 @@ from leads_pipeline.portal import RetryPolicy
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline_tests.chaos.way import (
@@ -239,7 +239,7 @@ def test_a_wreck_of_an_answer_lands_nothing_and_is_asked_for_again(
 MEASURED = """
 import json, re, sys
 from pathlib import Path
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline_tests.chaos.way import connect, failures, pull, raw_bytes, window
 
 def peak_bytes():

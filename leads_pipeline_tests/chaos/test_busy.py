@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import BusyError
 from leads_pipeline.portal import RetryPolicy
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline_tests.chaos.way import assert_all_landed_once, connect, failures, pull, raw_bytes, windows_of
 from leads_pipeline_tests.support.fake_timing import FakeTiming
 from leads_pipeline_tests.support.nginx import running_nginx

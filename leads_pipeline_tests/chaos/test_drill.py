@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, ReceivedLead
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, ReceivedLead
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.transform.reading import LeadsFile

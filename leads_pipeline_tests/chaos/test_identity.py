@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import ServerError, UnreachableError
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RawFile, place_of
-from leads_pipeline.window import Window
 from leads_pipeline_tests.chaos.way import (
     ATTEMPTS,
     DAY,
@@ -100,8 +100,8 @@ CLOCKED = """
 import json, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from leads_pipeline.data_folder import DataFolder
-from leads_pipeline.window import Window
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.domain.window import Window
 from leads_pipeline_tests.chaos.way import UTC_ZONE, connect, failures, pull
 windows = [Window.from_partition_key(key, UTC_ZONE) for key in json.loads(sys.argv[3])]
 data = DataFolder.at(Path(sys.argv[2]))

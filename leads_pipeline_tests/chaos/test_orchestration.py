@@ -21,16 +21,16 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
-from leads_pipeline.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration import pulling
+from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
-from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline.storage.windows import window_table
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.window import Window
 from leads_pipeline_tests.support.installation import Installation, installation
 
 BIN = Path(sys.executable).parent

@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.domain.person import Person
+from leads_pipeline.domain.window import Window
 from leads_pipeline.privacy.finding import find
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.leads import LeadBook
-from leads_pipeline.window import Window
 from leads_pipeline_tests.support.house import Quick
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, left_by_list, listed
@@ -145,9 +145,9 @@ import random, select, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.orchestration.publication import Wanted, bring_up_to_date
-from leads_pipeline.window import Scope
+from leads_pipeline.domain.window import Scope
 folder, seed, first, *scopes = sys.argv[1:]
 wanted = Wanted([Scope.parse(one) for one in scopes], datetime.fromisoformat(first).date(), ZoneInfo("UTC"))
 rng = random.Random(seed)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT
+from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.storage.raw import MOST_FILES, Raw, place_of
 from leads_pipeline.storage.rows import newest_payloads
 from leads_pipeline.storage.store import open_store
@@ -37,7 +37,7 @@ LANDS = """
 import json, random, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from leads_pipeline.contract import APPLICANT, ReceivedLead
+from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.storage.raw import Raw, place_of
 from leads_pipeline.storage.store import open_store
 from leads_pipeline_tests.support.keeping_out import KeptOut

@@ -20,9 +20,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from leads_pipeline.contract import APPLICANT
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place, list_places
 from leads_pipeline.storage.rows import merged, newest_payloads
 from leads_pipeline.transform.reading import LeadsFile

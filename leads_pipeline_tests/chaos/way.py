@@ -19,17 +19,17 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline.contract import APPLICANT, LEADS_TOKEN_PATH, Answer, LeadKind
-from leads_pipeline.credentials import StaticSecret
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT, LEADS_TOKEN_PATH, Answer, LeadKind
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Tokens
+from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.settings import AuthMethod
 from leads_pipeline.simulator.app import Simulator
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Landed, place_of
 from leads_pipeline.storage.rows import PULL
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.support import staging
 from leads_pipeline_tests.support.npm import install_pinned_packages
 from leads_pipeline_tests.support.raw_server import RawServer

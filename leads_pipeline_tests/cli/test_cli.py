@@ -20,16 +20,16 @@ from dagster import DagsterRunStatus
 from leads_pipeline.cli import main
 from leads_pipeline.cli.demo import simulator
 from leads_pipeline.cli.ui import alone
-from leads_pipeline.contract import APPLICANT, APPRAISAL
-from leads_pipeline.doctor import writable
 from leads_pipeline.domain.answer import read_delivery
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
+from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
+from leads_pipeline.observe.doctor import writable
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.window import Window
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.newcomer import free_port, wait_for

@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import (
+from leads_pipeline.domain.answer import read_inventory_page, read_leads
+from leads_pipeline.domain.contract import (
     APPLICANT,
     APPRAISAL,
     INVENTORY_PATH,
@@ -22,9 +23,8 @@ from leads_pipeline.contract import (
     LeadKind,
     window_parameters,
 )
-from leads_pipeline.domain.answer import read_inventory_page, read_leads
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import InvalidAnswerError
-from leads_pipeline.window import Scope, Window
 
 OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "support" / "openapi.yaml").read_text())
 SCHEMAS = OPENAPI["components"]["schemas"]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from leads_pipeline.domain.due import Failure, due, due_at
-from leads_pipeline.window import RETENTION, Scope, Window
+from leads_pipeline.domain.window import RETENTION, Scope, Window
 from leads_pipeline_tests.support.looks import Weeks
 
 ZONE = ZoneInfo("Europe/London")

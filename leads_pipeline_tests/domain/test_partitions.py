@@ -6,9 +6,9 @@ from typing import cast
 
 from dagster import AssetExecutionContext
 
-from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions, requested_keys
+from leads_pipeline.domain.window import Window
+from leads_pipeline.orchestration.partitions import RANGE_END_TAG, RANGE_START_TAG, Partitions, requested_keys
 from leads_pipeline.settings import Settings
-from leads_pipeline.window import Window
 
 FIRST = date(2026, 10, 20)
 SETTINGS = Settings.from_variables({"LEADS_BRANCH_IDS": "103,101,102", "LEADS_TIMEZONE": "Europe/London"})

@@ -4,8 +4,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import APPLICANT
 from leads_pipeline.domain.answer import read_leads
+from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.slicing import cut_list
 
 values = st.recursive(

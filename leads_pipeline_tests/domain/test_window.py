@@ -9,8 +9,8 @@ from dagster import DailyPartitionsDefinition, MultiPartitionKey, MultiPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leads_pipeline.domain.window import RETENTION, Scope, ScopeKind, Window, day_interval, days, offsets, today
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.window import RETENTION, Scope, ScopeKind, Window, day_interval, days, offsets, today
 
 LONDON = ZoneInfo("Europe/London")
 BRANCH = Scope(ScopeKind.BRANCH, "101")

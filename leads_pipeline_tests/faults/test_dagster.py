@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dagster import Definitions, SensorDefinition, TableColumn, TableSchema
 
-from leads_pipeline.contract import APPLICANT
+from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline_tests.faults import command, fault
 from leads_pipeline_tests.support.installation import Installation, installation

@@ -22,15 +22,15 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     import pyarrow.parquet as pq
     import sqlalchemy
 
-    from leads_pipeline.durable import storing, sync
+    from leads_pipeline.domain.window import RETENTION
     from leads_pipeline.errors import CredentialsError, InvalidAnswerError, ServerError
     from leads_pipeline.privacy.sweeping import sweep
     from leads_pipeline.settings import AuthMethod
+    from leads_pipeline.storage.durable import storing, sync
     from leads_pipeline.storage.inventory import FoundItem
     from leads_pipeline.storage.rows import Opened
     from leads_pipeline.storage.windows import WindowState
     from leads_pipeline.transform.typed import number_of
-    from leads_pipeline.window import RETENTION
 
 TESTS = "leads_pipeline_tests"
 DURABLE = (f"{TESTS}/storage/test_durable.py",)
@@ -94,19 +94,19 @@ RESTORED = "a backup brings everything back"
 # --- durable bytes ----------------------------------------------------------------------------------------------------
 
 
-@mutant("nothing is synced", "leads_pipeline.durable:sync", promise=ON_DISK, tests=DURABLE)
+@mutant("nothing is synced", "leads_pipeline.storage.durable:sync", promise=ON_DISK, tests=DURABLE)
 def _(path):
     return None
 
 
-@mutant("the folder isn't synced", "leads_pipeline.durable:publish_file", promise=ON_DISK, tests=DURABLE)
+@mutant("the folder isn't synced", "leads_pipeline.storage.durable:publish_file", promise=ON_DISK, tests=DURABLE)
 def _(source, path):
     with storing(path):
         sync(source)
         source.replace(path)
 
 
-@mutant("files are open to others", "leads_pipeline.durable:write_new", promise=PRIVATE, tests=DURABLE)
+@mutant("files are open to others", "leads_pipeline.storage.durable:write_new", promise=PRIVATE, tests=DURABLE)
 def _(draft, content):
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
         file.write(content)
@@ -115,18 +115,23 @@ def _(draft, content):
 # --- windows and days -------------------------------------------------------------------------------------------------
 
 
-@mutant("each day has 24 hours", "leads_pipeline.window:day_interval", promise=DAYS, tests=WINDOW)
+@mutant("each day has 24 hours", "leads_pipeline.domain.window:day_interval", promise=DAYS, tests=WINDOW)
 def _(day, zone):
     start = datetime.combine(day, time.min, tzinfo=zone).astimezone(UTC)
     return start, start + timedelta(days=1)
 
 
-@mutant("a window counts as deleted too early", "leads_pipeline.window:Window.is_deleted", promise=ASKED, tests=WINDOW)
+@mutant(
+    "a window counts as deleted too early",
+    "leads_pipeline.domain.window:Window.is_deleted",
+    promise=ASKED,
+    tests=WINDOW,
+)
 def _(self, now):
     return self.start <= now - RETENTION
 
 
-@mutant("a day under way counts as over", "leads_pipeline.window:Window.is_closed", promise=ASKED, tests=WINDOW)
+@mutant("a day under way counts as over", "leads_pipeline.domain.window:Window.is_closed", promise=ASKED, tests=WINDOW)
 def _(self, now):
     return self.start <= now
 
@@ -162,7 +167,10 @@ def _(rows):
 
 
 @mutant(
-    "rows of restricted leads are dropped", "leads_pipeline.suppression.gate:Gate._set_aside", promise=ONCE, tests=GATE
+    "rows of restricted leads are dropped",
+    "leads_pipeline.storage.suppression.gate:Gate._set_aside",
+    promise=ONCE,
+    tests=GATE,
 )
 def _(self, place, rows):
     return None
@@ -170,7 +178,7 @@ def _(self, place, rows):
 
 @mutant(
     "a lead that is refused by its contact isn't learned",
-    "leads_pipeline.suppression.gate:Gate._learn",
+    "leads_pipeline.storage.suppression.gate:Gate._learn",
     promise=ERASED,
     tests=GATE,
 )
@@ -180,7 +188,7 @@ def _(self, meant, leads):
 
 @mutant(
     "who is restricted again while a restriction is lifted loses rows",
-    "leads_pipeline.suppression.gate:Gate._without",
+    "leads_pipeline.storage.suppression.gate:Gate._without",
     promise=ONCE,
     tests=GATE,
 )
@@ -190,7 +198,7 @@ def _(self, place, lead_ids, rows):
 
 @mutant(
     "a push into an anonymous day keeps its person",
-    "leads_pipeline.suppression.gate:Gate._is_anonymous",
+    "leads_pipeline.storage.suppression.gate:Gate._is_anonymous",
     promise=ERASED,
     tests=GATE,
 )
@@ -342,7 +350,7 @@ def _(names):
     return []
 
 
-@mutant("a pasted character is sent", "leads_pipeline.credentials:client_secret", promise=SET, tests=RESOURCES)
+@mutant("a pasted character is sent", "leads_pipeline.portal.credentials:client_secret", promise=SET, tests=RESOURCES)
 def _(source):
     return source.read()
 
@@ -392,12 +400,17 @@ def _(self, secret):
     return {**unbroken(self, secret), **({"Authorization": f"Basic {pair}"} if self.method is AuthMethod.BASIC else {})}
 
 
-@mutant("a secret shows itself", "leads_pipeline.credentials:StaticSecret.__repr__", promise=SECRET, tests=CREDENTIALS)
+@mutant(
+    "a secret shows itself",
+    "leads_pipeline.portal.credentials:StaticSecret.__repr__",
+    promise=SECRET,
+    tests=CREDENTIALS,
+)
 def _(self):
     return f"StaticSecret({self.value!r})"
 
 
-@mutant("an error quotes the secret", "leads_pipeline.credentials:_checked", promise=SECRET, tests=CREDENTIALS)
+@mutant("an error quotes the secret", "leads_pipeline.portal.credentials:_checked", promise=SECRET, tests=CREDENTIALS)
 def _(value, named):
     try:
         return unbroken(value, named)
@@ -408,12 +421,12 @@ def _(value, named):
 # --- pushes -----------------------------------------------------------------------------------------------------------
 
 
-@mutant("any key is right", "leads_pipeline.receiver:_digest", promise=PUSHED, tests=RECEIVER)
+@mutant("any key is right", "leads_pipeline.portal.receiver:_digest", promise=PUSHED, tests=RECEIVER)
 def _(key):
     return b""
 
 
-@mutant("X-API-Key isn't read", "leads_pipeline.receiver:_given_keys", promise=PUSHED, tests=RECEIVER)
+@mutant("X-API-Key isn't read", "leads_pipeline.portal.receiver:_given_keys", promise=PUSHED, tests=RECEIVER)
 def _(request):
     given = request.headers.get("authorization", "").encode()
     return [given, given.removeprefix(b"Bearer ")]
@@ -422,12 +435,14 @@ def _(request):
 # --- alerts -----------------------------------------------------------------------------------------------------------
 
 
-@mutant("what was told is forgotten", "leads_pipeline.alerts:Memory.note_told", promise=TOLD, tests=ALERTS)
+@mutant("what was told is forgotten", "leads_pipeline.observe.alerts:Memory.note_told", promise=TOLD, tests=ALERTS)
 def _(self, alert):
     return None
 
 
-@mutant("a channel's address is logged", "leads_pipeline.channels:_Hidden.filter", promise=SECRET, tests=CHANNELS)
+@mutant(
+    "a channel's address is logged", "leads_pipeline.observe.channels:_Hidden.filter", promise=SECRET, tests=CHANNELS
+)
 def _(self, record):
     return True
 
@@ -463,7 +478,7 @@ def _(data):
 
 @mutant(
     "a list that was put back from a backup is the list",
-    "leads_pipeline.suppression.files:SuppressionList._guarded",
+    "leads_pipeline.storage.suppression.files:SuppressionList._guarded",
     promise=ERASED,
     tests=LIST,
 )
@@ -548,7 +563,7 @@ def _(db):
     return None
 
 
-@mutant("a rewriting keeps old blocks", "leads_pipeline.duck:write_anew", promise=ERASED, tests=PUBLISH)
+@mutant("a rewriting keeps old blocks", "leads_pipeline.transform.duck:write_anew", promise=ERASED, tests=PUBLISH)
 def _(data, file, anew):
     file.rename(anew)
 
@@ -853,11 +868,13 @@ sql_mutant(
 # --- backups ----------------------------------------------------------------------------------------------------------
 
 
-@mutant("a damaged backup is restored", "leads_pipeline.backup.store:Store._hashed", promise=RESTORED, tests=BACKUP)
+@mutant(
+    "a damaged backup is restored", "leads_pipeline.storage.backup.store:Store._hashed", promise=RESTORED, tests=BACKUP
+)
 def _(self, entry, copy):
     return unbroken(self, entry, copy) or (copy is not None and copy.exists()) or copy is None
 
 
-@mutant("old backups stay for ever", "leads_pipeline.backup.store:Store.forget", promise=RESTORED, tests=BACKUP)
+@mutant("old backups stay for ever", "leads_pipeline.storage.backup.store:Store.forget", promise=RESTORED, tests=BACKUP)
 def _(self, keep):
     return 0

@@ -39,7 +39,7 @@ class Mutant:
 
 
 def mutant(name: str, target: str, *, promise: str, tests: Sequence[str]) -> Callable[[Callable[..., Any]], None]:
-    """Declare the decorated function as the broken body of `target`, as `leads_pipeline.durable:sync`.
+    """Declare the decorated function as the broken body of `target`, as `leads_pipeline.storage.durable:sync`.
 
     The body sees the names of the target's module, and the unbroken function as `unbroken`.
     """

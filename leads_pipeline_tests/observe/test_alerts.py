@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.alerts import Alert, Cause, Level, Memory, Occasion
+from leads_pipeline.observe.alerts import Alert, Cause, Level, Memory, Occasion
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 BROKEN = Cause("broken", "it is broken", "What to do.")

@@ -16,11 +16,11 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 from click.testing import CliRunner
 
-from leads_pipeline.alerts import Alert, Level, Occasion
-from leads_pipeline.channels import Channel, Email, SlackWebhook, Webhook, beat
 from leads_pipeline.cli import main
-from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import AlertError, LeadsPipelineError, SettingsError
+from leads_pipeline.observe.alerts import Alert, Level, Occasion
+from leads_pipeline.observe.channels import Channel, Email, SlackWebhook, Webhook, beat
+from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline_tests.support.newcomer import free_port
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -15,15 +15,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
-from leads_pipeline.data_folder import DataFolder
-from leads_pipeline.doctor import examine_env_file, services
-from leads_pipeline.doctor.findings import Warned
-from leads_pipeline.doctor.folder import _store
+from leads_pipeline.observe.doctor import examine_env_file, services
+from leads_pipeline.observe.doctor.findings import Warned
+from leads_pipeline.observe.doctor.folder import _store
+from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.portal.http import server_time
-from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import OURS, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.support.people import listed

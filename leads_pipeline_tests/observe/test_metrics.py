@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.health import Health
+from leads_pipeline.observe.health import Health
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.newcomer import ROOT, free_port
 
@@ -19,7 +19,7 @@ pytest.importorskip("prometheus_client")
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from leads_pipeline.metrics import LOOK_SECONDS, exposition, serve_metrics
+from leads_pipeline.observe.metrics import LOOK_SECONDS, exposition, serve_metrics
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FIGURES = Health(

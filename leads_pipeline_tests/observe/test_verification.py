@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL
-from leads_pipeline.data_folder import DataFolder
-from leads_pipeline.doctor import Finding, Light
-from leads_pipeline.duck import connection
-from leads_pipeline.suppression import Action
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
+from leads_pipeline.observe.doctor import Finding, Light
+from leads_pipeline.observe.verification import verify
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.suppression import Action
+from leads_pipeline.transform.duck import connection
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.verification import verify
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, NEXT_DAY, land, publish

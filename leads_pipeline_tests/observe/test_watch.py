@@ -11,16 +11,16 @@ from unittest.mock import Mock
 import pytest
 from dagster import AssetCheckEvaluation, AssetCheckSeverity, AssetKey, DagsterRunStatus
 
-from leads_pipeline.alerts import Memory
-from leads_pipeline.contract import LEAD_KINDS
 from leads_pipeline.definitions import build_definitions
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import StorageError
+from leads_pipeline.observe.alerts import Memory
+from leads_pipeline.observe.watch import alert_sensor
+from leads_pipeline.orchestration.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
-from leads_pipeline.partitions import RANGE_END_TAG, RANGE_START_TAG
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.watch import alert_sensor
 from leads_pipeline_tests.observe.test_channels import WebSink, web_sink
 from leads_pipeline_tests.support.installation import Installation, installation
 
@@ -141,7 +141,7 @@ def test_a_failure_that_a_run_takes_up_at_this_moment_is_not_over(
     job = watched.here.definitions.resolve_job_def(PULL_JOB)
     run = watched.here.instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
     with monkeypatch.context() as patched:
-        patched.setattr("leads_pipeline.watch.known_windows", lambda *_: [])
+        patched.setattr("leads_pipeline.observe.watch.known_windows", lambda *_: [])
         assert watched.tick() == []
     watched.here.instance.report_run_canceled(run)
     assert watched.tick() == []
@@ -188,7 +188,7 @@ def test_a_publication_that_fails_or_is_old_rings_and_drift_is_told_once(
         watched.pull()
         with monkeypatch.context() as patched:
             failing = Mock(side_effect=StorageError("Full."))
-            patched.setattr("leads_pipeline.assets.published.bring_up_to_date", failing)
+            patched.setattr("leads_pipeline.orchestration.assets.published.bring_up_to_date", failing)
             assert not here.execute(PUBLISH_JOB, tags={}).success
         assert watched.tick() == []
         assert watched.tick(1.1 * HOUR) == [("new", "the last run that was to make applicant_leads failed")]

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetKey, DagsterEventType, ExecuteInProcessResult
 
-from leads_pipeline import duck
-from leads_pipeline.assets.windows import coverage_check, looks_check, refused_check
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.orchestration.assets.windows import coverage_check, looks_check, refused_check
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB
 from leads_pipeline.orchestration.raw_leads import NAMED_FAILURES
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Then
-from leads_pipeline.transform import reading
+from leads_pipeline.transform import duck, reading
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline_tests.support.house import Quick
 from leads_pipeline_tests.support.installation import Installation, installation

@@ -6,11 +6,11 @@ from typing import Any
 
 from dagster import AssetCheckSeverity
 
-from leads_pipeline.assets.checks import published_check_specs, published_checks
-from leads_pipeline.assets.published import known_branches, names_check
-from leads_pipeline.branches import Branches, read_branches
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.errors import StorageError
+from leads_pipeline.orchestration.assets.checks import published_check_specs, published_checks
+from leads_pipeline.orchestration.assets.published import known_branches, names_check
+from leads_pipeline.storage.branches import Branches, read_branches
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline_tests.support.house import Quick
 

@@ -20,9 +20,7 @@ from dagster import (
 )
 from dagster._core.test_utils import freeze_time
 
-from leads_pipeline.contract import APPLICANT
-from leads_pipeline.data_folder import DataFolder
-from leads_pipeline.duck import WAREHOUSE_FILE
+from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.orchestration.publishing import (
     NIGHTLY_TAG,
     RUNS_KEPT_FOR,
@@ -32,7 +30,9 @@ from leads_pipeline.orchestration.publishing import (
     publish_sensor,
 )
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.transform.duck import WAREHOUSE_FILE
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, home
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey, DagsterEvent, DagsterRunStatus, RunRequest, SkipReason
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.due import Failure, due
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.orchestration import pulling
 from leads_pipeline.orchestration.pulling import PULL_JOB, pull_request
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.storage.windows import WindowState
-from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, pipeline
 
 APPLICANT_ASSET = [AssetKey("raw_applicant_leads")]

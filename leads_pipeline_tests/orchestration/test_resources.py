@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import (
     CredentialsError,
     InvalidAnswerError,
@@ -15,11 +15,11 @@ from leads_pipeline.errors import (
     RefusedError,
     SettingsError,
 )
-from leads_pipeline.resources import InventoryService, LeadsService
+from leads_pipeline.orchestration.resources import InventoryService, LeadsService
 from leads_pipeline.simulator import Config
 from leads_pipeline.simulator import inventory as portals_inventory
 from leads_pipeline.simulator.server import running
-from leads_pipeline.window import Window
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline_tests.support.sample_answers import UTC_ZONE, WINDOW
 
 SECRET = "a-secret-that-nobody-may-see"

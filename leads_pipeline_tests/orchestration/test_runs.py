@@ -9,10 +9,10 @@ import yaml
 from dagster import AssetKey, DagsterRunStatus
 
 from leads_pipeline.cli.session import Session
-from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
-from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline_tests.support.installation import Installation, installation
 

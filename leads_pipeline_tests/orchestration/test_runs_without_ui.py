@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.orchestration.runs import pull
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline_tests.support.pulls import Pipeline, pipeline

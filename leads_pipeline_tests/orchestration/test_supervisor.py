@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 import pytest
 
-from leads_pipeline.supervisor import Program, Supervisor
+from leads_pipeline.cli.supervisor import Program, Supervisor
 from leads_pipeline_tests.support.newcomer import wait_for
 
 
@@ -111,7 +111,7 @@ def test_all_end_when_the_supervisor_itself_is_killed(tmp_path: Path, inherited:
     code = (
         "import signal, sys; from pathlib import Path; from threading import Event\n"
         f"signal.signal(signal.SIGTERM, signal.{inherited})\n"
-        "from leads_pipeline.supervisor import Program, Supervisor\n"
+        "from leads_pipeline.cli.supervisor import Program, Supervisor\n"
         "script = 'echo $$ >> pids; exec sleep 60'\n"
         "Supervisor([Program('sleeper', ('sh', '-c', script))], Path(sys.argv[1])).run(Event())\n"
     )
@@ -127,7 +127,7 @@ def test_who_is_the_first_process_takes_note_of_the_end_of_orphans(tmp_path: Pat
     code = (
         "import ctypes, logging, os, signal, sys, threading\n"
         "from pathlib import Path\n"
-        "from leads_pipeline.supervisor import Program, Supervisor\n"
+        "from leads_pipeline.cli.supervisor import Program, Supervisor\n"
         "ctypes.CDLL(None).prctl(36, 1)\n"  # PR_SET_CHILD_SUBREAPER: orphans come to us, as to the first process
         "logging.basicConfig(level=logging.INFO)\n"
         "stop = threading.Event()\n"

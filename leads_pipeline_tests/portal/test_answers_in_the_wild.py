@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT
-from leads_pipeline.credentials import StaticSecret
+from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Timing, Tokens
+from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.settings import AuthMethod
-from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.portal.answers_in_the_wild import ANSWERS, LEADS, NOW, PLAIN, TOKENS, Wild
 from leads_pipeline_tests.support.fake_timing import FakeTiming
 from leads_pipeline_tests.support.raw_server import RawServer, respond, unknown_authority

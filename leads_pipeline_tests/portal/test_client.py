@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, Answer
-from leads_pipeline.credentials import StaticSecret
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, Answer
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import (
     BusyError,
     CredentialsError,
@@ -40,11 +40,11 @@ from leads_pipeline.portal import (
     Tokens,
     inventory,
 )
+from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.portal.requests import MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod
-from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
 from leads_pipeline_tests.support.raw_server import RawServer, gzipped, raw, respond
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline import pgp
-from leads_pipeline.credentials import (
+from leads_pipeline.errors import CredentialsError
+from leads_pipeline.portal import pgp
+from leads_pipeline.portal.credentials import (
     MAX_PGP_BYTES,
     MAX_SECRET_BYTES,
     FileSecret,
@@ -13,7 +14,6 @@ from leads_pipeline.credentials import (
     SecretSource,
     StaticSecret,
 )
-from leads_pipeline.errors import CredentialsError
 from leads_pipeline_tests.support.gpg import PASSPHRASE, Gpg, needs_gpg, running_gpg
 
 CANARY = "canary-5Ecr3t-b:%+ c"

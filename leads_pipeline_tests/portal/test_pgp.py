@@ -10,8 +10,8 @@ from traceback import format_exception
 
 import pytest
 
-from leads_pipeline import pgp
 from leads_pipeline.errors import CredentialsError
+from leads_pipeline.portal import pgp
 from leads_pipeline_tests.support.gpg import PASSPHRASE, Gpg, needs_gpg, running_gpg
 from leads_pipeline_tests.support.newcomer import wait_for
 

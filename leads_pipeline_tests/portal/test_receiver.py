@@ -22,16 +22,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from leads_pipeline import cli, receiver
-from leads_pipeline.contract import ReceivedLead
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline import cli
+from leads_pipeline.domain.contract import ReceivedLead
+from leads_pipeline.domain.window import Scope, today
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.receiver import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, Receiver
+from leads_pipeline.portal import receiver
+from leads_pipeline.portal.receiver import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, Receiver
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import Landed, Place, Raw, list_places
 from leads_pipeline.storage.rows import merged
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.window import Scope, today
 from leads_pipeline_tests.support.newcomer import ROOT
 from leads_pipeline_tests.support.nginx import running_nginx
 from leads_pipeline_tests.support.staging import LONDON, publish
@@ -388,10 +389,10 @@ _RECEIVER = """
 import sys
 from pathlib import Path
 from zoneinfo import ZoneInfo
-from leads_pipeline.data_folder import DataFolder
-from leads_pipeline.receiver import Receiver, serve
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.portal.receiver import Receiver, serve
 from leads_pipeline.storage.placement import Placement
-from leads_pipeline.window import Scope
+from leads_pipeline.domain.window import Scope
 folder, port, key = sys.argv[1:]
 placement = Placement([Scope.parse("branch-101")], ZoneInfo("Europe/London"))
 serve(Receiver(DataFolder.at(Path(folder)).raw, placement, key), "127.0.0.1", int(port), print)

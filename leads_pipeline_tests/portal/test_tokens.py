@@ -22,7 +22,6 @@ import filelock
 import httpx
 import pytest
 
-from leads_pipeline.credentials import StaticSecret
 from leads_pipeline.errors import (
     BusyError,
     CredentialsError,
@@ -33,6 +32,7 @@ from leads_pipeline.errors import (
     UnreachableError,
 )
 from leads_pipeline.portal import ClientCredentials, Tokens
+from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.portal.requests import DEADLINE_SECONDS, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import (
     DEFAULT_LIFETIME_SECONDS,
@@ -452,7 +452,7 @@ def test_threads_that_wait_together_fail_together(folder: Path, portal: Portal) 
 PROCESSES = """
 import multiprocessing, sys
 from pathlib import Path
-from leads_pipeline.credentials import StaticSecret
+from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.portal import ClientCredentials, Tokens
 from leads_pipeline.settings import AuthMethod
 

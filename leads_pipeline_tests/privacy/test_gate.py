@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT, ReceivedLead
+from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.storage.raw import RESTRICTED, Place, Raw, place_of
 from leads_pipeline.storage.rows import CORRECTION, Row, merged, newest_payloads
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.suppression import Action, Gate, SuppressionList
-from leads_pipeline.window import Scope, Window
+from leads_pipeline.storage.suppression import Action, Gate, SuppressionList
 from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, lead, listed
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, UTC_ZONE, WINDOW
 

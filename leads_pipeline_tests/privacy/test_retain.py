@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import LEAD_KINDS, FieldType, LeadKind
+from leads_pipeline.domain.contract import LEAD_KINDS, FieldType, LeadKind
 from leads_pipeline.domain.cutting import cut_payload
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.transform.marts import marts

@@ -11,10 +11,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, FieldType, LeadKind
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS, FieldType, LeadKind
 from leads_pipeline.privacy import share as share_room
 from leads_pipeline.privacy.share import KEPT_OF_SMALL_GROUPS, allow_list, write_share
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.staging import DAY, NEXT_DAY, land, publish

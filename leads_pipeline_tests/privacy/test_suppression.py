@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.domain.person import THEIRS, LeadRow, Person, others_have_the_number, own_names, reasons, shown_by
 from leads_pipeline.errors import StorageError
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, FoundLead
-from leads_pipeline.suppression import Action, Suppressed, SuppressionList
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
 from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, everything_in, lead, left_by_list, listed
 

@@ -54,7 +54,7 @@ def hostile_leads(kind: Any) -> Iterator[str]:
 def main() -> None:
     """Answer two backfills from the simulator, and write what was answered and what came of it."""
     app = importlib.import_module("leads_pipeline.simulator.app")
-    kinds = importlib.import_module("leads_pipeline.contract").LEAD_KINDS
+    kinds = importlib.import_module("leads_pipeline.domain.contract").LEAD_KINDS
     now = [datetime.now(UTC)]
     hostile: dict[tuple[str, str], list[str]] = {}
     days = [f"2026-{month}-{day:02}" for month, last in ((10, range(20, 32)), (11, range(1, 19))) for day in last]

@@ -20,9 +20,10 @@ import duckdb
 from click.testing import CliRunner
 from dagster import AssetKey, AutomationConditionSensorDefinition, Definitions, MultiPartitionsDefinition
 
-from leads_pipeline import receiver, settings
+from leads_pipeline import settings
 from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
+from leads_pipeline.portal import receiver
 from leads_pipeline_tests.promises.portal import portal, variables
 
 RECORDED = Path(__file__).parent / "recorded" / "surface.txt"

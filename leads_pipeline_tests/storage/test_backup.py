@@ -14,13 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.backup import BackedUp, Restored, Roots, Store, back_up, copying, parts, restore, settings_files
-from leads_pipeline.contract import APPLICANT, ReceivedLead
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.privacy.sweeping import sweep
+from leads_pipeline.storage.backup import (
+    BackedUp,
+    Restored,
+    Roots,
+    Store,
+    back_up,
+    copying,
+    parts,
+    restore,
+    settings_files,
+)
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED, Place
-from leads_pipeline.suppression import Action, Entry
+from leads_pipeline.storage.suppression import Action, Entry
 from leads_pipeline_tests.storage.test_store import moto, new_bucket
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.people import listed
@@ -600,7 +610,7 @@ def test_a_run_that_is_forgotten_meanwhile_does_not_stop_a_backup(
             path.unlink()
         return found
 
-    monkeypatch.setattr("leads_pipeline.backup.copying.identity", then_forgotten)
+    monkeypatch.setattr("leads_pipeline.storage.backup.copying.identity", then_forgotten)
     assert backed_up(data, tmp_path / "target").damaged == []
     restored(tmp_path / "target", tmp_path / "restored")
     assert [path.name for path in (tmp_path / "restored" / ".dagster").rglob("*.db")] == ["runs.db"]

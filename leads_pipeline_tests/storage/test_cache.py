@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT
+from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.storage.cache import CachedStore
 from leads_pipeline.storage.raw import Raw, place_of
 from leads_pipeline.storage.rows import merged

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from dagster import SensorDefinition
 
-from leads_pipeline.assets.published import wholeness_check
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS
-from leads_pipeline.damage import damaged_files
-from leads_pipeline.data_folder import DataFolder
-from leads_pipeline.doctor import Light
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.observe.damage import damaged_files
+from leads_pipeline.observe.doctor import Light
+from leads_pipeline.observe.verification import verify
+from leads_pipeline.orchestration.assets.published import wholeness_check
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.suppression import Action
+from leads_pipeline.storage.suppression import Action
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.verification import verify
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, left_by_list, listed

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT, ReceivedLead
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.rows import merged, newest_payloads
 from leads_pipeline_tests.storage.test_store import moto, new_bucket

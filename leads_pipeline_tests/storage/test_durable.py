@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.durable import copy_file, publish_file, replace_file
 from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.durable import copy_file, publish_file, replace_file
 
 
 @pytest.mark.parametrize("size", [0, 1, 3_000_001])

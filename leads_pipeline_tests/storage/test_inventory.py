@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from leads_pipeline.contract import InventoryItem
+from leads_pipeline.domain.contract import InventoryItem
 from leads_pipeline.storage.inventory import FoundItem, Inventory
 from leads_pipeline.storage.store import FolderStore
 

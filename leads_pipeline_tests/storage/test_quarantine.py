@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.storage.quarantine import Quarantine, Quarantined
 from leads_pipeline.storage.raw import Raw, RawFile, place_of
 from leads_pipeline.storage.store import FolderStore

@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, ReceivedLead
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, ReceivedLead
 from leads_pipeline.domain.due import due_at
+from leads_pipeline.domain.window import RETENTION, Scope, ScopeKind, Window
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.storage.raw import (
     MOST_FILES,
@@ -36,7 +37,6 @@ from leads_pipeline.storage.raw import (
 )
 from leads_pipeline.storage.rows import CORRECTION, PULL, Row, merged, microseconds, newest_payloads
 from leads_pipeline.storage.store import FolderStore, Store, open_store
-from leads_pipeline.window import RETENTION, Scope, ScopeKind, Window
 from leads_pipeline_tests.storage.test_store import moto, new_bucket
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, TWENTY, UTC_ZONE, WINDOW, lead

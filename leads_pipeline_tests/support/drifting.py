@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import LEAD_KINDS, ChildTable, Field, FieldType, LeadKind
+from leads_pipeline.domain.contract import LEAD_KINDS, ChildTable, Field, FieldType, LeadKind
 
 KINDS: Final = LEAD_KINDS
 

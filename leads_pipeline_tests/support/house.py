@@ -24,23 +24,23 @@ from zoneinfo import ZoneInfo
 import duckdb
 import httpx
 
-from leads_pipeline.backup import Store, back_up, restore
-from leads_pipeline.branches import read_branches
-from leads_pipeline.contract import lead_kind
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.domain.answer import read_delivery, read_inventory_page, read_leads
+from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.person import Person
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.orchestration.publication import Wanted, bring_up_to_date
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, find
 from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.report.page import write_report
+from leads_pipeline.storage.backup import Store, back_up, restore
+from leads_pipeline.storage.branches import read_branches
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.suppression import Action
+from leads_pipeline.storage.suppression import Action
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.window import Scope, Window
+from leads_pipeline.transform.report.page import write_report
 from leads_pipeline_tests.promises import month
 from leads_pipeline_tests.promises.portal import portal
 

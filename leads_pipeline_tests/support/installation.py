@@ -45,19 +45,19 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.definitions import build_definitions, first_day
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
+from leads_pipeline.domain.window import Window
+from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.pulling import PULL_JOB, raw_key
-from leads_pipeline.partitions import Partitions
 from leads_pipeline.portal import LeadsClient, RetryPolicy
-from leads_pipeline.runs import dagster_home
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.leads import Kind
 from leads_pipeline.simulator.server import RunningSimulator, running
-from leads_pipeline.window import Window
+from leads_pipeline.storage.data_folder import DataFolder
 
 # Runs start in the test's process instead of one each, which would cost seconds. The rest is as users have it.
 _IN_THIS_PROCESS = """
@@ -322,7 +322,7 @@ def installation(
         with (
             _dagsters_own_warnings(),
             patch.dict(os.environ, environment),
-            patch("leads_pipeline.resources.LeadsClient", partial(LeadsClient, policy=_ONE_ATTEMPT)),
+            patch("leads_pipeline.orchestration.resources.LeadsClient", partial(LeadsClient, policy=_ONE_ATTEMPT)),
             home(folder / "home", environment) as instance,
         ):
             yield Installation(simulator, environment, instance, now)

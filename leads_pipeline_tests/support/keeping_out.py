@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from leads_pipeline.contract import LeadKind
+from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.storage.rows import Row
 
 

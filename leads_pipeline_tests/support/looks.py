@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.due import LOOKS, Failure, due, due_at
-from leads_pipeline.window import RETENTION, Scope, Window
+from leads_pipeline.domain.window import RETENTION, Scope, Window
 
 TICK, HOUR, DAY = timedelta(minutes=5), timedelta(hours=1), timedelta(days=1)
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)

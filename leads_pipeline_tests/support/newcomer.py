@@ -22,7 +22,7 @@ import duckdb
 import httpx
 from dotenv import dotenv_values
 
-from leads_pipeline.window import day_interval
+from leads_pipeline.domain.window import day_interval
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

@@ -10,11 +10,11 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from leads_pipeline.contract import LEAD_KINDS
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.person import email_keys, name_key, phone_keys
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
-from leads_pipeline.suppression import Action, Entry, Suppressed, SuppressionList, hashes
+from leads_pipeline.storage.suppression import Action, Entry, Suppressed, SuppressionList, hashes
 
 UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -34,19 +34,19 @@ from dagster import (
 )
 from dagster._daemon.types import DaemonHeartbeat
 
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, LeadKind
-from leads_pipeline.credentials import secret_of
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, LeadKind
+from leads_pipeline.domain.window import Window
+from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.pulling import PULL_JOB, Asking, raw_key
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
-from leads_pipeline.partitions import Partitions
 from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Timing, Tokens
+from leads_pipeline.portal.credentials import secret_of
 from leads_pipeline.settings import AuthMethod, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.windows import WindowRow, window_table
-from leads_pipeline.window import Window
 
 LONDON = ZoneInfo("Europe/London")
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

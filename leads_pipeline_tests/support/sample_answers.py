@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.contract import APPLICANT, Answer, ReceivedLead
-from leads_pipeline.window import Scope, Window
+from leads_pipeline.domain.contract import APPLICANT, Answer, ReceivedLead
+from leads_pipeline.domain.window import Scope, Window
 
 UTC_ZONE = ZoneInfo("UTC")
 DAY = date(2026, 11, 19)

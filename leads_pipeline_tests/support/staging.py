@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline.branches import Branches
-from leads_pipeline.contract import LeadKind
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.domain.answer import read_leads
+from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.orchestration.publication import Outcome, Wanted, bring_up_to_date
+from leads_pipeline.storage.branches import Branches
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.window import Scope, Window
 
 DAY = date(2026, 11, 19)
 NEXT_DAY = date(2026, 11, 20)

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from leads_pipeline.contract import APPRAISAL, ENUMERATIONS, LEAD_KINDS, known_members
+from leads_pipeline.domain.contract import APPRAISAL, ENUMERATIONS, LEAD_KINDS, known_members
 from leads_pipeline.transform.drift import DRIFT_DAYS, make_drift
 from leads_pipeline.transform.flatten import flatten
 from leads_pipeline_tests.support.house import House

@@ -4,9 +4,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from leads_pipeline.data_folder import DataFolder
-from leads_pipeline.duck import connection, write_anew
 from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.transform.duck import connection, write_anew
 from leads_pipeline_tests.support.house import Quick
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import APPLICANT, APPRAISAL, LeadKind
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LeadKind
 from leads_pipeline.errors import StorageError
 from leads_pipeline.transform.flatten import PART_LEADS, Batch, flatten
 from leads_pipeline.transform.people import set_person_key

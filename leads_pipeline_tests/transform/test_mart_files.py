@@ -9,13 +9,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from leads_pipeline.branches import Branches
-from leads_pipeline.data_folder import DataFolder
 from leads_pipeline.domain.due import Failure
+from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.storage.branches import Branches
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.transform.flatten import flatten
 from leads_pipeline.transform.marts import Inputs, Mart, make_marts, make_tables, marts
-from leads_pipeline.window import Scope, Window
 from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
 from leads_pipeline_tests.transform.test_load import batch, opened
 from leads_pipeline_tests.transform.test_publish import Folder, folder, way

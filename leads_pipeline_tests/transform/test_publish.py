@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from leads_pipeline.contract import LEAD_KINDS, lead_kind
+from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.transform.flatten import Batch
 from leads_pipeline.transform.people import set_person_key

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline.damage import damaged_files
+from leads_pipeline.observe.damage import damaged_files
 from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Quick, Row
 
 TABLES = {

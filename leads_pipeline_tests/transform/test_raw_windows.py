@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, Answer, ReceivedLead
-from leads_pipeline.data_folder import DataFolder
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, Answer, ReceivedLead
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Landed, Place, Raw, place_of
 from leads_pipeline.storage.rows import CORRECTION, Row
 from leads_pipeline.storage.store import FolderStore

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.contract import APPLICANT, LEAD_KINDS, ChildTable, LeadKind
 from leads_pipeline.domain.answer import read_leads as cut
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, ChildTable, LeadKind
 from leads_pipeline.transform.reader import read_leads
 from leads_pipeline_tests.support.drifting import (
     Members,

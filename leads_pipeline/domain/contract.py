@@ -1,0 +1,429 @@
+"""The wire: paths and parameter names, what a valid answer is, and the declared fields of each lead kind.
+
+Belongs here: everything that the portal decides, as data. Doesn't: sending requests (portal/), cutting a body into
+leads (domain/answer.py), how a declared type is cast (flatten/).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cache
+from typing import Final, NamedTuple
+
+from leads_pipeline.domain.window import ScopeKind, Window
+from leads_pipeline.errors import LeadsPipelineError
+
+LEADS_TOKEN_PATH: Final = "/oauth2/token"  # noqa: S105 - a path, not a secret
+INVENTORY_TOKEN_PATH: Final = "/token"  # noqa: S105 - a path, not a secret
+INVENTORY_PATH: Final = "/inventory"
+
+# The year-1 moment that the portal sends for "unknown" (openapi.yaml, Timestamp), without its seconds and zone.
+UNKNOWN_MOMENT: Final = "0001-01-01T00:00"
+
+_SCOPE_PARAMETER: Final = {
+    ScopeKind.BRANCH: "branch-id",
+    ScopeKind.BRAND: "brand-id",
+    ScopeKind.COMPANY: "company-id",
+    ScopeKind.GROUP: "group-id",
+}
+
+
+class FieldType(Enum):
+    """What a declared field holds; flatten/ knows the DuckDB type and the strict cast of each."""
+
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    NUMBER = "number"
+    AMOUNT = "amount"
+    MOMENT = "moment"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A declared field: `path` is its place in the lead (camel case, dotted), `description` what an analyst reads.
+
+    `is_personal` marks what identifies a person (UK GDPR): such a column stays out of marts, metadata and reports.
+    `is_key` marks that without which a lead can't be answered, or isn't counted where it belongs: a check warns where
+    it is empty more often than usual.
+    """
+
+    path: str
+    type: FieldType
+    description: str
+    is_personal: bool = False
+    is_key: bool = False
+
+    @property
+    def column(self) -> str:
+        """Column name: the path in snake case joined by `_`, `contact.firstName` → `contact_first_name`."""
+        return _snake_case(self.path)
+
+
+@cache
+def _snake_case(path: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path.replace(".", "_")).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTable:
+    """A list inside a lead that becomes a table of its own, one row per element with lead_id and position."""
+
+    name: str
+    path: str
+    fields: tuple[Field, ...]
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeadKind:
+    """One of the two kinds of lead: its endpoint, its list, its tables and its declared fields."""
+
+    name: str
+    path: str
+    list_key: str
+    table: str
+    description: str
+    fields: tuple[Field, ...]
+    children: tuple[ChildTable, ...] = ()
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The kind's own table first, then its child tables."""
+        return (self.table, *(child.name for child in self.children))
+
+    @property
+    def postcode(self) -> str | None:
+        """Column of the postcode of the property that a lead is about, which the inventory is searched by."""
+        return next((field.column for field in self.fields if field.path.endswith(".address.postcode")), None)
+
+    def __hash__(self) -> int:
+        """By the name: to hash a hundred fields takes 0.1 ms, and each window is looked up by its kind."""
+        return hash(self.name)
+
+
+# What is odd about an element that was kept all the same.
+NOT_UTF_8: Final = "not UTF-8, kept as ISO 8859-1"
+NOT_AN_OBJECT: Final = "not an object"
+NOT_JSON: Final = "not valid JSON"
+NO_ID: Final = "no id"
+
+
+class ReceivedLead(NamedTuple):
+    """One element of an answer's list, as received.
+
+    `payload` is the exact text. `lead_id` is the lead's own id, or `sha256:` and the hash of its payload where it
+    has none. `oddity` says in a few words what is wrong with an element that was kept all the same, else None.
+    """
+
+    lead_id: str
+    payload: str
+    oddity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryItem:
+    """One element of an inventory page, as received.
+
+    `payload` is the exact text, `item_id` None where the item has no usable id, `page` counts from 1, `oddity` is as
+    with ReceivedLead.
+    """
+
+    item_id: str | None
+    payload: str
+    page: int
+    oddity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryPage:
+    """One page of an inventory search. `next_token` is None on the last one."""
+
+    items: tuple[InventoryItem, ...]
+    next_token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A valid answer for one window, with how it was had.
+
+    `request` is path and query, without host. `attempts` counts requests, retries included; `duration_seconds` spans
+    them all. `body_bytes` is the decoded size.
+
+    A window that was asked for in pieces has one answer as well: `fetched_at` is that of the first piece, `request`
+    that of the whole window, `body_sha256` and `body_bytes` are of the bodies one after the other.
+    `failure` says why some of the leads are missing, None where none is: without them, the window isn't landed.
+    `beside` are the members beside the list: name and JSON type.
+    """
+
+    kind: LeadKind
+    window: Window
+    leads: Sequence[ReceivedLead]
+    fetched_at: datetime
+    request: str
+    body_sha256: str
+    body_bytes: int
+    attempts: int
+    duration_seconds: float
+    failure: LeadsPipelineError | None = None
+    beside: Mapping[str, str] = field(default_factory=dict)
+
+
+def window_parameters(window: Window) -> dict[str, str]:
+    """Query parameters for a window. Both ends are inclusive at the service, so `to-time` is the next day's start."""
+    parameters = {"from-time": _wire_moment(window.start), "to-time": _wire_moment(window.end)}
+    if (name := _SCOPE_PARAMETER.get(window.scope.kind)) is not None:
+        parameters[name] = window.scope.id
+    return parameters
+
+
+def _wire_moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# --- declared fields (openapi.yaml, Applicant and Appraisal) -------------------------------------------------------
+
+_T, _B, _I, _N, _A, _M = (
+    FieldType.TEXT,
+    FieldType.BOOLEAN,
+    FieldType.INTEGER,
+    FieldType.NUMBER,
+    FieldType.AMOUNT,
+    FieldType.MOMENT,
+)
+
+_LEAD: Final = (
+    Field(
+        "createdAt", _M, "When the lead was submitted, UTC; NULL where the portal sends its year-1 default", is_key=True
+    ),
+    Field("contact.firstName", _T, "First name of the person", is_personal=True),
+    Field("contact.lastName", _T, "Last name of the person", is_personal=True),
+    Field("contact.phoneNumber", _T, "Telephone number as typed", is_personal=True, is_key=True),
+    Field("contact.email", _T, "E-mail address as typed", is_personal=True, is_key=True),
+    Field("contact.preferences.method", _T, "How the person likes to be contacted, e.g. CONTACT_METHOD_PHONE"),
+    Field("contact.preferences.time", _T, "When the person likes to be contacted, e.g. TIME_PREFERENCE_AFTERNOON"),
+    Field("intent", _T, "What the person wants to do, e.g. APPLICANT_INTENT_BUY, APPRAISAL_INTENT_SELL", is_key=True),
+    Field("enquiryType", _T, "Sales or lettings, e.g. ENQUIRY_TYPE_SALES", is_key=True),
+    Field("message", _T, "Free text typed by the person; may hold HTML, never show it unescaped", is_personal=True),
+    Field("propertyUse", _T, "Residential or commercial, e.g. PROPERTY_USE_RESIDENTIAL"),
+    Field("isOverseas", _B, "Whether the person asks about property abroad"),
+    Field("portalLeadId", _T, "The portal's own reference of the lead; not guaranteed to be unique"),
+    Field("portalBranchId", _T, "The portal's internal branch id"),
+    Field("portalCompanyId", _T, "The portal's internal company id"),
+    Field("portalGroupId", _T, "The portal's internal group id"),
+    Field("sourceBranchId", _T, "The agent's own branch id"),
+    Field("recipientEmail", _T, "Address at the agent's that the lead was sent to", is_personal=True),
+    Field("leadSource", _T, "Which site the lead came from", is_key=True),
+    Field("portalSource", _T, "Which product of the portal the lead came from"),
+)
+
+
+def _estimate(path: str, *, is_key: bool = False) -> tuple[Field, ...]:
+    return (
+        Field(f"{path}.lowerRange", _I, "Lower end of the portal's estimate, in the listing's currency"),
+        Field(f"{path}.upperRange", _I, "Upper end of the portal's estimate, in the listing's currency"),
+        Field(f"{path}.value", _I, "The portal's estimate, in the listing's currency", is_key=is_key),
+        Field(f"{path}.confidence", _I, "Confidence of the estimate as a number"),
+        Field(f"{path}.confidenceBand", _T, "Confidence of the estimate in words, e.g. CONFIDENCE_BAND_HIGH"),
+    )
+
+
+APPLICANT: Final = LeadKind(
+    name="applicant",
+    path="/applicant-leads",
+    list_key="applicants",
+    table="applicant_leads",
+    description="People who ask about a listing, to buy or to rent",
+    fields=(
+        *_LEAD,
+        Field("organiseViewing", _B, "Whether the person wants a viewing"),
+        Field("requestPropertyDetails", _B, "Whether the person wants more details of the property"),
+        Field(
+            "consumerSituation", _T, "The person's own situation, e.g. CONSUMER_SITUATION_PROPERTY_TO_SELL", is_key=True
+        ),
+        Field("consumerPostcode", _T, "Postcode of the person", is_personal=True),
+        Field("searchCriteria.location.alias", _T, "Searched place: alias"),
+        Field("searchCriteria.location.area", _T, "Searched place: area"),
+        Field("searchCriteria.location.areaStreet", _T, "Searched place: street"),
+        Field("searchCriteria.location.country", _T, "Searched place: country"),
+        Field("searchCriteria.location.countryCode", _T, "Searched place: country code"),
+        Field("searchCriteria.location.countyArea", _T, "Searched place: county"),
+        Field("searchCriteria.location.district", _T, "Searched place: district"),
+        Field("searchCriteria.location.incode", _T, "Searched place: second half of the postcode"),
+        Field("searchCriteria.location.outcode", _T, "Searched place: first half of the postcode"),
+        Field("searchCriteria.location.postTown", _T, "Searched place: post town"),
+        Field("searchCriteria.location.postalArea", _T, "Searched place: postal area"),
+        Field("searchCriteria.location.region", _T, "Searched place: region"),
+        Field("searchCriteria.radius", _N, "Search radius in the portal's unit"),
+        Field("searchCriteria.minimumBedrooms", _I, "Fewest bedrooms searched for"),
+        Field("searchCriteria.maximumBedrooms", _I, "Most bedrooms searched for"),
+        Field("searchCriteria.minimumPrice", _A, "Lowest price searched for"),
+        Field("searchCriteria.maximumPrice", _A, "Highest price searched for"),
+        Field("searchCriteria.priceFrequency", _T, "What the searched price is per, e.g. RENT_FREQUENCY_PER_WEEK"),
+        Field("searchCriteria.propertyType", _T, "Kind of property searched for"),
+        Field("searchCriteria.propertySubType", _T, "Finer kind of property searched for"),
+        Field("listingDetails.id", _T, "Id of the listing asked about", is_key=True),
+        Field("listingDetails.branchId", _T, "Branch id of the listing; ids are text"),
+        Field("listingDetails.bedrooms", _I, "Bedrooms of the listing"),
+        Field("listingDetails.bathrooms", _I, "Bathrooms of the listing"),
+        Field("listingDetails.receptions", _I, "Reception rooms of the listing"),
+        Field("listingDetails.lifeCycleStatus", _T, "Status of the listing, e.g. LIFE_CYCLE_STATUS_FOR_SALE"),
+        Field("listingDetails.address.propertyNumberOrName", _T, "Listing's address: house number or name"),
+        Field("listingDetails.address.streetName", _T, "Listing's address: street"),
+        Field("listingDetails.address.locality", _T, "Listing's address: locality"),
+        Field("listingDetails.address.townOrCity", _T, "Listing's address: town or city"),
+        Field("listingDetails.address.postcode", _T, "Listing's address: postcode"),
+        Field("listingDetails.address.countryCode", _T, "Listing's address: country code"),
+        Field("listingDetails.pricing.transactionType", _T, "Sale or rent, e.g. TRANSACTION_TYPE_SALE"),
+        Field("listingDetails.pricing.currencyCode", _T, "Currency of the price, e.g. gbp"),
+        Field("listingDetails.pricing.price", _A, "Price of the listing", is_key=True),
+        Field("listingDetails.pricing.rentFrequency", _T, "What the rent is per, e.g. RENT_FREQUENCY_PER_MONTH"),
+        *_estimate("listingDetails.estimate"),
+        Field("listingDetails.propertyId", _T, "Id of the property; ids are text, though it comes as an integer"),
+        Field("listingDetails.uprn", _I, "Unique property reference number, 64-bit"),
+        Field("listingDetails.propertyType", _T, "Kind of property, e.g. PROPERTY_TYPE_FLAT"),
+        Field("listingDetails.sourceBranchId", _T, "The agent's own branch id of the listing"),
+        Field("listingDetails.sourceId", _T, "The agent's own id of the listing"),
+        Field("listingDetails.url", _T, "Address of the listing's page"),
+    ),
+    children=(
+        ChildTable(
+            name="applicant_viewing_times",
+            path="viewingTimes",
+            fields=(
+                Field("earliest", _M, "Earliest moment that suits the person, UTC"),
+                Field("latest", _M, "Latest moment that suits the person, UTC"),
+            ),
+            description="Times that suit the person for a viewing, one row each",
+        ),
+        ChildTable(
+            name="applicant_listing_images",
+            path="listingDetails.images",
+            fields=(
+                Field("original", _T, "Address of the original image"),
+                Field("cdnUrl", _T, "Address of the image at the portal's content network"),
+                Field("filename", _T, "File name of the image"),
+            ),
+            description="Images of the listing asked about, one row each",
+        ),
+    ),
+)
+
+APPRAISAL: Final = LeadKind(
+    name="appraisal",
+    path="/appraisal-leads",
+    list_key="appraisals",
+    table="appraisal_leads",
+    description="Owners who ask what a property is worth, to sell or to let it",
+    fields=(
+        *_LEAD,
+        Field("justCurious", _B, "Whether the owner says that they are just curious"),
+        Field("urgency", _T, "How soon the owner wants to act"),
+        Field("propertyDetails.propertyId", _T, "Id of the property"),
+        Field("propertyDetails.uprn", _I, "Unique property reference number, 64-bit", is_personal=True),
+        Field("propertyDetails.bedrooms", _I, "Bedrooms of the property"),
+        Field("propertyDetails.bathrooms", _I, "Bathrooms of the property"),
+        Field("propertyDetails.receptions", _I, "Reception rooms of the property"),
+        Field("propertyDetails.floorArea", _I, "Floor area in the portal's unit"),
+        Field("propertyDetails.tenure", _T, "Tenure, e.g. Leasehold"),
+        Field("propertyDetails.propertyType", _T, "Kind of property"),
+        *_estimate("propertyDetails.estimate", is_key=True),
+        Field("propertyDetails.lastSalePrice", _A, "Price of the last sale"),
+        Field("propertyDetails.latitude", _N, "Latitude in degrees", is_personal=True),
+        Field("propertyDetails.longitude", _N, "Longitude in degrees", is_personal=True),
+        Field("propertyDetails.address.line1", _T, "Owner's property: first address line", is_personal=True),
+        Field("propertyDetails.address.line2", _T, "Owner's property: second address line", is_personal=True),
+        Field("propertyDetails.address.line3", _T, "Owner's property: third address line", is_personal=True),
+        Field("propertyDetails.address.town", _T, "Owner's property: town"),
+        Field("propertyDetails.address.county", _T, "Owner's property: county"),
+        Field("propertyDetails.address.postcode", _T, "Owner's property: postcode", is_personal=True, is_key=True),
+        Field("propertyDetails.energy.efficiency", _I, "Energy efficiency score"),
+        Field("propertyDetails.energy.rating", _T, "Energy rating, a letter"),
+    ),
+)
+
+LEAD_KINDS: Final = (APPLICANT, APPRAISAL)
+
+
+def lead_kind(name: str) -> LeadKind:
+    """The kind of that name, which is one of the two."""
+    return next(kind for kind in LEAD_KINDS if kind.name == name)
+
+
+# openapi.yaml, InventoryPage. An item's own id is its item_id.
+INVENTORY_FIELDS: Final = (
+    Field("address.subDwelling", _T, "Flat or unit within the building"),
+    Field("address.nameNo", _T, "House number or name"),
+    Field("address.street", _T, "Street"),
+    Field("address.locality", _T, "Locality"),
+    Field("address.town", _T, "Town"),
+    Field("address.county", _T, "County"),
+    Field("address.postcode", _T, "Postcode"),
+    Field("address.countryCode", _T, "Country code"),
+)
+
+# --- enumerated fields (openapi.yaml's examples, and members seen since; new ones can appear at any time) ----------
+
+
+class Members(NamedTuple):
+    """Members of an enumerated field: what they begin with, and the rest of each. A field's lines add up."""
+
+    path: str
+    prefix: str
+    names: str
+
+
+_PROPERTY_TYPES: Final = "FLAT DETACHED SEMI_DETACHED TERRACED BUNGALOW STUDIO MAISONETTE HOUSEBOAT"
+_CONFIDENCE_BANDS: Final = "LOW MEDIUM HIGH"
+
+# A member that isn't here is kept all the same, and reported as drift.
+_MEMBERS: Final = (
+    Members("intent", "APPLICANT_INTENT_", "BUY RENT"),
+    Members("intent", "APPRAISAL_INTENT_", "SELL LET"),
+    Members("enquiryType", "ENQUIRY_TYPE_", "SALES LETTINGS UNSPECIFIED"),
+    Members("propertyUse", "PROPERTY_USE_", "RESIDENTIAL COMMERCIAL UNSPECIFIED"),
+    Members("contact.preferences.method", "CONTACT_METHOD_", "PHONE EMAIL UNSPECIFIED"),
+    Members("contact.preferences.time", "TIME_PREFERENCE_", "MORNING AFTERNOON EVENING UNSPECIFIED"),
+    Members("leadSource", "APPLICANT_SOURCE_", "ZOOPLA_WEBSITE"),
+    Members("leadSource", "APPRAISAL_SOURCE_", "ZOOPLA_WEBSITE"),
+    Members("portalSource", "APPLICANT_PORTAL_SOURCE_", "LISTING"),
+    Members("portalSource", "APPRAISAL_PORTAL_SOURCE_", "ASKANAGENT PROSPECTPLUS"),
+    Members(
+        "consumerSituation",
+        "CONSUMER_SITUATION_",
+        "UNSPECIFIED OTHER PROPERTY_TO_SELL PROPERTY_TO_LET OFFER_ON_OWN_PROPERTY RECENTLY_SOLD FIRST_TIME_BUYER "
+        "BUYER_NOT_FIRST_TIME LOOKING_TO_INVEST NO_PROPERTY_TO_SELL",
+    ),
+    Members("urgency", "URGENCY_", "ASAP WITHIN_3_MONTHS WITHIN_6_MONTHS UNSPECIFIED"),
+    Members("searchCriteria.priceFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH UNSPECIFIED"),
+    Members(
+        "listingDetails.lifeCycleStatus",
+        "LIFE_CYCLE_STATUS_",
+        "FOR_SALE SOLD_SUBJECT_TO_CONTRACT SOLD TO_LET LET_AGREED LET",
+    ),
+    Members("listingDetails.pricing.transactionType", "TRANSACTION_TYPE_", "SALE RENT"),
+    Members("listingDetails.pricing.rentFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH UNSPECIFIED"),
+    Members("searchCriteria.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
+    Members("listingDetails.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
+    Members("propertyDetails.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
+    Members("listingDetails.estimate.confidenceBand", "CONFIDENCE_BAND_", _CONFIDENCE_BANDS),
+    Members("propertyDetails.estimate.confidenceBand", "CONFIDENCE_BAND_", _CONFIDENCE_BANDS),
+)
+
+# The whole members, by path.
+ENUMERATIONS: Final = {
+    path: tuple(f"{prefix}{name}" for of, prefix, names in _MEMBERS if of == path for name in names.split())
+    for path in dict.fromkeys(members.path for members in _MEMBERS)
+}
+
+# What a member begins with and readable text leaves out, the longest first.
+ENUM_PREFIXES: Final = tuple(
+    sorted({members.prefix for members in _MEMBERS if members.prefix}, key=lambda prefix: (-len(prefix), prefix))
+)
+
+
+def known_members(path: str) -> frozenset[str] | None:
+    """The members of an enumerated field that the contract knows; None of a field that isn't enumerated."""
+    return frozenset(ENUMERATIONS[path]) if path in ENUMERATIONS else None

@@ -1,0 +1,175 @@
+"""Days, scopes and windows: which partition asks the portal for which stretch of time.
+
+Belongs here: day + scope ⇄ partition key ⇄ UTC interval, and what retention leaves of it. Doesn't: HTTP, files,
+Dagster's own partition objects (orchestration/assets/ builds those from the keys made here).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
+from functools import cache
+from typing import Self
+from zoneinfo import ZoneInfo
+
+from leads_pipeline.errors import SettingsError
+
+# Specification, "Limits": retention of leads.
+RETENTION = timedelta(days=30)
+
+# An id becomes a folder name and half of a partition key, so it is held to an allow-list: no separator of a path, of
+# Dagster's keys ("|", ",", "...") or of SQL gets in, so dots stand alone and never last. The portal's ids are digits.
+_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}", re.ASCII)
+
+# Portals and their leads are younger, and whoever runs this then has another tzdata.
+_OFFSETS_FROM = (2000, 1, 1)
+_OFFSETS_UNTIL_YEAR = 2100
+# The shortest time between two changes was Recife's week in 2000. A look at each day takes too long.
+_OFFSETS_STEP = timedelta(days=3)
+
+# Dagster joins the dimensions of a multi-partition key in the order of their names: "day" before "scope".
+_KEY_SEPARATOR = "|"
+
+
+class ScopeKind(StrEnum):
+    """What kind of id the portal filters on. ALL sends no filter, which a set-up with a single branch allows."""
+
+    BRANCH = "branch"
+    BRAND = "brand"
+    COMPANY = "company"
+    GROUP = "group"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Scope:
+    """The single id that a request must filter on (specification, endpoint 3)."""
+
+    kind: ScopeKind
+    id: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a scope key such as `branch-101` or `all`.
+
+        Raises SettingsError naming the text when the kind is unknown or the id holds anything but ASCII letters,
+        digits, `_`, `-` and single dots between them.
+        """
+        if text == ScopeKind.ALL:
+            return cls(ScopeKind.ALL)
+        kind, _, id_ = text.partition("-")
+        if kind not in {k for k in ScopeKind if k is not ScopeKind.ALL} or not _ID.fullmatch(id_):
+            raise SettingsError(
+                f"{text!r} is not a scope. Write branch-ID, brand-ID, company-ID, group-ID or all, the id with at "
+                "most 64 letters, digits, '_', '-' and single dots, none of them last."
+            )
+        return cls(ScopeKind(kind), id_)
+
+    @property
+    def key(self) -> str:
+        """The scope as partition key and folder name: `branch-101`, `all`."""
+        return self.kind.value if self.kind is ScopeKind.ALL else f"{self.kind.value}-{self.id}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Window:
+    """One day of one scope: the unit that is fetched, landed, retried and counted.
+
+    `start` and `end` bound the half-open interval [start, end) and are UTC; `day` is a calendar day in the
+    pipeline's time zone.
+    """
+
+    day: date
+    scope: Scope
+    start: datetime
+    end: datetime
+
+    @classmethod
+    def of(cls, day: date, scope: Scope, zone: ZoneInfo) -> Self:
+        """The window of that day in that zone."""
+        start, end = day_interval(day, zone)
+        return cls(day, scope, start, end)
+
+    @classmethod
+    def from_partition_key(cls, key: str, zone: ZoneInfo) -> Self:
+        """Read a key as Dagster writes it, `2026-11-19|branch-101`. Raises SettingsError for anything else."""
+        day, separator, scope = key.partition(_KEY_SEPARATOR)
+        try:
+            parsed = date.fromisoformat(day)
+        except ValueError:
+            parsed = None
+        if parsed is None or not separator or parsed.isoformat() != day:
+            raise SettingsError(f"{key!r} is not a partition key. A key reads 2026-11-19|branch-101.")
+        try:
+            return cls.of(parsed, Scope.parse(scope), zone)
+        except OverflowError:
+            raise SettingsError(f"{key!r} is not a partition key: its day is at the edge of the calendar.") from None
+
+    @property
+    def partition_key(self) -> str:
+        """The key as Dagster writes it: `2026-11-19|branch-101`."""
+        return f"{self.day.isoformat()}{_KEY_SEPARATOR}{self.scope.key}"
+
+    def is_closed(self, now: datetime) -> bool:
+        """Whether the whole window lies in the past, so that an answer fetched now can be complete."""
+        return self.end <= now
+
+    def is_deleted(self, now: datetime) -> bool:
+        """Whether the portal has deleted all of it: asking would find nothing and prove nothing."""
+        return self.end <= now - RETENTION
+
+    def days_left(self, now: datetime) -> float:
+        """Days until the portal begins to delete this window; negative once it has begun."""
+        return (self.start + RETENTION - now) / timedelta(days=1)
+
+
+def day_interval(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """First moment of `day` and of the next day in `zone`, both UTC.
+
+    The difference is 23, 24 or 25 hours where clocks change. Where a change skips midnight itself, the day begins at
+    the moment of the change (PEP 495: a missing local time with fold=0 is read with the offset before it), so days
+    always tile.
+    """
+    return _first_moment(day, zone), _first_moment(day + timedelta(days=1), zone)
+
+
+def today(zone: ZoneInfo, now: datetime) -> date:
+    """The calendar day in `zone` at that moment."""
+    return now.astimezone(zone).date()
+
+
+def days(first: date, last: date) -> Iterator[date]:
+    """Every day from `first` to `last`, both included; none where `last` is earlier."""
+    for offset in range((last - first).days + 1):
+        yield first + timedelta(days=offset)
+
+
+# Since when clocks are ahead of UTC by how much.
+Clocks = Sequence[tuple[datetime, timedelta]]
+
+
+@cache
+def offsets(zone: ZoneInfo) -> Clocks:
+    """Since when the zone's clocks are ahead of UTC by how much: the last entry for ever, the first one from ever.
+
+    For DuckDB, which has time zone data of its own. Governments change their clocks at short notice, so that either's
+    data can be the older, and a lead's day has to be the one whose window holds it.
+    """
+    moment = datetime(*_OFFSETS_FROM, tzinfo=zone)  # in UTC all the same, as fromutc wants it
+    offsets = [(datetime.min.replace(tzinfo=UTC), zone.fromutc(moment) - moment)]
+    while moment.year < _OFFSETS_UNTIL_YEAR:
+        before, moment = moment, moment + _OFFSETS_STEP
+        if (offset := zone.fromutc(moment) - moment) != offsets[-1][1]:
+            until = moment
+            while until - before > timedelta(seconds=1):
+                middle = before + (until - before) // 2
+                middle = middle.replace(microsecond=0)
+                is_past = zone.fromutc(middle) - middle == offset
+                before, until = (before, middle) if is_past else (middle, until)
+            offsets.append((until.replace(tzinfo=UTC), offset))
+    return tuple(offsets)
+
+
+def _first_moment(day: date, zone: ZoneInfo) -> datetime:
+    return datetime.combine(day, time.min, tzinfo=zone).astimezone(UTC)

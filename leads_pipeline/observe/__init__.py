@@ -1,0 +1,1 @@
+"""What somebody is told: findings, alerts, channels and figures."""

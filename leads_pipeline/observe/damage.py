@@ -1,0 +1,60 @@
+"""Which files are damaged or missing, and what to do about it."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.quarantine import Quarantined
+from leads_pipeline.storage.raw import QUARANTINE, Place, list_places
+from leads_pipeline.storage.rows import moment_of
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.transform.reading import LeadsFile
+
+FILES_NAMED: Final = 10
+
+
+def damaged_files(data: DataFolder) -> list[str]:
+    """Files that are damaged or missing and that nothing whole has replaced, by their paths in the data folder.
+
+    They are files in quarantine/, and folders of windows whose leads are published and that have no file any more.
+    Raises StorageError.
+    """
+    aside = [file for file in data.quarantine.files() if not _is_replaced(data, file)]
+    missing = _published(data) - {*list_places(data.store)} - {file.place for file in aside}
+    return sorted([*(file.key for file in aside), *(place.key for place in missing)])
+
+
+def _is_replaced(data: DataFolder, file: Quarantined) -> bool:
+    """Whether a whole look has come since. What was pushed may be nowhere else."""
+    if file.key == f"{QUARANTINE}/{WAREHOUSE_FILE}":
+        return LeadsFile(data).path.exists()
+    if file.place is None or file.set_aside_at is None or file.is_pushed:
+        return False
+    newest = data.raw.read(file.place).folder.newest
+    return newest is not None and moment_of(newest.look) > file.set_aside_at
+
+
+def _published(data: DataFolder) -> set[Place]:
+    """Return the windows that published leads are of."""
+    file, places = LeadsFile(data), set[Place]()
+    if not file.path.exists():
+        return places
+    with suppress(LeadsPipelineError), file.reading() as db:  # else a publication makes a new one
+        for kind in LEAD_KINDS:
+            rows = db.query(f"select distinct window_day, scope from {quoted(kind.table)}")[1]  # noqa: S608 - our own
+            places |= {Place(kind, day, scope) for day, scope in rows}
+    return places
+
+
+def damage_message(files: Sequence[str]) -> str:
+    """Say which files are damaged and what to do about it."""
+    named = ", ".join(files[:FILES_NAMED])
+    more = f" and {len(files) - FILES_NAMED} more" if len(files) > FILES_NAMED else ""
+    return (
+        f"{len(files)} files are damaged or missing: {named}{more}. What is published of their days stays. A window "
+        "that the portal still has is pulled again by itself. Else put the file back from a backup, or do without it: "
+        "data/README.md says how, under 'What is damaged'."
+    )

@@ -1,0 +1,108 @@
+"""The raw inventory: what the searches of a day found.
+
+Belongs here: what is searched for, and what the UI says of it. Doesn't: HTTP (portal/), files (storage/inventory.py).
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Final
+
+from dagster import (
+    AssetExecutionContext,
+    AssetMaterialization,
+    AssetsDefinition,
+    BackfillPolicy,
+    ResourceParam,
+    TableColumn,
+    TableSchema,
+    asset,
+)
+
+from leads_pipeline.domain.window import today
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.orchestration.failing import failure
+from leads_pipeline.orchestration.partitions import Partitions, requested_keys
+from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
+from leads_pipeline.orchestration.resources import InventoryService
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.transform.duck import statement
+from leads_pipeline.transform.reading import LeadsFile
+
+# Metadata of a day of which no inventory was pulled: why.
+NOT_PULLED: Final = "not_pulled"
+
+# Each postcode is a request, and pages more. Beyond this many a day, searching for whole towns costs less.
+MAX_POSTCODES: Final = 500
+
+_COLUMNS: Final = {
+    "item_id": "The item's own id; sha256: and the hash of its payload where it has none",
+    "address": "Place whose search found it",
+    "payload": "The exact JSON text that was received",
+}
+
+
+def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDefinition:
+    """`raw_inventory`, by day."""
+
+    @asset(
+        name="raw_inventory",
+        description=(
+            "The agency's inventory at the addresses of INVENTORY_ADDRESSES, and at the postcodes that leads of the "
+            "last INVENTORY_FROM_LEADS_DAYS days ask about: the day's newest search in raw/inventory/. The API knows "
+            "the present only: a day that is over keeps the file that it has, and `not_pulled` says so."
+        ),
+        partitions_def=partitions.days,
+        backfill_policy=BackfillPolicy.single_run(),
+        output_required=False,
+        group_name="raw",
+        kinds={"python", "parquet"},
+        pool=PORTAL_POOL,
+        metadata={
+            "dagster/column_schema": TableSchema([TableColumn(name, "string", text) for name, text in _COLUMNS.items()])
+        },
+    )
+    def raw_inventory(
+        context: AssetExecutionContext, inventory: InventoryService, data: ResourceParam[DataFolder]
+    ) -> Iterator[AssetMaterialization]:
+        for key in requested_keys(context, partitions.days):
+            day = date.fromisoformat(key)
+            reason = settings.no_inventory
+            if day != today(settings.zone, datetime.now(UTC)):
+                reason = f"The API knows the present only, and {day} isn't today in {settings.zone.key}."
+            # Not a failure: it would hold back all tables below, and no later run could mend it.
+            metadata = {NOT_PULLED: reason} if reason else _pull(context, inventory, data, settings, day)
+            yield AssetMaterialization(context.asset_key, partition=key, metadata=metadata)
+
+    return raw_inventory
+
+
+def _pull(
+    context: AssetExecutionContext, inventory: InventoryService, data: DataFolder, settings: Settings, day: date
+) -> dict[str, str | int]:
+    """Land today's inventory. Returns the metadata of its materialization."""
+    try:
+        addresses = _addresses(settings, data, day)
+        if not addresses:
+            return {NOT_PULLED: "INVENTORY_ADDRESSES names no place to search, and no lead asks about one."}
+        client = inventory.connect()
+        with data.state.pulling():
+            began_at = datetime.now(UTC)
+            answers = {address: client.search(address) for address in addresses}
+        rows = data.inventory.land(day, answers, began_at, context.run.run_id)
+    except LeadsPipelineError as error:
+        raise failure(f"No inventory could be pulled for {day}", error) from None
+    return {"dagster/partition_row_count": rows, "addresses": len(answers), "requests": client.stats.requests}
+
+
+def _addresses(settings: Settings, data: DataFolder, day: date) -> list[str]:
+    """What to search for: the places of the settings, and on wish the postcodes of listings that leads ask about."""
+    addresses = list(settings.inventory_addresses)
+    if settings.inventory_from_leads_days:
+        file = LeadsFile(data)
+        if file.path.exists():
+            since = day.toordinal() - settings.inventory_from_leads_days
+            parameters = {"since": date.fromordinal(since), "most": MAX_POSTCODES}
+            _, rows = file.query(statement("pull/postcodes_asked_about"), parameters)
+            addresses += [postcode for (postcode,) in rows]
+    return list(dict.fromkeys(addresses))

@@ -1,0 +1,137 @@
+"""Where a secret comes from: a variable, a file, or a PGP message. Each file is read once a process.
+
+Belongs here: sources of secrets, and clear words if one can't be read. Doesn't: the use of a secret (portal/), or which
+variables name it (orchestration/resources.py, cli/).
+"""
+
+import stat
+import unicodedata
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from leads_pipeline.errors import CredentialsError
+from leads_pipeline.portal import pgp
+from leads_pipeline.settings import odd_character, path_of
+
+# Issued secrets have 32 to 128 characters. Whatever is beyond this is another file by mistake.
+MAX_SECRET_BYTES = 8192
+# A 4096-bit key of gpg's has 7 kB; signatures of other people can make it grow.
+MAX_PGP_BYTES = 1024 * 1024
+
+
+class SecretSource(Protocol):
+    """A secret. Its `repr` must not show it."""
+
+    def read(self) -> str:
+        """Return the secret. Raises CredentialsError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StaticSecret:
+    """A secret that is known already, for example from an environment variable."""
+
+    value: str = field(repr=False)
+
+    def read(self) -> str:
+        """Return the value. Raises CredentialsError if it can't be a secret."""
+        return _checked(self.value, "The secret")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSecret:
+    """A secret in a file of its own, as container platforms mount them. One line break at its end is not part of it."""
+
+    path: Path
+
+    def read(self) -> str:
+        """Return the file's content. Raises CredentialsError if it is missing, unreadable or can't be a secret."""
+        return _file_secret(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class PgpSecret:
+    """The secret in a PGP message, as the portal delivers it, opened with a private key and its passphrase."""
+
+    message: Path
+    private_key: Path
+    passphrase: SecretSource | None
+
+    def read(self) -> str:
+        """Return the message's content. Raises CredentialsError if a file is missing, or the message doesn't open."""
+        try:
+            passphrase = self.passphrase.read() if self.passphrase else None
+        except CredentialsError as error:
+            raise CredentialsError(f"The passphrase of {self.private_key} can't be had. {error}") from None
+        return _pgp_secret(self.message, self.private_key, passphrase)
+
+
+# An error isn't remembered: once the file is put right, the next use reads it.
+@cache
+def _file_secret(path: Path) -> str:
+    named = f"The secret file {path}"
+    return _text(_content(path, MAX_SECRET_BYTES, named), named)
+
+
+@cache
+def _pgp_secret(message: Path, private_key: Path, passphrase: str | None) -> str:
+    content = _content(message, MAX_PGP_BYTES, f"The PGP message {message}")
+    key = _content(private_key, MAX_PGP_BYTES, f"The private key {private_key}")
+    try:
+        return _text(pgp.decrypt(content, key, passphrase), f"The content of the PGP message {message}")
+    except CredentialsError as error:
+        why = str(error)
+    raise CredentialsError(f"The secret in {message} can't be had with the key {private_key}. {why}")
+
+
+def secret_of(value: str | None, file: str | Path | None) -> SecretSource | None:
+    """Return the secret as it is given, or in its file. None if there is neither."""
+    if file:
+        return FileSecret(path_of(str(file)))
+    return StaticSecret(value) if value else None
+
+
+def client_secret(source: SecretSource) -> str:
+    """Read a client secret. Raises CredentialsError if it can't be read, or holds a character that none may have."""
+    value = source.read()
+    if odd := odd_character(value):
+        raise CredentialsError(f"The client secret {odd}. Copy the secret alone, from the portal's message.")
+    return value
+
+
+def _content(path: Path, max_bytes: int, named: str) -> bytes:
+    try:
+        # A pipe could be read only once, and the next read would wait for ever.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise CredentialsError(f"{named} is not a regular file. Put the content alone into a file.")
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise CredentialsError(
+            f"{named} can't be read ({error.strerror}). Put it there, readable for the user that runs this."
+        ) from None
+    if len(content) > max_bytes:
+        raise CredentialsError(f"{named} holds more than {max_bytes} bytes: that is something else by mistake.")
+    return content
+
+
+def _text(content: bytes, named: str) -> str:
+    try:
+        text = content.decode("utf-8-sig")  # some editors put a byte order mark first
+    except UnicodeDecodeError:
+        text = None
+    if text is None:  # outside of the except block: its error holds the content
+        raise CredentialsError(f"{named} is not UTF-8 text. It must be the secret alone, as plain text.")
+    return _checked(text.removesuffix("\n").removesuffix("\r"), named)
+
+
+def _checked(value: str, named: str) -> str:
+    if not value.strip():
+        raise CredentialsError(f"{named} is empty. Put the secret alone there.")
+    if any(unicodedata.category(character) in {"Cc", "Cs"} for character in value):
+        raise CredentialsError(
+            f"{named} holds a line break or another control character. It must be the secret alone, decrypted."
+        )
+    return value

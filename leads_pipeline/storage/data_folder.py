@@ -1,0 +1,95 @@
+"""A data folder as its users need it: everything that lies in it, made from the settings.
+
+Belongs here: putting the parts together. Doesn't: the parts (storage/, storage/suppression/), fetching, publishing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Self
+
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.cache import CachedStore
+from leads_pipeline.storage.inventory import Inventory
+from leads_pipeline.storage.quarantine import Quarantine
+from leads_pipeline.storage.raw import RESTRICTED, Raw
+from leads_pipeline.storage.state import State
+from leads_pipeline.storage.store import FolderStore, Store, open_store
+from leads_pipeline.storage.suppression import Gate, SuppressionList
+from leads_pipeline.storage.takeover import take_over, take_over_inventory
+
+# The raw files of a bucket that this machine has read. It can be deleted at any time.
+_CACHE: Final = ".cache"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """The parts of a data folder. `folder` is this machine's, `store` has raw windows and inventory.
+
+    `bucket` is the store without its local copy, None if the folder has the data itself.
+
+    Making one touches nothing. Many processes and threads may use one at once.
+    """
+
+    folder: Path
+    store: Store
+    bucket: Store | None
+    state: State
+    gate: Gate
+    raw: Raw
+    inventory: Inventory
+    quarantine: Quarantine
+
+    @classmethod
+    def of(cls, settings: Settings, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Self:
+        """Return the data folder that the settings name. Raises SettingsError if the bucket's package is missing."""
+        bucket = open_store(settings.store, plain_http=settings.plain_http) if settings.store else None
+        keeps_personal_days = settings.keep_personal_days is not None
+        return cls.at(settings.data_dir, settings.privacy_dir, bucket, clock, keeps_personal_days=keeps_personal_days)
+
+    @classmethod
+    def at(
+        cls,
+        folder: Path,
+        privacy: Path | None = None,
+        bucket: Store | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        keeps_personal_days: bool = False,
+    ) -> Self:
+        """Return the data folder of that path. `privacy` is where the suppression list lies, if not in the folder."""
+        state = State(folder, bucket)
+        store: Store = CachedStore(bucket, folder / _CACHE) if bucket else FolderStore(folder)
+        entries = SuppressionList(privacy or folder / "privacy", folder / ".state" / "privacy", bucket)
+        gate = Gate(store, entries, clock, state.key_of_day if keeps_personal_days else None)
+        return cls(
+            folder=folder,
+            store=store,
+            bucket=bucket,
+            state=state,
+            gate=gate,
+            raw=Raw(store, gate, clock, state.note_landed),
+            inventory=Inventory(store, clock, state.note_landed),
+            quarantine=Quarantine(store, folder),
+        )
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the suppression list has entries that the folder wasn't swept for."""
+        return self.state.swept_to() != self.gate.number
+
+    def share(self) -> None:
+        """Exchange with the bucket what all machines must agree on. Raises SettingsError if they contradict."""
+        self.state.share()
+        self.gate.entries.refresh()
+
+    def take_over(self) -> None:
+        """Land the raw files of an earlier release anew, once."""
+        if self.state.is_taken_over():
+            return
+        with self.state.lock("takeover", timeout_seconds=-1):
+            take_over(self.store, self.gate.restricted, RESTRICTED)
+            take_over(self.store, self.raw)
+            take_over_inventory(self.store, self.inventory)
+            self.state.note_taken_over()

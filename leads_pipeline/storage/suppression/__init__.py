@@ -1,0 +1,21 @@
+"""The suppression list: who was erased, objected or is restricted, as keyed hashes that outlive the data.
+
+Belongs here: its files, its key, its seal, which leads an entry means, and keeping them out of raw windows (gate.py).
+Doesn't: going through a folder (privacy/sweeping.py), finding a person (privacy/), spelling (domain/person.py).
+"""
+
+from leads_pipeline.storage.suppression.entries import NOBODY, Action, Entry, Meant, Suppressed, hashes
+from leads_pipeline.storage.suppression.files import KEY_FILE, SuppressionList
+from leads_pipeline.storage.suppression.gate import Gate
+
+__all__ = [
+    "KEY_FILE",
+    "NOBODY",
+    "Action",
+    "Entry",
+    "Gate",
+    "Meant",
+    "Suppressed",
+    "SuppressionList",
+    "hashes",
+]

@@ -1,0 +1,292 @@
+"""The suppression list's files.
+
+Belongs here: the list, its key, its versions, and what the data folder knows of it. Doesn't: what an entry says
+(entries.py).
+
+A version of the list is one document: a seal, then an entry a line. Its name is the number of its newest entry. It is
+created once and never changed, in a folder and, if a bucket has the truth, in the bucket first. The seal is a chain of
+HMACs under the list's own key, so a line that is gone, added or changed shows. The data folder remembers the newest
+entry that it knew (the guard). If the list lacks that entry, its key is gone or it is damaged, reading it raises
+StorageError and nothing is landed or published: nobody comes back because a file was lost.
+"""
+
+import fcntl
+import hmac
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, make_folder, not_read, reading, replace_file, storing
+from leads_pipeline.storage.store import FolderStore, Store
+from leads_pipeline.storage.suppression.entries import NOBODY, Action, Entry, Suppressed
+
+KEY_FILE: Final = "key"
+VERSIONS: Final = "list/"
+
+# Where the list lies in a bucket, and in the folder of earlier versions, which had a chained file.
+_STORED: Final = "privacy/"
+_FORMER_FILE: Final = "suppressed"
+_FORMER_ENTRIES: Final = "privacy/entries/"
+
+# Whoever has just listed them can still read the newest.
+_VERSIONS_KEPT: Final = 5
+
+
+class SuppressionList:
+    """The list's files in their folder, and the guard in the data folder. Many processes may use it at once."""
+
+    def __init__(self, folder: Path, guard: Path, store: Store | None = None) -> None:
+        self.folder = folder
+        self.guard = guard
+        self._here = FolderStore(folder)
+        self._store = store
+        # The list is read three times a landing, and making a path takes longer than asking for it.
+        self._versions, self._former, self._guard, self._key_path = map(
+            str, (folder / VERSIONS, folder / _FORMER_FILE, guard, folder / KEY_FILE)
+        )
+
+    @property
+    def path(self) -> Path:
+        """The newest version of the list, or where its first will be."""
+        return self.folder / VERSIONS / (self._newest() or f"{1:08}")
+
+    def read(self) -> Suppressed:
+        """The list as it is now. Raises StorageError if it isn't whole, or isn't the one that the guard knows.
+
+        It is asked for at each landing, so a version that was read isn't read again.
+        """
+        newest = self._newest()
+        if newest is None and _identity(self._former):
+            with self._held():
+                self._take_over()
+            newest = self._newest()
+        guard = _identity(self._guard)
+        if newest is None and guard is None:
+            return NOBODY
+        identity = (newest, _identity(f"{self._versions}/{newest}"), guard, _identity(self._key_path))
+        cached = _cache.get((self.folder, self.guard))
+        if cached is not None and cached[0] == identity:
+            return cached[1]
+        guarded = self._guarded()  # before the list, which is never behind it then
+        suppressed = self._opened(self._lines(), guarded)
+        _cache[self.folder, self.guard] = (identity, suppressed)
+        return suppressed
+
+    def append(self, make: Callable[[Suppressed, int], Entry]) -> Entry:
+        """Add the entry that is made of the list, for its hashes, and the next number. It is on the disk afterwards."""
+        with self._held():
+            self._take_over()
+            while True:
+                self._refresh()
+                self._make_key()
+                lines = self._lines()
+                entry = make(self._opened(lines, self._guarded()), len(lines) + 1)
+                if self._create([*lines, msgspec.json.encode(entry)]):
+                    return entry
+
+    def refresh(self) -> None:
+        """Have here what the bucket's list has, and there what this one has. Raises StorageError if they part."""
+        if self._store is not None:
+            with self._held():
+                self._take_over()
+                self._refresh()
+
+    # --- versions ---------------------------------------------------------------------------------------------------
+
+    def _create(self, lines: Sequence[bytes]) -> bool:
+        """Keep the version of these entries. False if another machine was first with that number."""
+        marks = _marks(self._key(), lines)
+        name = f"{VERSIONS}{len(lines):08}"
+        content = b"\n".join([marks[-1].encode(), *lines, b""])
+        if self._store is not None and not self._store.create_once(f"{_STORED}{name}", content):
+            return False
+        if not self._here.create_once(name, content):
+            return False
+        replace_file(self.guard, f"{len(lines)} {marks[-1]}\n".encode())
+        self._here.delete(self._here.list(VERSIONS)[:-_VERSIONS_KEPT])
+        if self._store is not None:
+            self._store.delete(self._store.list(f"{_STORED}{VERSIONS}")[:-_VERSIONS_KEPT])
+        return True
+
+    def _newest(self) -> str | None:
+        try:
+            names = os.listdir(self._versions)  # noqa: PTH208 - at each landing
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise not_read(self.folder, error) from error
+        return max(filter(str.isdecimal, names), default=None)
+
+    def _lines(self) -> list[bytes]:
+        """The entries of the newest version, each as it was written."""
+        while newest := self._newest():
+            # One that is gone again was followed by newer ones.
+            if (content := self._here.get(f"{VERSIONS}{newest}")) is not None:
+                return self._checked(content, self.folder / VERSIONS / newest)
+        return []
+
+    def _checked(self, content: bytes, where: Path | str) -> list[bytes]:
+        """The entries of a version's content. Raises StorageError if it isn't as it was written."""
+        seal, *lines = content.split(b"\n")
+        end = lines.pop() if lines else b"?"
+        if end or not lines or not hmac.compare_digest(seal, _marks(self._key(), lines)[-1].encode()):
+            raise self._broken(f"{where} isn't as it was written, or its key isn't its own")
+        return lines
+
+    def _opened(self, lines: Sequence[bytes], guarded: tuple[int, str]) -> Suppressed:
+        """The list of these entries. Raises StorageError if the data folder knows one that it lacks."""
+        key = self._key()
+        marks = _marks(key, lines)
+        number, known = guarded
+        if number and (number > len(marks) or marks[number - 1] != known):
+            raise self._broken(f"it lacks the entry {number} that this data folder knows")
+        return Suppressed(key, list(map(_entry, lines)))
+
+    def _guarded(self) -> tuple[int, str]:
+        with reading(self.guard):
+            try:
+                number, _, mark = self.guard.read_text(encoding="ascii", errors="replace").strip().partition(" ")
+            except FileNotFoundError:
+                return 0, ""
+        if not number.isdigit():
+            raise self._broken(f"{self.guard}, which says how far it goes, can't be read")
+        return int(number), mark
+
+    # --- the same in a bucket, and from earlier versions --------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        store = self._store
+        if store is None:
+            return None
+        self._refresh_key(store)
+        there = [key for key in store.list(f"{_STORED}{VERSIONS}") if key.rpartition("/")[2].isdecimal()]
+        ours, theirs = self._lines(), list[bytes]()
+        if there:
+            if (content := store.get(there[-1])) is None:
+                return self._refresh()  # followed by newer ones since it was listed
+            theirs = self._checked(content, f"{store.address}/{there[-1]}")
+        if ours[: len(theirs)] != theirs[: len(ours)]:
+            raise self._broken(f"it is another than the one in {store.address}")
+        if len(ours) != len(theirs):
+            self._create(max(ours, theirs, key=len))
+        return None
+
+    def _refresh_key(self, store: Store) -> None:
+        path = self.folder / KEY_FILE
+        with reading(path):
+            here = path.read_bytes() if path.exists() else None
+        there = store.get(f"{_STORED}{KEY_FILE}")
+        if here is not None and there is None:
+            there = here if store.create_once(f"{_STORED}{KEY_FILE}", here) else store.get(f"{_STORED}{KEY_FILE}")
+        if there is None:
+            return
+        if here is None:
+            replace_file(path, there)
+        elif here != there:
+            raise self._broken(f"its key {path} is another than the one in {store.address}")
+
+    def _take_over(self) -> None:
+        """Make a version of the list that an earlier version of the pipeline had, if there is none yet."""
+        path = self.folder / _FORMER_FILE
+        if self._newest() is not None:
+            return
+        with reading(path):
+            former = path.read_bytes() if path.exists() else b""
+        if self._store is not None:
+            self._refresh_key(self._store)
+            if not self._store.list(f"{_STORED}{VERSIONS}"):
+                entries = [self._store.get(key) or b"" for key in self._store.list(_FORMER_ENTRIES)]
+                former = max(former, b"".join(entries), key=len)
+        # A line that has no end was never acknowledged.
+        sealed = [line.partition(b" ")[::2] for line in former.split(b"\n")[:-1]]
+        lines = [line for _, line in sealed]
+        if not lines:
+            return
+        for number, (seal, mark) in enumerate(zip(sealed, _marks(self._key(), lines), strict=True), 1):
+            if not hmac.compare_digest(seal[0], mark.encode()):
+                raise self._broken(f"its line {number} isn't as it was written, or its key isn't its own")
+        self._opened(lines, self._guarded())
+        self._create(lines)
+        path.unlink(missing_ok=True)
+
+    # --- lock and key -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Against whoever else adds an entry."""
+        path = self.folder / ".lock"
+        with storing(path):
+            make_folder(self.folder)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE_MODE)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(descriptor)
+
+    def _key(self) -> bytes:
+        path = self.folder / KEY_FILE
+        with reading(path):
+            try:
+                text = path.read_text(encoding="ascii", errors="replace").strip()
+                return bytes.fromhex(text)
+            except FileNotFoundError:
+                raise self._broken(f"{path} is gone") from None
+            except ValueError:
+                raise self._broken(f"{path} holds no key") from None
+
+    def _make_key(self) -> None:
+        """Make the key if there is neither a list nor a guard yet."""
+        path = self.folder / KEY_FILE
+        if not (path.exists() or self._newest() or self.guard.exists()):
+            made = f"{secrets.token_hex(32)}\n".encode()
+            if self._store is not None and not self._store.create_once(f"{_STORED}{KEY_FILE}", made):
+                made = self._store.get(f"{_STORED}{KEY_FILE}") or made
+            replace_file(path, made)
+
+    def _broken(self, why: str) -> StorageError:
+        return StorageError(
+            f"The suppression list in {self.folder} can't be used: {why}. Nothing is landed or published until it can, "
+            "because people who were erased would come back. Put list and key back from a backup, both of them, or "
+            "point LEADS_PRIVACY_DIR to where they are. What was landed before is untouched.",
+            reason="suppression list",
+        )
+
+
+_ENTRY: Final = msgspec.json.Decoder(Entry)
+
+# What each list's files looked like when they were read, and what they said.
+_cache: Final[dict[tuple[Path, Path], tuple[tuple[object, ...], Suppressed]]] = {}
+
+
+def _entry(line: bytes) -> Entry:
+    """The entry of a line. Of earlier versions, the addresses without tags count, as that is how keys are now."""
+    entry = _ENTRY.decode(line)
+    if entry.action is Action.CLEAR:
+        return msgspec.structs.replace(entry, emails=(), mailboxes=(), phones=(), names=())
+    return msgspec.structs.replace(entry, emails=entry.mailboxes, mailboxes=()) if entry.mailboxes else entry
+
+
+def _identity(path: str) -> tuple[int, ...] | None:
+    try:
+        stat = os.stat(path)  # noqa: PTH116 - at each landing
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{path} can't be looked at: {error.strerror}. Check the disk and its rights.") from error
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
+def _marks(key: bytes, lines: Sequence[bytes]) -> list[str]:
+    """The seal of the list after each of its entries."""
+    marks: list[str] = []
+    for line in lines:
+        before = marks[-1] if marks else ""
+        marks.append(hmac.digest(key, before.encode() + b"\n" + line, "sha256").hex())
+    return marks

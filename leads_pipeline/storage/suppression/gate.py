@@ -1,0 +1,182 @@
+"""The gate: what the suppression list keeps out of raw files, asked wherever rows are merged into one.
+
+Belongs here: asking the list, rows that are set aside in `restricted/`, cutting what lands in an anonymous day.
+Doesn't: the list itself (files.py), landing (storage/raw.py), going through a whole folder (privacy/).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Final
+
+from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.domain.cutting import cut_payload, removed_address, without_message
+from leads_pipeline.domain.person import LeadKey, LeadRow
+from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, Raw, list_places
+from leads_pipeline.storage.rows import NotRawError, Opened, Row, merged
+from leads_pipeline.storage.store import Store
+from leads_pipeline.storage.suppression.entries import Action, Entry, Meant, Suppressed
+from leads_pipeline.storage.suppression.files import SuppressionList
+
+# LEADS_KEEP_PERSONAL_DAYS is at least this, so no younger day is anonymous.
+YOUNGEST_ANONYMOUS_DAYS: Final = 35
+
+
+class Gate:
+    """What raw windows may hold. It is the SuppressionList of storage.raw.
+
+    `entries` is the list itself, `restricted` are the rows that are set aside. `key_of_day` gives the key under which
+    the people of an anonymous day become random ids. Without it, nothing is cut. Methods raise StorageError if the list
+    or the store can't be used.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        entries: SuppressionList,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        key_of_day: Callable[[date], bytes] | None = None,
+    ) -> None:
+        self.entries = entries
+        self.restricted = Raw(store, _Everybody(self), clock)
+        self._store = store
+        self._clock = clock
+        self._key_of_day = key_of_day
+        self._anonymous: set[tuple[LeadKind, date]] = set()
+
+    @property
+    def number(self) -> int:
+        """The number of the newest entry by which rows may have to go."""
+        return self.entries.read().number
+
+    def admit(self, kind: LeadKind, day: date, scope: str, rows: list[Row]) -> list[Row]:
+        """Return the rows that may lie in raw, with payloads as they may lie there.
+
+        The list knows the leads that are refused by their ids from then on. Rows of restricted leads are set aside,
+        durably, when this returns.
+        """
+        if self.entries.read():
+            _, restricted, admitted = self._judge(kind, day, rows)
+            if restricted:
+                self._set_aside(Place(kind, day, scope, RESTRICTED), restricted)
+            rows = admitted
+        if rows and self._key_of_day and self._is_anonymous(kind, day):
+            return _cut(kind, rows, self._key_of_day(day))
+        return rows
+
+    def _judge(self, kind: LeadKind, day: date, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
+        """Return the rows of erased leads, of restricted leads, and the others with the messages that may stay."""
+        # An answer mostly repeats what its window has.
+        shown = {LeadRow(kind.name, row.lead_id, day, row.payload) for row in rows}
+        while True:
+            suppressed = self.entries.read()
+            erased, restricted = suppressed.erased.leads(shown), suppressed.restricted.leads(shown)
+            has_learned = [
+                self._learn(suppressed.erased, erased),
+                self._learn(suppressed.restricted, restricted),
+                # It lands. Marts leave it out by its id, also when the portal corrects its address.
+                self._learn(suppressed.objecting, suppressed.objecting.leads(shown)),
+            ]
+            if not any(has_learned):
+                break
+        cleared = suppressed.cleared.leads(shown)
+        out, aside, admitted = list[Row](), list[Row](), list[Row]()
+        for row in rows:
+            key = (kind.name, row.lead_id)
+            if key in erased:
+                out.append(row)
+            elif key in restricted:
+                aside.append(row)
+            else:
+                admitted.append(row._replace(payload=without_message(row.payload)) if key in cleared else row)
+        return out, aside, admitted
+
+    def _learn(self, meant: Meant, leads: dict[LeadKey, int]) -> bool:
+        """Have the list know the ids of these leads. Return whether any was unknown."""
+        unknown = meant.unknown(leads)
+        for of, hashed in unknown.items():
+            self.entries.append(partial(_learned, of, tuple(sorted(hashed))))
+        return bool(unknown)
+
+    # --- rows that are set aside --------------------------------------------------------------------------------------
+
+    def restricted_places(self) -> list[Place]:
+        """Return the windows that have rows set aside. Read them with `restricted.read`."""
+        return list_places(self._store, RESTRICTED)
+
+    def sweep_restricted(self, raw: Raw) -> dict[Place, set[str]]:
+        """Land rows again whose restriction has ended, and delete those of erased leads.
+
+        Return the ids of both by the window in raw. `raw` lands them through this gate.
+        """
+        gone: dict[Place, set[str]] = {}
+        for place in self.restricted_places():
+            rows = merged(self.restricted.read(place).rows)
+            erased, _, lifted = self._judge(place.kind, place.day, rows)
+            if not erased and not lifted:
+                continue
+            window = place._replace(root=RAW)
+            if lifted:
+                raw.merge(window, lifted)
+            gone[window] = {row.lead_id for row in (*erased, *lifted)}
+            self.restricted.rewrite(place, partial(self._without, place, gone[window]))
+        return gone
+
+    def _without(self, place: Place, lead_ids: set[str], rows: list[Row]) -> list[Row]:
+        """Return the rows without those of the leads, unless somebody has restricted them again meanwhile."""
+        _, restricted, _ = self._judge(place.kind, place.day, rows)
+        again = {row.lead_id for row in restricted}
+        return [row for row in rows if row.lead_id not in lead_ids or row.lead_id in again]
+
+    def _set_aside(self, place: Place, rows: Sequence[Row]) -> None:
+        """Add rows to those of the window that are set aside.
+
+        Files of an older list don't count: a sweep that hasn't seen the newest entry may be about to delete them.
+        """
+        number = self.number
+        opened = (one for one in self.restricted.read(place).opened if one.footer.list_number >= number)
+        known = [row for one in opened for row in one.rows]
+        if merged([*known, *rows]) != merged(known):
+            self.restricted.merge(place, rows)
+
+    # --- anonymous days -----------------------------------------------------------------------------------------------
+
+    def _is_anonymous(self, kind: LeadKind, day: date) -> bool:
+        """Whether retention has made the day anonymous. The footers of its files say so, never the clock alone."""
+        if day > self._clock().date() - timedelta(days=YOUNGEST_ANONYMOUS_DAYS):
+            return False
+        if (kind, day) not in self._anonymous and self._has_anonymous_file(kind, day):
+            self._anonymous.add((kind, day))
+        return (kind, day) in self._anonymous
+
+    def _has_anonymous_file(self, kind: LeadKind, day: date) -> bool:
+        for key in self._store.list(f"{RAW}/{kind.table}/day={day.isoformat()}/"):
+            content = self._store.get(key) if key.endswith(".parquet") else None
+            try:
+                if content and Opened(content).footer.is_anonymous:
+                    return True
+            except NotRawError:  # damaged, or of an earlier version
+                continue
+        return False
+
+
+class _Everybody:
+    """Nobody is kept out of `restricted/`."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    @property
+    def number(self) -> int:
+        return self._gate.number
+
+    def admit(self, kind: LeadKind, day: date, scope: str, rows: list[Row]) -> list[Row]:  # noqa: ARG002
+        return rows
+
+
+def _cut(kind: LeadKind, rows: Iterable[Row], key: bytes) -> list[Row]:
+    return [row._replace(payload=cut_payload(kind, row.payload, removed_address(row.payload, key))) for row in rows]
+
+
+def _learned(of: int, hashed: tuple[str, ...], _: Suppressed, number: int) -> Entry:
+    return Entry(number=number, at=datetime.now(UTC), action=Action.LEARNED, of=of, leads=hashed)
