@@ -1,1 +1,1 @@
-"""What somebody is told: findings, alerts, channels and figures."""
+"""Problems and figures, and how people are told of them."""

@@ -1,6 +1,6 @@
 """The report asset: the page made anew after each publication.
 
-Belongs here: when it is written. Doesn't: what is on it (report/page.py).
+Belongs here: when it is written. Doesn't: what is on it (transform/report/page.py).
 """
 
 from dagster import AssetsDefinition, MaterializeResult, MetadataValue, ResourceParam, asset
