@@ -32,6 +32,7 @@ from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Meant, Suppressed
 from leads_pipeline.storage.windows import WindowRow, list_days, window_rows
 from leads_pipeline.transform import marts
+from leads_pipeline.transform.answers import answer_files
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.transform.inventory import load_inventory
 from leads_pipeline.transform.people import PERSON_MACROS, set_person_key
@@ -202,11 +203,12 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
 
 
 def _fingerprint(inputs: marts.Inputs, inventory: Sequence[str]) -> str:
-    files = [path for name in ("answers.csv", "answers.parquet") if (path := inputs.folder.folder / name).exists()]
     windows = [(row.kind, row.window, row.state, row.leads, row.looked_at, row.failure) for row in inputs.windows]
     others = [(row.kind, row.window, row.state, row.leads, row.looked_at) for row in inputs.other_windows]
     return hashlib.sha256(
-        repr((inputs.today, windows, others, [_digest(path) for path in files], inventory)).encode()
+        repr(
+            (inputs.today, windows, others, [_digest(path) for path in answer_files(inputs.folder)], inventory)
+        ).encode()
     ).hexdigest()
 
 
