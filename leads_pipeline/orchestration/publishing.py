@@ -32,7 +32,7 @@ from leads_pipeline.orchestration.pulling import PUBLISH_JOB, is_under_way, utc_
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.storage.raw import RAW
-from leads_pipeline.transform.duck import WAREHOUSE_FILE
+from leads_pipeline.transform.versions import Versions
 
 # Marks the run of the night, which also sweeps, applies retention and deletes old runs.
 NIGHTLY_TAG: Final = "leads_pipeline/nightly"
@@ -133,7 +133,8 @@ def publish_sensor(zone: ZoneInfo, *, is_bucket: bool, clock: Callable[[], datet
         minimum_interval_seconds=BUCKET_SECONDS if is_bucket else FOLDER_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
         description=(
-            "Publishes leads.duckdb when something has landed, at most once a minute, and once a night. A publication "
+            "Publishes leads.duckdb when something has landed, at most once a minute, and once a night. Makes the file "
+            "anew if it is gone, or if another program wrote to it. A publication "
             "that failed is tried again after 10 minutes, then less often, down to once an hour."
         ),
     )
@@ -145,8 +146,8 @@ def publish_sensor(zone: ZoneInfo, *, is_bucket: bool, clock: Callable[[], datet
         next_at, is_nightly = known.next_at(), known.is_night_due(zone, now)
         if not mark and next_at is None:
             return SkipReason("Nothing has landed yet.")
-        is_there = (data.folder / WAREHOUSE_FILE).exists()
-        if is_there and mark == known.mark and not known.failures and not is_nightly:
+        is_as_published = Versions(data.folder).is_as_published()
+        if is_as_published and mark == known.mark and not known.failures and not is_nightly:
             return SkipReason("Nothing has landed since the last publication.")
         if next_at is not None and known.began_at is not None and known.began_at <= now < next_at:
             what = (

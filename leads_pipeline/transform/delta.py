@@ -21,8 +21,8 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection
 from leads_pipeline.transform.tables import Table, lead_tables
-from leads_pipeline.transform.typed import TABLES, delete_tables, number_of, remove_tables, rows_of
-from leads_pipeline.transform.versions import Versions
+from leads_pipeline.transform.typed import TABLES, delete_tables, remove_tables, rows_of
+from leads_pipeline.transform.versions import Versions, number_of
 
 # No least and greatest value of a column, a name say, in the log: it outlives the rows.
 _CONFIGURATION: Final = {

@@ -8,7 +8,7 @@ files and links (versions.py), when to publish.
 
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -19,9 +19,10 @@ import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.storage.durable import copy_file, reading, storing
+from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.transform.duck import connection, literal, quoted, write_anew
 from leads_pipeline.transform.flatten import Batch, flatten
+from leads_pipeline.transform.reading import is_readable
 from leads_pipeline.transform.tables import create_table, lead_tables
 from leads_pipeline.transform.versions import Versions
 
@@ -42,7 +43,7 @@ _LOWERED: Final = 2**62
 class Raw(Protocol):
     """The raw windows, as publishing needs them."""
 
-    def hashes(self, *, of_all_days: bool) -> Hashes:
+    def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
         """Hash the files of each window of the last 60 days, or of all."""
 
     def read(self, windows: Collection[WindowKey]) -> Iterable[Batch]:
@@ -94,10 +95,12 @@ def publish(
 ) -> Publication | None:
     """Bring the data folder's leads.duckdb up to date; None if it is. The caller holds the lock of publications.
 
+    With `of_all_days`, or if somebody has written to the file, all of it is read first.
+
     - Update: only windows have changed, or what marts read besides. They are read into a copy.
     - Rewriting: raw files were rewritten, or the list has grown. The same, whatever the numbers of the leads. The copy
       is written anew, so that no old block stays, and no older version stays beside it.
-    - New file: anything else has changed, or the file can't be read. It is made from raw, and from the file before it
+    - New file: anything else has changed, or the file is damaged. It is made from raw, and from the file before it
       come the leads that raw has lost.
 
     Raises StorageError and BugError; then the published file is as before.
@@ -115,11 +118,15 @@ def _publish(
     if known and known.is_alone:
         versions.remove_older(0)  # a killed publication may have left some
     is_rewritten = is_rewritten or known is None or known.list_number != content.list_number
+    is_suspect = of_all_days or not versions.is_as_published()
     if before is None or known is None or known.fingerprint != _fingerprint(content):
+        return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
+    if is_suspect and not (versions.has_its_hash() and is_readable(versions, "publish", before)):
+        logger.warning("leads.duckdb isn't as it was published, and is built anew.")
         return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
     hashes = raw.hashes(of_all_days=of_all_days or is_rewritten)
     changed = {window for window, hash_ in hashes.items() if known.windows.get(window) != hash_}
-    if not changed and not is_rewritten and known.inputs == content.inputs and versions.path.exists():
+    if not changed and not is_rewritten and known.inputs == content.inputs and versions.is_as_published():
         return None
     draft = versions.draft("copy")
     try:
@@ -131,7 +138,7 @@ def _publish(
             db.begin()
             if is_rewritten:
                 _lower_numbers(db, changed)
-            leads = flatten(db, raw.read(changed), content.zone)
+            leads = flatten(db, _noting(raw.read(changed), hashes), content.zone)
             _check(db)
             if is_rewritten:
                 _raise_numbers(db)
@@ -149,7 +156,8 @@ def _publish(
 
 
 def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Content, *, is_alone: bool) -> Publication:
-    is_damaged = before is not None and not _is_readable(versions, before)
+    leads_tables = [table.name for table in lead_tables()]
+    is_damaged = before is not None and not is_readable(versions, "publish", before, leads_tables)
     hashes = raw.hashes(of_all_days=True)
     draft = versions.draft("anew")
     with connection(versions, "publish", draft, memory_limit=_MEMORY_TO_BUILD) as db:
@@ -158,7 +166,7 @@ def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Cont
             db.execute(f"attach {literal(str(before))} as before (read_only)")
         db.begin()
         _create_tables(db)
-        leads = flatten(db, raw.read(hashes.keys()), content.zone)
+        leads = flatten(db, _noting(raw.read([*hashes]), hashes), content.zone)
         if before and not is_damaged:
             leads += _take_over(db, content.zone)
         _check(db)
@@ -172,22 +180,11 @@ def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Cont
     return Publication("new file", len(hashes), leads)
 
 
-def _is_readable(versions: Versions, file: Path) -> bool:
-    """Whether DuckDB can read all leads of the file. Raises StorageError if the disk can't, or for want of space."""
-    with reading(file), file.open("rb") as content:
-        while content.read(1 << 20):
-            pass
-    with connection(versions, "publish") as db:
-        try:
-            db.execute(f"attach {literal(str(file))} as before (read_only)")
-            for table in lead_tables():
-                if _columns(db, table.name, database="before"):
-                    db.execute(f"select bit_xor(hash(leads)) from before.main.{quoted(table.name)} as leads").fetchall()
-        except duckdb.OutOfMemoryException:
-            raise
-        except duckdb.Error:
-            return False
-    return True
+def _noting(batches: Iterable[Batch], hashes: dict[WindowKey, str]) -> Iterator[Batch]:
+    """The batches. Each one's hash replaces the listed one: a damaged file is left out, and may be put back."""
+    for batch in batches:
+        hashes[batch.kind.name, batch.day, batch.scope] = batch.hash
+        yield batch
 
 
 # --- what the file remembers ------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class RawWindows:
             rows = merged(contents.rows)
             if any(opened.footer.list_number < self._suppressed.number for opened in contents.opened):
                 rows = self._suppressed.admit(kind, day, scope, rows)
-            yield Batch(kind, day, scope, table_of(rows))
+            yield Batch(kind, day, scope, table_of(rows), _hash_of(contents.folder))
 
 
 def _window_key(kind: str, folder: str) -> WindowKey:

@@ -5,7 +5,7 @@ Belongs here: holding one version of it, and whoever reads without saying which.
 
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,16 @@ import duckdb
 import pyarrow as pa
 
 from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.durable import reading
 from leads_pipeline.storage.state import State
 from leads_pipeline.transform.duck import (
     SCRATCH_ROOT,
     WAREHOUSE_FILE,
+    DataFolder,
     connection,
     link_or_copy,
+    literal,
+    quoted,
     scratch_folder,
     telling_errors,
 )
@@ -106,6 +110,29 @@ def holding_version(data: ReadableFolder, path: Path) -> Iterator[HeldVersion]:
     with data.state.reading(name), scratch_folder(data, name) as folder:
         link_or_copy(path.resolve(), folder / WAREHOUSE_FILE)
         yield HeldVersion(name, folder / WAREHOUSE_FILE)
+
+
+def is_readable(data: DataFolder, name: str, file: Path, tables: Collection[str] | None = None) -> bool:
+    """Whether DuckDB can decode each value of these tables of the file, or of all. `name` is as in `connection`.
+
+    Raises StorageError if the disk can't be read, or for want of space.
+    """
+    with reading(file), file.open("rb") as content:  # DuckDB would take a failing disk for damage
+        while content.read(1 << 20):
+            pass
+    found = "select schema_name, table_name from duckdb_tables() where database_name = 'published'"
+    with connection(data, name) as db:
+        try:
+            db.execute(f"attach {literal(str(file))} as published (read_only)")
+            for schema, table in db.execute(found).fetchall():
+                if tables is None or table in tables:
+                    rows = f"published.{quoted(schema)}.{quoted(table)}"
+                    db.execute(f"select bit_xor(hash(rows)) from {rows} as rows").fetchall()  # noqa: S608 - our own names
+        except duckdb.OutOfMemoryException:
+            raise
+        except duckdb.Error:
+            return False
+    return True
 
 
 def sweep_readers(data: ReadableFolder) -> None:

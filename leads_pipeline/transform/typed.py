@@ -8,7 +8,6 @@ and a tree stays as long as its version: after a rewriting no older one is left.
 
 # ruff: noqa: S608 - only our own names are in the statements
 
-import re
 import shutil
 from collections.abc import Collection, Iterator
 from datetime import date
@@ -26,7 +25,7 @@ from leads_pipeline.storage.durable import storing, sync
 from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, link_or_copy, literal, quoted
 from leads_pipeline.transform.tables import Table, lead_tables
-from leads_pipeline.transform.versions import Versions
+from leads_pipeline.transform.versions import Versions, number_of
 
 TABLES: Final = "tables"
 
@@ -108,12 +107,6 @@ def want_deltalake() -> str:
             f"LEADS_TABLES is delta, and the package deltalake can't be used ({type(error).__name__}). "
             f"{how_to_install('delta')} Or unset LEADS_TABLES, and the next publication removes the Delta tables."
         ) from None
-
-
-def number_of(path: Path) -> int:
-    """The number in the name of a version or a tree; 0 if there is none."""
-    found = re.search(r"-(\d+)", path.name)
-    return int(found[1]) if found else 0
 
 
 def _replace_link(path: Path, tree: Path) -> None:

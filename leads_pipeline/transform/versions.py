@@ -2,22 +2,27 @@
 
 Belongs here: files and the link. Doesn't: what is in them (publish.py).
 
-`leads.duckdb` is a relative link to `.versions/leads-<number>.duckdb`. The version before stays until the next one
-comes, because a reader may have resolved the link just before. DuckDB from 1.5 on resolves it first.
+`leads.duckdb` is a relative link to `.versions/leads-<number>-<hash>.duckdb`, where the hash is the beginning of the
+SHA-256 of the bytes. The version before stays until the next one comes, because a reader may have resolved the link
+just before. DuckDB from 1.5 on resolves it first.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline.storage.durable import publish_file, storing, sync
+from leads_pipeline.storage.durable import publish_file, reading, storing, sync
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, link_or_copy
 
 # Readable by the owner's group, as analysts are. Nobody may write: one writer would lock out every reader.
 _FOLDER_MODE: Final = 0o750
 _FILE_MODE: Final = 0o440
+
+# An earlier release wrote no hash.
+_HASH: Final = re.compile(r"leads-\d+-([0-9a-f]{16})\.duckdb")
 
 
 class Versions:
@@ -55,8 +60,22 @@ class Versions:
         """
         if self.path.exists():
             return self.path.resolve()
-        number = self.next_number() - 1
-        return self._file(number) if number else None
+        return max(self._files(), default=None, key=number_of)
+
+    def is_as_published(self) -> bool:
+        """Whether nobody has replaced the file or written to it since, by the times of the link and the file.
+
+        Bytes that rot change no time: `has_its_hash` reads them.
+        """
+        with suppress(FileNotFoundError):
+            return self.path.is_symlink() and self.path.stat().st_mtime_ns <= self.path.lstat().st_mtime_ns
+        return False
+
+    def has_its_hash(self) -> bool:
+        """Whether the current file has the bytes that were published, if its name tells. Raises StorageError."""
+        current = self.current()
+        name = _HASH.fullmatch(current.name) if current else None
+        return current is None or name is None or name[1] == _hash_of(current)
 
     def second_name(self) -> Path | None:
         """The same file under a name of its own. A process that has a file open can't open it in another way."""
@@ -65,12 +84,13 @@ class Versions:
         return current and self.draft("before")
 
     def next_number(self) -> int:
-        """The number of the next version, from 1."""
-        return max(self._numbers(), default=0) + 1
+        """The number of the next version, from 1. That of a version which is lost isn't given again."""
+        names = [*self._versions.iterdir(), *([self.path.readlink()] if self.path.is_symlink() else [])]
+        return max(map(number_of, names), default=0) + 1
 
     def swap_in(self, draft: Path, *, is_alone: bool) -> None:
         """Publish the draft. It and the version before stay, or it alone. Raises StorageError."""
-        version = self._file(self.next_number())
+        version = self._versions / f"leads-{self.next_number()}-{_hash_of(draft)}.duckdb"
         with storing(self.path):
             draft.chmod(_FILE_MODE)
             publish_file(draft, version)
@@ -86,7 +106,7 @@ class Versions:
     def remove_older(self, but: int) -> None:
         """Remove all versions but the current one and so many others, the newest. Raises StorageError."""
         current = self.current()
-        others = [file for file in map(self._file, sorted(self._numbers())) if current and file.name != current.name]
+        others = [file for file in sorted(self._files(), key=number_of) if current and file.name != current.name]
         with storing(self._versions):
             for file in others[: len(others) - but]:
                 file.unlink()
@@ -102,9 +122,16 @@ class Versions:
             self.path.resolve().replace(aside)
         return aside
 
-    def _file(self, number: int) -> Path:
-        return self._versions / f"leads-{number}.duckdb"
+    def _files(self) -> list[Path]:
+        return [*self._versions.glob("leads-*.duckdb")]
 
-    def _numbers(self) -> list[int]:
-        names = (re.fullmatch(r"leads-(\d+)\.duckdb", path.name) for path in self._versions.iterdir())
-        return [int(name[1]) for name in names if name]
+
+def number_of(path: Path) -> int:
+    """The number in the name of a version, or of a tree of typed tables. 0 if there is none."""
+    found = re.search(r"-(\d+)", path.name)
+    return int(found[1]) if found else 0
+
+
+def _hash_of(file: Path) -> str:
+    with reading(file), file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()[:16]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.storage.inventory import FoundItem
     from leads_pipeline.storage.rows import Opened
     from leads_pipeline.storage.windows import WindowState
-    from leads_pipeline.transform.typed import number_of
+    from leads_pipeline.transform.versions import number_of
 
 TESTS = "leads_pipeline_tests"
 DURABLE = (f"{TESTS}/storage/test_durable.py",)
@@ -679,10 +679,7 @@ def _(before, table, days):
 
 @mutant("each tree stays", "leads_pipeline.transform.typed:number_of", promise=ERASED, tests=TYPED_FILES)
 def _(path):
-    if (
-        path.name.startswith("tables-")
-        and not path.with_name(path.name.replace("tables", "leads") + ".duckdb").exists()
-    ):
+    if path.name.startswith("tables-") and not [*path.parent.glob(f"leads-{unbroken(path)}-*.duckdb")]:
         return max(unbroken(version) for version in path.parent.glob("leads-*.duckdb"))
     return unbroken(path)
 

@@ -1,7 +1,7 @@
 """leads.duckdb is published soon after something has landed, once a night, and not too often."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,10 +33,19 @@ from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.transform.duck import WAREHOUSE_FILE
+from leads_pipeline.transform.versions import Versions
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, home
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def swap_in_new_file(folder: Path) -> None:
+    """As a publication does it."""
+    versions = Versions(folder)
+    with versions.drafting():
+        versions.draft("copy").touch()
+        versions.swap_in(versions.draft("copy"), is_alone=True)
 
 
 class House:
@@ -54,7 +63,7 @@ class House:
             with noted_publication(data, LONDON, is_nightly=is_nightly, clock=clock):
                 if self.is_broken:
                     raise OSError("The disk is full.")
-            (self.folder.folder / WAREHOUSE_FILE).touch()
+            swap_in_new_file(self.folder.folder)
             self.nightly.append(is_nightly)
 
         jobs = [define_asset_job(PUBLISH_JOB, [leads]), define_asset_job(PULL_JOB, [leads])]
@@ -111,6 +120,23 @@ def test_what_lands_during_a_publication_is_published_by_the_next(house: House) 
     with noted_publication(house.folder, LONDON, is_nightly=True, clock=house.clock):
         house.land()
     house.clock.now += MINUTE
+    assert house.publishes()
+
+
+def overwrite(file: Path) -> None:
+    file.chmod(0o600)
+    file.write_bytes(b"something else")
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, overwrite])
+def test_a_file_that_is_gone_or_overwritten_is_made_anew_at_the_next_tick(
+    house: House, harm: Callable[[Path], None]
+) -> None:
+    house.land()
+    assert house.publishes()
+    house.clock.now += MINUTE
+    assert not house.publishes()
+    harm(house.folder.folder / WAREHOUSE_FILE)
     assert house.publishes()
 
 

@@ -87,6 +87,19 @@ def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_ove
     assert damaged_files(data)[0].startswith("quarantine/raw/")
 
 
+def test_a_damaged_file_that_is_put_back_is_read_by_the_next_publication(data: DataFolder) -> None:
+    land(data, APPLICANT, [{"id": "103-1"}], scope="branch-103")
+    path = raw_of(data, "103")
+    content = path.read_bytes()
+    flip_a_bit(path)
+    publish(data)
+    assert published_ids(data) == ALL
+
+    path.write_bytes(content)
+    publish(data)
+    assert published_ids(data) == [*ALL, "103-1"]
+
+
 def test_a_window_that_is_landed_again_is_whole(data: DataFolder) -> None:
     raw_of(data, "101").write_bytes(b"rotten")
     assert data.raw.read(Place(APPLICANT, DAY, "branch-101")).rows == []

@@ -55,7 +55,7 @@ def batch(
         "payload": pa.array(texts, pa.string()),
         "source": pa.array([source] * len(texts), pa.string()),
     }
-    return Batch(kind, day, scope, pa.table(columns))
+    return Batch(kind, day, scope, pa.table(columns), "")
 
 
 def rows(db: duckdb.DuckDBPyConnection, table: str) -> list[Row]:

@@ -4,10 +4,11 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import stat
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -47,7 +48,7 @@ class Windows:
         self.versions[kind, day, scope] += [(self.number, lead) for lead in leads]
         return kind, day, scope
 
-    def hashes(self, *, of_all_days: bool) -> Mapping[WindowKey, str]:
+    def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
         return {
             key: hashlib.sha256(repr(leads).encode()).hexdigest()
             for key, leads in self.versions.items()
@@ -55,7 +56,7 @@ class Windows:
         }
 
     def read(self, windows: Collection[WindowKey]) -> Iterable[Batch]:
-        self.were_read = set(windows)
+        self.were_read, hashes = set(windows), self.hashes(of_all_days=True)
         for kind, day, scope in sorted(windows):
             leads = [
                 (number, lead) for number, lead in self.versions[kind, day, scope] if lead["id"] not in self.refused
@@ -66,7 +67,7 @@ class Windows:
                 "payload": pa.array([json.dumps(lead) for _, lead in leads], pa.string()),
                 "source": pa.array(["pull"] * len(leads), pa.string()),
             }
-            yield Batch(lead_kind(kind), day, scope, pa.table(columns))
+            yield Batch(lead_kind(kind), day, scope, pa.table(columns), hashes[kind, day, scope])
 
 
 @dataclass
@@ -78,6 +79,7 @@ class Folder:
     zone: ZoneInfo = LONDON
     marts: str = "first"
     inputs: str = "first"
+    prepare: Callable[[duckdb.DuckDBPyConnection], object] = lambda _: None
     make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None] = lambda *_: None
 
     @property
@@ -93,12 +95,16 @@ class Folder:
             for table in TABLES:
                 db.execute(f"delete from {table} {refused}", ids)  # noqa: S608
 
+        def prepare(db: duckdb.DuckDBPyConnection) -> None:
+            set_person_key(db, b"key")
+            self.prepare(db)
+
         content = Content(
             zone=self.zone,
             fingerprint=self.marts,
             inputs=self.inputs,
             list_number=len(self.raw.refused),
-            prepare=lambda db: set_person_key(db, b"key"),
+            prepare=prepare,
             refuse=refuse,
             make_marts=self.make_marts,
         )
@@ -116,7 +122,8 @@ class Folder:
         return dict(self.query("select lead_id, message from applicant_leads"))
 
     def versions(self) -> list[str]:
-        return sorted(path.name for path in (self.path / ".versions").iterdir())
+        """The versions without their hashes."""
+        return sorted(re.sub("-[0-9a-f]{16}", "", path.name) for path in (self.path / ".versions").iterdir())
 
 
 @pytest.fixture
@@ -141,7 +148,7 @@ def test_the_first_publication_makes_the_file_and_one_with_nothing_new_leaves_it
     assert folder.publish() is None
     assert folder.publish(of_all_days=True) is None
 
-    assert folder.file.readlink() == Path(".versions/leads-1.duckdb")
+    assert re.fullmatch(r".versions/leads-1-[0-9a-f]{16}.duckdb", str(folder.file.readlink()))
     after = folder.file.stat()
     assert (after.st_ino, after.st_mtime_ns, stat.S_IMODE(after.st_mode)) == (before.st_ino, before.st_mtime_ns, 0o440)
     assert folder.query("select count(*) from applicant_viewing_times") == [(2,)]
@@ -277,6 +284,34 @@ def test_a_vanished_or_broken_file_is_built_anew(folder: Folder, harm: Callable[
     assert aside == ([b"not a database"] if harm is not_a_database else aside if harm is half else [])
 
 
+@pytest.mark.parametrize("tenth", range(10))
+def test_a_byte_that_rots_is_found_on_the_first_publication_of_a_day(folder: Folder, tenth: int) -> None:
+    folder.raw.land(*({"id": str(number), "message": f"{number * 7919}" * 40} for number in range(300)))
+    folder.publish()
+    before, file = folder.tables(), folder.file.resolve()
+    times, content = file.stat(), bytearray(file.read_bytes())
+    content[(2 * tenth + 1) * len(content) // 20] ^= 1
+    file.chmod(0o600)
+    file.write_bytes(content)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    assert way(folder.publish(of_all_days=True)) == "new file"
+    assert folder.tables() == before
+    assert folder.publish(of_all_days=True) is None
+
+
+def test_a_file_that_another_program_wrote_to_is_built_anew(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    before = folder.tables()
+    folder.file.chmod(0o600)
+    with duckdb.connect(folder.file) as db:
+        db.execute("update applicant_leads set message = 'theirs'")
+
+    assert way(folder.publish()) == "new file"
+    assert folder.tables() == before
+
+
 def test_without_its_link_the_newest_version_is_the_file(folder: Folder) -> None:
     folder.raw.land({"id": "a", "message": "m"})
     folder.publish()
@@ -337,10 +372,8 @@ def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_
 def test_a_file_that_has_a_lead_twice_is_not_published(folder: Folder) -> None:
     folder.raw.land({"id": "a", "message": "m"})
     folder.publish()
-    folder.file.chmod(0o600)
-    with duckdb.connect(folder.file) as db:
-        db.execute("insert into applicant_leads from applicant_leads")
     folder.raw.land({"id": "b"})
+    folder = replace(folder, prepare=lambda db: db.execute("insert into applicant_leads from applicant_leads"))
 
     with pytest.raises(BugError, match="would lose 0 applicant leads and double 1"):
         folder.publish()
@@ -355,14 +388,14 @@ def test_what_a_killed_publication_left_is_removed(folder: Folder) -> None:
     shutil.copy(folder.file, versions / "before")
     folder.raw.refused = {"a"}
     folder.publish()
-    (versions / "before").replace(versions / "leads-1.duckdb")
+    (versions / "before").replace(versions / f"leads-1-{'0' * 16}.duckdb")
     (versions / "draft-copy.duckdb").touch()
     (versions / "draft-link").symlink_to("nowhere")
 
     assert folder.publish() is None
     assert (folder.versions(), folder.messages()) == (["leads-2.duckdb"], {"b": "m"})
 
-    shutil.copy(versions / "leads-2.duckdb", versions / "leads-3.duckdb")  # killed before the link was replaced
+    shutil.copy(folder.file, versions / f"leads-3-{'0' * 16}.duckdb")  # killed before the link was replaced
     folder.raw.land({"id": "c", "message": "m"})
     folder.publish()
     assert folder.messages() == {"b": "m", "c": "m"}

@@ -138,3 +138,16 @@ def test_files_that_nobody_wants_any_more_are_removed(folder: Folder) -> None:
     assert list((folder.path / ".versions").glob("tables-*")) == []
     shutil.rmtree(folder.path / ".state")
     assert write(folder) == 2
+
+
+def test_the_files_follow_a_file_that_was_built_anew_because_its_version_was_lost(folder: Folder) -> None:
+    folder.raw.land({"id": "a"})
+    folder.publish()
+    write(folder)
+    folder.file.resolve().unlink()
+    folder.raw.land({"id": "b"})
+    folder.publish()
+
+    write(folder)
+
+    assert read(folder, "applicant_leads", "lead_id") == [("a",), ("b",)]
