@@ -54,7 +54,7 @@ PERSON = (f"{TESTS}/domain/test_person.py",)
 READER = (f"{TESTS}/transform/test_reader.py",)
 LOAD = (f"{TESTS}/transform/test_load.py",)
 PUBLISH = (f"{TESTS}/transform/test_publish.py",)
-PUBLISHING = (f"{TESTS}/transform/test_publishing.py",)
+DAMAGE = (f"{TESTS}/storage/test_damage.py",)
 REQUESTS = (f"{TESTS}/privacy/test_requests.py",)
 MARTS = (f"{TESTS}/transform/test_marts.py",)
 MART_FILES = (f"{TESTS}/transform/test_mart_files.py",)
@@ -585,9 +585,39 @@ def _(db, zone):
     return 0
 
 
-@mutant("any file can be read", "leads_pipeline.transform.publish:_is_readable", promise=ONCE, tests=PUBLISH)
-def _(versions, file):
+@mutant("any file can be read", "leads_pipeline.transform.reading:is_readable", promise=ONCE, tests=PUBLISH)
+def _(data, name, file, tables=None):
     return True
+
+
+@mutant("any bytes are whole", "leads_pipeline.transform.versions:Versions.has_its_hash", promise=ONCE, tests=PUBLISH)
+def _(self):
+    return True
+
+
+@mutant(
+    "a file that is there is as it was published",
+    "leads_pipeline.transform.versions:Versions.is_as_published",
+    promise=ONCE,
+    tests=(*PUBLISH, *PUBLISHING),
+)
+def _(self):
+    return self.path.exists()
+
+
+@mutant("a damaged raw file counts as read", "leads_pipeline.transform.publish:_noting", promise=ONCE, tests=DAMAGE)
+def _(batches, hashes):
+    return batches
+
+
+@mutant(
+    "a lost version's number is given again",
+    "leads_pipeline.transform.versions:Versions.next_number",
+    promise=ONCE,
+    tests=TYPED_FILES,
+)
+def _(self):
+    return max(map(number_of, self._files()), default=0) + 1
 
 
 @mutant(
