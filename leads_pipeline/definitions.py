@@ -1,15 +1,13 @@
-"""The wiring: settings into resources, assets, jobs and schedules. The only reader of environment variables.
+"""The wiring: settings into resources, assets, jobs and schedules.
 
 Belongs here: what exists in the code location that Dagster loads. Doesn't: what an asset does
 (orchestration/assets/), how the command line runs it (orchestration/runs.py).
 """
 
 import logging
-import os
-import resource
 import warnings
-from collections.abc import Mapping, MutableMapping
-from datetime import UTC, date, datetime
+from collections.abc import Mapping
+from datetime import date
 
 from dagster import (
     AssetSelection,
@@ -21,7 +19,6 @@ from dagster import (
 )
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.domain.window import RETENTION, today
 from leads_pipeline.observe.watch import alert_sensor
 from leads_pipeline.orchestration.assets import build_assets
 from leads_pipeline.orchestration.dagster_compat import UnresolvedAssetJobDefinition
@@ -29,33 +26,15 @@ from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publishing import publish_sensor
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, Asking, inventory_schedule
 from leads_pipeline.orchestration.resources import AlertService, DataFolderResource, InventoryService, LeadsService
-from leads_pipeline.settings import OURS, Settings
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.settings import Settings, variables
+from leads_pipeline.storage.data_folder import first_day
+from leads_pipeline.storage.durable import forgo_core_dumps
 
 logger = logging.getLogger(__name__)
 
 
-def forgo_core_dumps() -> None:
-    """Have this process, and all that it starts, leave no image of its memory when it crashes: it holds leads.
-
-    The limit of one byte is Linux's own word for it: 0 would stop a file alone, and not a program that dumps are piped
-    to (core(5)). Where somebody has forbidden dumps already, that stays.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    if hard != 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
-
-
-# Whatever runs leads-pipeline loads this module: the command line, Dagster's code server, each run.
+# Dagster's code server and each run load this module.
 forgo_core_dumps()
-
-
-def variables() -> MutableMapping[str, str]:
-    """The process's environment variables, for the command line to read, complete and hand on; ours aren't empty."""
-    for name in [name for name in os.environ if name.startswith(OURS)]:
-        if not os.environ[name].strip():
-            del os.environ[name]
-    return os.environ
 
 
 def build_definitions(environment: Mapping[str, str]) -> Definitions:
@@ -117,13 +96,6 @@ def resources(
     """
     data = DataFolderResource.of(settings, first_day)
     return data, LeadsService.of(settings, data), InventoryService.of(settings, data)
-
-
-def first_day(settings: Settings) -> date:
-    """The first partition: what the settings say, else 30 days before the first run or sensor, remembered since."""
-    if settings.start_date is not None:
-        return settings.start_date
-    return DataFolder.of(settings).state.start_date() or today(settings.zone, datetime.now(UTC)) - RETENTION
 
 
 def _jobs() -> list[UnresolvedAssetJobDefinition]:

@@ -1,14 +1,14 @@
 """The settings of an installation: a field for each variable, with its help, its default and its section.
 
 From this model are made `.env.example`, the table in docs/operate.md, hints for misspelled names, the list of secrets
-and `leads-pipeline settings`. Doesn't belong here: os.environ (definitions.py), reading a
-secret (portal/credentials.py).
+and `leads-pipeline settings`. Doesn't belong here: reading a secret (portal/credentials.py).
 """
 
 import ipaddress
+import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -300,7 +300,7 @@ class Settings(BaseSettings):
     """A CSV with the columns id and name, and any others, such as region. It names your branches in tables, report and
     messages, and is read at each publication"""
     start_date: Annotated[date | None, PlainValidator(_start_date)] = setting("LEADS_START_DATE", _PULL)
-    """First day to pull, as 2026-11-19; 30 days before the first start if it is empty"""
+    """First day to pull, as 2026-11-19; 29 days before the first start if it is empty"""
     max_concurrency: Annotated[int, _whole_number(1, 256)] = setting("LEADS_MAX_CONCURRENCY", _PULL, 8)
     """Requests at once, from 1 to 256"""
     data_address: Annotated[str, PlainValidator(_data_address)] = setting("LEADS_DATA_DIR", _PULL, "data", link=_BUCKET)
@@ -427,6 +427,11 @@ class Settings(BaseSettings):
         return self.work_dir or path_of("data")
 
     @property
+    def dagster_folder(self) -> Path:
+        """Where Dagster's own state is or will be: DAGSTER_HOME, else `.dagster` in the data folder."""
+        return self.dagster_home or self.data_dir / ".dagster"
+
+    @property
     def plain_http(self) -> bool:
         """Whether the bucket's endpoint goes without https, which only one on this machine may."""
         return self.store is not None and (self.bucket_endpoint or "").startswith("http:")
@@ -489,6 +494,17 @@ DESCRIBED: Final = tuple(_described())
 SECRETS: Final = tuple(one.name for one in DESCRIBED if one.is_secret)
 VARIABLES: Final = frozenset(one.name for one in DESCRIBED) | {f"{name}_FILE" for name in SECRETS}
 _FIELDS: Final = {str(one.validation_alias): name for name, one in Settings.model_fields.items()}
+
+
+def variables() -> MutableMapping[str, str]:
+    """Return the environment variables of this process, without those of ours that are empty.
+
+    Only the command line and definitions.py call this. All others get Settings.
+    """
+    for name in [name for name in os.environ if name.startswith(OURS)]:
+        if not os.environ[name].strip():
+            del os.environ[name]
+    return os.environ
 
 
 def filled_in(variables: Mapping[str, str]) -> dict[str, str]:

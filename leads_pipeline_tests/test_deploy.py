@@ -20,6 +20,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from click import Context
 from dagster._core.instance.ref import InstanceRef
 from dagster_docker import DockerRunLauncher
 from dagster_k8s import K8sRunLauncher
@@ -111,7 +112,8 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.parametrize("arguments", sorted(set(commands())), ids=" ".join)
 def test_each_command_is_one_of_ours_with_options_that_it_has(arguments: tuple[str, ...]) -> None:
-    command = main.commands[arguments[0]]
+    command = main.get_command(Context(main), arguments[0])
+    assert command
     command.make_context(arguments[0], list(arguments[1:]))
 
 

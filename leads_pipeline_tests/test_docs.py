@@ -187,7 +187,9 @@ def test_every_make_target_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`leads-pipeline ([a-z-]+[a-z])", GUIDES))))
 def test_every_subcommand_exists(name: str) -> None:
-    told = main.commands[name].get_help(Context(main.commands[name]))
+    command = main.get_command(Context(main), name)
+    assert command
+    told = command.get_help(Context(command))
     for option in re.findall(rf"`leads-pipeline {name}[^`]*?(--[a-z]+)", GUIDES):
         assert option in told
 

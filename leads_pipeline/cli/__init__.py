@@ -1,48 +1,86 @@
 """The `leads-pipeline` command.
 
-Belongs here: arguments, progress, tables, exit codes. Doesn't: launching runs (orchestration/runs.py), or anything
-about leads.
-Exit code 0 means that all that was asked for was done, 1 that some of it wasn't, 2 that the question was wrong.
+Belongs here: which commands there are, and .env. Doesn't: a command itself, which is a module of its own.
+
+Exit code 0: everything that was asked for is done. 1: a part of it isn't. 2: the question, a setting or the folder is
+wrong.
 """
 
+from importlib import import_module
 from pathlib import Path
 
 import click
-from dotenv import load_dotenv
-from rich.markup import escape
 
-from leads_pipeline.cli.backup import backup, restore, verify
-from leads_pipeline.cli.demo import demo, simulate
-from leads_pipeline.cli.health import metrics, status
-from leads_pipeline.cli.privacy import privacy
-from leads_pipeline.cli.services import alert, doctor, receive
-from leads_pipeline.cli.serving import serve
-from leads_pipeline.cli.session import err, plain_errors
-from leads_pipeline.cli.settings import settings
-from leads_pipeline.cli.ui import dev
-from leads_pipeline.cli.windows import backfill, coverage
-from leads_pipeline.definitions import variables
-from leads_pipeline.errors import SettingsError
-from leads_pipeline.observe.doctor import Light, examine_names
+# The module and the line of help of each command. The module is loaded when the command runs: `--help` is immediate,
+# and commands that only look don't wait for Dagster.
+COMMANDS = {
+    "alert": ("alert", "Send a test message to the alert channels."),
+    "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
+    "backup": ("backup", "Back up everything that can't be downloaded again."),
+    "coverage": ("windows", "Count landed, empty, failed and missing windows."),
+    "demo": ("demo", "Run the main job on the simulated portal."),
+    "dev": ("ui", "Start the Dagster UI and its daemon, to try things out."),
+    "doctor": ("services", "Check settings, secret, token, services and data folder."),
+    "metrics": ("health", "Serve health figures for Prometheus."),
+    "privacy": ("privacy", "Find, export, erase or restrict a person's data."),
+    "receive": ("receive", "Receive leads that the portal pushes."),
+    "restore": ("backup", "Restore a backup into an empty folder."),
+    "serve": ("serving", "Run the UI, the daemon and the code as a service on a server."),
+    "settings": ("settings", "Show each setting, its value and where the value comes from."),
+    "simulate": ("demo", "Start the simulated portal alone."),
+    "status": ("health", "Show the pipeline's health; --json for monitoring."),
+    "verify": ("backup", "Check every file, and compare counts from raw files to marts."),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+class Commands(click.Group):
+    """The commands of the table, each loaded when it is needed."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return their names."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context | None, cmd_name: str) -> click.Command | None:
+        """Return the command, None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"{__name__}.{module}"), cmd_name)
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table into the help, without loading a command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_) for name, (_, help_) in COMMANDS.items()])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="leads-pipeline")
 @click.pass_context
 def main(context: click.Context) -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
+    from leads_pipeline.cli.output import plain_errors
+    from leads_pipeline.settings import unknown, variables
+    from leads_pipeline.storage.durable import forgo_core_dumps
+
+    forgo_core_dumps()
     with plain_errors():
         context.obj = _read_env_file(Path.cwd() / ".env")
-    names = examine_names(variables())
-    if names.light is not Light.GREEN and context.invoked_subcommand != doctor.name:
-        err.print(f"[yellow]{escape(names.message)}[/yellow]", highlight=False)
-    # Dagster then plans a run's partitions in one transaction; see event_log/.
+    if context.invoked_subcommand != "doctor":  # which says so itself
+        for hint in unknown(variables()):
+            click.secho(hint, fg="yellow", err=True)
+    # Dagster then plans a run's partitions in one transaction.
     variables().setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 
 
 def _read_env_file(path: Path) -> frozenset[str]:
     """Put the file's variables into the environment, unless they are there. Return their names."""
-    before = set(variables())  # without the empty ones, whose place .env may take
+    from dotenv import load_dotenv
+
+    from leads_pipeline.errors import SettingsError
+    from leads_pipeline.settings import variables
+
+    before = set(variables())  # without the empty ones, so that .env can fill them
     try:
         if path.exists() and not path.is_file() and not path.is_fifo():
             raise SettingsError(
@@ -54,24 +92,3 @@ def _read_env_file(path: Path) -> frozenset[str]:
     except UnicodeDecodeError:
         raise SettingsError(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
     return frozenset(set(variables()) - before)
-
-
-for command in (
-    alert,
-    backfill,
-    backup,
-    coverage,
-    demo,
-    dev,
-    doctor,
-    metrics,
-    privacy,
-    receive,
-    restore,
-    serve,
-    settings,
-    simulate,
-    status,
-    verify,
-):
-    main.add_command(command)

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import click
 
-from leads_pipeline.cli.session import err, opened, plain_errors, show_finding
-from leads_pipeline.definitions import variables
+from leads_pipeline.cli.output import err, plain_errors
+from leads_pipeline.cli.session import opened, show_finding
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.observe.doctor import Light
 from leads_pipeline.observe.verification import verify as verify_folder
-from leads_pipeline.orchestration.home import home_folder
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.backup import Backup, Roots, Store, back_up, settings_files
 from leads_pipeline.storage.backup import restore as restore_backup
 from leads_pipeline.storage.backup.parts import DAGSTER, DATA, PRIVACY
@@ -31,12 +30,12 @@ def _roots(settings: Settings, data_dir: Path) -> Roots:
     """Where an installation keeps what is copied."""
     return {
         DATA: data_dir,
-        DAGSTER: home_folder(settings),
+        DAGSTER: settings.dagster_folder,
         PRIVACY: settings.privacy_dir or data_dir / "privacy",
     }
 
 
-@click.command(short_help="Back up everything that can't be downloaded again.")
+@click.command()
 @_TARGET
 @click.option("--keep", type=click.IntRange(1), default=KEPT_BACKUPS, show_default=True, help="How many backups stay.")
 @click.option("--with-secrets", is_flag=True, help="Copy secrets and the files that hold them as well.")
@@ -85,7 +84,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB"
 
 
-@click.command(short_help="Restore a backup into an empty folder.")
+@click.command()
 @_TARGET
 @click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), help="Instead of LEADS_DATA_DIR.")
 @click.option("--backup", "name", help="Its name; else the newest.")
@@ -138,7 +137,7 @@ def _chosen(store: Store, name: str | None) -> Backup:
     return store.read(name or names[-1])
 
 
-@click.command(short_help="Check every file, and compare counts from raw files to marts.")
+@click.command()
 @click.option(
     "--backup",
     "target",

@@ -15,16 +15,17 @@ import click
 from dotenv import load_dotenv
 from rich.syntax import Syntax
 
-from leads_pipeline.cli.session import Session, out, plain_errors, show_report, table
-from leads_pipeline.definitions import variables
+from leads_pipeline.cli.output import out, plain_errors, table
+from leads_pipeline.cli.session import Session, show_report
 from leads_pipeline.domain.window import days
+from leads_pipeline.settings import variables
 from leads_pipeline.transform.reading import LeadsFile
 
 DEMO_DAYS = 7
 DEMO_BRANCHES = 3
 
 
-@click.command(short_help="Run the main job on the simulated portal.")
+@click.command()
 def demo() -> None:
     """Run the main job on the portal's simulator: the last 7 days of 3 branches, raw to a first query."""
     with plain_errors(), simulator(DEMO_BRANCHES), Session.opened(DEMO_DAYS) as session:
@@ -47,7 +48,6 @@ def demo() -> None:
 
 
 @click.command(
-    short_help="Start the simulated portal alone.",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -14,17 +14,18 @@ from dagster import DagsterError, DagsterInstance
 from rich.markup import escape
 from sqlalchemy.exc import SQLAlchemyError
 
-from leads_pipeline.cli.session import configured, out, plain_errors
-from leads_pipeline.cli.ui import HOST, is_served, refuse_taken
-from leads_pipeline.definitions import first_day, variables
+from leads_pipeline.cli.output import out, plain_errors
+from leads_pipeline.cli.session import configured
+from leads_pipeline.cli.ui import HOST, refuse_taken
 from leads_pipeline.errors import StorageError
 from leads_pipeline.observe.doctor import writable
 from leads_pipeline.observe.health import Health, examine_health
-from leads_pipeline.orchestration.home import home_folder
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.settings import variables
+from leads_pipeline.storage.data_folder import DataFolder, first_day
+from leads_pipeline.storage.service_lock import is_served
 
 
-@click.command(short_help="Show the pipeline's health; --json for monitoring.")
+@click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def status(as_json: bool) -> None:
     """Say how it is doing: what landed and was published when, what isn't landed, until when it can be had.
@@ -46,7 +47,7 @@ def status(as_json: bool) -> None:
     sys.exit(0 if health.is_well else 1)
 
 
-@click.command(short_help="Serve health figures for Prometheus.")
+@click.command()
 @click.option("--port", type=click.IntRange(1, 65535), help="Serve them at this port's /metrics, until ctrl-C.")
 @click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
 def metrics(port: int | None, host: str) -> None:
@@ -71,7 +72,7 @@ def look() -> Health:
     settings = configured()
     if not settings.data_dir.exists():
         writable(settings.data_dir)
-    home = home_folder(settings)
+    home = settings.dagster_folder
     with _books(home) as instance:
         return examine_health(
             instance,

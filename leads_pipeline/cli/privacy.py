@@ -13,8 +13,8 @@ from typing import Any, Final, TextIO
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.session import Session, err, opened, out, plain_errors, table
-from leads_pipeline.definitions import variables
+from leads_pipeline.cli.output import err, out, plain_errors, table
+from leads_pipeline.cli.session import Session, opened
 from leads_pipeline.domain.person import Person, Reason, email_keys, phone_keys
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy import requests
@@ -22,7 +22,7 @@ from leads_pipeline.privacy.export import Contact, context_of, versions_of, writ
 from leads_pipeline.privacy.finding import Found, FoundLead, find, left_in_delta
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.share import write_share
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.storage.suppression import Action, Entry

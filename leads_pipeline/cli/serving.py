@@ -13,11 +13,11 @@ from threading import Event
 
 import click
 
-from leads_pipeline.cli.session import configured, opened, plain_errors
+from leads_pipeline.cli.output import plain_errors
+from leads_pipeline.cli.session import configured, opened
 from leads_pipeline.cli.supervisor import Program, Supervisor
 from leads_pipeline.cli.ui import (
     HOST,
-    alone,
     port_option,
     refuse_taken,
     work_place,
@@ -25,6 +25,7 @@ from leads_pipeline.cli.ui import (
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.doctor import writable
 from leads_pipeline.settings import NO_PORTAL
+from leads_pipeline.storage.service_lock import alone
 
 _MODULE = "leads_pipeline.definitions"
 
@@ -40,7 +41,7 @@ load_from:
 """
 
 
-@click.command(short_help="Run the UI, the daemon and the code as a service on a server.")
+@click.command()
 @port_option
 @click.option("--host", default=HOST, show_default=True, help="Where the pages are served. They have no login.")
 @click.option("--read-only-port", type=click.IntRange(1, 65535), help="Serve the pages here too, for looking only.")

@@ -1,6 +1,5 @@
 """What the commands share: an installation, opened, and how its errors and results are shown."""
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,23 +9,22 @@ from typing import Self
 
 import click
 from dagster import DagsterError, DagsterEventType, DagsterInstance, Definitions, EventLogEntry
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from leads_pipeline.definitions import build_definitions, first_day, variables
+from leads_pipeline.cli.output import err, out
+from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.domain.window import RETENTION, Scope, Window, today
-from leads_pipeline.errors import LeadsPipelineError, QuestionError, SettingsError
+from leads_pipeline.domain.window import Scope, Window, today
+from leads_pipeline.errors import QuestionError, SettingsError
 from leads_pipeline.observe.doctor import Finding, Light, same_portal, some_of, writable
 from leads_pipeline.orchestration.assets.inventory import NOT_PULLED
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, due_windows
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.branches import Branches, read_branches
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.data_folder import FIRST_DAYS, DataFolder, first_day
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.proof import prove
 from leads_pipeline.storage.takeover import take_over_deliveries
@@ -35,12 +33,6 @@ from leads_pipeline.transform.reading import LeadsFile
 
 # How many failed windows are listed with their reason; the rest are counted.
 LISTED_FAILURES = 20
-
-# 128 and the signal's number, as shells have it.
-EXIT_INTERRUPTED = 130
-
-out = Console()
-err = Console(stderr=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +48,7 @@ class Session:
 
     @classmethod
     @contextmanager
-    def opened(cls, days_at_first: int = RETENTION.days) -> Iterator[Self]:
+    def opened(cls, days_at_first: int = FIRST_DAYS.days) -> Iterator[Self]:
         """`days_at_first` is how far back the partitions of a new data folder go."""
         settings = configured()
         writable(settings.data_dir)
@@ -191,19 +183,6 @@ def _instance(home: Path) -> DagsterInstance:
         ) from None
 
 
-@contextmanager
-def plain_errors() -> Iterator[None]:
-    """Show the pipeline's own errors as a sentence, and exit 2: they are about settings, not about the program."""
-    try:
-        yield
-    except LeadsPipelineError as error:
-        err.print(f"[bold red]{error.reason}:[/bold red] {escape(str(error))}", highlight=False)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        err.print("Stopped.")
-        sys.exit(EXIT_INTERRUPTED)
-
-
 def show_report(report: PullReport, troubles: Sequence[str], branches: Branches) -> None:
     """Print what landed, and what failed: windows by reason, then what went wrong after the pull."""
     landed = " and ".join(f"{count} of {kind.replace('_', ' ')}" for kind, count in sorted(report.landed.items()))
@@ -230,11 +209,3 @@ _COLOURS = {Light.GREEN: "green", Light.YELLOW: "yellow", Light.RED: "red"}
 def show_finding(finding: Finding) -> None:
     """Print the finding in a line."""
     click.echo(f"{click.style(f'{finding.light:<6}', _COLOURS[finding.light])} {finding.check}: {finding.message}")
-
-
-def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
-    """Rows as rich prints them; None as nothing."""
-    shown = Table(*names, title=title, title_justify="left")
-    for row in rows:
-        shown.add_row(*("" if value is None else str(value) for value in row))
-    return shown

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Set
 
 import click
 
-from leads_pipeline.cli.session import plain_errors
-from leads_pipeline.definitions import variables
-from leads_pipeline.settings import DESCRIBED, Settings, filled_in
+from leads_pipeline.cli.output import plain_errors
+from leads_pipeline.settings import DESCRIBED, Settings, filled_in, variables
 
 
-@click.command(short_help="Show each setting, its value and where the value comes from.")
+@click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.pass_obj
 def settings(from_env_file: Set[str], as_json: bool) -> None:

@@ -1,6 +1,5 @@
 """Dagster's web pages and its daemon: `dev`, with the simulator where no service is set."""
 
-import fcntl
 import os
 import signal
 import socket
@@ -14,17 +13,15 @@ from pathlib import Path
 import click
 
 from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
-from leads_pipeline.cli.session import opened, out, plain_errors
-from leads_pipeline.definitions import variables
+from leads_pipeline.cli.output import out, plain_errors
+from leads_pipeline.cli.session import opened
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.doctor import writable
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.settings import Settings
-from leads_pipeline.storage.durable import storing
+from leads_pipeline.settings import Settings, variables
+from leads_pipeline.storage.service_lock import alone
 
 HOST = "127.0.0.1"
-
-_LOCK = "dev.lock"
 
 port_option = click.option(
     "--port",
@@ -35,7 +32,7 @@ port_option = click.option(
 )
 
 
-@click.command(short_help="Start the Dagster UI and its daemon, to try things out.")
+@click.command()
 @port_option
 @click.option(
     "--log-level",
@@ -131,50 +128,6 @@ def is_listening(process: "subprocess.Popen[bytes]", port: int) -> bool:
         with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
             return True
         time.sleep(0.2)
-    return False
-
-
-@contextmanager
-def alone(home: Path, pages: str) -> Iterator[int]:
-    """Hold the Dagster home against another daemon; `pages` is the address of its pages.
-
-    The descriptor is for Dagster, which may outlive this process. Raises SettingsError where another one holds it.
-    """
-    path = home / _LOCK
-    with storing(path):
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        for _ in range(10):  # whoever only asks whether it is held holds it for a moment
-            with suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            time.sleep(0.1)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(lock, 0)
-        os.write(lock, f"process {os.getpid()}, with its pages at {pages}".encode())
-        yield lock
-    except BlockingIOError:
-        holder = os.pread(lock, 200, 0).decode()
-        raise SettingsError(
-            f"Another daemon runs on {home}: {holder}. Two would launch every run twice. Use that one, or end it by "
-            "ctrl-C where it runs, or kill with its number; or set LEADS_DATA_DIR to another folder."
-        ) from None
-    finally:
-        os.close(lock)
-
-
-def is_served(home: Path) -> bool:
-    """Whether a daemon of ours is at work on the Dagster home at this moment, in any process."""
-    try:
-        lock = os.open(home / _LOCK, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
     return False
 
 

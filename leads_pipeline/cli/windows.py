@@ -1,7 +1,6 @@
-"""Windows from the command line: `backfill` pulls them, `coverage` counts them."""
+"""Count the windows of each state: `coverage`."""
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -10,101 +9,19 @@ import click
 from rich.markup import escape
 from rich.padding import Padding
 
-from leads_pipeline.cli.session import LISTED_FAILURES, Session, out, plain_errors, show_report, table
+from leads_pipeline.cli.output import out, plain_errors, table
+from leads_pipeline.cli.session import LISTED_FAILURES, Session
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION, Window, days
 from leads_pipeline.orchestration.publication import unpublished_days
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow, WindowState, window_table
 
-# What else than leads a backfill can pull.
-INVENTORY = "inventory"
-
 # A century: no installation is older, and the calendar ends somewhere.
 MAX_COVERAGE_DAYS = 36_525
 
 
-class _Day(click.ParamType[date]):
-    name = "day"
-
-    def convert(self, value: str | date, param: click.Parameter | None, ctx: click.Context | None) -> date:
-        if isinstance(value, date):
-            return value
-        try:
-            return date.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a day. Write 2026-11-19.", param, ctx)
-
-
-class _Days(click.ParamType[timedelta]):
-    name = "days"
-
-    def convert(self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        match = re.fullmatch(r"([1-9][0-9]{0,4})d", value, re.ASCII)
-        if match is None:
-            self.fail(f"{value!r} is not a number of days. Write 10d.", param, ctx)
-        return timedelta(days=int(match[1]))
-
-
-@click.command(short_help="Pull days of leads and publish them, without the UI.")
-@click.option("--from", "first", type=_Day(), help="First day, as 2026-11-01.")
-@click.option("--to", "last", type=_Day(), help="Last day, included.")
-@click.option("--last", "recent", type=_Days(), help="Instead of --from and --to: the last days and today, as 10d.")
-@click.option("--scope", "scope_keys", multiple=True, help="Only this scope, as branch-101; repeat for more.")
-@click.option(
-    "--kind",
-    "kind_names",
-    multiple=True,
-    type=click.Choice([*(kind.name for kind in LEAD_KINDS), INVENTORY]),
-    help="Only this kind; repeat for more. Else all that is configured, the inventory where today is among the days.",
-)
-def backfill(
-    first: date | None,
-    last: date | None,
-    recent: timedelta | None,
-    scope_keys: Sequence[str],
-    kind_names: Sequence[str],
-) -> None:
-    """Pull days of leads and publish them in leads.duckdb, without the Dagster UI."""
-    with plain_errors(), Session.opened() as session:
-        scopes = session.chosen_scopes(scope_keys)
-        first, last = _chosen_days(session, first, last, recent)
-        if INVENTORY in kind_names and last < session.today:
-            raise click.UsageError(
-                f"--kind {INVENTORY}: the API knows the present only. Have --to name today, {session.today}."
-            )
-        kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
-        windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
-        report, troubles = session.pull(dict.fromkeys(kinds, windows)), list[str]()
-        if INVENTORY in kind_names or (not kind_names and last == session.today and not session.settings.no_inventory):
-            troubles += session.pull_inventory()
-        troubles += session.refresh()
-        show_report(report, troubles, session.branches())
-    sys.exit(0 if report.succeeded and not troubles else 1)
-
-
-def _chosen_days(
-    session: Session, first: date | None, last: date | None, recent: timedelta | None
-) -> tuple[date, date]:
-    """The first and the last day that were asked for. Recent days before the first partition don't count."""
-    if recent is not None and first is None and last is None:
-        return max(session.first_day, session.today - recent), session.today
-    if first is None or last is None or recent is not None:
-        raise click.UsageError("Name the days: either --last 10d, or --from and --to.")
-    if last < first:
-        raise click.UsageError(f"--to {last} lies before --from {first}.")
-    for day, name in ((first, "--from"), (last, "--to")):
-        if not session.first_day <= day <= session.today:
-            raise click.UsageError(
-                f"{name} {day} is no partition: they go from {session.first_day}, which LEADS_START_DATE sets, to "
-                f"{session.today}, which is today in {session.settings.zone.key}."
-            )
-    return first, last
-
-
-@click.command(short_help="Count landed, empty, failed and missing windows.")
+@click.command()
 @click.option(
     "--days",
     "count",

@@ -78,11 +78,6 @@ run_retries:
 """
 
 
-def home_folder(settings: Settings) -> Path:
-    """Where Dagster's own state is or will be: DAGSTER_HOME, else `.dagster` in the data folder."""
-    return settings.dagster_home or settings.data_dir / ".dagster"
-
-
 def dagster_home(settings: Settings) -> Path:
     """Return the folder of Dagster's own state, with a new dagster.yaml if it has none.
 
@@ -90,7 +85,7 @@ def dagster_home(settings: Settings) -> Path:
 
     Raises StorageError if a newer Dagster wrote the state, SettingsError if Postgres is wanted and can't be used.
     """
-    home = home_folder(settings)
+    home = settings.dagster_folder
     refuse_newer(home)
     file = home / "dagster.yaml"
     address = settings.dagster_postgres

@@ -5,10 +5,11 @@ Belongs here: putting the parts together. Doesn't: the parts (storage/, storage/
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final, Self
 
+from leads_pipeline.domain.window import RETENTION, today
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.cache import CachedStore
 from leads_pipeline.storage.inventory import Inventory
@@ -21,6 +22,9 @@ from leads_pipeline.storage.takeover import take_over, take_over_inventory
 
 # The raw files of a bucket that this machine has read. It can be deleted at any time.
 _CACHE: Final = ".cache"
+
+# How many days before its first start a new folder begins. The day before those is being deleted by the portal.
+FIRST_DAYS: Final = RETENTION - timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +97,11 @@ class DataFolder:
             take_over(self.store, self.raw)
             take_over_inventory(self.store, self.inventory)
             self.state.note_taken_over()
+
+
+def first_day(settings: Settings) -> date:
+    """Return the first partition: LEADS_START_DATE, else the day that the folder remembers, else FIRST_DAYS ago."""
+    if settings.start_date is not None:
+        return settings.start_date
+    remembered = DataFolder.of(settings).state.start_date()
+    return remembered or today(settings.zone, datetime.now(UTC)) - FIRST_DAYS

@@ -6,6 +6,7 @@ Doesn't: what the files hold, and who may write them when (storage/).
 
 import errno
 import os
+import resource
 import secrets
 import shutil
 import sys
@@ -89,6 +90,16 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def forgo_core_dumps() -> None:
+    """Let this process and its children leave no image of their memory when they crash: it holds leads.
+
+    The limit is one byte, because 0 would stop files, but not a program that dumps are piped to (core(5)).
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    if hard != 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
 
 
 def make_folder(folder: Path) -> None:

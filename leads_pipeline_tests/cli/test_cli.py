@@ -19,7 +19,6 @@ from dagster import DagsterRunStatus
 
 from leads_pipeline.cli import main
 from leads_pipeline.cli.demo import simulator
-from leads_pipeline.cli.ui import alone
 from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
@@ -29,6 +28,7 @@ from leads_pipeline.orchestration.pulling import PUBLISH_JOB
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import place_of
+from leads_pipeline.storage.service_lock import alone
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -241,6 +241,12 @@ def test_no_line_of_the_help_is_cut() -> None:
     told = CliRunner().invoke(main, ["--help"], terminal_width=80).output
     assert "backfill" in told
     assert "..." not in told.split("Commands:")[1]
+
+
+def test_the_help_loads_no_command() -> None:
+    loaded = "import sys; from leads_pipeline.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
+    assert set(told.split()) & {"dagster", "duckdb", "pydantic", "pyarrow", "rich"} == set()
 
 
 @pytest.mark.slow

@@ -176,7 +176,6 @@ def test_a_first_day_that_nobody_set_is_not_blamed_on_the_settings(install: Inst
     assert "LEADS_START_DATE sets" not in text
 
 
-@fault(44, "the portal deletes the first day at that moment")
 def test_the_first_day_of_a_new_installation_can_be_had_whole(install: Install) -> None:
     install(NOBODY)
     windows = command("coverage", "--json", "--days", 60).json["not_landed"]

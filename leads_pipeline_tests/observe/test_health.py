@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from dagster._daemon.types import DaemonHeartbeat
 
-from leads_pipeline.definitions import first_day
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION, Window
 from leads_pipeline.observe.health import Health, examine_health
 from leads_pipeline.simulator.faults import Then
+from leads_pipeline.storage.data_folder import first_day
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 

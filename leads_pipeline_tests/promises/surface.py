@@ -61,8 +61,10 @@ def surface() -> str:
 def _each(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
     yield name, command
     if isinstance(command, click.Group):
-        for inner, one in sorted(command.commands.items()):
-            yield from _each(one, f"{name} {inner}")
+        context = click.Context(command)
+        for inner in sorted(command.list_commands(context)):
+            if one := command.get_command(context, inner):
+                yield from _each(one, f"{name} {inner}")
 
 
 def _commands(command: click.Command, name: str) -> Iterator[str]:

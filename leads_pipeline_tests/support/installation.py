@@ -45,7 +45,7 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
-from leads_pipeline.definitions import build_definitions, first_day
+from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Window
 from leads_pipeline.orchestration.home import dagster_home
@@ -57,7 +57,7 @@ from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.leads import Kind
 from leads_pipeline.simulator.server import RunningSimulator, running
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.data_folder import DataFolder, first_day
 
 # Runs start in the test's process instead of one each, which would cost seconds. The rest is as users have it.
 _IN_THIS_PROCESS = """
