@@ -244,7 +244,9 @@ def test_no_line_of_the_help_is_cut() -> None:
 
 
 def test_the_help_loads_no_command() -> None:
-    loaded = "import sys; from leads_pipeline.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
+    loaded = (
+        "import sys; from leads_pipeline.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
+    )
     told = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
     assert set(told.split()) & {"dagster", "duckdb", "pydantic", "pyarrow", "rich"} == set()
 
