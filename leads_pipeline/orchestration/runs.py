@@ -128,8 +128,9 @@ def _is_interruption(event: DagsterEvent) -> bool:
 
 
 def _message(event: DagsterEvent) -> str | None:
-    """Return the asset's own words, else those of the error."""
+    """Return the asset's own words, else those of the error in it. Dagster's own error only says which asset failed."""
     data = event.step_failure_data
     if data.user_failure_data is not None and data.user_failure_data.description:
         return data.user_failure_data.description
-    return data.error.message.strip() if data.error is not None else None
+    error = data.error.cause or data.error if data.error is not None else None
+    return error.message.strip() if error is not None else None

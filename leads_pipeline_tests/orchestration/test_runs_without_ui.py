@@ -1,13 +1,16 @@
 """A pull without the UI: in one run, on the instance that the UI shows."""
 
+import errno
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
-from leads_pipeline.orchestration.runs import pull
+from leads_pipeline.orchestration.runs import pull, run_job
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline_tests.support.pulls import Pipeline, pipeline
 
@@ -51,6 +54,19 @@ def test_a_folder_that_cannot_be_read_is_an_error_in_words(here: Pipeline) -> No
     assert report.failed == {}
     assert report.error is not None
     assert "can't be read" in report.error
+
+
+def test_a_run_that_ends_with_an_unforeseen_error_tells_the_error() -> None:
+    @dg.op
+    def read() -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    @dg.job
+    def reads() -> None:
+        read()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert run_job(dg.Definitions(jobs=[reads]), instance, "reads") == "OSError: [Errno 5] Input/output error"
 
 
 def test_ctrl_c_ends_the_run_and_what_is_landed_stays(here: Pipeline) -> None:
