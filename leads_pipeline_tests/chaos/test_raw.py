@@ -7,6 +7,7 @@ import json
 import os
 import random
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +21,6 @@ from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.storage.raw import MOST_FILES, Raw, place_of
 from leads_pipeline.storage.rows import newest_payloads
 from leads_pipeline.storage.store import open_store
-from leads_pipeline_tests.chaos.way import child
 from leads_pipeline_tests.storage.test_store import moto, new_bucket
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import WINDOW
@@ -89,7 +89,12 @@ def test_writers_that_are_killed_beside_erasures_lose_and_double_nothing(address
             outputs.append(tmp_path / f"output-{len(outputs)}")
             outputs[-1].touch()
             script = f"import sys; sys.stdout = open({str(outputs[-1])!r}, 'w')\n{LANDS}"
-            writer = child(script, address, str(tmp_path / "list"), str(len(outputs)))
+            writer = subprocess.Popen(
+                [sys.executable, "-c", script, address, str(tmp_path / "list"), str(len(outputs))],
+                cwd=Path(__file__).parents[2],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             stack.callback(writer.communicate)
             stack.callback(writer.kill)
             return writer

@@ -46,7 +46,7 @@ from leads_pipeline.portal.requests import MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
-from leads_pipeline_tests.support.raw_server import RawServer, gzipped, raw, respond
+from leads_pipeline_tests.support.raw_server import HEAD, RawServer, Script, gzipped, raw, respond
 
 BASE_URL = "http://portal.example"
 TOKEN = "t0ken-t0ken"
@@ -844,6 +844,7 @@ def test_a_gzip_body_of_several_members_is_read_whole(raw_server: RawServer) -> 
     ("script", "kind", "reason"),
     [
         pytest.param(raw(b""), UnreachableError, "connection broken", id="no answer"),
+        pytest.param(raw(HEAD + b"\r\n" + BODY[:-1]), InvalidAnswerError, "broken JSON", id="cut off without a length"),
         pytest.param(raw(b"SMTP?\r\n\r\n"), UnreachableError, "connection broken", id="not HTTP"),
         pytest.param(
             respond(gzipped(BODY)[:-8] + b"\0" * 8, "Content-Encoding: gzip"),
@@ -872,9 +873,17 @@ def test_a_body_of_exactly_the_allowed_size_is_taken(raw_server: RawServer) -> N
     assert isinstance(fetch_one(socket_client(raw_server, max_body_bytes=len(MANY) - 1)), TooLargeError)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(200, TooLargeError), (400, RefusedError)])
-def test_a_gzip_bomb_takes_no_memory(raw_server: RawServer, status: int, kind: type[LeadsPipelineError]) -> None:
-    raw_server.script = respond(gzipped(b"\0" * 300_000_000), "Content-Encoding: gzip", status=status)
+@pytest.mark.parametrize(
+    ("script", "kind"),
+    [
+        (respond(gzipped(b"\0" * 300_000_000), "Content-Encoding: gzip"), TooLargeError),
+        (respond(gzipped(b"\0" * 300_000_000), "Content-Encoding: gzip", status=400), RefusedError),
+        (raw(HEAD + b"\r\n" + b"x" * 60_000_000), TooLargeError),
+    ],
+    ids=["gzip bomb", "gzip bomb of an error", "plain"],
+)
+def test_a_flood_takes_no_memory(raw_server: RawServer, script: Script, kind: type[LeadsPipelineError]) -> None:
+    raw_server.script = script
     client = socket_client(raw_server, max_body_bytes=5_000_000)
     tracemalloc.start()
     try:

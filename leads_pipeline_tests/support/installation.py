@@ -26,7 +26,6 @@ from dagster import (
     DagsterRun,
     Definitions,
     ExecuteInProcessResult,
-    RunRequest,
     RunsFilter,
     SensorDefinition,
     build_sensor_context,
@@ -40,10 +39,8 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.backfill import execute_backfill_iteration
-from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
-from dagster._scheduler.scheduler import launch_scheduled_runs
 
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
@@ -103,10 +100,6 @@ class Installation:
         if variables not in self._built:
             self._built[variables] = build_definitions(self.environment)
         return self._built[variables]
-
-    def reload(self) -> None:
-        """Have the definitions built anew, as after a change of the code."""
-        self._built.clear()
 
     def day(self, days_ago: int) -> date:
         """A day of the settings' time zone, counted back from the test's today."""
@@ -174,16 +167,6 @@ class Installation:
         config = {"config": {"partition_keys": sorted(keys)}}
         ops = {raw_key(kind).to_python_identifier(): config for kind in kinds}
         return self.execute(tags={}, kinds=kinds, run_config={"ops": ops})
-
-    def run_requested(self, request: RunRequest, job: str = PULL_JOB) -> ExecuteInProcessResult:
-        """Run what a schedule or a sensor asks for, with the tags and the config that the daemon would give it."""
-        return self.definitions.resolve_job_def(job).execute_in_process(
-            instance=self.instance,
-            tags={**request.tags, **({"dagster/partition": request.partition_key} if request.partition_key else {})},
-            asset_selection=list(request.asset_selection) if request.asset_selection else None,
-            raise_on_error=False,
-            run_config=request.run_config,
-        )
 
     def tick(self, sensor: SensorDefinition, cursor: str | None = None) -> SensorExecutionData:
         """Evaluate a sensor once."""
@@ -275,17 +258,6 @@ class Daemon:
         with freeze_time(now):
             self._check(execute_sensor_iteration(self.workspace, logging.getLogger("sensors"), None, None))
         self.launch_queued()
-
-    def tick_schedules(self, now: datetime) -> None:
-        """One tick of every schedule that is due at that moment, by Dagster's clock, and the runs that come of it."""
-        with freeze_time(now):
-            self._check(launch_scheduled_runs(self.workspace, logging.getLogger("schedules"), now, {}))
-        self.launch_queued()
-
-    def monitor_runs(self, now: datetime) -> None:
-        """Look once for runs that have died, at that moment by Dagster's clock."""
-        with freeze_time(now):
-            self._check(execute_run_monitoring_iteration(self.workspace, logging.getLogger("monitoring")))
 
     def launch_queued(self) -> None:
         """Launch the runs that are queued; they run at once and to the end."""
