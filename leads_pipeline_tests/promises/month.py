@@ -1,6 +1,6 @@
 """A recorded month: the portal's answers, the commands that pull them, and the tables that come of it.
 
-Belongs here: what the recorder and the test share. The recordings are `recorded/month.json.xz` (clocks, files and
+Belongs here: what several tests share. The recordings are `recorded/month.json.xz` (clocks, files and
 answers) and `recorded/tables.json.xz` (a line a row; `xzcat` shows them).
 """
 
@@ -199,14 +199,6 @@ def _cell(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return value.isoformat()
     return str(value)
-
-
-def write_tables(found: Tables) -> None:
-    """Write the recording: a line for the table, then a line for each row."""
-    with lzma.open(TABLES, "wt", encoding="utf-8", preset=9) as file:
-        for table, (columns, rows) in found.items():
-            file.write(f"{json.dumps({'table': table, 'columns': columns})}\n")
-            file.writelines(f"{json.dumps(row, ensure_ascii=True)}\n" for row in rows)
 
 
 def recorded_tables() -> Tables:

@@ -1,7 +1,11 @@
-"""A data folder of dd03c9a opens by itself and loses nothing. How it was made says record_folder.py."""
+"""A data folder of dd03c9a opens by itself and loses nothing: three days, two branches, a window that failed.
+
+The program that made it is in the history of this folder.
+"""
 
 import json
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,15 +14,37 @@ from unittest.mock import ANY
 import duckdb
 import pytest
 
-from leads_pipeline_tests.promises.folder import DAYS, FOLDER, answers_of_the_month, run
-from leads_pipeline_tests.promises.month import libfaketime
-from leads_pipeline_tests.promises.portal import portal
+from leads_pipeline_tests.promises.month import RECORDED, command, libfaketime, recorded_month, request
+from leads_pipeline_tests.promises.portal import Answers, portal
+
+FOLDER = RECORDED / "folder-dd03c9a.tar.xz"
+DAYS = ("2026-11-15", "2026-11-16", "2026-11-17")
+
+BRANCHES = {"LEADS_BRANCH_IDS": "101,102", "LEADS_START_DATE": DAYS[0]}
 
 # A day later: the portal still has the window that failed. Each command begins after the one before it.
 CLOCK, LATER, LAST = (f"2026-11-19 {hour}:00:00" for hour in ("07", "08", "09"))
 NEW_DAY = "2026-11-18"
 
 OF_THE_FAILED = f"select lead_id from applicant_leads where window_day = '{DAYS[1]}' and scope = 'branch-102'"  # noqa: S608
+
+
+def answers_of_the_month() -> Answers:
+    """The recorded answers of the first pull, with no leads for any other window."""
+    _, _, (pull, *_) = recorded_month()
+
+    def answers(path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
+        status, body = pull.answers.get(
+            request(path, parameters), (200, f'{{"{path.strip("/").removesuffix("-leads")}s": []}}')
+        )
+        return status, body.encode()
+
+    return answers
+
+
+def run(data: Path, address: str, clock: str, *arguments: str) -> tuple[int, str]:
+    """Run `leads-pipeline` on the folder, at that moment. Give the exit code and what it printed."""
+    return command(data, address, clock, arguments, **BRANCHES)
 
 
 @dataclass(frozen=True)

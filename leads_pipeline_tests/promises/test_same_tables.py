@@ -1,6 +1,7 @@
 """The same answers of the portal give the same tables as in dd03c9a: a fixed month with drift and hostile leads.
 
-A difference that is meant goes into DELIBERATE. How the recordings were made says record_month.py.
+A difference that is meant goes into DELIBERATE. The program that made the recordings is in the history of
+this folder.
 """
 
 from collections import Counter

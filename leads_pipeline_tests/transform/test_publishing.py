@@ -1,15 +1,11 @@
 """What leads.duckdb holds after a publication: each lead once, windows, names, answers; and when it is built anew."""
 
-import os
 import random
-import stat
-from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import duckdb
 import pytest
 
 from leads_pipeline.observe.damage import damaged_files
@@ -44,12 +40,6 @@ def test_an_empty_folder_gives_all_tables_each_with_comments(house: House) -> No
     assert house.query("select count(*) from applicant_leads") == [(0,)]
 
 
-def test_nobody_may_write_the_published_file_and_not_everybody_may_read_it(house: House) -> None:
-    house.publish()
-
-    assert stat.S_IMODE(house.file.stat().st_mode) == 0o440
-
-
 # --- each lead once -----------------------------------------------------------------------------------------------
 
 
@@ -66,19 +56,6 @@ def versions(house: House) -> list[tuple[Any, ...]]:
         group by all order by all
         """
     )
-
-
-@pytest.mark.parametrize("is_published_between", [False, True])
-def test_a_lead_that_two_days_hold_is_there_once_in_its_newest_version(
-    house: House, is_published_between: bool
-) -> None:
-    for day, text, viewings in ((NEXT_DAY, "old", 2), (DAY, "new", 3)):
-        house.land("applicant", [version(text, viewings)], day)
-        if is_published_between:
-            house.publish()
-    house.publish()
-
-    assert versions(house) == [("a", "new", DAY, 3)]
 
 
 def test_a_lead_that_goes_to_another_day_or_branch_and_back_is_where_it_is_now(house: House) -> None:
@@ -100,31 +77,6 @@ def test_of_one_windows_versions_the_last_counts_though_the_clock_was_set_back(h
     house.publish()
 
     assert versions(house) == [("a", "new", DAY, 0)]
-
-
-def test_a_lead_that_one_answer_holds_twice_is_there_once(house: House) -> None:
-    house.land("applicant", [version("one", 1), version("two", 2), version("two", 2)])
-    house.publish()
-
-    assert versions(house) == [("a", "two", DAY, 2)]
-
-
-def test_a_leads_day_is_the_local_day_it_was_made_on_whichever_window_holds_it(house: House) -> None:
-    cases = {
-        "midnight": ("2026-11-20T00:00:00Z", NEXT_DAY),
-        "before": ("2026-11-19T23:59:59Z", DAY),
-        "summer": ("2026-07-01T23:30:00Z", date(2026, 7, 2)),
-        "before the clocks go back": ("2026-10-24T23:30:00Z", date(2026, 10, 25)),
-        "after the clocks went back": ("2026-10-25T23:30:00Z", date(2026, 10, 25)),
-        "unknown": ("0001-01-01T00:00Z", NEXT_DAY),
-    }
-    for day in (DAY, NEXT_DAY):
-        house.land("applicant", [{"id": id_, "createdAt": made} for id_, (made, _) in cases.items()], day)
-    house.publish()
-
-    assert {id_: lead["lead_day"] for id_, lead in house.leads("applicant").items()} == {
-        id_: day for id_, (_, day) in cases.items()
-    }
 
 
 def test_the_inventory_holds_each_item_once_in_its_newest_state(house: House) -> None:
@@ -256,42 +208,9 @@ def test_answers_that_cant_be_read_hold_no_publication_back(house: House, conten
 # --- update, and build anew ---------------------------------------------------------------------------------------
 
 
-def test_a_publication_with_nothing_new_leaves_the_file_as_it_is(house: House) -> None:
-    house.land("applicant", [{"id": "a"}])
-    house.publish()
-    before = house.file.stat()
-    house.later(hours=1)
-    house.publish()
-
-    after = house.file.stat()
-    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
 def not_a_database(path: Path) -> None:
     path.chmod(0o600)
     path.write_bytes(b"not a database")
-
-
-def half(path: Path) -> None:
-    path.chmod(0o600)
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def empty_database(path: Path) -> None:
-    path.unlink()
-    duckdb.connect(path).close()
-
-
-@pytest.mark.parametrize("harm", [Path.unlink, not_a_database, half, empty_database])
-def test_a_vanished_or_broken_file_is_built_anew(house: House, harm: Callable[[Path], None]) -> None:
-    house.land("applicant", [version("x", 2)])
-    house.publish()
-    before = house.tables()
-    harm(house.file.resolve())
-
-    house.publish()
-
-    assert house.tables() == before
 
 
 ADDRESSES = ["14 St John's Road", "16 High St", "24 High Street"]
