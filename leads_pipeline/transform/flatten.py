@@ -24,6 +24,8 @@ from leads_pipeline.transform.reader import EXTRA, PROBLEMS, read_leads
 # Leads that are loaded together, up to a batch more. Memory is bounded by it; more leads aren't faster (measured).
 PART_LEADS: Final = 10_000
 
+_CORRECTIONS: Final = pa.field("corrections", pa.list_(pa.string()))
+
 
 class Batch(NamedTuple):
     """Leads of one window, as landed.
@@ -45,6 +47,7 @@ def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneI
     """Bring the tables of leads up to date; how many leads are new or changed.
 
     A row is replaced only by a version with a higher number, then by one of a later window day, then of a later scope.
+    A version with corrections replaces itself, because they may be new.
     The caller begins and ends the transaction, and has made the tables and the macro `person_of`. The temporary table
     `touched` gets each such lead's kind and id, with the day that it had and the one that it has; `received_ids` gets
     kind and id of every lead.
@@ -86,6 +89,8 @@ def _with_window(batch: Batch) -> pa.Table:
     table = batch.leads
     if CORRECTION in table["source"].to_pylist():
         table = _with_corrections(table)
+    else:
+        table = table.append_column(_CORRECTIONS, pa.nulls(len(table), _CORRECTIONS.type))
     for name, value in (("day", batch.day), ("scope", batch.scope)):
         table = table.append_column(name, pa.repeat(pa.scalar(value), len(table)))
     return table
@@ -99,11 +104,11 @@ def _with_corrections(table: pa.Table) -> pa.Table:
         if row["source"] == CORRECTION:
             corrections.setdefault(row["lead_id"], []).append(row["payload"])
     versions = [row | {"corrections": corrections.get(row["lead_id"])} for row in rows if row["source"] != CORRECTION]
-    return pa.Table.from_pylist(versions, table.schema.append(pa.field("corrections", pa.list_(pa.string()))))
+    return pa.Table.from_pylist(versions, table.schema.append(_CORRECTIONS))
 
 
 def _read(kind: LeadKind, tables: list[pa.Table]) -> pa.Table:
-    received = pa.concat_tables(tables, promote_options="default")
+    received = pa.concat_tables(tables)
     return read_leads(kind, received.append_column("place", pa.array(range(len(received)), pa.int64())))
 
 
@@ -115,12 +120,13 @@ create or replace temp table newer as
 select lead_id, place
 from (
     from received
-    select lead_id, number, day, scope, place
+    select lead_id, number, day, scope, place, corrections
     qualify row_number() over (partition by lead_id order by number desc, day desc, scope desc, place desc) = 1
 ) as received
 anti join {leads} as loaded
     on loaded.lead_id = received.lead_id
-    and (loaded.sequence, loaded.window_day, loaded.scope) >= (received.number, received.day, received.scope)
+    and (loaded.sequence, loaded.window_day, loaded.scope, received.corrections is null)
+        >= (received.number, received.day, received.scope, true)
 """
     yield f"insert into received_ids select distinct {literal(kind.name)}, lead_id from received"
     known = f"select lead_id, lead_day from {leads} semi join newer using (lead_id)"

@@ -63,7 +63,7 @@ def read_leads(kind: LeadKind, leads: pa.Table) -> pa.Table:
     rows: Iterable[Any] = zip(*columns, strict=False)
     structs = (lead.read_lead(*row) for row in rows)
     chunks = [lead.column(list(islice(structs, _AT_ONCE))) for _ in range(0, len(leads), _AT_ONCE)]
-    others = [name for name in leads.column_names if name not in given[1:]]
+    others = [name for name in leads.column_names if name != "payload"]
     # DuckDB refuses a slice of a nested column, so the other columns may have no chunks of their own.
     table = leads.select(others).combine_chunks()
     return table.append_column("lead", pa.chunked_array(chunks, lead.column([]).type))

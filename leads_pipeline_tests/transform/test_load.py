@@ -221,6 +221,14 @@ def test_a_correction_holds_for_every_version_of_its_lead_in_the_window(db: duck
         assert (other["contact_email"], other["sequence"]) == ("b", 3)
 
 
+def test_a_correction_that_another_machine_landed_shows_after_the_next_update(db: duckdb.DuckDBPyConnection) -> None:
+    versions = batch((2, {"id": "a", "message": "old"}), (2, {"id": "b", "message": "old"}))
+    correction = batch((3, {"id": "a", "message": "new"}), source="correction")
+    flatten(db, [versions], LONDON)
+    assert flatten(db, [versions._replace(leads=pa.concat_tables([versions.leads, correction.leads]))], LONDON) == 1
+    assert [row["message"] for row in rows(db, "applicant_leads")] == ["new", "old"]
+
+
 @pytest.mark.parametrize("text", ['{"id":"a","contact":"Ann"}', '{"id":"a","contact":null}', '{"id":"a"}'])
 def test_a_correction_puts_an_object_in_the_place_of_anything_else(db: duckdb.DuckDBPyConnection, text: str) -> None:
     versions, corrections = batch((1, text)), batch((2, {"id": "a", "contact": {"email": "x"}}), source="correction")
