@@ -22,7 +22,7 @@ import duckdb
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Scope, Window, days, today
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.privacy.retain import anonymise_lost, due_before
+from leads_pipeline.privacy.retain import anonymise_lost
 from leads_pipeline.privacy.sweeping import Swept, in_line
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
@@ -54,7 +54,6 @@ class Wanted:
     zone: ZoneInfo
     branches: Branches = field(default_factory=Branches)
     tables: str = "parquet"
-    keep_personal_days: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +170,7 @@ def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, 
         inputs=_fingerprint(inputs, data.inventory.hashes()),
         list_number=list_number,
         prepare=partial(set_person_key, key=data.state.person_key()),
-        refuse=partial(_refuse, suppressed, wanted, now),
+        refuse=partial(_refuse, suppressed, data.state.retained_before()),
         make_marts=make_marts,
     )
 
@@ -245,7 +244,7 @@ def _note_who_objects(db: duckdb.DuckDBPyConnection, objecting: Meant, *, is_who
         )
 
 
-def _refuse(suppressed: Suppressed, wanted: Wanted, now: datetime, db: duckdb.DuckDBPyConnection) -> None:
+def _refuse(suppressed: Suppressed, before: date | None, db: duckdb.DuckDBPyConnection) -> None:
     """Do to leads that raw has lost what the list and retention have done to raw."""
     for kind in LEAD_KINDS:
         leads = quoted(kind.table)
@@ -259,8 +258,8 @@ def _refuse(suppressed: Suppressed, wanted: Wanted, now: datetime, db: duckdb.Du
             f"update {leads} set message = '' where message <> '' and lead_id in (select unnest($ids::varchar[]))",
             {"ids": ids},
         )
-    if wanted.keep_personal_days is not None:
-        anonymise_lost(db, due_before(now, wanted.zone, wanted.keep_personal_days))
+    if before is not None:
+        anonymise_lost(db, before)
 
 
 def _touch(db: duckdb.DuckDBPyConnection, kind: LeadKind, ids: Sequence[str]) -> None:

@@ -6,16 +6,20 @@ it runs (orchestration/publishing.py), publishing what it changed (orchestration
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from leads_pipeline.domain.window import RETENTION
-from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.sweeping import sweep_what_appeared
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.reading import sweep_readers
+
+MOST_CLOCK_DIFFERENCE: Final = timedelta(hours=1)
 
 
 @dataclass(slots=True)
@@ -31,12 +35,20 @@ class Night:
         return not self.counts.get("requests_not_shown_done") and bool(self.counts.get("windows_rewritten"))
 
 
-def keep_clean(data: DataFolder, settings: Settings, now: datetime) -> Night:
-    """Do it all. A step that can't be done doesn't keep the others from being done, and the next night repeats it."""
+def keep_clean(
+    data: DataFolder,
+    settings: Settings,
+    now: datetime,
+    portal_time: Callable[[str], datetime | None] = server_time,
+) -> Night:
+    """Do it all. A step that can't be done doesn't keep the others from being done, and the next night repeats it.
+
+    `portal_time` asks the service of that address for its clock.
+    """
     night = Night()
     steps: dict[str, Callable[[], None]] = {
         "The suppression list couldn't be applied": lambda: _apply_list(data, night),
-        "Personal fields couldn't be cut out": lambda: _cut(data, settings, now, night),
+        "Personal fields couldn't be cut out": lambda: _cut(data, settings, now, night, portal_time),
         "What killed processes left couldn't be removed": lambda: sweep_readers(data),
         "Old answers that couldn't be read couldn't be deleted": lambda: data.quarantine.forget_answers(
             now - RETENTION
@@ -62,9 +74,24 @@ def _apply_list(data: DataFolder, night: Night) -> None:
     night.troubles += [f"{what} couldn't be gone through: {why}" for what, why in swept.failed.items()]
 
 
-def _cut(data: DataFolder, settings: Settings, now: datetime, night: Night) -> None:
+def _cut(
+    data: DataFolder,
+    settings: Settings,
+    now: datetime,
+    night: Night,
+    portal_time: Callable[[str], datetime | None],
+) -> None:
     if settings.keep_personal_days is None:
         return
+    if settings.base_url is not None:
+        # What is cut out is lost for good, so a wrong clock must not decide it alone.
+        theirs = portal_time(settings.base_url)
+        if theirs is None or abs(theirs - now) > MOST_CLOCK_DIFFERENCE:
+            said = f"says {theirs:%Y-%m-%d %H:%M}" if theirs else "can't be read: it sends no Date"
+            raise SettingsError(
+                f"This machine's clock says {now:%Y-%m-%d %H:%M} UTC. The portal's {said}. They have to agree within "
+                "an hour. Set this machine's clock: timedatectl set-ntp true"
+            )
     before = due_before(now, settings.zone, settings.keep_personal_days)
     days = list(cut_days(data, before))
     night.counts |= {

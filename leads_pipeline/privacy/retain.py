@@ -68,6 +68,7 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
                     if not windows and not leads:
                         continue
                     if not is_wanted:
+                        data.state.note_retention(before)
                         data.state.want_rewriting()
                         is_wanted = True
                     for place in () if is_dry else windows:

@@ -177,6 +177,15 @@ class State:
         number = (self._read("swept") or "").partition(" ")[0]
         return int(number) if number.isdecimal() else 0
 
+    def note_retention(self, before: date) -> None:
+        """Remember that leads of windows before that day are anonymous. To be called before the first one is."""
+        self._write("retained_before", before.isoformat())
+
+    def retained_before(self) -> date | None:
+        """Return that day, None if retention has never run."""
+        day = self._read("retained_before")
+        return date.fromisoformat(day) if day else None
+
     def is_taken_over(self) -> bool:
         """Whether raw files of an earlier release were landed anew."""
         return self._read("raw_format") == _RAW_FORMAT

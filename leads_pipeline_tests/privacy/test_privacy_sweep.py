@@ -1,7 +1,7 @@
 """The night's work: files that somebody put back are noticed, and retention runs where it is set."""
 
 import shutil
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -31,8 +31,8 @@ def settings_of(house: Quick, **more: str) -> Settings:
     return Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), **more})
 
 
-def night(house: Quick, **more: str) -> Night:
-    return keep_clean(house.data, settings_of(house, **more), house.now)
+def night(house: Quick, portal_time: datetime | None = None, **more: str) -> Night:
+    return keep_clean(house.data, settings_of(house, **more), house.now, lambda _: portal_time)
 
 
 def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(full: Quick) -> None:
@@ -86,3 +86,27 @@ def test_retention_runs_where_it_is_set(full: Quick) -> None:
     full.push("applicant", JOHN | {"id": "late"})
     full.publish()
     assert night(full, **keep).counts["days_cut"] == 1
+
+
+def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_hour(full: Quick) -> None:
+    full.now += timedelta(days=366)
+    wanted = {"LEADS_KEEP_PERSONAL_DAYS": "35", "LEADS_BASE_URL": "https://leads.example"}
+    for theirs, said in (
+        (None, "The portal's can't be read: it sends no Date."),
+        (full.now - timedelta(days=366), "The portal's says 2026-11-21 06:04."),
+        (full.now + timedelta(minutes=61), "The portal's says 2027-11-22 07:05."),
+    ):
+        without = night(full, theirs, **wanted)
+        assert "days_cut" not in without.counts
+        [trouble] = without.troubles
+        assert said in trouble
+    # Nor are leads made anonymous that raw has lost.
+    shutil.rmtree(full.folder / "raw")
+    full.data.state.want_rewriting()
+    full.publish()
+    assert full.leads("applicant")["jane"]["contact_email"] == EMAIL
+
+    right = night(full, full.now - timedelta(minutes=59), **wanted)
+    assert (right.counts["leads_cut"], right.troubles) == (2, [])
+    full.publish()
+    assert full.leads("applicant")["jane"]["contact_email"] != EMAIL

@@ -14,6 +14,7 @@ from leads_pipeline.observe.doctor import Light
 from leads_pipeline.observe.verification import verify
 from leads_pipeline.orchestration.assets.published import wholeness_check
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB
+from leads_pipeline.privacy.retain import cut_days
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.suppression import Action
@@ -150,8 +151,8 @@ def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
     land(data, APPLICANT, [{"id": "101-1", "contact": {"email": EMAIL}, "message": "planted"}], fetched_at=LATER)
     publish(data)
     raw_of(data, "101").unlink()
-    data.state.want_rewriting()
-    publish(data, LATER + timedelta(days=30), keep_personal_days=7)
+    assert [day.leads for day in cut_days(data, NEXT_DAY)] == [1]
+    publish(data)
     assert published_leads(data, APPLICANT)["101-1"]["message"] is None
     content = LeadsFile(data).path.read_bytes()
     assert b"planted" not in content

@@ -253,7 +253,6 @@ class Quick(House):
             self.zone,
             read_branches(names if self.names else None),
             self.tables_as,
-            self._keep_days,
         )
         outcome = bring_up_to_date(self.data, wanted, self.now)
         assert (outcome.swept.failed, outcome.tables_trouble) == ({}, None)

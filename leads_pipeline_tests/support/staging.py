@@ -50,10 +50,9 @@ def publish(
     zone: ZoneInfo = LONDON,
     branches: Branches | None = None,
     tables: str = "parquet",
-    keep_personal_days: int | None = None,
 ) -> Outcome:
     """Publish as the asset does it."""
-    wanted = Wanted([*map(Scope.parse, scopes)], first_day, zone, branches or Branches(), tables, keep_personal_days)
+    wanted = Wanted([*map(Scope.parse, scopes)], first_day, zone, branches or Branches(), tables)
     outcome = bring_up_to_date(data, wanted, now)
     assert (outcome.swept.failed, outcome.tables_trouble) == ({}, None)
     return outcome

@@ -124,7 +124,6 @@ def wanted(settings: Settings, partitions: Partitions, branches: Branches) -> Wa
         settings.zone,
         branches,
         settings.tables,
-        settings.keep_personal_days,
     )
 
 
