@@ -17,10 +17,6 @@ import msgspec
 
 from leads_pipeline.domain.contract import (
     LEAD_KINDS,
-    NO_ID,
-    NOT_AN_OBJECT,
-    NOT_JSON,
-    NOT_UTF_8,
     InventoryItem,
     InventoryPage,
     LeadKind,
@@ -71,13 +67,13 @@ def read_leads(kind: LeadKind, body: bytes) -> CutAnswer:
     beside = {name: _parsed(value) for name, value in members if name is not None}
     more = (name for name, value in beside.items() if _speaks_of_more(name, value, len(elements), depth=3))
     return CutAnswer(
-        leads=tuple(map(_receive, elements)),
+        leads=tuple(ReceivedLead(*_receive(element)) for element in elements),
         beside={name: _json_type(value) for name, value in beside.items()},
         speaks_of_more=next(more, None),
     )
 
 
-def read_inventory_page(body: bytes, number: int) -> InventoryPage:
+def read_inventory_page(body: bytes) -> InventoryPage:
     """Cut a 200 body of the inventory search into its items, and find the cursor of the next page.
 
     A missing, null or empty `meta.nextToken` means the last page. Raises InvalidAnswerError like read_leads, and for
@@ -89,7 +85,7 @@ def read_inventory_page(body: bytes, number: int) -> InventoryPage:
     is_text = isinstance(token, str) and not re.search("[\ud800-\udfff]", token)
     if not isinstance(meta, dict | None) or not (token is None or is_text):
         raise InvalidAnswerError("'meta.nextToken' is no text.", reason="bad cursor")
-    return InventoryPage(tuple(_receive_item(element, number) for element in elements), token or None)
+    return InventoryPage(tuple(InventoryItem(*_receive(element)) for element in elements), token or None)
 
 
 def read_delivery(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
@@ -109,7 +105,7 @@ def read_delivery(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
             continue
         has_leads = True
         spans = list_parts(kind.list_key, body, (start, end)) if name == kind.list_key else [(start, end)]
-        leads += [(kind, _receive(body[slice(*span)])) for span in spans]
+        leads += [(kind, ReceivedLead(*_receive(body[slice(*span)]))) for span in spans]
     if not has_leads:
         names = ", ".join(repr(kind.name) for kind in LEAD_KINDS)
         raise InvalidAnswerError(
@@ -173,37 +169,25 @@ class _Identified(msgspec.Struct):
 _IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
 
 
-def _receive(element: bytes) -> ReceivedLead:
-    lead_id, payload, oddity = _read_element(element)
-    if lead_id is None:
-        lead_id = f"sha256:{hashlib.sha256(element).hexdigest()}"
-    return ReceivedLead(lead_id, payload, oddity)
+def _receive(element: bytes) -> tuple[str, str]:
+    """The element's id, or the hash of its bytes if it has none, and its exact text."""
+    element_id, payload = _read_element(element)
+    return element_id or f"sha256:{hashlib.sha256(element).hexdigest()}", payload
 
 
-def _receive_item(element: bytes, page: int) -> InventoryItem:
-    item_id, payload, oddity = _read_element(element)
-    return InventoryItem(item_id, payload, page, oddity)
-
-
-def _read_element(element: bytes) -> tuple[str | None, str, str | None]:
-    """Id, exact text and oddity of an element."""
-    oddity = None
+def _read_element(element: bytes) -> tuple[str | None, str]:
+    """Id and exact text of an element."""
     try:
         payload = element.decode()
     except UnicodeDecodeError:
         # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
-        payload, oddity = element.decode("latin-1"), NOT_UTF_8
-    element_id: str | None = None
+        payload = element.decode("latin-1")
     try:
-        element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
-    except msgspec.ValidationError:
-        oddity = oddity or NOT_AN_OBJECT
+        return _id_text(bytes(_IDENTIFIED.decode(payload).id)), payload
+    except msgspec.ValidationError:  # not an object
+        return None, payload
     except (msgspec.DecodeError, RecursionError):
-        oddity = oddity or NOT_JSON
-        element_id = _id_by_structure(payload.encode())
-    if element_id is None:
-        oddity = oddity or NO_ID
-    return element_id, payload, oddity
+        return _id_by_structure(payload.encode()), payload
 
 
 def _id_by_structure(element: bytes) -> str | None:

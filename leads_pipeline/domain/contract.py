@@ -104,37 +104,22 @@ class LeadKind:
         return hash(self.name)
 
 
-# What is odd about an element that was kept all the same.
-NOT_UTF_8: Final = "not UTF-8, kept as ISO 8859-1"
-NOT_AN_OBJECT: Final = "not an object"
-NOT_JSON: Final = "not valid JSON"
-NO_ID: Final = "no id"
-
-
 class ReceivedLead(NamedTuple):
     """One element of an answer's list, as received.
 
     `payload` is the exact text. `lead_id` is the lead's own id, or `sha256:` and the hash of its payload where it
-    has none. `oddity` says in a few words what is wrong with an element that was kept all the same, else None.
+    has none.
     """
 
     lead_id: str
     payload: str
-    oddity: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InventoryItem:
-    """One element of an inventory page, as received.
+class InventoryItem(NamedTuple):
+    """One element of an inventory page, as received: its id as with ReceivedLead, and the exact text."""
 
-    `payload` is the exact text, `item_id` None where the item has no usable id, `page` counts from 1, `oddity` is as
-    with ReceivedLead.
-    """
-
-    item_id: str | None
+    item_id: str
     payload: str
-    page: int
-    oddity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

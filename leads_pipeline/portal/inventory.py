@@ -4,7 +4,6 @@ import itertools
 import logging
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
 
 import httpx
@@ -80,7 +79,7 @@ class InventoryClient:
                     about=f"page {number}",
                     advice=_ADVICE,
                 )
-                page = run.fetch(spec, partial(read_inventory_page, number=number)).value
+                page = run.fetch(spec, read_inventory_page).value
                 yield page
                 if page.next_token is None:
                     return

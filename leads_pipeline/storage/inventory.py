@@ -5,7 +5,6 @@
 Belongs here: landing and reading what searches found. Doesn't: the search (portal/), the table (transform/).
 """
 
-import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import InventoryItem
 from leads_pipeline.storage.raw import MOMENT, QUARANTINE, RAW, RawFile, list_folders
-from leads_pipeline.storage.rows import hash_of, microseconds, moment_of, storable
+from leads_pipeline.storage.rows import hash_of, microseconds
 from leads_pipeline.storage.store import Store
 
 _FOLDER: Final = f"{RAW}/inventory/"
@@ -29,22 +28,32 @@ logger = logging.getLogger(__name__)
 
 
 class FoundItem(NamedTuple):
-    """An item that a search found. `address` is the place that was searched for, `payload` the exact text."""
+    """An item that a search found.
+
+    `address` is the place that was searched for, `payload` the exact text. `fetched_at` is when a search of that day
+    first found this text, in UTC.
+    """
 
     item_id: str
     address: str
     payload: str
+    fetched_at: datetime
 
 
-SCHEMA: Final = pa.schema({name: pa.string() for name in FoundItem._fields})
+_COLUMNS: Final[dict[str, pa.DataType]] = {
+    "item_id": pa.string(),
+    "address": pa.string(),
+    "payload": pa.string(),
+    "fetched_at": pa.timestamp("us", tz="UTC"),
+}
+SCHEMA: Final = pa.schema(_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What a day's newest search found, and when, in UTC."""
+    """What a day's newest search found."""
 
     day: date
-    searched_at: datetime
     items: Sequence[FoundItem]
 
 
@@ -69,11 +78,7 @@ class Inventory:
         `answers` are the items by the place that was searched for. An item that two places have counts once.
         """
         found = [
-            FoundItem(
-                storable(item.item_id or f"sha256:{hashlib.sha256(storable(item.payload).encode()).hexdigest()}"),
-                address,
-                storable(item.payload),
-            )
+            FoundItem(item.item_id, address, item.payload, searched_at)
             for address, items in answers.items()
             for item in items
         ]
@@ -82,12 +87,18 @@ class Inventory:
     def land_found(self, day: date, found: Sequence[FoundItem], searched_at: datetime, run_id: str = "") -> int:
         """Land the items of a search. Of an item that is there twice, the last one counts.
 
-        If the day's newest search found the same, it stays: items keep the moment when they were first received.
+        An item that the day's newest search found with the same text keeps its moment. If all are the same, that search
+        stays.
         """
-        items = {item.item_id: item for item in found}
         folder = _folder_of(day)
-        before = next(iter(self._newest_first(folder)), None)
-        if before and _read(self._store.get(before.key) or b"", before) == list(items.values()):
+        newest_file = next(iter(self._newest_first(folder)), None)
+        before = _read(self._store.get(newest_file.key) or b"", newest_file) if newest_file else None
+        known = {(item.item_id, item.payload): item.fetched_at for item in before or ()}
+        items = {
+            item.item_id: item._replace(fetched_at=known.get((item.item_id, item.payload), item.fetched_at))
+            for item in found
+        }
+        if before == list(items.values()):
             return len(items)
         content = _to_parquet(list(items.values()), run_id)
         file = RawFile("", microseconds(searched_at), "closed", len(items), hash_of(content))
@@ -106,7 +117,7 @@ class Inventory:
                 if content is None:  # a newer search came meanwhile
                     continue
                 if (items := _read(content, files[0])) is not None:
-                    yield Search(day, moment_of(files[0].look), items)
+                    yield Search(day, items)
                     break
                 self.set_aside(files[0].key)
 

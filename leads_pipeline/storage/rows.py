@@ -102,10 +102,9 @@ def received_rows(
         number = max(number, highest + 1)
     rows, newest = [], dict[str, Row]()
     for lead in leads:
-        lead_id, payload = storable(lead.lead_id), storable(lead.payload)
-        earlier = newest.get(lead_id)
-        row = Row(lead_id, number if earlier is None else earlier.number + 1, payload, source)
-        newest[lead_id] = row
+        earlier = newest.get(lead.lead_id)
+        row = Row(lead.lead_id, number if earlier is None else earlier.number + 1, lead.payload, source)
+        newest[lead.lead_id] = row
         rows.append(row)
     return rows
 
@@ -203,11 +202,6 @@ class Opened:
         """The file's rows. They are read anew each time."""
         table = self._file.read(use_threads=False)
         return list(map(Row, *(table[name].to_pylist() for name in Row._fields)))
-
-
-def storable(text: str) -> str:
-    """Return the text with lone surrogates, which have no UTF-8 form, as the JSON escapes that mean the same."""
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 # pyarrow.array would import pandas: a third of a second of each process.

@@ -76,7 +76,6 @@ class _Delivered(msgspec.Struct):
     received_at: datetime
     lead_id: str
     payload: str
-    oddity: str | None
 
 
 def take_over_deliveries(store: Store, raw: Raw, placement: Placement) -> None:
@@ -87,7 +86,7 @@ def take_over_deliveries(store: Store, raw: Raw, placement: Placement) -> None:
             continue
         for line in lines.splitlines():
             one = msgspec.json.decode(line, type=_Delivered)
-            lead = ReceivedLead(one.lead_id, one.payload, one.oddity)
+            lead = ReceivedLead(one.lead_id, one.payload)
             raw.add(placement.of(lead_kind(one.kind), lead, one.received_at), [lead], one.received_at)
         store.delete([key])
 
@@ -174,7 +173,7 @@ def take_over_inventory(store: Store, inventory: Inventory) -> int:
             numbered = sorted(
                 found, key=lambda row: (row.get("sequence") or microseconds(row["fetched_at"]), row["position"])
             )
-            items = [FoundItem(row["item_id"], row["address"], row["payload"]) for row in numbered]
+            items = [FoundItem(row["item_id"], row["address"], row["payload"], row["fetched_at"]) for row in numbered]
             searched_at = max(row["fetched_at"] for row in found)
             inventory.land_found(date.fromisoformat(day), items, searched_at)
         store.delete(whole)

@@ -60,7 +60,7 @@ def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) ->
                 "lead_id": item.item_id,
                 "first_seen_day": before.get("first_seen_day", search.day),
                 "last_seen_day": search.day,
-                "fetched_at": before["fetched_at"] if is_as_before else search.searched_at,
+                "fetched_at": before["fetched_at"] if is_as_before else item.fetched_at,
                 "searched_address": item.address,
                 "payload": item.payload,
             }

@@ -24,9 +24,6 @@ import msgspec
 import pyarrow as pa
 
 from leads_pipeline.domain.contract import (
-    NO_ID,
-    NOT_AN_OBJECT,
-    NOT_JSON,
     UNKNOWN_MOMENT,
     ChildTable,
     Field,
@@ -36,6 +33,11 @@ from leads_pipeline.domain.contract import (
 
 PROBLEMS: Final = "_problems"
 EXTRA: Final = "_extra"
+
+# What `_problems` says of a lead as a whole.
+NOT_AN_OBJECT: Final = "not an object"
+NOT_JSON: Final = "not valid JSON"
+NO_ID: Final = "no id"
 
 # Leads that are structs at once: ten times as many leave the processor's cache (measured).
 _AT_ONCE: Final = 1_000

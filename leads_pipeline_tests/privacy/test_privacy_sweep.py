@@ -1,6 +1,7 @@
 """The night's work: files that somebody put back are noticed, and retention runs where it is set."""
 
 import shutil
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -31,8 +32,8 @@ def settings_of(house: Quick, **more: str) -> Settings:
     return Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), **more})
 
 
-def night(house: Quick, portal_time: datetime | None = None, **more: str) -> Night:
-    return keep_clean(house.data, settings_of(house, **more), house.now, lambda _: portal_time)
+def night(house: Quick, variables: Mapping[str, str] | None = None, portal_time: datetime | None = None) -> Night:
+    return keep_clean(house.data, settings_of(house, **(variables or {})), house.now, lambda _: portal_time)
 
 
 def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(full: Quick) -> None:
@@ -79,13 +80,13 @@ def test_retention_runs_where_it_is_set(full: Quick) -> None:
     full.now += timedelta(days=40)
     keep = {"LEADS_KEEP_PERSONAL_DAYS": "35"}
     assert "days_cut" not in night(full).counts
-    first = night(full, **keep)
+    first = night(full, keep)
     assert (first.counts["days_cut"], first.counts["leads_cut"], first.troubles) == (2, 2, [])
     full.retain(35)
-    assert night(full, **keep).counts["days_cut"] == 0
+    assert night(full, keep).counts["days_cut"] == 0
     full.push("applicant", JOHN | {"id": "late"})
     full.publish()
-    assert night(full, **keep).counts["days_cut"] == 1
+    assert night(full, keep).counts["days_cut"] == 1
 
 
 def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_hour(full: Quick) -> None:
@@ -96,7 +97,7 @@ def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_
         (full.now - timedelta(days=366), "The portal's says 2026-11-21 06:04."),
         (full.now + timedelta(minutes=61), "The portal's says 2027-11-22 07:05."),
     ):
-        without = night(full, theirs, **wanted)
+        without = night(full, wanted, theirs)
         assert "days_cut" not in without.counts
         [trouble] = without.troubles
         assert said in trouble
@@ -106,7 +107,7 @@ def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_
     full.publish()
     assert full.leads("applicant")["jane"]["contact_email"] == EMAIL
 
-    right = night(full, full.now - timedelta(minutes=59), **wanted)
+    right = night(full, wanted, full.now - timedelta(minutes=59))
     assert (right.counts["leads_cut"], right.troubles) == (2, [])
     full.publish()
     assert full.leads("applicant")["jane"]["contact_email"] != EMAIL

@@ -1,6 +1,5 @@
 """Raw files of the inventory: the newest whole search of a day counts."""
 
-import hashlib
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from leads_pipeline.domain.contract import InventoryItem
-from leads_pipeline.storage.inventory import FoundItem, Inventory
+from leads_pipeline.storage.inventory import FoundItem, Inventory, Search
 from leads_pipeline.storage.store import FolderStore
 
 DAY = date(2026, 11, 19)
@@ -17,7 +16,7 @@ LATER = AT + timedelta(hours=1)
 
 
 def item(number: int, text: str = "first") -> InventoryItem:
-    return InventoryItem(str(number), f'{{"id":{number},"text":"{text}"}}', 1)
+    return InventoryItem(str(number), f'{{"id":{number},"text":"{text}"}}')
 
 
 class Searches:
@@ -45,18 +44,25 @@ def test_the_newest_search_of_a_day_counts_and_older_ones_are_deleted(searches: 
     searches.inventory.land(DAY + timedelta(days=1), {"York": []}, LATER + timedelta(days=1))
 
     first, second = searches.inventory.searches()
-    assert (first.day, first.searched_at) == (DAY, LATER)
-    assert first.items == [FoundItem("2", "York", item(2, "second").payload), FoundItem("3", "Hull", item(3).payload)]
+    assert first == Search(
+        DAY,
+        [
+            FoundItem("2", "York", item(2, "second").payload, LATER),
+            FoundItem("3", "Hull", item(3).payload, LATER),
+        ],
+    )
     assert (second.day, second.items) == (DAY + timedelta(days=1), [])
     assert len(searches.store.list("raw/inventory/")) == 2
     assert searches.landed == 3
 
 
-def test_a_search_that_finds_the_same_leaves_the_moment_when_it_was_first_received(searches: Searches) -> None:
-    for at in (AT, LATER):
-        assert searches.inventory.land(DAY, {"York": [item(1)]}, at, f"run at {at}") == 1
+def test_an_item_that_is_found_again_keeps_the_moment_when_its_text_was_first_received(searches: Searches) -> None:
+    searches.inventory.land(DAY, {"York": [item(1), item(2)]}, AT)
+    searches.inventory.land(DAY, {"York": [item(1), item(2, "second"), item(3)]}, LATER)
+    searches.inventory.land(DAY, {"York": [item(1), item(2, "second"), item(3)]}, LATER + timedelta(hours=1))
     [search] = searches.inventory.searches()
-    assert search.searched_at == AT
+    assert [found.fetched_at for found in search.items] == [AT, LATER, LATER]
+    assert searches.landed == 2, "a search that finds the same writes nothing"
 
 
 def test_an_older_search_that_lands_late_changes_nothing(searches: Searches) -> None:
@@ -66,15 +72,10 @@ def test_an_older_search_that_lands_late_changes_nothing(searches: Searches) -> 
     assert len(searches.store.list("raw/inventory/")) == 1
 
 
-def test_an_item_that_two_places_have_counts_once_and_one_without_id_has_its_texts_hash(searches: Searches) -> None:
-    nameless = InventoryItem(None, '{"text":"half an emoji \ud83d"}', 1)
-    assert searches.inventory.land(DAY, {"York": [item(1), nameless], "YO1": [item(1)]}, AT) == 2
+def test_an_item_that_two_places_have_counts_once(searches: Searches) -> None:
+    assert searches.inventory.land(DAY, {"York": [item(1), item(2)], "YO1": [item(1)]}, AT) == 2
     [search] = searches.inventory.searches()
-    stored = nameless.payload.replace("\ud83d", "\\ud83d")
-    assert [(one.item_id, one.address) for one in search.items] == [
-        ("1", "YO1"),
-        (f"sha256:{hashlib.sha256(stored.encode()).hexdigest()}", "York"),
-    ]
+    assert [(one.item_id, one.address) for one in search.items] == [("1", "YO1"), ("2", "York")]
 
 
 def test_a_search_of_a_clock_that_was_ahead_is_followed_by_later_ones(searches: Searches) -> None:
@@ -114,4 +115,4 @@ def test_a_search_that_replaces_another_while_it_is_read_is_read(
 def test_other_programs_read_the_folder_as_a_hive(searches: Searches, tmp_path: Path) -> None:
     searches.inventory.land(DAY, {"York": [item(1)]}, AT)
     [row] = ds.dataset(tmp_path / "raw" / "inventory", partitioning="hive").to_table().to_pylist()
-    assert row == {"item_id": "1", "address": "York", "payload": item(1).payload, "day": "2026-11-19"}
+    assert row == {"item_id": "1", "address": "York", "payload": item(1).payload, "fetched_at": AT, "day": "2026-11-19"}

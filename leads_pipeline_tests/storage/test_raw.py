@@ -127,12 +127,10 @@ def test_the_name_says_when_and_how_wholly_the_window_was_looked_at_and_how_many
 
 
 def test_a_row_is_a_version_of_a_lead_with_its_exact_text_and_the_moment_of_its_request(windows: Windows) -> None:
-    odd = ReceivedLead("odd", '{"id":"odd","n":1e400,"big":' + "9" * 5000 + ',"nul":"\x00"}', "not valid JSON")
-    alone = ReceivedLead("\ud800", '{"id":"\\ud800"}')
-    windows.land([lead(1), odd, alone])
+    odd = ReceivedLead("odd", '{"id":"odd","n":1e400,"big":' + "9" * 5000 + ',"nul":"\x00"}')
+    windows.land([lead(1), odd])
     number = microseconds(CLOSED_AT)
     assert windows.rows() == [
-        Row("\\ud800", number, alone.payload, PULL),
         Row("lead-01", number, lead(1).payload, PULL),
         Row("odd", number, odd.payload, PULL),
     ]

@@ -240,7 +240,7 @@ class Quick(House):
             self.data.raw.add(placement.of(of, lead, moment), [lead], moment)
 
     def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
-        found = {place: read_inventory_page(_body("items", items), 1).items for place, items in places.items()}
+        found = {place: read_inventory_page(_body("items", items)).items for place, items in places.items()}
         self.data.inventory.land(self.today, found, self._tick())
 
     def publish(self) -> None:

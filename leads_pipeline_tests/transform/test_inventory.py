@@ -28,8 +28,8 @@ def db() -> Iterator[duckdb.DuckDBPyConnection]:
         yield db
 
 
-def found(item_id: str, address: str = "York", **members: Any) -> FoundItem:
-    return FoundItem(item_id, address, json.dumps({"id": item_id, **members}))
+def found(item_id: str, at: datetime = AT, address: str = "York", **members: Any) -> FoundItem:
+    return FoundItem(item_id, address, json.dumps({"id": item_id, **members}), at)
 
 
 def rows(db: duckdb.DuckDBPyConnection, columns: str) -> list[tuple[Any, ...]]:
@@ -38,8 +38,8 @@ def rows(db: duckdb.DuckDBPyConnection, columns: str) -> list[tuple[Any, ...]]:
 
 def test_an_item_is_there_once_as_last_found_with_its_first_and_last_day(db: duckdb.DuckDBPyConnection) -> None:
     searches = [
-        Search(DAY, AT, [found("1", status="NEW"), found("2", status="NEW")]),
-        Search(NEXT_DAY, NEXT_AT, [found("1", "Hull", status="SOLD"), found("3")]),
+        Search(DAY, [found("1", status="NEW"), found("2", status="NEW")]),
+        Search(NEXT_DAY, [found("1", NEXT_AT, "Hull", status="SOLD"), found("3", NEXT_AT)]),
     ]
     assert load_inventory(db, searches) == 3
     assert rows(db, "item_id, first_seen_day, last_seen_day, fetched_at, searched_address") == [
@@ -53,7 +53,7 @@ def test_an_item_is_there_once_as_last_found_with_its_first_and_last_day(db: duc
 
 
 def test_a_version_has_the_moment_when_it_was_first_received(db: duckdb.DuckDBPyConnection) -> None:
-    load_inventory(db, [Search(DAY, AT, [found("1")]), Search(NEXT_DAY, NEXT_AT, [found("1")])])
+    load_inventory(db, [Search(DAY, [found("1")]), Search(NEXT_DAY, [found("1", NEXT_AT)])])
     assert rows(db, "last_seen_day, fetched_at") == [(NEXT_DAY, AT)]
 
 
@@ -70,7 +70,7 @@ TEXTS = [
 def test_items_are_typed_as_leads_are_and_an_odd_one_costs_its_neighbours_nothing(
     db: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    items = read_inventory_page(f'{{"items":[{",".join(TEXTS)}]}}'.encode(), number=1).items
+    items = read_inventory_page(f'{{"items":[{",".join(TEXTS)}]}}'.encode()).items
     inventory = Inventory(FolderStore(tmp_path / "data"))
     inventory.land(DAY, {"York": items}, AT)
 

@@ -36,9 +36,10 @@ NOT_PULLED: Final = "not_pulled"
 MAX_POSTCODES: Final = 500
 
 _COLUMNS: Final = {
-    "item_id": "The item's own id; sha256: and the hash of its payload where it has none",
-    "address": "Place whose search found it",
-    "payload": "The exact JSON text that was received",
+    "item_id": ("string", "The item's own id; sha256: and the hash of its payload where it has none"),
+    "address": ("string", "Place whose search found it"),
+    "payload": ("string", "The exact JSON text that was received"),
+    "fetched_at": ("timestamp", "When a search of the day first found this text, UTC"),
 }
 
 
@@ -59,7 +60,9 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
         metadata={
-            "dagster/column_schema": TableSchema([TableColumn(name, "string", text) for name, text in _COLUMNS.items()])
+            "dagster/column_schema": TableSchema(
+                [TableColumn(name, type_, text) for name, (type_, text) in _COLUMNS.items()]
+            )
         },
     )
     def raw_inventory(
