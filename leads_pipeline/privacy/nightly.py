@@ -11,7 +11,6 @@ from typing import Final
 
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
-from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.sweeping import sweep_what_appeared
@@ -39,7 +38,7 @@ def keep_clean(
     data: DataFolder,
     settings: Settings,
     now: datetime,
-    portal_time: Callable[[str], datetime | None] = server_time,
+    portal_time: Callable[[str], datetime | None],
 ) -> Night:
     """Do it all. A step that can't be done doesn't keep the others from being done, and the next night repeats it.
 

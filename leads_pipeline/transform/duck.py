@@ -52,8 +52,8 @@ class Column:
     description: str
 
 
-class DataFolder(Protocol):
-    """Whatever has a data folder."""
+class HasFolder(Protocol):
+    """A data folder, or what knows its path."""
 
     @property
     def folder(self) -> Path:
@@ -62,7 +62,7 @@ class DataFolder(Protocol):
 
 @contextmanager
 def connection(
-    data: DataFolder,
+    data: HasFolder,
     name: str,
     database: Path | None = None,
     *,
@@ -103,7 +103,7 @@ def connection(
             yield db
 
 
-def write_anew(data: DataFolder, file: Path, anew: Path) -> None:
+def write_anew(data: HasFolder, file: Path, anew: Path) -> None:
     """Write a new file with the tables of this one. Deleted rows stay in old blocks; a new file has none."""
     with connection(data, "warehouse", file) as db:
         [(name,)] = db.execute("select current_database()").fetchall()
@@ -113,7 +113,7 @@ def write_anew(data: DataFolder, file: Path, anew: Path) -> None:
 
 
 @contextmanager
-def telling_errors(data: DataFolder) -> Iterator[None]:
+def telling_errors(data: HasFolder) -> Iterator[None]:
     """Turn DuckDB's errors into ours, which say what to do and don't quote a lead."""
     try:
         yield
@@ -155,7 +155,7 @@ SCRATCH_ROOT: Final = ".state/duckdb"
 
 
 @contextmanager
-def scratch_folder(data: DataFolder, name: str) -> Iterator[Path]:
+def scratch_folder(data: HasFolder, name: str) -> Iterator[Path]:
     """A private folder of that name on the data folder's own file system, empty at first and gone afterwards.
 
     The caller holds a lock that goes with the name, so what a killed process left there can be removed.

@@ -26,7 +26,7 @@ from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow
 from leads_pipeline.transform.answers import ANSWERS, read_answers
 from leads_pipeline.transform.drift import DRIFT, make_drift
-from leads_pipeline.transform.duck import SQL_FOLDER, Column, DataFolder, literal, macros, quoted, telling_errors
+from leads_pipeline.transform.duck import SQL_FOLDER, Column, HasFolder, literal, macros, quoted, telling_errors
 from leads_pipeline.transform.inventory import INVENTORY
 from leads_pipeline.transform.tables import Table, comment, create_table
 
@@ -57,7 +57,7 @@ class Inputs:
     `windows` are the configured ones, `other_windows` others that were landed: all, or those from `first_day` on.
     """
 
-    folder: DataFolder
+    folder: HasFolder
     zone: ZoneInfo
     today: date
     windows: Sequence[WindowRow] = ()
@@ -119,7 +119,7 @@ def make_marts(
 
 
 @contextmanager
-def _transaction(db: duckdb.DuckDBPyConnection, folder: DataFolder) -> Iterator[None]:
+def _transaction(db: duckdb.DuckDBPyConnection, folder: HasFolder) -> Iterator[None]:
     with telling_errors(folder):
         db.begin()
         try:
@@ -155,7 +155,7 @@ def _is_of(days: Sequence[date]) -> str:
     return f"lead_day in ({', '.join(literal(day.isoformat()) for day in days)})" if days else "false"
 
 
-def _keep_last_good(db: duckdb.DuckDBPyConnection, mart: Mart, folder: DataFolder, *, is_rewritten: bool) -> None:
+def _keep_last_good(db: duckdb.DuckDBPyConnection, mart: Mart, folder: HasFolder, *, is_rewritten: bool) -> None:
     """Have the mart as it was before. In a new file, take it over from the file before, which is attached then."""
     try:
         with _transaction(db, folder):

@@ -15,12 +15,12 @@ import duckdb
 import pyarrow as pa
 
 from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import reading
-from leads_pipeline.storage.state import State
 from leads_pipeline.transform.duck import (
     SCRATCH_ROOT,
     WAREHOUSE_FILE,
-    DataFolder,
+    HasFolder,
     connection,
     link_or_copy,
     literal,
@@ -28,18 +28,6 @@ from leads_pipeline.transform.duck import (
     scratch_folder,
     telling_errors,
 )
-
-
-class ReadableFolder(Protocol):
-    """A data folder and its locks."""
-
-    @property
-    def folder(self) -> Path:
-        """The folder itself."""
-
-    @property
-    def state(self) -> State:
-        """Its locks."""
 
 
 class Reader(Protocol):
@@ -54,7 +42,7 @@ class Reader(Protocol):
 class Version:
     """The version that was published when the first query came, however many publications replace it meanwhile."""
 
-    def __init__(self, data: ReadableFolder, path: Path, stack: ExitStack) -> None:
+    def __init__(self, data: DataFolder, path: Path, stack: ExitStack) -> None:
         self._data = data
         self._path = path
         self._stack = stack
@@ -97,7 +85,7 @@ class HeldVersion:
 
 
 @contextmanager
-def holding_version(data: ReadableFolder, path: Path) -> Iterator[HeldVersion]:
+def holding_version(data: DataFolder, path: Path) -> Iterator[HeldVersion]:
     """Hold the version that is published now, whatever replaces it meanwhile. Raises StorageError where there is none.
 
     Readers wait for nobody, so each has its own folder. The second name is for the moment in which the file is built
@@ -112,7 +100,7 @@ def holding_version(data: ReadableFolder, path: Path) -> Iterator[HeldVersion]:
         yield HeldVersion(name, folder / WAREHOUSE_FILE)
 
 
-def is_readable(data: DataFolder, name: str, file: Path, tables: Collection[str] | None = None) -> bool:
+def is_readable(data: HasFolder, name: str, file: Path, tables: Collection[str] | None = None) -> bool:
     """Whether DuckDB can decode each value of these tables of the file, or of all. `name` is as in `connection`.
 
     Raises StorageError if the disk can't be read, or for want of space.
@@ -135,7 +123,7 @@ def is_readable(data: DataFolder, name: str, file: Path, tables: Collection[str]
     return True
 
 
-def sweep_readers(data: ReadableFolder) -> None:
+def sweep_readers(data: DataFolder) -> None:
     """Remove what killed readers left: a second name takes space as long as it is there.
 
     A reader's lock is held before its folder is made, and until that is gone.
@@ -148,7 +136,7 @@ def sweep_readers(data: ReadableFolder) -> None:
 class LeadsFile:
     """The published leads.duckdb of a data folder. Readers open it at any time."""
 
-    def __init__(self, data: ReadableFolder) -> None:
+    def __init__(self, data: DataFolder) -> None:
         self._data = data
 
     @property

@@ -35,6 +35,7 @@ from leads_pipeline.orchestration.failing import failure
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publication import Outcome, Wanted, bring_up_to_date
 from leads_pipeline.orchestration.publishing import NIGHTLY_TAG, delete_old_runs, noted_publication
+from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy.nightly import Night, keep_clean
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import Branches, read_branches
@@ -70,7 +71,7 @@ def leads_file_asset(settings: Settings, partitions: Partitions) -> AssetsDefini
         file = LeadsFile(data)
         is_nightly = NIGHTLY_TAG in context.run.tags
         try:
-            night = keep_clean(data, settings, now) if is_nightly else Night()
+            night = keep_clean(data, settings, now, server_time) if is_nightly else Night()
             branches, trouble = known_branches(settings.branches_file, file)
             data.share()
             with noted_publication(data, settings.zone, is_nightly=is_nightly):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from leads_pipeline.storage.durable import replace_file
-from leads_pipeline.transform.duck import DataFolder, statement
+from leads_pipeline.transform.duck import HasFolder, statement
 from leads_pipeline.transform.reading import Reader
 from leads_pipeline.transform.report.charts import WEEKDAYS, Daily, Hourly
 
@@ -36,7 +36,7 @@ class Report:
     figures: dict[str, int]
 
 
-def write_report(db: Reader, data: DataFolder) -> Report:
+def write_report(db: Reader, data: HasFolder) -> Report:
     """Write reports/leads.html from the published file, whole or not at all. Raises StorageError."""
     _, [(today, last_day)] = _of_days(db, "days")
     everywhere, *branches = _rows(db, "branches")
