@@ -45,17 +45,9 @@ class LeadsPipelineError(Exception):
         other.__dict__.update(self.__dict__, attempts=attempts)
         return other
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """How it goes from process to process: whatever a class takes to be made, it is the message and attributes."""
-        return _restored, (type(self), *self.args), self.__dict__
-
     def __str__(self) -> str:
         counted = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
         return f"{super().__str__()} ({counted})" if self.attempts else super().__str__()
-
-
-def _restored(kind: type[LeadsPipelineError], message: str) -> LeadsPipelineError:
-    return kind.__new__(kind, message)
 
 
 class TransientError(LeadsPipelineError):

@@ -173,6 +173,15 @@ def test_a_corrected_secret_has_refused_windows_asked_for_at_the_first_tick(here
     assert set(here.shown().values()) == {"MATERIALIZED"}
 
 
+def test_a_start_by_a_clock_that_ran_ahead_asks_for_no_refused_window_at_once(here: Pipeline) -> None:
+    here.clock.now += DAY
+    here.start(LEADS_CLIENT_SECRET="wrong")
+    here.tick()
+    here.clock.now -= DAY
+    assert not here.run(here.tick()).success
+    assert here.tick() == SkipReason("No window is due.")
+
+
 def test_windows_that_a_run_never_came_to_keep_their_count_and_are_asked_for_next(here: Pipeline) -> None:
     here.simulator.set_faults('{"rules": [{"then": {"status": 503, "headers": {"retry-after": "600"}}}]}')
     result = here.run(here.tick())

@@ -321,6 +321,7 @@ def test_a_failure_that_passes_is_not_remembered(folder: Path, portal: Portal) -
 @pytest.mark.parametrize(
     ("response", "kind", "words"),
     [
+        (httpx.Response(400), CredentialsError, "400, no error code"),
         (httpx.Response(401, html="<h1>who?</h1>"), CredentialsError, "401, no error code"),
         (httpx.Response(404, json={"message": "no"}), CredentialsError, "Check the token server's address"),
         (httpx.Response(302, headers={"Location": "https://evil.example/"}), CredentialsError, "redirect (302)"),

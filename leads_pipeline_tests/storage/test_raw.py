@@ -193,7 +193,9 @@ def test_of_a_lead_that_stands_twice_in_an_answer_the_later_text_counts(windows:
 def test_the_same_answer_again_renames_the_file_and_writes_nothing(anywhere: Windows) -> None:
     anywhere.land(TWENTY, WINDOW.end - SECOND)
     before = anywhere.store.get(PLACE.key + anywhere.name)
+    anywhere.raw.fail(PLACE, "busy (429)", is_permanent=False)
     assert anywhere.land(TWENTY, CLOSED_AT) == Landed(leads=20)
+    assert anywhere.names == [anywhere.name]
     assert anywhere.name.startswith(f"{microseconds(CLOSED_AT)}-closed-20-")
     assert anywhere.store.get(PLACE.key + anywhere.name) == before
 
@@ -545,8 +547,9 @@ def failure_in(windows: Windows) -> tuple[str, str, int] | None:
 def test_failures_count_until_a_whole_look(anywhere: Windows) -> None:
     for attempt in (1, 2):
         assert anywhere.raw.fail(PLACE, "busy (429)", is_permanent=False).attempts == attempt
+    anywhere.now += SECOND
     refused = anywhere.raw.fail(PLACE, "refused (403)", is_permanent=True)
-    assert (refused.first_failed_at, refused.failed_at) == (NOW, NOW)
+    assert (refused.first_failed_at, refused.failed_at) == (NOW, NOW + SECOND)
     anywhere.push(lead(1))
     assert failure_in(anywhere) == ("refused (403)", "refused", 3)
     anywhere.land(TWENTY)

@@ -1,13 +1,12 @@
 """What the landed version left in raw/ is landed anew, once, with nothing lost.
 
-`old_file` writes what that version wrote. The folder of `earlier_versions/` was written by an earlier one itself.
+`old_file` writes what that version wrote. OLD_FOLDER was written by dd03c9a itself.
 """
 
 import hashlib
 import json
-import shutil
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, W
 
 __all__ = ["moto"]  # a fixture
 
-EARLIER = sorted((Path(__file__).parents[1] / "earlier_versions").glob("*.tar.xz"))
+OLD_FOLDER = Path(__file__).parents[1] / "promises" / "recorded" / "folder-dd03c9a.tar.xz"
 PLACE = place_of(APPLICANT, WINDOW)
 NOW = LATER + timedelta(days=1)
 
@@ -209,19 +208,11 @@ def test_the_objects_of_a_bucket_are_taken_over_but_for_those_that_another_stand
     assert len(names(store)) == 1
 
 
-@pytest.fixture(params=EARLIER, ids=lambda path: path.name.partition(".")[0])
-def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    with tarfile.open(request.param) as archive:
+def test_a_folder_of_dd03c9a_is_taken_over_with_nothing_lost(tmp_path: Path, kept_out: KeptOut) -> None:
+    with tarfile.open(OLD_FOLDER) as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(tmp_path)  # noqa: S202 - a file of this repository
-    yield tmp_path / "data", json.loads((tmp_path / "truth.json").read_text())
-    shutil.rmtree(tmp_path / "data")
-
-
-def test_a_folder_that_an_earlier_version_left_is_taken_over_with_nothing_lost(
-    earlier: tuple[Path, dict[str, Any]], kept_out: KeptOut
-) -> None:
-    folder, truth = earlier
+    folder, truth = tmp_path / "data", json.loads((tmp_path / "truth.json").read_text())
     before = {
         (path.parts[-4], row["lead_id"], row["payload"])
         for path in (folder / "raw").rglob("scope=*/*.parquet")

@@ -108,3 +108,5 @@ def test_old_leads_lose_their_personal_fields_and_are_still_counted(any_house: H
 
     assert any_house.query("select contact_first_name from applicant_leads") == [(None,)]
     assert any_house.query("select sum(leads) from mart_leads_daily") == [(1,)]
+    # With a key, the random ids of the people could be computed.
+    assert not list(any_house.folder.glob(".state/anonymous/*"))

@@ -312,6 +312,16 @@ def test_a_file_that_another_program_wrote_to_is_built_anew(folder: Folder) -> N
     assert folder.tables() == before
 
 
+def test_what_was_corrected_in_raw_is_not_taken_over_from_the_file_before(folder: Folder) -> None:
+    key = folder.raw.land({"id": "a", "message": "as received"})
+    folder.publish()
+    folder.raw.versions[key] = [(1, {"id": "a", "message": "corrected"})]
+
+    assert way(replace(folder, marts="second").publish()) == "new file"
+
+    assert folder.messages() == {"a": "corrected"}
+
+
 def test_without_its_link_the_newest_version_is_the_file(folder: Folder) -> None:
     folder.raw.land({"id": "a", "message": "m"})
     folder.publish()
