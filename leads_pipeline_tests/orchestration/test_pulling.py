@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -11,8 +12,7 @@ from dagster import AssetKey, DagsterEvent, DagsterRunStatus, RunRequest, SkipRe
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.due import Failure, due
 from leads_pipeline.domain.window import Scope, Window
-from leads_pipeline.orchestration import pulling
-from leads_pipeline.orchestration.pulling import PULL_JOB, pull_request
+from leads_pipeline.orchestration.pulling import PULL_JOB, end_dead_runs, pull_request
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.storage.windows import WindowState
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, pipeline
@@ -81,20 +81,34 @@ def test_while_a_pull_is_waiting_or_under_way_nothing_is_asked_for(here: Pipelin
     assert "under way" in str(here.tick("pull_daily"))
 
 
-def test_a_pull_whose_process_was_killed_is_ended_and_what_it_left_is_asked_for(
-    here: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pulling, "_SECOND_LOOK_SECONDS", 0.0)
+def started_run(here: Pipeline) -> str:
+    """Return the id of a run that Dagster has seen start, by Dagster's own clock."""
     run = here.instance.create_run_for_job(here.definitions.resolve_job_def(PULL_JOB))
     here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", PULL_JOB), run.run_id)
-    # Dagster's own clock says when it began.
+    return run.run_id
+
+
+def test_a_pull_whose_process_was_killed_is_ended_and_what_it_left_is_asked_for(here: Pipeline) -> None:
+    run_id = started_run(here)
     here.clock.now = datetime.now(UTC) + 9 * MINUTE
     assert "under way" in str(here.tick())
     here.clock.now += 2 * MINUTE
     assert here.asked_for().keys() == {"applicant", "appraisal"}
-    ended = here.instance.get_run_by_id(run.run_id)
+    ended = here.instance.get_run_by_id(run_id)
     assert ended is not None
     assert ended.status is DagsterRunStatus.FAILURE
+
+
+def test_a_pull_that_takes_its_lock_while_it_is_looked_at_is_not_ended(here: Pipeline) -> None:
+    started_run(here)
+    with ExitStack() as working:
+        ended = end_dead_runs(
+            here.instance,
+            here.folder,
+            datetime.now(UTC) + HOUR,
+            lambda _: working.enter_context(here.folder.state.pulling()),
+        )
+    assert ended == 0
 
 
 def test_a_tick_that_is_repeated_asks_for_the_same_run(here: Pipeline) -> None:
