@@ -101,6 +101,7 @@ def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Quic
     dry = cut_days(full.data, NEXT_DAY, is_dry=True)
     assert [(one.kind.name, one.day, one.leads) for one in dry] == [(kind, DAY, 10) for kind in KINDS]
     assert PLANTED in texts_of(full, DAY)
+    assert any(PLANTED in text for id_, text in full.raw("applicant") if id_ == "applicant pushed")
 
     full.retain(35)
 
