@@ -25,7 +25,7 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration.event_log import SqliteEventLog
 from leads_pipeline_tests.support.postgres import running_postgres
-from leads_pipeline_tests.support.pulls import home
+from leads_pipeline_tests.support.pulls import POSTGRES_YAML, home
 
 KEYS = ["a", "b", "c"]
 
@@ -155,13 +155,9 @@ def test_files_of_a_newer_dagster_are_refused_and_untouched(tmp_path: Path) -> N
 def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = (
-        "telemetry: {enabled: false}\nstorage: {custom: {module: leads_pipeline.orchestration.event_log_postgres, "
-        "class: PostgresStorage, config: {postgres_url: {env: LEADS_DAGSTER_POSTGRES_URL}}}}\n"
-    )
     with running_postgres() as postgres:
         monkeypatch.setenv("LEADS_DAGSTER_POSTGRES_URL", postgres.url)
-        with home(tmp_path / "home", config) as instance:
+        with home(tmp_path / "home", POSTGRES_YAML) as instance:
             record(instance, run_id(0))
             storage: Any = instance.event_log_storage
             with storage.index_connection() as connection:
@@ -173,5 +169,5 @@ def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(
             assert set(instance.get_materialized_partitions(AssetKey("windows"))) == {"b", "c"}
             instance.event_log_storage.dispose()
         monkeypatch.setenv("LEADS_DAGSTER_POSTGRES_URL", postgres.url.replace(postgres.folder, "/nowhere"))
-        with pytest.raises(StorageError, match="can't be reached"), home(tmp_path / "other", config):
+        with pytest.raises(StorageError, match="can't be reached"), home(tmp_path / "other", POSTGRES_YAML):
             pass

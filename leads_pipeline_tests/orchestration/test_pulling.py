@@ -15,7 +15,8 @@ from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.orchestration.pulling import PULL_JOB, end_dead_runs, pull_request
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.storage.windows import WindowState
-from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, pipeline
+from leads_pipeline_tests.support.postgres import running_postgres
+from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, POSTGRES_YAML, Pipeline, pipeline
 
 APPLICANT_ASSET = [AssetKey("raw_applicant_leads")]
 
@@ -173,6 +174,22 @@ def test_a_failed_window_is_asked_for_after_its_wait_and_turns_green(here: Pipel
     assert here.shown()[here.key(1)] == "MATERIALIZED"
     here.clock.now += DAY
     assert here.key(3) in here.asked_for()["applicant"]  # two days ago at the start
+
+
+def test_with_dagsters_state_in_postgres_a_failed_window_is_asked_for_and_turns_green_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_postgres() as postgres:
+        monkeypatch.setenv("LEADS_DAGSTER_POSTGRES_URL", postgres.url)
+        with pipeline(tmp_path, first=1, dagster_yaml=POSTGRES_YAML) as here:
+            here.fail({here.key(1): Then(status=500)})
+            assert not here.run(here.tick()).success
+            assert here.shown()[here.key(1)] == "FAILED"
+            here.clock.now += 11 * MINUTE
+            here.fail({})
+            here.run(here.tick())
+            assert here.shown()[here.key(1)] == "MATERIALIZED"
+            here.instance.event_log_storage.dispose()
 
 
 def test_a_corrected_secret_has_refused_windows_asked_for_at_the_first_tick(here: Pipeline) -> None:

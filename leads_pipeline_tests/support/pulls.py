@@ -58,6 +58,15 @@ event_log_storage:
   class: SqliteEventLog
   config: {dagster_home: {env: DAGSTER_HOME}}
 """
+# Needs the variable LEADS_DAGSTER_POSTGRES_URL.
+POSTGRES_YAML = """\
+telemetry: {enabled: false}
+storage:
+  custom:
+    module: leads_pipeline.orchestration.event_log_postgres
+    class: PostgresStorage
+    config: {postgres_url: {env: LEADS_DAGSTER_POSTGRES_URL}}
+"""
 
 
 @dataclass
@@ -256,11 +265,16 @@ VARIABLES = {"LEADS_TIMEZONE": "Europe/London"}
 
 
 @contextmanager
-def pipeline(path: Path, now: datetime = datetime(2026, 11, 21, 6, tzinfo=UTC), first: int = 3) -> Iterator[Pipeline]:
+def pipeline(
+    path: Path,
+    now: datetime = datetime(2026, 11, 21, 6, tzinfo=UTC),
+    first: int = 3,
+    dagster_yaml: str = _DAGSTER_YAML,
+) -> Iterator[Pipeline]:
     """Start one at that moment, with the first partition `first` days before."""
     clock = Clock(now)
     simulated = Config(branches=3, leads_per_day=8, clock=lambda: clock.now)
-    with running(simulated) as simulator, home(path / "home") as own, warnings.catch_warnings():
+    with running(simulated) as simulator, home(path / "home", dagster_yaml) as own, warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")  # Dagster's own
         warnings.simplefilter("ignore", BetaWarning)  # as definitions.py has it
         first_day = now.astimezone(LONDON).date() - timedelta(days=first)
