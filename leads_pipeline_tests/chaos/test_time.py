@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
 
 import pytest
 
-from leads_pipeline_tests.support.house import DAY, LONDON, House
+from leads_pipeline_tests.support.house import DAY, LONDON, House, Quick
 
 SECOND = timedelta(seconds=1)
 ONE_DAY = timedelta(days=1)
@@ -110,3 +111,25 @@ def test_an_unknown_moment_at_midnight_is_one_lead_on_either_of_the_two_days(hou
     ((lead_day, created_at),) = found.values()
     assert lead_day in (DAY - ONE_DAY, DAY)
     assert created_at is None
+
+
+def test_a_clock_that_was_a_year_ahead_for_an_hour_leaves_no_trace(tmp_path: Path) -> None:
+    """A pull, a failure and a publication happen in that hour. Afterwards all is as if the clock had been right."""
+    right, wrong = Quick(tmp_path / "right"), Quick(tmp_path / "wrong")
+    for house in (right, wrong):
+        house.land("applicant", [{"id": "known", "message": "first"}])
+        house.publish()
+        house.later(hours=1)
+        if house is wrong:
+            house.later(days=365)
+        house.land("applicant", [{"id": "known", "message": "second"}, {"id": "new"}])
+        house.fail("appraisal")
+        house.publish()
+        if house is wrong:
+            house.later(days=-365)
+        house.later(hours=1)
+        house.land("applicant", [{"id": "known", "message": "third"}])
+        house.land("appraisal", [{"id": "late"}])
+        house.publish()
+    assert wrong.leads("applicant")["known"]["message"] == "third"
+    assert wrong.tables() == right.tables()
