@@ -17,7 +17,7 @@ from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
 from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import Landed
+from leads_pipeline.storage.landing import Landed
 
 
 def connect(settings: Settings, data: DataFolder) -> LeadsClient:

@@ -41,7 +41,7 @@ from leads_pipeline.orchestration.resources import AlertService
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import readable_branches
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import members_beside
+from leads_pipeline.storage.landing import members_beside
 from leads_pipeline.storage.windows import WindowRow, WindowState, list_days
 from leads_pipeline.transform.reading import LeadsFile
 

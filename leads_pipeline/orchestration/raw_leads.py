@@ -35,7 +35,8 @@ from leads_pipeline.portal import LeadsClient, Tokens
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import readable_branches
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import Landed, place_of, state_of
+from leads_pipeline.storage.landing import Landed
+from leads_pipeline.storage.raw import place_of, state_of
 from leads_pipeline.storage.rows import PULL
 from leads_pipeline.storage.windows import WindowRow, window_table
 

@@ -23,8 +23,9 @@ from starlette.types import Receive, Scope, Send
 from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.domain.contract import LeadKind, ReceivedLead
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, StorageError
+from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.placement import Placement
-from leads_pipeline.storage.raw import Place, Raw
+from leads_pipeline.storage.raw import Place
 
 PATH: Final = "/leads"
 

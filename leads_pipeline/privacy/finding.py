@@ -27,7 +27,8 @@ from leads_pipeline.domain.person import (
     shown_by,
 )
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, Raw, list_places
+from leads_pipeline.storage.landing import Raw
+from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import moment_of
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Entry, Meant

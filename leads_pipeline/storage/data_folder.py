@@ -13,8 +13,9 @@ from leads_pipeline.domain.window import RETENTION, today
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.cache import CachedStore
 from leads_pipeline.storage.inventory import Inventory
+from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.quarantine import Quarantine
-from leads_pipeline.storage.raw import RESTRICTED, Raw
+from leads_pipeline.storage.raw import RESTRICTED
 from leads_pipeline.storage.state import State
 from leads_pipeline.storage.store import FolderStore, Store, open_store
 from leads_pipeline.storage.suppression import Gate, SuppressionList

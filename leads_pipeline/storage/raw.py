@@ -3,42 +3,28 @@
     raw/applicant_leads/day=2026-11-19/scope=branch-101/1795000000000000-closed-20-0123456789abcdef.parquet
 
 A name says when the window was last looked at, how whole that look was, how many leads the file has, and the hash of
-its bytes. So a listing tells the state of each window. Landing reads a folder's files, merges them with what arrived,
-creates one file, and then deletes the merged ones. Nobody holds a lock: two landings at once leave two files, readers
-take the union, and the next landing merges them.
+its bytes. So a listing tells the state of each window.
 
-Belongs here: names, landing, failures, damage, rewriting. Doesn't: rows and their order (rows.py), the verbs of a store
-(store.py), who is on the suppression list.
+Belongs here: names, and what a listing tells. Doesn't: reading and landing (landing.py), rows (rows.py), the verbs of a
+store (store.py).
 """
 
-import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
-from functools import cache, lru_cache
+from datetime import date, datetime
+from functools import cache
 from operator import attrgetter
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, ReceivedLead
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.due import Failure
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.storage.rows import (
-    PUSH,
-    Footer,
-    NotRawError,
-    Opened,
-    Row,
-    hash_of,
-    merged,
     microseconds,
-    newest_payloads,
-    received_rows,
-    to_parquet,
 )
 from leads_pipeline.storage.store import Store
 
@@ -52,10 +38,7 @@ MOMENT: Final = "%Y%m%dT%H%M%S.%fZ"
 # Pushed leads of no configured scope. No scope of the settings has this key.
 PUSH_SCOPE: Final = "push"
 
-# More files in a folder are merged by the next landing.
-MOST_FILES: Final = 8
-
-_FAILED: Final = "_failed.json"
+FAILED: Final = "_failed.json"
 _NAME: Final = re.compile(r"([0-9]{16})-(open|closed|partial|rows)-([0-9]+)-([0-9a-f]{16})\.parquet", re.ASCII)
 _PLACE: Final = re.compile(r"(\w+)/(\w+)/day=(\d{4}-\d\d-\d\d)/scope=([^/]+)/", re.ASCII)
 _KINDS: Final = {kind.table: kind for kind in LEAD_KINDS}
@@ -64,22 +47,6 @@ _FAILURE: Final = msgspec.json.Decoder(Failure)
 State = Literal["rows", "open", "partial", "closed"]
 # A later one stays: a complete window stays complete if a later look finds half of it deleted.
 _STATES: Final[tuple[State, ...]] = ("rows", "open", "partial", "closed")
-
-logger = logging.getLogger(__name__)
-
-
-class SuppressionList(Protocol):
-    """What keeps people out."""
-
-    @property
-    def number(self) -> int:
-        """The number of the list's newest entry, read anew each time. It only grows."""
-
-    def admit(self, kind: LeadKind, day: date, scope: str, rows: list[Row]) -> list[Row]:
-        """Return the rows of a window that may lie in raw, in their order, with payloads as they may lie there.
-
-        Rows that are set aside are durable in their other place when this returns.
-        """
 
 
 class Place(NamedTuple):
@@ -114,20 +81,6 @@ def _checked(scope: str) -> str:
 def place_of(kind: LeadKind, window: Window) -> Place:
     """Return the place of a window."""
     return Place(kind, window.day, window.scope.key)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A whole answer. `at` is the moment of its request in microseconds since 1970.
-
-    `beside` are the members beside the answer's list that the contract doesn't know: name and JSON type.
-    """
-
-    at: int
-    state: State
-    body_hash: str
-    run_id: str
-    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,45 +122,7 @@ class Folder:
     @property
     def state(self) -> State:
         """The state of all files together."""
-        return _later("rows", *(file.state for file in self.files))
-
-
-@dataclass(slots=True)
-class Contents:
-    """A window's files and what is in them."""
-
-    folder: Folder = field(default_factory=Folder)
-    opened: list[Opened] = field(default_factory=list)
-
-    @property
-    def rows(self) -> list[Row]:
-        """The rows of all files, not merged. They are read anew each time."""
-        return [row for opened in self.opened for row in opened.rows]
-
-    @property
-    def footer(self) -> Footer:
-        """The footer of the file of the newest look."""
-        newest = self.folder.newest
-        return self.opened[self.folder.files.index(newest)].footer if newest else Footer()
-
-    @property
-    def is_anonymous(self) -> bool:
-        """Whether nobody is named in any file."""
-        return all(opened.footer.is_anonymous for opened in self.opened)
-
-
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """What a landing did, in different ids.
-
-    `leads` counts those that the window has afterwards. `new` and `changed` count those that weren't there, or not with
-    this text. `refused` counts those that arrived and that the suppression list keeps out.
-    """
-
-    leads: int
-    new: int = 0
-    changed: int = 0
-    refused: int = 0
+        return most_whole("rows", *(file.state for file in self.files))
 
 
 def state_of(window: Window, asked_at: datetime) -> State:
@@ -233,7 +148,7 @@ def list_folders(store: Store, prefix: str, now: datetime) -> dict[str, Folder]:
                 look = microseconds(modified_at) if modified_at and modified_at <= now else 0
                 file = replace(file, look=look, state=file.state if look else "rows")
             folders.setdefault(folder, Folder()).files.append(file)
-        elif key.endswith(_FAILED):
+        elif key.endswith(FAILED):
             folders.setdefault(folder, Folder()).has_failed = True
     return folders
 
@@ -246,7 +161,7 @@ def list_places(store: Store, root: str = RAW) -> list[Place]:
 
 def read_failure(store: Store, key: str, folder: Folder) -> Failure | None:
     """Return the failure of the folder with that key. None if none is newer than its newest look."""
-    content = store.get(key + _FAILED) if folder.has_failed else None
+    content = store.get(key + FAILED) if folder.has_failed else None
     if content is None:
         return None
     try:
@@ -257,293 +172,6 @@ def read_failure(store: Store, key: str, folder: Folder) -> Failure | None:
     return failure if newest is None or microseconds(failure.failed_at) > newest.look else None
 
 
-def members_beside(store: Store, folders: Iterable[Folder]) -> dict[str, str]:
-    """Return the unknown members beside the list in the windows' newest answers: name and JSON type.
-
-    A name can be a person's. A process opens each file once, because its bytes never change.
-    """
-    keys = (folder.newest.key for folder in folders if folder.newest)
-    return dict(member for key in keys for member in _beside(store, key))  # type: ignore[arg-type]  # it can be hashed
-
-
-@lru_cache(maxsize=65_536)
-def _beside(store: Store, key: str) -> tuple[tuple[str, str], ...]:
-    content = store.get(key)
-    if content is None:  # merged or renamed meanwhile
-        return ()
-    try:
-        return tuple(Opened(content).footer.beside.items())
-    except NotRawError:  # damaged: found by whoever reads its leads
-        return ()
-
-
-class Raw:
-    """The raw leads of a store. Many processes and threads may use it at once.
-
-    `note_landed` is called after each file that is created. Methods raise StorageError if the store can't be used.
-    Landed leads stay then.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        suppressed: SuppressionList,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        note_landed: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._store = store
-        self._suppressed = suppressed
-        self._clock = clock
-        self._note_landed = note_landed
-
-    def read(self, place: Place) -> Contents:
-        """Return the window's files, each compared with its hash.
-
-        A damaged file is moved to quarantine, and the window is noted as failed, so that it is asked for again. A file
-        whose footer has an older list's number than today's may hold people that the list keeps out.
-        """
-        while True:
-            folder = self._folder(place)
-            contents = Contents(Folder(has_failed=folder.has_failed))
-            for file in folder.files:
-                content = self._store.get(file.key)
-                if content is None:
-                    break  # merged or renamed meanwhile: list again
-                opened = _opened(content, file)
-                if opened is None:
-                    self.set_aside(place, file.key)
-                    contents.folder.has_failed = True
-                    continue
-                contents.folder.files.append(file)
-                contents.opened.append(opened)
-            else:
-                return contents
-
-    # --- landing ------------------------------------------------------------------------------------------------------
-
-    def land(
-        self,
-        kind: LeadKind,
-        window: Window,
-        leads: Iterable[ReceivedLead],
-        asked_at: datetime,
-        body_hash: str,
-        run_id: str,
-        *,
-        is_fresh: bool = False,
-        beside: Mapping[str, str] | None = None,
-    ) -> Landed:
-        """Merge a whole answer into its window. It is durable when this returns.
-
-        `asked_at` is the moment of the request. `beside` is as in Look. A lead that the answer no longer holds stays.
-        `is_fresh`: a listing showed that the window's folder is empty or missing, so that nothing is listed or read.
-        """
-        place = place_of(kind, window)
-        look = Look(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id, beside or {})
-        number = self._suppressed.number
-        before = Contents() if is_fresh else self.read(place)
-        if landed := self._confirm(place, before, look, number):
-            return landed
-        rows = before.rows
-        return self._merge(place, before, rows, received_rows(leads, asked_at, rows, self._clock()), look, number)
-
-    def merge(
-        self, place: Place, received: Sequence[Row], look: Look | None = None, *, is_anonymous: bool = False
-    ) -> Landed:
-        """Merge rows that have their numbers already, with the look that found them if it was a whole one."""
-        number = self._suppressed.number
-        before = self.read(place)
-        return self._merge(place, before, before.rows, received, look, number, is_anonymous=is_anonymous)
-
-    def add(
-        self, place: Place, leads: Iterable[ReceivedLead], received_at: datetime, source: str = PUSH, run_id: str = ""
-    ) -> Landed:
-        """Add pushed leads, or those of an incomplete answer. They are durable when this returns.
-
-        They make a file of their own, until the folder has more than MOST_FILES. A window doesn't count as landed by
-        them.
-        """
-        number = self._suppressed.number
-        before = self.read(place)
-        rows = before.rows
-        received = received_rows(leads, received_at, rows, self._clock(), source)
-        admitted = self._suppressed.admit(place.kind, place.day, place.scope, [*rows, *received])
-        if len(before.folder.files) > MOST_FILES or not set(rows) <= set(admitted):
-            return self._merge(place, before, rows, received, None, number)
-        now = merged(admitted)
-        known = set(rows)
-        if arrived := [row for row in now if row not in known]:
-            self._create(place, arrived, Footer(run_id, list_number=number), 0, "rows")
-            self._follow_list(place, number)
-        return _counts(rows, received, now)
-
-    def _confirm(self, place: Place, before: Contents, look: Look, number: int) -> Landed | None:
-        """Give the window's only file a newer name, if the answer has the same bytes as the one that made it."""
-        newest = before.folder.newest
-        if newest is None or len(before.opened) > 1 or look.at <= newest.look:
-            return None
-        footer = before.footer
-        if footer.body_hash != look.body_hash or footer.list_number != number:
-            return None
-        renamed = replace(newest, look=look.at, state=_later(newest.state, look.state))
-        if not self._store.rename(newest.key, renamed.named(place.key)):
-            return None
-        self._forget_failure(place, before)
-        self._follow_list(place, number)
-        return Landed(newest.leads)
-
-    def _merge(
-        self,
-        place: Place,
-        before: Contents,
-        rows: list[Row],
-        received: Sequence[Row],
-        look: Look | None,
-        number: int,
-        *,
-        is_anonymous: bool = False,
-    ) -> Landed:
-        """Put one file in the place of those before it."""
-        everything = [*rows, *received]
-        admitted = self._suppressed.admit(place.kind, place.day, place.scope, everything)
-        now = merged(admitted)
-        newest = before.folder.newest
-        footer = before.footer.rewritten(number, is_anonymous=is_anonymous and before.is_anonymous)
-        if look is not None and (newest is None or look.at >= newest.look):
-            # The same answer again changes nothing only if nothing newer came by another way. And of a person who was
-            # taken out, the hash would tell whoever guesses the answer that they are right.
-            is_as_answered = admitted == everything and all(row.number <= look.at for row in rows)
-            body_hash = look.body_hash if is_as_answered else ""
-            footer = replace(footer, run_id=look.run_id, body_hash=body_hash, beside=look.beside)
-        self._replace(place, before, now, footer, look)
-        if look is not None:
-            self._forget_failure(place, before)
-        self._follow_list(place, number)
-        return _counts(rows, received, now)
-
-    def _replace(
-        self, place: Place, before: Contents, rows: list[Row], footer: Footer, look: Look | None = None
-    ) -> None:
-        """Create one file, then delete those that it stands for."""
-        newest = before.folder.newest
-        at = max(newest.look if newest else 0, look.at if look else 0)
-        state = _later(before.folder.state, look.state if look else "rows")
-        made = self._create(place, rows, footer, at, state) if rows or at else ""
-        self._store.delete([file.key for file in before.folder.files if file.key != made])
-
-    def _create(self, place: Place, rows: Sequence[Row], footer: Footer, at: int, state: State) -> str:
-        content = to_parquet(rows, footer)
-        file = RawFile("", at, state, len({row.lead_id for row in rows}), hash_of(content))
-        key = file.named(place.key)
-        self._store.create(key, content)
-        self._note_landed()
-        return key
-
-    def _follow_list(self, place: Place, number: int) -> None:
-        """Filter again if the list has grown since that number was read."""
-        if self._suppressed.number != number:
-            self.rewrite(place)
-
-    # --- rewriting ----------------------------------------------------------------------------------------------------
-
-    def rewrite(
-        self,
-        place: Place,
-        change: Callable[[list[Row]], list[Row]] = lambda rows: rows,
-        *,
-        is_anonymous: bool = False,
-    ) -> bool:
-        """Take rows out of a window or change them, and filter it by today's list. Return whether anything changed.
-
-        `change` is called again until it changes nothing. `is_anonymous`: nobody is named in what it returns. Then it
-        is not called if that was so before. Look and state stay.
-        """
-        has_changed = False
-        while True:
-            number = self._suppressed.number
-            before = self.read(place)
-            rows = merged(before.rows)
-            now = self._suppressed.admit(place.kind, place.day, place.scope, rows)
-            is_to_mark = is_anonymous and not before.is_anonymous
-            if not is_anonymous or is_to_mark:
-                now = change(now)
-            now = merged(now)
-            if now != rows or is_to_mark:
-                is_anonymous_now = is_anonymous or before.is_anonymous
-                self._replace(place, before, now, before.footer.rewritten(number, is_anonymous=is_anonymous_now))
-                has_changed = True
-            elif self._suppressed.number == number:
-                return has_changed
-
-    # --- failures and damage ------------------------------------------------------------------------------------------
-
-    def fail(self, place: Place, reason: str, message: str = "", *, is_permanent: bool) -> Failure:
-        """Note that a run didn't land the window. Neither text holds personal data."""
-        before, now = self._failure(place), self._clock()
-        failure = Failure(
-            reason=reason,
-            verdict="refused" if is_permanent else "temporary",
-            attempts=before.attempts + 1 if before else 1,
-            first_failed_at=before.first_failed_at if before else now,
-            failed_at=now,
-            message=message,
-            damaged_at=before.damaged_at if before else None,
-        )
-        self._store.create(place.key + _FAILED, msgspec.json.encode(failure))
-        return failure
-
-    def set_aside(self, place: Place, key: str) -> None:
-        """Move a damaged file to quarantine. The failure is noted first, so that a kill between them loses neither."""
-        before, now = self._failure(place), self._clock()
-        failure = before or Failure(
-            reason="damaged file", verdict="temporary", attempts=0, first_failed_at=now, failed_at=now
-        )
-        failure = msgspec.structs.replace(failure, damaged_at=now)
-        self._store.create(place.key + _FAILED, msgspec.json.encode(failure))
-        # The moment comes last, so that no reader of Parquet folders takes the file for data.
-        aside = f"{QUARANTINE}/{key}.{now.astimezone(UTC).strftime(MOMENT)}"
-        if self._store.rename(key, aside):
-            logger.warning(
-                "%s is damaged and was moved to %s. Its window is pulled again while the portal has it. Its leads stay "
-                "published.",
-                key,
-                aside,
-            )
-
-    def _failure(self, place: Place) -> Failure | None:
-        return read_failure(self._store, place.key, self._folder(place))
-
-    def _forget_failure(self, place: Place, before: Contents) -> None:
-        if before.folder.has_failed:
-            self._store.delete([place.key + _FAILED])
-
-    def _folder(self, place: Place) -> Folder:
-        return list_folders(self._store, place.key, self._clock()).get(place.key, Folder())
-
-
-def _opened(content: bytes, file: RawFile) -> Opened | None:
-    """Open a file. None if its bytes aren't those that were written, or no raw file's."""
-    if hash_of(content) != file.hash:
-        return None
-    try:
-        return Opened(content)
-    except NotRawError:
-        return None
-
-
-def _later(*states: State) -> State:
+def most_whole(*states: State) -> State:
+    """Return the state that all files together have."""
     return max(states, key=_STATES.index)
-
-
-def _counts(before: Sequence[Row], received: Iterable[Row], now: Sequence[Row]) -> Landed:
-    """Compare merged rows with those before. `before` may have rows that aren't merged."""
-    payloads, payloads_before = newest_payloads(now), newest_payloads(merged(before))
-    ids = {row.lead_id for row in received}
-    landed = ids & payloads.keys()
-    again = landed & payloads_before.keys()
-    return Landed(
-        leads=len(payloads),
-        new=len(landed) - len(again),
-        changed=sum(payloads[id_] != payloads_before[id_] for id_ in again),
-        refused=len(ids) - len(landed),
-    )

@@ -1,6 +1,6 @@
 """Stores: a folder of this machine, and a bucket that speaks S3.
 
-Belongs here: the verbs, and their errors in words. Doesn't: which files are kept, and how they merge (raw.py).
+Belongs here: the verbs, and their errors in words. Doesn't: which files are kept, and how they merge (landing.py).
 """
 
 import os

@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import LEAD_KINDS, ReceivedLead, lead_kind
 from leads_pipeline.storage.inventory import FoundItem, Inventory
+from leads_pipeline.storage.landing import Look, Raw
 from leads_pipeline.storage.placement import Placement
-from leads_pipeline.storage.raw import RAW, Look, Place, Raw, State
+from leads_pipeline.storage.raw import RAW, Place, State
 from leads_pipeline.storage.rows import Row, merged, microseconds
 from leads_pipeline.storage.store import Store
 

@@ -9,7 +9,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
-from leads_pipeline.storage.raw import RAW, Folder, Place, Raw, SuppressionList, list_folders
+from leads_pipeline.storage.landing import Raw, SuppressionList
+from leads_pipeline.storage.raw import RAW, Folder, Place, list_folders
 from leads_pipeline.storage.rows import merged, table_of
 from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.flatten import Batch

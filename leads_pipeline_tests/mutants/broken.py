@@ -139,14 +139,14 @@ def _(self, now):
 # --- raw windows and what is due -------------------------------------------------------------------------------------
 
 
-@mutant("a damaged raw file counts as whole", "leads_pipeline.storage.raw:_opened", promise=ON_DISK, tests=RAW)
+@mutant("a damaged raw file counts as whole", "leads_pipeline.storage.landing:_opened", promise=ON_DISK, tests=RAW)
 def _(content, file):
     return Opened(content)
 
 
 @mutant(
     "a list that grows during a landing isn't seen",
-    "leads_pipeline.storage.raw:Raw._follow_list",
+    "leads_pipeline.storage.landing:Raw._follow_list",
     promise=ERASED,
     tests=RAW,
 )
@@ -155,7 +155,10 @@ def _(self, place, number):
 
 
 @mutant(
-    "only the newest file of a window is read", "leads_pipeline.storage.raw:Contents.rows", promise=ON_DISK, tests=RAW
+    "only the newest file of a window is read",
+    "leads_pipeline.storage.landing:Contents.rows",
+    promise=ON_DISK,
+    tests=RAW,
 )
 def _(self):
     return self.opened[-1].rows if self.opened else []

@@ -10,7 +10,8 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.domain.window import Scope, Window
-from leads_pipeline.storage.raw import RESTRICTED, Place, Raw, place_of
+from leads_pipeline.storage.landing import Raw
+from leads_pipeline.storage.raw import RESTRICTED, Place, place_of
 from leads_pipeline.storage.rows import CORRECTION, Row, merged, newest_payloads
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Action, Gate, SuppressionList

@@ -8,7 +8,8 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.storage.cache import CachedStore
-from leads_pipeline.storage.raw import Raw, place_of
+from leads_pipeline.storage.landing import Raw
+from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.rows import merged
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.keeping_out import KeptOut

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
+from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.quarantine import Quarantine, Quarantined
-from leads_pipeline.storage.raw import Raw, RawFile, place_of
+from leads_pipeline.storage.raw import RawFile, place_of
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, LATER, TWENTY, WINDOW

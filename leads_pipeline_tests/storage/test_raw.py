@@ -23,18 +23,8 @@ from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, ReceivedLead
 from leads_pipeline.domain.due import due_at
 from leads_pipeline.domain.window import RETENTION, Scope, ScopeKind, Window
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.storage.raw import (
-    MOST_FILES,
-    PUSH_SCOPE,
-    Landed,
-    Place,
-    Raw,
-    list_folders,
-    list_places,
-    members_beside,
-    place_of,
-    read_failure,
-)
+from leads_pipeline.storage.landing import MOST_FILES, Landed, Raw, members_beside
+from leads_pipeline.storage.raw import PUSH_SCOPE, Place, list_folders, list_places, place_of, read_failure
 from leads_pipeline.storage.rows import CORRECTION, PULL, Row, merged, microseconds, newest_payloads
 from leads_pipeline.storage.store import FolderStore, Store, open_store
 from leads_pipeline_tests.storage.test_store import moto, new_bucket

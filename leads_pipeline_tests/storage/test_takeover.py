@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
-from leads_pipeline.storage.raw import Place, Raw, list_folders, place_of
+from leads_pipeline.storage.landing import Raw
+from leads_pipeline.storage.raw import Place, list_folders, place_of
 from leads_pipeline.storage.rows import Row, merged, microseconds, newest_payloads
 from leads_pipeline.storage.store import FolderStore, Store, open_store
 from leads_pipeline.storage.takeover import take_over

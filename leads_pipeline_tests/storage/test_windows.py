@@ -9,7 +9,8 @@ import pytest
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.due import due
 from leads_pipeline.domain.window import RETENTION, Scope, Window
-from leads_pipeline.storage.raw import Place, Raw, place_of
+from leads_pipeline.storage.landing import Raw
+from leads_pipeline.storage.raw import Place, place_of
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.windows import WindowRow, WindowState, list_days, window_table
 from leads_pipeline_tests.support.keeping_out import KeptOut

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
-from leads_pipeline.storage.raw import Place, Raw
+from leads_pipeline.storage.landing import Raw
+from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.transform.raw_windows import RawWindows
 from leads_pipeline_tests.support.keeping_out import KeptOut

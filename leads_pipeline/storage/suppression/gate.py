@@ -12,7 +12,8 @@ from typing import Final
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.cutting import cut_payload, removed_address, without_message
 from leads_pipeline.domain.person import LeadKey, LeadRow
-from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, Raw, list_places
+from leads_pipeline.storage.landing import Raw
+from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import NotRawError, Opened, Row, merged
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression.entries import Action, Entry, Meant, Suppressed
