@@ -21,11 +21,10 @@ PRIVATE_FOLDER_MODE: Final = 0o700
 PRIVATE_FILE_MODE: Final = 0o600
 
 
-def replace_file(path: Path, content: bytes, *, modified_ns: int | None = None) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Write the file so that at every moment, power cuts included, it is whole: as before, or with this content.
 
-    `modified_ns` is the moment that it is to bear, now where it isn't given. Missing folders are made private (0700),
-    the file too (0600). Raises StorageError; then the old file is untouched.
+    Missing folders are made private (0700), the file too (0600). Raises StorageError; then the old file is untouched.
     """
     with storing(path):
         make_folder(path.parent)
@@ -33,8 +32,6 @@ def replace_file(path: Path, content: bytes, *, modified_ns: int | None = None) 
         draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         try:
             write_new(draft, content)
-            if modified_ns is not None:
-                os.utime(draft, ns=(modified_ns, modified_ns))
             publish_file(draft, path)
         except BaseException:
             draft.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """What couldn't be read: damaged files, and answers of the portal that are none.
 
-Belongs here: listing both, and keeping an answer. Doesn't: moving a damaged file (landing.py, inventory.py, transform/).
+Belongs here: listing both, and keeping an answer. Doesn't: moving a damaged file there.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """What a raw file holds: versions of leads, and how versions merge.
 
-Belongs here: a row, numbers, merging, the bytes of a file. Pure functions. Doesn't: names (raw.py), landing (landing.py).
+Belongs here: a row, numbers, merging, the bytes of a file. Pure functions. Doesn't: names, stores.
 """
 
 import hashlib

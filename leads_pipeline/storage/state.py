@@ -9,6 +9,7 @@ With a bucket, each machine has a `.state/` of its own. What all machines must a
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
@@ -128,7 +129,12 @@ class State:
 
     def note_landed(self) -> None:
         """Remember that a publication may find something new."""
-        self._touch("landed", datetime.now(UTC))
+        path, now = self.path / "landed", time.time_ns()  # finer than the kernel's own stamp
+        with storing(path):
+            try:
+                os.utime(path, ns=(now, now))
+            except FileNotFoundError:
+                replace_file(path, b"")
 
     def want_rewriting(self) -> None:
         """Have the next publication write leads.duckdb anew, whatever the numbers of its leads: raw was rewritten.
@@ -150,21 +156,19 @@ class State:
 
     def note_looked(self, began_at: datetime) -> None:
         """Remember that nobody whom the suppression list keeps out was in files from before that moment."""
-        self._touch("looked", began_at)
+        self._write_moment("looked", began_at)
 
     def looked_at(self) -> datetime | None:
         """Return that moment, None before the first look."""
-        return self._touched_at("looked")
+        return self._moment("looked")
 
     def note_backup(self, made_at: datetime) -> None:
         """Remember when the newest backup of this folder was made, wherever it lies."""
-        self._write("last_backup", made_at.astimezone(UTC).isoformat())
+        self._write_moment("last_backup", made_at)
 
     def last_backup(self) -> datetime | None:
         """Return that moment, None if no backup is known."""
-        with suppress(ValueError):
-            return datetime.fromisoformat(self._read("last_backup") or "").astimezone(UTC)
-        return None
+        return self._moment("last_backup")
 
     def note_swept(self, number: int) -> None:
         """Remember that raw files and what is published follow the suppression list up to that entry."""
@@ -314,16 +318,10 @@ class State:
     def _write(self, name: str, text: str) -> None:
         replace_file(self.path / name, f"{text}\n".encode())
 
-    def _touch(self, name: str, moment: datetime) -> None:
-        path, nanoseconds = self.path / name, int(moment.timestamp() * 1e9)
-        with storing(path):
-            try:
-                os.utime(path, ns=(nanoseconds, nanoseconds))
-            except FileNotFoundError:
-                replace_file(path, b"", modified_ns=nanoseconds)
+    def _write_moment(self, name: str, moment: datetime) -> None:
+        self._write(name, moment.astimezone(UTC).isoformat())
 
-    def _touched_at(self, name: str) -> datetime | None:
-        path = self.path / name
-        with reading(path), suppress(FileNotFoundError):
-            return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    def _moment(self, name: str) -> datetime | None:
+        with suppress(ValueError):
+            return datetime.fromisoformat(self._read(name) or "").astimezone(UTC)
         return None
