@@ -19,7 +19,7 @@ COMMANDS = {
     "backup": ("backup", "Back up everything that can't be downloaded again."),
     "coverage": ("windows", "Count landed, empty, failed and missing windows."),
     "demo": ("demo", "Run the main job on the simulated portal."),
-    "dev": ("ui", "Start the Dagster UI and its daemon, to try things out."),
+    "dev": ("serving", "Start the Dagster UI and its daemon, to try things out."),
     "doctor": ("services", "Check settings, secret, token, services and data folder."),
     "metrics": ("health", "Serve health figures for Prometheus."),
     "privacy": ("privacy", "Find, export, erase or restrict a person's data."),

@@ -15,8 +15,8 @@ from rich.markup import escape
 from sqlalchemy.exc import SQLAlchemyError
 
 from leads_pipeline.cli.output import out, plain_errors
+from leads_pipeline.cli.ports import HOST, refuse_taken
 from leads_pipeline.cli.session import configured
-from leads_pipeline.cli.ui import HOST, refuse_taken
 from leads_pipeline.errors import StorageError
 from leads_pipeline.observe.doctor import writable
 from leads_pipeline.observe.health import Health, examine_health

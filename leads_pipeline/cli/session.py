@@ -57,7 +57,7 @@ class Session:
         data, day = opened(settings), today(settings.zone, datetime.now(UTC))
         if settings.start_date is None:
             data.state.remember_start_date(day - timedelta(days=days_at_first))
-        with _instance(home) as instance:
+        with dagster_instance(home) as instance:
             yield cls(settings, data, build_definitions(variables()), instance, first_day(settings), day)
 
     def chosen_scopes(self, keys: Sequence[str]) -> list[Scope]:
@@ -172,7 +172,7 @@ def configured() -> Settings:
     return settings
 
 
-def _instance(home: Path) -> DagsterInstance:
+def dagster_instance(home: Path) -> DagsterInstance:
     """Open Dagster's own state. Raises SettingsError for a dagster.yaml that Dagster refuses."""
     try:
         return DagsterInstance.get()

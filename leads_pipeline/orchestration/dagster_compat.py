@@ -37,7 +37,11 @@ from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._core.utils import make_new_run_id
 from dagster._serdes import ConfigurableClassData
 
+# The daemon has no public module to run.
+DAEMON_MODULE = "dagster._daemon"
+
 __all__ = [
+    "DAEMON_MODULE",
     "SQLITE_BUSY_TIMEOUT_SECONDS",
     "AssetPartitionStatus",
     "ConfigurableClassData",

@@ -104,32 +104,36 @@ def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) 
 
 
 def end_dead_runs(
-    instance: DagsterInstance, data: DataFolder, now: datetime, sleep: Callable[[float], None] = time.sleep
+    instance: DagsterInstance,
+    data: DataFolder,
+    now: datetime,
+    sleep: Callable[[float], None] = time.sleep,
+    *,
+    dead_after: timedelta = _DEAD_AFTER,
 ) -> int:
     """Have runs count as failed whose process was killed: Dagster would wait for them for hours. Return how many.
 
-    A pull and a publication hold a lock while they work. Runs of other launchers may work on other machines, and
-    Dagster's run monitoring watches them.
+    A pull and a publication hold a lock while they work. A run that started less than `dead_after` ago may not have it
+    yet. Runs of other launchers may work on other machines, and Dagster's run monitoring watches them.
     """
     if not isinstance(instance.run_launcher, DefaultRunLauncher):
         return 0
+    before = (now - dead_after).timestamp()
+    started = instance.get_run_records(RunsFilter(statuses=[DagsterRunStatus.STARTED]))
+    suspects = [one.dagster_run for one in started if (one.start_time or before) < before]
+    locks = {PUBLISH_JOB: [data.state.is_publishing], PULL_JOB: [data.state.is_pulling]}
+    locks[INVENTORY_JOB] = locks[PULL_JOB]
+    either = locks[PULL_JOB] + locks[PUBLISH_JOB]  # a run of single assets
+    for wait in (_SECOND_LOOK_SECONDS, 0):  # between two steps nobody holds it
+        suspects = [run for run in suspects if not any(is_held() for is_held in locks.get(run.job_name, either))]
+        if suspects and wait:
+            sleep(wait)
     ended = 0
-    for job, is_held in (
-        (PULL_JOB, data.state.is_pulling),
-        (INVENTORY_JOB, data.state.is_pulling),
-        (PUBLISH_JOB, data.state.is_publishing),
-    ):
-        wanted = RunsFilter(job_name=job, statuses=[DagsterRunStatus.STARTED])
-        before = (now - _DEAD_AFTER).timestamp()
-        suspects = [one for one in instance.get_run_records(wanted) if (one.start_time or before) < before]
-        if not suspects or is_held():
-            continue
-        sleep(_SECOND_LOOK_SECONDS)  # between two steps nobody holds it
-        for record in () if is_held() else suspects:
-            run = instance.get_run_by_id(record.dagster_run.run_id)
-            if run is not None and run.status is DagsterRunStatus.STARTED:
-                instance.report_run_failed(run, "The run's process is gone. What it landed stays.")
-                ended += 1
+    for suspect in suspects:
+        run = instance.get_run_by_id(suspect.run_id)
+        if run is not None and run.status is DagsterRunStatus.STARTED:
+            instance.report_run_failed(run, "The run's process is gone. What it landed stays.")
+            ended += 1
     return ended
 
 

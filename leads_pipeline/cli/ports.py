@@ -1,0 +1,26 @@
+"""Ports on which commands listen."""
+
+import socket
+from contextlib import suppress
+
+from leads_pipeline.errors import SettingsError
+
+HOST = "127.0.0.1"
+
+
+def refuse_taken(port: int, host: str = HOST) -> None:
+    """Refuse a port before anything is started. Raises SettingsError if nobody can listen on it."""
+    try:
+        with socket.create_server((host, port)):
+            pass
+    except OSError as error:
+        raise SettingsError(
+            f"{host}, port {port} can't be listened on: {error.strerror}. Name another with --port."
+        ) from None
+
+
+def is_listening(port: int, host: str) -> bool:
+    """Whether somebody listens on the port."""
+    with suppress(OSError), socket.create_connection((host, port), timeout=1):
+        return True
+    return False
