@@ -1,94 +1,131 @@
-"""`serve` as a server runs it: each of its processes is killed, and everything comes in all the same."""
+"""`serve` as a server runs it: each of its processes is killed, all end, and the next start goes on."""
 
-import json
 import os
-import re
 import signal
+import subprocess
 import time
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
-import httpx
+import pytest
 
-from leads_pipeline_tests.support.newcomer import Newcomer, free_port, is_alive, newcomer, wait_for
+from leads_pipeline_tests.support.newcomer import Newcomer, free_port, newcomer, wait_for
 
 KINDS = ("applicant", "appraisal")
-PROGRAMS = ("code location", "webserver", "read-only webserver", "daemon")
 
 
-def processes(log: Path, program: str) -> list[int]:
-    """The numbers of the program's processes, in the order in which they were started."""
-    return [int(n) for n in re.findall(rf"INFO {program}(?: at \S+)? started \(process (\d+)\)", log.read_text())]
+@pytest.fixture(scope="module")
+def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
+    with newcomer(tmp_path_factory.mktemp("portal"), "--branches", "2", "--leads-per-day", "3") as somebody:
+        yield somebody
 
 
-def asked(port: int, query: str) -> dict[str, Any]:
-    """What the pages answer; nothing where nobody does."""
+@pytest.fixture
+def me(portal: Newcomer, tmp_path: Path) -> Newcomer:
+    somebody = Newcomer(tmp_path, portal.credentials)
+    somebody.fill_in()
+    return somebody
+
+
+def descendants(process: int) -> dict[int, str]:
+    """The processes that this one has started, and those that they have, with their command lines."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    found, ancestors = {}, {process}
+    while ancestors := {child for child, parent in parents.items() if parent in ancestors}:
+        for child in ancestors:
+            found[child] = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+def is_alive(process: int) -> bool:
+    """Whether it runs. One that has ended and that nobody has taken note of doesn't."""
     try:
-        answer = httpx.post(f"http://127.0.0.1:{port}/graphql", json={"query": query}, timeout=30)
-    except httpx.TransportError:
-        return {}
-    return dict(answer.json()["data"])
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
-def location(port: int) -> object:
-    """What the pages say of the code location."""
-    query = "{workspaceOrError {... on Workspace {locationEntries {name loadStatus locationOrLoadError {__typename}}}}}"
-    return asked(port, query).get("workspaceOrError", {}).get("locationEntries")
+@contextmanager
+def serving(me: Newcomer) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+    """`serve`, with the file that it prints to. It has its first pull under way, and has landed something."""
+    log = me.folder / "serve.log"
+    port = free_port()
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [str(me.programs / "leads-pipeline"), "serve", "--port", str(port)],
+            cwd=me.folder,
+            env=me.environment,
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        wait_for(lambda: f"Dagster UI: http://127.0.0.1:{port}/assets" in log.read_text())
+        wait_for(lambda: any((me.folder / "data" / "raw").glob("*/*/*/*.parquet")))
+        yield process, log
+    finally:
+        process.kill()
+        process.wait()
 
 
-def may_launch(port: int) -> bool:
-    """Whether whoever opens these pages may start runs."""
-    permissions = asked(port, "{permissions {permission value}}")["permissions"]
-    return {one["permission"]: bool(one["value"]) for one in permissions}["launch_pipeline_execution"]
+def runs(family: dict[int, str]) -> list[int]:
+    return [process for process, command in family.items() if "multiprocessing.spawn" in command]
 
 
-LOADED = [
-    {
-        "name": "leads_pipeline.definitions",
-        "loadStatus": "LOADED",
-        "locationOrLoadError": {"__typename": "RepositoryLocation"},
-    }
-]
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("dagster api grpc", "code location"), ("dagster_webserver", "Dagster UI"), ("dagster._daemon", "daemon")],
+)
+def test_if_a_process_is_killed_all_end_and_the_next_start_brings_every_lead(
+    me: Newcomer, module: str, name: str
+) -> None:
+    today = datetime.now(ZoneInfo("Europe/London")).date()
+    first, last = today - timedelta(days=29), today - timedelta(days=2)
+    with serving(me) as (process, log):
+        family = descendants(process.pid)
+        assert runs(family), "the pull is under way"
+        [victim] = [child for child, command in family.items() if f"-m {module} " in command]
+        os.kill(victim, signal.SIGKILL)
+        assert process.wait(60) == 1
+    told = log.read_text()
+    assert f"The {name} has ended (SIGKILL), so the other processes were ended too." in told
+    assert "Traceback" not in told
+    assert [child for child in family if is_alive(child)] == []
+    with serving(me) as (process, log):
+        wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS))
+        process.terminate()
+        assert process.wait(60) == 0
 
 
-def status(me: Newcomer) -> dict[str, object]:
-    told: dict[str, object] = json.loads(me.run("leads-pipeline", "status", "--json").stdout)
-    return told
-
-
-def test_each_process_is_killed_and_every_lead_comes_in(tmp_path: Path) -> None:
-    with newcomer(tmp_path, "--branches", "2", "--leads-per-day", "3") as me:
-        me.fill_in()
-        today = datetime.now(ZoneInfo("Europe/London")).date()
-        first, last = today - timedelta(days=29), today - timedelta(days=2)
-        before = {kind: me.asked(kind) for kind in KINDS}  # the oldest are deleted while the daemon works
-        ports = (free_port(), free_port())
-        command = ("leads-pipeline", "serve", "--port", str(ports[0]), "--read-only-port", str(ports[1]))
-        with me.running(*command) as log:
-            wait_for(lambda: processes(log, "daemon") != [])
-            # The first time in the middle of the first pull, as soon as anything has landed.
-            wait_for(lambda: any((me.folder / "data" / "raw").glob("*/*/*/*.parquet")), 180)
-            for program in PROGRAMS:
-                os.kill(processes(log, program)[-1], signal.SIGKILL)
-            for program in PROGRAMS:
-                wait_for(lambda: len(processes(log, program)) == 2)  # noqa: B023 - it is called at once
-            wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS), 400)
-            wait_for(lambda: location(ports[0]) == location(ports[1]) == LOADED)
-            refused = me.run("leads-pipeline", "serve", "--port", str(free_port()))
-            assert (refused.returncode, "Another daemon runs on" in refused.stderr) == (2, True)
-            seen = datetime.fromisoformat(str(status(me)["daemon_seen_at"]))
-            assert datetime.now(UTC) - seen < timedelta(minutes=2)
-            assert [may_launch(port) for port in ports] == [True, False]
-            told = log.read_text()
-            began = time.monotonic()
+def test_sigterm_ends_all_quietly(me: Newcomer) -> None:
+    with serving(me) as (process, log):
+        family = descendants(process.pid)
+        began = time.monotonic()
+        process.terminate()
+        assert process.wait(60) == 0
         assert time.monotonic() - began < 30
-        for kind in KINDS:
-            assert me.published(kind) <= before[kind] | me.asked(kind)
-        assert [pid for program in PROGRAMS for pid in processes(log, program) if is_alive(pid)] == []
-        # One line a happening: each program was started twice and ended once; nothing else went wrong.
-        lines = [line for line in told.splitlines() if " INFO " in line or " WARNING " in line]
-        assert sum(" started (process " in line for line in lines) == 2 * len(PROGRAMS)
-        assert sum("ended: signal SIGKILL. It is started again in 1 s." in line for line in lines) == len(PROGRAMS)
-        assert "Traceback" not in told
+    lines = log.read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["Dagster", "Dagster", "Stopped."], lines
+    assert [child for child in family if is_alive(child)] == []
+
+
+def test_if_serve_itself_is_killed_nothing_is_left_running(me: Newcomer) -> None:
+    with serving(me) as (process, _):
+        family = descendants(process.pid)
+        process.kill()
+        process.wait()
+        wait_for(lambda: not any(map(is_alive, family)), 60)
+
+
+def test_a_second_daemon_on_the_folder_is_refused(me: Newcomer) -> None:
+    with serving(me):
+        refused = me.run("leads-pipeline", "serve", "--port", str(free_port()))
+    assert refused.returncode == 2
+    assert "Another daemon runs on" in refused.stderr

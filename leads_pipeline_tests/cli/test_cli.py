@@ -379,13 +379,8 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
     home = Path(here.environment["DAGSTER_HOME"])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
-        for option in ("--port", "--read-only-port"):
-            refused = run("serve", "--port", free_port(), option, number)
-            assert refused.exit_code == 2
-            assert f"Name another with {option}." in refused.output
-    number = free_port()
-    refused = run("serve", "--port", number, "--read-only-port", number)
-    assert (refused.exit_code, "--read-only-port" in refused.output) == (2, True)
+        refused = run("serve", "--port", number)
+        assert (refused.exit_code, "Name another with --port." in refused.output) == (2, True)
     with alone(home, "http://127.0.0.1:3000"):
         refused = run("serve", "--port", free_port())
         assert refused.exit_code == 2
