@@ -3,34 +3,33 @@
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, NoReturn, TextIO
 
 import click
 from rich.markup import escape
 
 from leads_pipeline.cli.output import err, out, plain_errors, table
 from leads_pipeline.cli.session import Session, opened
-from leads_pipeline.domain.person import Person, Reason, email_keys, phone_keys
+from leads_pipeline.domain.person import Person, email_keys, phone_keys
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy import requests
+from leads_pipeline.privacy import receipt, requests
 from leads_pipeline.privacy.export import Contact, context_of, versions_of, write_export
-from leads_pipeline.privacy.finding import Found, FoundLead, find, left_in_delta
+from leads_pipeline.privacy.finding import Found, FoundLead, find
+from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.share import write_share
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.storage.suppression import Action, Entry
 
 # As options, as words of --from, and in the order in which they are asked for.
 _IDENTIFIERS: Final = {
-    "email": ("E-mail addresses, with commas between", "E-mail address, in any spelling; repeat for more."),
-    "phone": ("Telephone numbers, with commas between", "Telephone number, in any spelling; repeat for more."),
+    "email": ("E-mail address", "E-mail address, in any spelling; repeat for more."),
+    "phone": ("Telephone number", "Telephone number, in any spelling; repeat for more."),
     "lead": ("Lead id", "A lead's id. It counts as theirs; repeat for more."),
     "name": ("First and last name", "First and last name. It tells people apart who share a number."),
     "postcode": ("Postcode", "The person's own postcode."),
@@ -40,40 +39,6 @@ _IDENTIFIERS: Final = {
 _CASE: Final = re.compile(r"[A-Za-z0-9._/-]{1,40}")
 
 _LISTED: Final = 20
-
-_NOUNS: Final = {
-    Action.ERASE: "erasure",
-    Action.OBJECT: "objection",
-    Action.CORRECT: "correction",
-    Action.RESTRICT: "restriction",
-    Action.LIFT: "end",
-}
-
-_OUT_OF_REACH: Final = {
-    Action.ERASE: """\
-The pipeline can't reach these places. Please see to them:
-- The portal: it answers for its own data. Send the person there.
-- Copies of leads.duckdb and exports: delete them, or make them again from the new files.
-- Notebooks, spreadsheets and e-mails: ask everybody who may have some to delete the person's rows.
-- The CRM: erase the person there as well.
-- Backups from before this moment hold the person until you delete them. A restored folder is swept by its first run.
-- Programs that still have the old leads.duckdb open: close them.
-- The disk: it keeps the bytes of deleted files until it writes over them.""",
-    Action.OBJECT: """\
-The pipeline can't reach these places. Please see to them:
-- Marketing lists outside of leads.duckdb, for example in a CRM.
-- Copies that analysts made.
-- Marketing that reads the tables of leads itself: pipeline.objected names the people to leave out.""",
-    Action.CORRECT: """\
-The pipeline can't reach these places. Please see to them:
-- The portal: it answers for its own data. Send the person there.
-- A CRM, exports, notebooks and copies that analysts made.""",
-    Action.RESTRICT: """\
-The pipeline can't reach these places. Please see to them:
-- The portal: it answers for its own data.
-- A CRM, exports, e-mails, notebooks and copies that analysts made.
-- Backups, and programs that still have an old leads.duckdb open.""",
-}
 
 privacy = click.Group(
     "privacy",
@@ -136,7 +101,7 @@ def find_(show: bool, as_json: bool, **given: Any) -> None:
     else:
         _show(found, show=show)
         for entry in held:
-            out.print(f"On the suppression list: {_NOUNS[entry.action]} {entry.number}.")
+            out.print(f"On the suppression list: {NOUNS[entry.action]} {entry.number}.")
     sys.exit(1 if found.unread else 0)
 
 
@@ -184,9 +149,10 @@ def share(file: Path) -> None:
     An allow-list says which fields pass. Its table `about` says what it is, and that it isn't anonymous.
     docs/privacy.md says more.
     """
-    with plain_errors():
-        data = opened(Settings.from_variables(variables()))
-        shared = write_share(data, file.absolute(), datetime.now(UTC))
+    with plain_errors(), Session.opened() as session:
+        if session.data.is_behind:
+            _carry_out(session)
+        shared = write_share(session.data, file.absolute(), datetime.now(UTC))
     counts = ", ".join(f"{name} {count}" for name, count in shared.rows.items())
     out.print(f"{file}: {counts}. Leads of small groups, with less: {shared.in_small_groups}.", soft_wrap=True)
     out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")
@@ -233,25 +199,7 @@ def log(as_json: bool) -> None:
     with plain_errors():
         data, _ = _opened()
         suppressed = data.gate.entries.read()
-        still = requests.open_entries(suppressed)
-        ends = {
-            action: {entry.of: entry.at for entry in suppressed.entries if entry.action is action}
-            for action in (Action.DONE, Action.LIFT)
-        }
-        rows = [
-            {
-                "number": entry.number,
-                "action": f"{_NOUNS.get(entry.action, entry.action)}{f' of {entry.of}' if entry.of else ''}",
-                "case": entry.case,
-                "received": entry.received.isoformat(),
-                "due": requests.due_on(entry.received).isoformat(),
-                "done": _day(ends[Action.DONE].get(entry.number)),
-                "lifted": _day(ends[Action.LIFT].get(entry.number)),
-                "leads": len(entry.leads),
-            }
-            for entry in suppressed.entries
-            if entry.received
-        ]
+        still, rows = requests.open_entries(suppressed), requests.log(suppressed)
     if as_json:
         click.echo(json.dumps({"entries": rows}, indent=2))
     elif rows:
@@ -263,10 +211,6 @@ def log(as_json: bool) -> None:
     else:
         out.print("No requests yet.")
     sys.exit(1 if still else 0)
-
-
-def _day(moment: datetime | None) -> str | None:
-    return f"{moment:%Y-%m-%d}" if moment else None
 
 
 # --- requests -----------------------------------------------------------------------------------------------------
@@ -289,7 +233,7 @@ def _day(moment: datetime | None) -> str | None:
     default="keep",
     help="Files in quarantine/ that hold the person or can't be read: keep and name them, or delete them.",
 )
-def erase(yes: bool, cleared: Sequence[str], quarantine: str, **asked: Any) -> None:
+def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **asked: Any) -> None:
     """Erase a person, and keep them from coming back with the next pull, push or restore.
 
     It erases the leads that are theirs. Add leads that you have looked at with --lead. A new enquiry of theirs lands
@@ -298,47 +242,40 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, **asked: Any) -> N
     Exit code 1 if something of the person is left.
     """
     with plain_errors(), Session.opened() as session:
-        request = _Request(session, Action.ERASE, **asked)
+        request = _asked(session, Action.ERASE, **asked)
         others = [lead for lead in request.found.to_look_at if lead.lead_id in cleared]
         if missing := set(cleared) - {lead.lead_id for lead in others}:
-            raise QuestionError(f"--clear-message names {len(missing)} leads that don't mention the person.")
-        if request.is_dry or not (request.can_list or others):
-            request.stop(f"Leads to erase: {len(request.found.theirs)}. Messages to empty: {len(others)}.")
+            raise QuestionError(f"--clear-message names {_leads(len(missing))} that are not among those to look at.")
+        count = len(request.found.theirs)
+        if dry_run or not (request.can_be_listed or others):
+            _stop(request, f"Leads to erase: {count}. Messages of others to empty: {len(others)}.")
         if not yes:
-            question = (
-                f"Erase {_leads(len(request.found.theirs))} for good? Messages of others to empty: {len(others)}."
-            )
+            question = f"Erase {_leads(count)} for good? Messages of others to empty: {len(others)}."
             click.confirm(question, abort=True, err=True)
-        entry = request.add()
-        if others:
-            requests.add_clearing(session.data, entry, others, datetime.now(UTC))
-        troubles = request.carry_out(entry)
+        entry = requests.add(session.data, request, datetime.now(UTC), others)
+        troubles = _carry_out(session, entry)
         found = _found(session.data, request.person, is_shared=True)
         if quarantine == "delete":
-            for path in found.quarantined:
-                session.data.quarantine.delete([path])
+            session.data.quarantine.delete(found.quarantined)
             found = _found(session.data, request.person, is_shared=True)
-        erased = session.data.gate.entries.read().erased
-        left = [lead for lead in found.leads if erased.is_known(lead.kind, lead.lead_id)]
-        left += [lead for lead in found.leads if lead.lead_id in cleared and Reason.MENTION in lead.why]
-        troubles += [f"{lead.kind} lead {lead.lead_id}: {', '.join(_places(lead))}" for lead in left]
+        left = receipt.left_of(session.data, entry, found, cleared)
+        troubles += [f"{lead.kind} lead {lead.lead_id}: {', '.join(lead.places)}" for lead in left]
         troubles += [f"{path} is in quarantine. Delete it with --quarantine delete." for path in found.quarantined]
-        new = len(found.theirs) - sum(lead in left for lead in found.theirs)
-        request.hand_out(
-            entry,
-            f"Erased: {_leads(len(request.found.theirs))}, with all versions.\n"
+        new, to_look_at = ([lead for lead in of if lead not in left] for of in (found.theirs, found.to_look_at))
+        done = (
+            f"Erased: {_leads(count)}, with all versions.\n"
             f"Messages of others emptied: {len(others)}.\n"
-            f"New enquiries of theirs, which stay: {new}.\n"
-            f"Leads to look at, which stay: {len(found.to_look_at)}. `leads-pipeline privacy find` shows them.\n"
-            "Kept: keyed hashes on the suppression list, so that the leads don't come back.",
-            troubles,
+            f"New enquiries of theirs, which stay: {len(new)}.\n"
+            f"Leads to look at, which stay: {len(to_look_at)}. `leads-pipeline privacy find` shows them.\n"
+            "Kept: keyed hashes on the suppression list, so that the leads don't come back."
         )
+        _hand_out(session, entry, done, troubles)
 
 
 @privacy.command("object", short_help="Keep a person out of direct marketing.")
 @identifiers
 @dated
-def object_(**asked: Any) -> None:
+def object_(dry_run: bool, **asked: Any) -> None:
     """Keep a person out of direct marketing (UK GDPR, article 21): out of mart_hidden_valuations.
 
     Their leads stay, and new ones land. It holds until `privacy lift` ends it.
@@ -346,23 +283,19 @@ def object_(**asked: Any) -> None:
     Exit code 1 if it couldn't be published.
     """
     with plain_errors(), Session.opened() as session:
-        request = _Request(session, Action.OBJECT, **asked)
-        if request.is_dry or not request.can_list:
-            request.stop(f"Leads of the person: {len(request.found.theirs)}.")
-        entry = request.add()
-        troubles = request.carry_out(entry)
-        request.hand_out(
-            entry,
-            f"Out of mart_hidden_valuations. In the other tables stay: {_leads(len(request.found.theirs))}.\n"
-            f"It holds until `leads-pipeline privacy lift {entry.number}`.",
-            troubles,
-        )
+        request = _asked(session, Action.OBJECT, **asked)
+        leads = _leads(len(request.found.theirs))
+        if dry_run or not request.can_be_listed:
+            _stop(request, f"Leads of the person: {leads}.")
+        entry = requests.add(session.data, request, datetime.now(UTC))
+        done = f"The person is out of mart_hidden_valuations, also with new leads. In the other tables stay {leads}."
+        _hand_out(session, entry, f"{done}\n{_until_lifted(entry)}", _carry_out(session, entry))
 
 
 @privacy.command(short_help="Set a person's leads aside.")
 @identifiers
 @dated
-def restrict(**asked: Any) -> None:
+def restrict(dry_run: bool, **asked: Any) -> None:
     """Set a person's leads aside (UK GDPR, article 18), in data/restricted/ alone: those here, and those that come.
 
     `privacy lift` lands and publishes them again.
@@ -370,25 +303,30 @@ def restrict(**asked: Any) -> None:
     Exit code 1 if something of theirs is still published.
     """
     with plain_errors(), Session.opened() as session:
-        request = _Request(session, Action.RESTRICT, **asked)
-        if request.is_dry or not request.can_list:
-            request.stop(f"Leads to set aside: {len(request.found.theirs)}.")
-        entry = request.add(request.in_raw)
-        troubles = [*request.carry_out(entry), *request.lost()]
-        request.hand_out(
-            entry,
-            f"Set aside: {_leads(len(request.in_raw))}, and the person's new ones.\n"
-            f"It holds until `leads-pipeline privacy lift {entry.number}`.",
-            troubles,
-        )
+        request = _asked(session, Action.RESTRICT, **asked)
+        leads = _leads(len(request.found.in_raw))
+        if dry_run or not request.can_be_listed:
+            _stop(request, f"To set aside: {leads}.")
+        entry = requests.add(session.data, request, datetime.now(UTC))
+        troubles = [*_carry_out(session, entry), *request.found.lost]
+        _hand_out(session, entry, f"Set aside: {leads}, and the person's new ones.\n{_until_lifted(entry)}", troubles)
+
+
+def _checked(keys: Callable[[str], frozenset[str]]) -> Callable[..., str | None]:
+    def check(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+        if text and not keys(text):
+            raise click.BadParameter("It can't be read. Check its spelling.")
+        return text
+
+    return check
 
 
 @privacy.command(short_help="Correct a person's address or number.")
 @identifiers
 @dated
-@click.option("--new-email", help="The right e-mail address.")
-@click.option("--new-phone", help="The right telephone number.")
-def correct(new_email: str | None, new_phone: str | None, **asked: Any) -> None:
+@click.option("--new-email", callback=_checked(email_keys), help="The right e-mail address.")
+@click.option("--new-phone", callback=_checked(phone_keys), help="The right telephone number.")
+def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked: Any) -> None:
     """Correct the address or the number of a person's leads (UK GDPR, article 16). It holds over later pulls.
 
     The versions that were received stay in raw files. Tables show the correction.
@@ -398,21 +336,13 @@ def correct(new_email: str | None, new_phone: str | None, **asked: Any) -> None:
     with plain_errors(), Session.opened() as session:
         if not (new_email or new_phone):
             raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
-        for option, text, keys in (("email", new_email, email_keys), ("phone", new_phone, phone_keys)):
-            if text and not keys(text):
-                raise QuestionError(f"--new-{option} can't be read. Check its spelling.")
-        corrected = Person.of([new_email] if new_email else [], [new_phone] if new_phone else [])
-        given = {"email": new_email, "phoneNumber": new_phone}
-        patch = {"contact": {name: value for name, value in given.items() if value is not None}}
-        request = _Request(session, Action.CORRECT, **asked)
-        if request.is_dry or not request.found.theirs:
-            request.stop(f"Leads to correct: {len(request.found.theirs)}.")
-        held = requests.in_force(session.data.gate.entries.read(), request.person, request.found)
-        entry = request.add()
-        requests.learn_contact(session.data, held, corrected, datetime.now(UTC))
-        requests.land_correction(session.data, request.in_raw, json.dumps(patch), datetime.now(UTC))
-        troubles = [*(session.refresh() or request.carry_out(entry)), *request.lost()]
-        request.hand_out(entry, f"Corrected: {_leads(len(request.in_raw))}.", troubles)
+        request = _asked(session, Action.CORRECT, **asked)
+        leads = _leads(len(request.found.in_raw))
+        if dry_run or not request.found.theirs:
+            _stop(request, f"To correct: {leads}.")
+        entry = requests.add_correction(session.data, request, new_email, new_phone, datetime.now(UTC))
+        troubles = [*_carry_out(session, entry), *request.found.lost]
+        _hand_out(session, entry, f"Corrected: {leads}.", troubles)
 
 
 @privacy.command(short_help="End an objection or a restriction.")
@@ -425,36 +355,46 @@ def lift(numbers: Sequence[int], case: str, received: datetime | None, dry_run: 
 
     Exit code 1 if it couldn't be published.
     """
-    with plain_errors():
+    with plain_errors(), Session.opened() as session:
         day = _received_on(case, received)
-        with Session.opened() as session:
-            entries = requests.liftable(session.data.gate.entries.read(), numbers)
-            for entry in entries:
-                out.print(f"Ends: {_NOUNS[entry.action]} {entry.number} of {entry.at:%Y-%m-%d}.")
-            if dry_run:
-                out.print("Nothing was changed.")
-                sys.exit(0)
-            for entry in entries:
-                requests.add_lift(session.data, entry, case=case, received=day, now=datetime.now(UTC))
-            if not (troubles := _carry_out(session)):
-                requests.note_done(session.data, datetime.now(UTC))
+        entries = requests.liftable(session.data.gate.entries.read(), numbers)
+        for entry in entries:
+            out.print(
+                f"{'Would end' if dry_run else 'Ends'}: {NOUNS[entry.action]} {entry.number} of {entry.at:%Y-%m-%d}."
+            )
+        if dry_run:
+            out.print("Nothing was changed.")
+            return
+        for entry in entries:
+            ended = requests.add_lift(session.data, entry, case=case, received=day, now=datetime.now(UTC))
+        if not (troubles := _carry_out(session, ended)):
+            requests.note_done(session.data, datetime.now(UTC))
         _show_troubles(troubles)
     sys.exit(1 if troubles else 0)
 
 
 @privacy.command(short_help="Bring the folder in line with the suppression list.")
-def apply() -> None:
+@click.option(
+    "--list",
+    "copy",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="COPY",
+    help="First put a lost or damaged list back, from a copy of its file or folder or from a backup.",
+)
+def apply(copy: Path | None) -> None:
     """Bring the data folder in line with the suppression list, and publish.
 
     An interrupted request is finished by this, or by the next publication. A restored folder is swept by its first run.
 
     Exit code 1 if a file couldn't be gone through, or a file in quarantine/ may hold an erased person.
     """
-    with plain_errors():
-        with Session.opened() as session:
-            session.data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
-            troubles = _carry_out(session)
-            left = {} if troubles else requests.note_done(session.data, datetime.now(UTC))
+    with plain_errors(), Session.opened() as session:
+        if copy is not None:
+            said = receipt.put_list_back(session.data, copy, datetime.now(UTC))
+            out.print(escape(said), highlight=False, soft_wrap=True)
+        session.data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
+        troubles = _carry_out(session)
+        left = {} if troubles else requests.note_done(session.data, datetime.now(UTC))
         out.print("The folder follows the suppression list." if not troubles else "The folder doesn't follow it yet.")
         troubles += [
             f"{path} may hold the person of erasure {number}. Delete the file, then run `leads-pipeline privacy apply`."
@@ -465,111 +405,49 @@ def apply() -> None:
     sys.exit(1 if troubles else 0)
 
 
-class _Request:
-    """One person's request, from the options to the receipt."""
+def _asked(
+    session: Session, action: Action, *, case: str, received: datetime | None, shared: bool, **given: Any
+) -> Request:
+    """A request, from the options. What was found of the person is shown."""
+    day, person = _received_on(case, received), _person(shared=shared, **given)
+    found = _found(session.data, person, is_shared=shared)
+    _show(found, show=False)
+    return Request(action, person, found, day, case)
 
-    def __init__(
-        self,
-        session: Session,
-        action: Action,
-        *,
-        case: str,
-        received: datetime | None,
-        dry_run: bool,
-        shared: bool,
-        **given: Any,
-    ) -> None:
-        self._session, self._action, self._case = session, action, case
-        self._received = _received_on(case, received)
-        self.is_dry = dry_run
-        self.person = _person(shared=shared, **given)
-        self.found = _found(session.data, self.person, is_shared=shared)
-        _show(self.found, show=False)
 
-    @property
-    def can_list(self) -> bool:
-        """Whether there is something to know the person by: a lead of theirs, an address or a number."""
-        return bool(self.found.theirs or self.person.emails or self.person.phones)
+def _stop(request: Request, counted: str) -> NoReturn:
+    """End without a change."""
+    out.print(f"{counted} Nothing was changed.")
+    sys.exit(1 if request.found.unread else 0)
 
-    @property
-    def in_raw(self) -> list[FoundLead]:
-        """Their leads, without those that leads.duckdb alone has."""
-        return [lead for lead in self.found.theirs if not lead.is_lost]
 
-    def lost(self) -> list[str]:
-        """Say of each of the others that it stays as it is: the only copy is neither taken out nor changed."""
-        return [
-            f"{lead.kind} lead {lead.lead_id} stays in leads.duckdb as it is: its raw file is lost. Pull its day again "
-            "if the portal still has it, and repeat the request. Otherwise erase the lead."
-            for lead in self.found.theirs
-            if lead.is_lost
-        ]
-
-    def stop(self, counted: str) -> None:
-        """End without a change."""
-        out.print(f"{counted} Nothing was changed.")
-        sys.exit(1 if self.found.unread else 0)
-
-    def add(self, leads: Sequence[FoundLead] | None = None) -> Entry:
-        """Put the person on the list with these leads, or all of theirs. From now on nobody lands what it keeps out."""
-        return requests.add(
-            self._session.data,
-            self._action,
-            self.person,
-            self.found,
-            self.found.theirs if leads is None else leads,
-            case=self._case,
-            received=self._received,
-            now=datetime.now(UTC),
-        )
-
-    def carry_out(self, entry: Entry) -> list[str]:
-        """Sweep and publish. Return what went wrong."""
-        try:
-            return _carry_out(self._session)
-        except KeyboardInterrupt:
+def _carry_out(session: Session, entry: Entry | None = None) -> list[str]:
+    """Sweep the folder and publish. Return what went wrong."""
+    try:
+        with err.status("Sweeping the data folder and publishing"):
+            return receipt.carry_out(session.data, session.publish)
+    except KeyboardInterrupt:
+        if entry:
             err.print(
-                f"The {_NOUNS[entry.action]} {entry.number} is on the list and not carried out yet. The next "
+                f"The {NOUNS[entry.action]} {entry.number} is on the list and not carried out yet. The next "
                 "publication does it, or `leads-pipeline privacy apply`."
             )
-            raise
-
-    def hand_out(self, entry: Entry, done: str, troubles: Sequence[str]) -> None:
-        """Print the receipt, and keep it beside the list. Exit with 1 if something is left; then it stays open."""
-        if not troubles:
-            requests.note_done(self._session.data, datetime.now(UTC))
-        receipt = (
-            f"{_NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"
-            f"Received {self._received}, due {requests.due_on(self._received)}, "
-            f"listed {entry.at:%Y-%m-%d %H:%M} UTC\n\n{done}\n"
-            f"{'NOT complete: see below.' if troubles else 'Looked again: nothing is left to do here.'}\n\n"
-            f"{_OUT_OF_REACH[self._action]}\n"
-        )
-        path = self._session.data.gate.entries.folder / "receipts" / f"{entry.number}.txt"
-        replace_file(path, receipt.encode())
-        out.print(escape(receipt), highlight=False, soft_wrap=True)
-        out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)
-        _show_troubles(troubles)
-        sys.exit(1 if troubles else 0)
+        raise
 
 
-def _carry_out(session: Session) -> list[str]:
-    """Sweep the folder and publish. Return what went wrong."""
-    number = session.data.gate.entries.read().number
-    with err.status("Sweeping the data folder and publishing"):
-        trouble = session.publish()
-    if trouble is None and not session.data.state.swept_to() >= number:
-        trouble = "A file couldn't be gone through. The log of the run names it."
-    if trouble:
-        return [trouble]
-    # With a bucket, the Delta tables may be another machine's.
-    if session.settings.store and (left := left_in_delta(session.data)):
-        return [
-            f"{table} in the bucket holds an erased person. Run `leads-pipeline privacy apply` on the machine that has "
-            "LEADS_TABLES=delta."
-            for table in left
-        ]
-    return []
+def _hand_out(session: Session, entry: Entry, done: str, troubles: Sequence[str]) -> NoReturn:
+    """Print the receipt. Exit with 1 if something is left; then the request stays open."""
+    if not troubles:
+        requests.note_done(session.data, datetime.now(UTC))
+    text, path = receipt.write_receipt(session.data, entry, done, is_complete=not troubles)
+    out.print(escape(text), highlight=False, soft_wrap=True)
+    out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)
+    _show_troubles(troubles)
+    sys.exit(1 if troubles else 0)
+
+
+def _until_lifted(entry: Entry) -> str:
+    return f"It holds until `leads-pipeline privacy lift {entry.number}`."
 
 
 # --- who is sought, and what is shown -----------------------------------------------------------------------------
@@ -628,10 +506,6 @@ def _leads(number: int) -> str:
     return f"{number} lead{'' if number == 1 else 's'}"
 
 
-def _places(lead: FoundLead) -> list[str]:
-    return [f"{place} {count}" for place, count in sorted(Counter(row.place for row in lead.rows).items())]
-
-
 def _show(found: Found, *, show: bool) -> None:
     """Print both groups, and the files that couldn't be read."""
     for title, leads in (("Theirs", found.theirs), ("To look at", found.to_look_at)):
@@ -642,7 +516,7 @@ def _show(found: Found, *, show: bool) -> None:
             contact = Contact.of(lead) if show else Contact.of(lead).masked()
             texts = ("\n".join(contact.names), "\n".join(contact.others), "\n".join(sorted(lead.why)))
             more = ["\n".join(context_of(lead))] if show else []
-            rows.append((lead.kind, lead.lead_id, *texts, *more, "\n".join(_places(lead))))
+            rows.append((lead.kind, lead.lead_id, *texts, *more, "\n".join(lead.places)))
         more_names = ["day, branch, postcode and message"] if show else []
         names = ("kind", "lead id", "name", "contact", "why", *more_names, "versions received, by place")
         shown = table(names, [[escape(text) for text in row] for row in rows], title)

@@ -4,8 +4,8 @@ The places: raw files, rows that are set aside, files in quarantine, and the pub
 Logs, events, marts and the report hold no personal data, so they are not searched.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Final
@@ -29,7 +29,7 @@ from leads_pipeline.domain.person import (
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
-from leads_pipeline.storage.rows import moment_of
+from leads_pipeline.storage.rows import CORRECTION, moment_of
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
@@ -84,8 +84,13 @@ class FoundLead:
 
     @property
     def is_lost(self) -> bool:
-        """Whether leads.duckdb alone has it, as its raw files are lost."""
+        """Whether leads.duckdb alone has its newest version, as that raw file is lost."""
         return any(row.place == WAREHOUSE_FILE for row in self.rows)
+
+    @property
+    def places(self) -> list[str]:
+        """Where its versions lie, and how many."""
+        return [f"{place} {count}" for place, count in sorted(Counter(row.place for row in self.rows).items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,21 @@ class Found:
     def to_look_at(self) -> list[FoundLead]:
         """Leads that may be the person's, or speak of them."""
         return [lead for lead in self.leads if not lead.is_theirs]
+
+    @property
+    def in_raw(self) -> list[FoundLead]:
+        """The person's leads, without those of which leads.duckdb alone has the newest version."""
+        return [lead for lead in self.theirs if not lead.is_lost]
+
+    @property
+    def lost(self) -> list[str]:
+        """Say of each of the others that it stays as it is: the only copy is neither taken out nor changed."""
+        return [
+            f"{lead.kind} lead {lead.lead_id} stays in leads.duckdb as it is: its raw file is lost. Pull its day again "
+            "if the portal still has it, and repeat the request. Otherwise erase the lead."
+            for lead in self.theirs
+            if lead.is_lost
+        ]
 
     @property
     def quarantined(self) -> list[str]:
@@ -141,6 +161,11 @@ def find(
     leads = [FoundLead(*key, why, versions[key]) for key, why in sorted(found.items())]
     names, is_shared = own_names(person, seen), others_have_the_number(person, seen)
     return Found(leads, names, is_shared, sorted({*first.unread, *second.unread}), first.files)
+
+
+def _newest_number(row: Row, number: int) -> int:
+    """The number by which a published row is as new as this one. A correction is no version of its own."""
+    return 0 if row.source == CORRECTION else number
 
 
 def left_in_quarantine(data: DataFolder, erasure: Entry) -> list[str]:
@@ -189,11 +214,12 @@ class _Look:
 
     def rows(self, is_wanted: Callable[[Row], bool]) -> Iterator[Row]:
         """The rows that are wanted, as they are read."""
-        in_raw: dict[str, set[str]] = {kind.name: set() for kind in LEAD_KINDS}
+        in_raw: dict[str, dict[str, int]] = {kind.name: {} for kind in LEAD_KINDS}
         for raw, root in ((self._data.raw, RAW), (self._data.gate.restricted, RESTRICTED)):
             for place in list_places(self._data.store, root):
-                for row in self._of_window(raw, place):
-                    in_raw[row.kind].add(row.lead_id)
+                newest = in_raw[place.kind.name]
+                for number, row in self._of_window(raw, place):
+                    newest[row.lead_id] = max(_newest_number(row, number), newest.get(row.lead_id, 0))
                     if is_wanted(row):
                         yield row
         yield from filter(is_wanted, self.quarantined())
@@ -220,51 +246,36 @@ class _Look:
                     yield Row("quarantine", file.key, of.kind.name, lead_id, payload, of.day, of.scope, moment, "")
         self.unread += self._data.quarantine.answers()
 
-    def _of_window(self, raw: Raw, place: Place) -> Iterator[Row]:
+    def _of_window(self, raw: Raw, place: Place) -> Iterator[tuple[int, Row]]:
         contents = raw.read(place)
         for file, opened in zip(contents.folder.files, contents.opened, strict=True):
             self._count()
             for row in opened.rows:
-                yield Row(
-                    place.root,
-                    file.key,
-                    place.kind.name,
-                    row.lead_id,
-                    row.payload,
-                    place.day,
-                    place.scope,
-                    moment_of(row.number),
-                    row.source,
-                    place,
-                )
+                moment = moment_of(row.number)
+                where = (place.root, file.key, place.kind.name, row.lead_id, row.payload, place.day, place.scope)
+                yield row.number, Row(*where, moment, row.source, place)
 
-    def _of_tables(self, kind: LeadKind, in_raw: Collection[str]) -> Iterator[Row]:
-        """The published rows of leads that raw has lost, as JSON."""
+    def _of_tables(self, kind: LeadKind, in_raw: Mapping[str, int]) -> Iterator[Row]:
+        """The published rows of leads that raw has lost, as JSON. `in_raw` has the newest number of each lead there."""
         published = self._data.folder / WAREHOUSE_FILE
         if not published.exists():
             return
         with connection(self._data, f"{_SCRATCH}-{kind.name}") as db:
             db.execute(f"attach {literal(str(published))} as published (read_only)")
-            db.execute("create temp table in_raw as select unnest($ids::varchar[]) as lead_id", {"ids": [*in_raw]})
+            db.execute(
+                "create temp table in_raw as select unnest($1::varchar[]) as lead_id, unnest($2::bigint[]) as number",
+                [[*in_raw], [*in_raw.values()]],
+            )
             leads = f"published.{quoted(kind.table)}"
             cursor = db.execute(
                 "select lead_id, to_json(lost)::varchar, window_day, scope, fetched_at, source "  # noqa: S608 - our own names
-                f"from {leads} as lost anti join in_raw using (lead_id)"
+                f"from {leads} as lost anti join in_raw "
+                "on in_raw.lead_id = lost.lead_id and in_raw.number >= lost.sequence"
             )
             while rows := cursor.fetchmany(10_000):
                 for lead_id, text, day, scope, received_at, source in rows:
-                    yield Row(
-                        WAREHOUSE_FILE,
-                        WAREHOUSE_FILE,
-                        kind.name,
-                        lead_id,
-                        text,
-                        day,
-                        scope,
-                        received_at,
-                        source,
-                        is_received=False,
-                    )
+                    where = (WAREHOUSE_FILE, WAREHOUSE_FILE, kind.name, lead_id, text, day, scope)
+                    yield Row(*where, received_at, source, is_received=False)
 
     def _count(self) -> None:
         self.files += 1

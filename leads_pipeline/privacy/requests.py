@@ -1,13 +1,16 @@
 """Requests of people: entries of the suppression list, what holds for whom, and when an answer is due.
 
 Belongs here: adding entries and noting that they are carried out. Doesn't: finding a person (finding.py), taking leads
-out (sweeping.py), whom an entry means (storage/suppression/).
+out (sweeping.py), receipts (receipt.py), whom an entry means (storage/suppression/).
 """
 
+import json
 from calendar import monthrange
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import duckdb
 
@@ -21,79 +24,93 @@ from leads_pipeline.storage.rows import CORRECTION
 from leads_pipeline.storage.suppression import Action, Entry, Suppressed, hashes
 from leads_pipeline.transform.people import set_person_key
 
+NOUNS: Final = {
+    Action.ERASE: "erasure",
+    Action.OBJECT: "objection",
+    Action.CORRECT: "correction",
+    Action.RESTRICT: "restriction",
+    Action.LIFT: "end",
+}
+
 # What can be ended.
 LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
 
 
-def add(
-    data: DataFolder,
-    action: Action,
-    person: Person,
-    found: Found,
-    leads: Sequence[FoundLead],
-    *,
-    case: str,
-    received: date,
-    now: datetime,
-) -> Entry:
-    """Have the list mean these leads, and whatever else shows the person. An erasure means leads created before now."""
-    persons = _persons(data, person, leads) if action is Action.OBJECT else ()
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a person asks for, and what was found of them.
 
-    def entry(suppressed: Suppressed, number: int) -> Entry:
-        return Entry(
+    `case` is a reference of the agency's own, `received` the day on which the request came.
+    """
+
+    action: Action
+    person: Person
+    found: Found
+    received: date
+    case: str = ""
+
+    @property
+    def can_be_listed(self) -> bool:
+        """Whether there is something to know the person by: a lead of theirs, an address or a number."""
+        return bool(self.found.theirs or self.person.emails or self.person.phones)
+
+
+def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[FoundLead] = ()) -> Entry:
+    """Put the person on the list with their leads. From then on nobody lands what the entry keeps out.
+
+    An erasure means leads created before now. `cleared` are leads of others whose messages it empties. A restriction
+    leaves out leads of which leads.duckdb alone has the newest version.
+    """
+    person, found = request.person, request.found
+    leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
+    persons = _persons(data, person, leads) if request.action is Action.OBJECT else ()
+    return data.gate.entries.append(
+        lambda suppressed, number: Entry(
             number=number,
             at=now,
-            action=action,
-            case=case,
-            received=received,
-            until=now if action is Action.ERASE else None,
+            action=request.action,
+            case=request.case,
+            received=request.received,
+            until=now if request.action is Action.ERASE else None,
             emails=hashes(suppressed, "mailbox", person.emails),
             phones=hashes(suppressed, "phone", person.phones),
             names=hashes(suppressed, "name", found.names),
             is_shared=found.is_shared,
             leads=_hashed(suppressed, leads),
+            cleared=_hashed(suppressed, cleared),
             persons=tuple(persons),
         )
-
-    return data.gate.entries.append(entry)
-
-
-def add_clearing(data: DataFolder, of: Entry, leads: Sequence[FoundLead], now: datetime) -> Entry:
-    """Have the list empty the messages of these leads of others."""
-
-    def entry(suppressed: Suppressed, number: int) -> Entry:
-        return Entry(number=number, at=now, action=Action.CLEAR, of=of.number, leads=_hashed(suppressed, leads))
-
-    return data.gate.entries.append(entry)
+    )
 
 
-def land_correction(data: DataFolder, leads: Sequence[FoundLead], patch: str, now: datetime) -> None:
-    """Land a JSON merge patch beside each raw version of the leads. A publication has to follow."""
+def add_correction(data: DataFolder, request: Request, email: str | None, phone: str | None, now: datetime) -> Entry:
+    """Land the right address or number beside each raw version of their leads, and note it. A publication follows.
+
+    Objections hold for the new address and number too. What a kill interrupts isn't on the list, and can be repeated.
+    Raises QuestionError if neither is given, or one can't be read.
+    """
+    given = {"email": email, "phoneNumber": phone}
+    patch = json.dumps({"contact": {name: text for name, text in given.items() if text is not None}})
+    corrected = Person.of([email] if email else [], [phone] if phone else [])
+    persons = tuple(_persons(data, corrected, ()))
+    for entry in in_force(data.gate.entries.read(), request.person, request.found):
+        if entry.action is Action.OBJECT:
+            data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, persons=persons))
     data.state.want_rewriting()
-    for lead in leads:
+    for lead in request.found.in_raw:
         for place in {row.window for row in lead.rows if row.place in PLACES_OF_RAW and row.window}:
             root = data.gate.restricted if place.root == RESTRICTED else data.raw
             root.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
-
-
-def learn_contact(data: DataFolder, entries: Sequence[Entry], corrected: Person, now: datetime) -> None:
-    """Have the objections among these entries hold for the person under a corrected address or number too."""
-    persons = tuple(_persons(data, corrected, ()))
-    for of in [entry.number for entry in entries if entry.action is Action.OBJECT]:
-
-        def entry(_: Suppressed, number: int, of: int = of) -> Entry:
-            return Entry(number=number, at=now, action=Action.LEARNED, of=of, persons=persons)
-
-        data.gate.entries.append(entry)
+    return add(data, request, now)
 
 
 def add_lift(data: DataFolder, of: Entry, *, case: str, received: date, now: datetime) -> Entry:
     """Have the list say that an entry ended."""
+    return data.gate.entries.append(partial(_of, of, Action.LIFT, now, case=case, received=received))
 
-    def entry(_: Suppressed, number: int) -> Entry:
-        return Entry(number=number, at=now, action=Action.LIFT, of=of.number, case=case, received=received)
 
-    return data.gate.entries.append(entry)
+def _of(of: Entry, action: Action, now: datetime, _: Suppressed, number: int, **more: Any) -> Entry:
+    return Entry(number=number, at=now, action=action, of=of.number, **more)
 
 
 def note_done(data: DataFolder, now: datetime) -> dict[int, list[str]]:
@@ -109,11 +126,7 @@ def note_done(data: DataFolder, now: datetime) -> dict[int, list[str]]:
         if open_one.action is Action.ERASE and (paths := left_in_quarantine(data, open_one)):
             left[open_one.number] = paths
             continue
-
-        def entry(_: Suppressed, number: int, of: int = open_one.number) -> Entry:
-            return Entry(number=number, at=now, action=Action.DONE, of=of)
-
-        data.gate.entries.append(entry)
+        data.gate.entries.append(partial(_of, open_one, Action.DONE, now))
     return left
 
 
@@ -146,6 +159,28 @@ def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry
         for entry in suppressed.active
         if entry.action in LIFTABLE
         and not {*emails, *phones, *leads}.isdisjoint((*entry.emails, *entry.phones, *entry.leads))
+    ]
+
+
+def log(suppressed: Suppressed) -> list[dict[str, str | int | None]]:
+    """A row for each request: what it was, when it was received, due, done and ended, as ISO dates."""
+    ends = {
+        action: {entry.of: f"{entry.at:%Y-%m-%d}" for entry in suppressed.entries if entry.action is action}
+        for action in (Action.DONE, Action.LIFT)
+    }
+    return [
+        {
+            "number": entry.number,
+            "action": f"{NOUNS.get(entry.action, entry.action)}{f' of {entry.of}' if entry.of else ''}",
+            "case": entry.case,
+            "received": entry.received.isoformat(),
+            "due": due_on(entry.received).isoformat(),
+            "done": ends[Action.DONE].get(entry.number),
+            "lifted": ends[Action.LIFT].get(entry.number),
+            "leads": len(entry.leads),
+        }
+        for entry in suppressed.entries
+        if entry.received
     ]
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import RAW, Place, list_places
+from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
 
 
 @dataclass(slots=True)
@@ -47,7 +47,8 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
     swept = Swept()
     with data.state.lock("sweep", timeout_seconds=-1):
         # What killed landings left. It may hold anybody.
-        data.store.delete_drafts(f"{RAW}/")
+        for root in (RAW, RESTRICTED):
+            data.store.delete_drafts(f"{root}/")
         while True:
             # A lead that is met by its contact has other versions, with other contacts. Then its id is known.
             swept.number = data.gate.number

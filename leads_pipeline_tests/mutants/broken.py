@@ -471,6 +471,36 @@ def _(db, data):
 
 
 @mutant(
+    "a lead that moves to another branch loses its correction",
+    "leads_pipeline.storage.suppression.gate:Gate._with_corrections",
+    promise="a person's requests do what they say",
+    tests=REQUESTS,
+)
+def _(self, kind, day, rows):
+    return rows
+
+
+@mutant(
+    "leads that are left after an erasure are new enquiries",
+    "leads_pipeline.privacy.receipt:_created_before",
+    promise="a receipt is true",
+    tests=REQUESTS,
+)
+def _(erasure, lead):
+    return []
+
+
+@mutant(
+    "a lost version is looked for only if raw has no version of the lead",
+    "leads_pipeline.privacy.finding:_newest_number",
+    promise=ERASED,
+    tests=REQUESTS,
+)
+def _(row, number):
+    return 2**62
+
+
+@mutant(
     "a sweep is noted before it is published", "leads_pipeline.privacy.sweeping:in_line", promise=ERASED, tests=LIST
 )
 def _(data):

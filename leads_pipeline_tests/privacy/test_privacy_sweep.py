@@ -70,7 +70,7 @@ def test_a_step_that_cannot_be_done_fails_loudly(full: Quick) -> None:
     key.unlink()
     [trouble] = night(full).troubles
     assert "The suppression list couldn't be applied" in trouble
-    assert "Put list and key back" in trouble
+    assert "privacy apply --list" in trouble
     key.write_bytes(content)
     assert night(full).troubles == []
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import stat
 from datetime import date, timedelta
 from pathlib import Path
@@ -13,10 +14,14 @@ import pytest
 from click.testing import Result
 
 from leads_pipeline.domain.person import Person
+from leads_pipeline.errors import StorageError
+from leads_pipeline.privacy import receipt, requests
 from leads_pipeline.privacy.export import context_of
 from leads_pipeline.privacy.finding import find
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.suppression import Action
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.house import DAY, Quick
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
 
 OWNER = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "createdAt": "2026-11-19T10:00:00Z"}
@@ -135,6 +140,30 @@ def test_a_lead_that_raw_has_lost_is_found_and_erased(desk: Quick) -> None:
     assert ids(desk) == {"john", "mary"}
 
 
+def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_newest_contact(desk: Quick) -> None:
+    desk.land("applicant", [lead("mary", email="mary@home.example", **OWNER)], scope="branch-102")
+    desk.publish()
+    for path in (desk.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet"):
+        path.unlink()
+
+    for email in ("mary@people.example", "mary@home.example"):
+        assert desk.find(email=email) == [("theirs", "applicant", "mary")]
+    desk.erase(email="mary@home.example")
+    assert "mary" not in ids(desk)
+    assert "mary@" not in raw_text(desk)
+
+
+def test_what_is_left_is_what_was_created_before_the_erasure(desk: Quick) -> None:
+    """Nothing was gone through yet. A new enquiry isn't left: it stays."""
+    person = Person.of([EMAIL])
+    entry = requests.add(desk.data, requests.Request(Action.ERASE, person, find(desk.data, person), DAY), desk.now)
+    desk.push("applicant", lead("new", email=EMAIL, createdAt="2099-01-01T10:00:00Z"))
+
+    left = receipt.left_of(desk.data, entry, find(desk.data, person), ["john"])
+
+    assert {one.lead_id for one in left} == {"jane", "jane too", "john"}
+
+
 @pytest.mark.slow
 def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_receipt_says_so(desk: Quick) -> None:
     """leads.duckdb has the only copy, which `lift` couldn't bring back."""
@@ -206,14 +235,14 @@ def test_nobody_found_is_said_so(tmp_path: Path) -> None:
 def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: Quick) -> None:
     before = {id_: text for id_, text in desk.raw("applicant") if id_ in ("john", "mary")}
 
-    receipt = privacy("erase", *JANE, "--yes", "--case", "DSR-17").stdout
+    told = privacy("erase", *JANE, "--yes", "--case", "DSR-17").stdout
 
     assert ids(desk) == {"john", "mary"}
     assert dict(desk.raw("applicant")) == before
-    assert "Erased: 3 leads" in receipt
-    assert "Leads to look at, which stay: 1" in receipt
-    assert not any(text in receipt for text in (EMAIL, "900123", "Jane"))
-    assert (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8") in receipt
+    assert "Erased: 3 leads" in told
+    assert "Leads to look at, which stay: 1" in told
+    assert not any(text in told for text in (EMAIL, "900123", "Jane"))
+    assert (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8") in told
     [row] = json.loads(privacy("log", "--json").stdout)["entries"]
     assert (row["action"], row["case"], row["done"] is not None) == ("erasure", "DSR-17", True)
 
@@ -260,13 +289,13 @@ def test_the_receipt_names_who_may_still_hold_the_person(desk: Quick, tmp_path: 
     """Backups, and programs that have the old file open: both do hold her."""
     desk.back_up(tmp_path / "backup")
     with desk.file.open("rb") as opened:
-        receipt = privacy("erase", *JANE, "--yes").stdout
+        told = privacy("erase", *JANE, "--yes").stdout
         (tmp_path / "old.duckdb").write_bytes(opened.read())
 
     for place in ("The portal:", "Copies of leads.duckdb", "Notebooks, spreadsheets", "The CRM:", "The disk:"):
-        assert place in receipt
-    assert "Backups from before this moment hold the person until you delete them." in receipt
-    assert "Programs that still have the old leads.duckdb open: close them." in receipt
+        assert place in told
+    assert "Backups from before this moment: they hold the person until you delete them." in told
+    assert "Programs that still have the old leads.duckdb open: close them." in told
     with duckdb.connect(str(tmp_path / "old.duckdb"), read_only=True) as old:
         assert old.execute("select count(*) from applicant_leads where lead_id = 'jane'").fetchall() == [(1,)]
     kept = [path for path in (tmp_path / "backup").rglob("*") if path.is_file() and path.read_bytes()[:4] == b"PAR1"]
@@ -276,9 +305,9 @@ def test_the_receipt_names_who_may_still_hold_the_person(desk: Quick, tmp_path: 
 @pytest.mark.slow
 def test_a_message_that_mentions_them_is_emptied_if_asked_for_and_stays_so(desk: Quick) -> None:
     """John shares her telephone and writes of her. Whatever is given, the receipt says what is left."""
-    receipt = privacy("erase", *JANE, "--yes", "--clear-message", "john").stdout
+    told = privacy("erase", *JANE, "--yes", "--clear-message", "john").stdout
 
-    assert "Messages of others emptied: 1" in receipt
+    assert "Messages of others emptied: 1" in told
     assert EMAIL not in raw_text(desk)
     desk.land("applicant", [lead("john", phone=PHONE, name="John Roe", message=f"She is {EMAIL}", **OWNER)])
     desk.publish()
@@ -470,6 +499,24 @@ def test_a_correction_holds_over_later_pulls_and_by_every_way_of_reading(desk: Q
 
 
 @pytest.mark.slow
+def test_a_correction_holds_for_a_lead_that_moves_to_another_branch(desk: Quick) -> None:
+    """Also while it is restricted, and beside another lead of that branch."""
+    privacy("correct", "--lead", "jane", "--new-email", "jane@home.example")
+    moved = lead("jane", email=EMAIL, name="Jane Roe", message="Moved", **OWNER)
+    desk.land("applicant", [moved, lead("ann", email="ann@people.example")], scope="branch-102")
+    desk.publish()
+
+    jane = desk.leads("applicant")["jane"]
+    assert (jane["scope"], jane["message"], jane["contact_email"]) == ("branch-102", "Moved", "jane@home.example")
+    assert desk.leads("applicant")["ann"]["contact_email"] == "ann@people.example"
+    privacy("restrict", "--lead", "jane")
+    desk.land("applicant", [moved | {"message": "Back"}])
+    privacy("lift", 3)
+    jane = desk.leads("applicant")["jane"]
+    assert (jane["message"], jane["contact_email"]) == ("Back", "jane@home.example")
+
+
+@pytest.mark.slow
 def test_a_correction_ends_no_objection(desk: Quick) -> None:
     marketed = "select count(*) from mart_hidden_valuations"
     [(before,)] = desk.query(marketed)
@@ -490,8 +537,51 @@ def test_a_correction_of_restricted_leads_comes_back_with_them(desk: Quick) -> N
 
 @pytest.mark.usefixtures("desk")
 def test_a_correction_that_is_no_address_is_refused() -> None:
-    assert "--new-email can't be read" in privacy("correct", *JANE, "--new-email", "notanaddress", exit_code=2).stderr
+    assert "It can't be read" in privacy("correct", *JANE, "--new-email", "notanaddress", exit_code=2).stderr
     assert "Nothing to correct" in privacy("correct", *JANE, exit_code=2).stderr
+
+
+# --- a list that was lost -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_lost_list_is_put_back_from_a_copy_which_says_what_it_may_lack(desk: Quick, tmp_path: Path) -> None:
+    """Until then nothing lands. Afterwards who is on the copy stays out, and no number is given twice."""
+    folder = desk.folder / "privacy"
+    privacy("erase", *JANE, "--yes")
+    assert "can be used as it is" in privacy("apply", "--list", folder, exit_code=2).stderr
+    shutil.copytree(folder, tmp_path / "backup" / "2026-11-19" / "privacy")
+    privacy("erase", "--email", "mary@people.example", "--yes", "--case", "DSR-18")
+    shutil.rmtree(folder / "list")
+    with pytest.raises(StorageError, match="privacy apply --list BACKUP"):
+        desk.land("applicant", [lead("late", email=EMAIL, **BEFORE)])
+    assert "holds no suppression list" in privacy("apply", "--list", desk.folder / "raw", exit_code=2).stderr
+
+    said = privacy("apply", "--list", tmp_path / "backup").stdout
+
+    assert "It lacks the entries 3 to 4." in said
+    assert "Erasure 3, case DSR-18" in said
+    desk.land("applicant", [lead("late", email=EMAIL, **BEFORE), lead("mary", email="mary@people.example", **BEFORE)])
+    privacy("erase", "--email", "mary@people.example", "--yes", "--case", "DSR-18")
+    assert ids(desk) == {"john"}
+    first, second = json.loads(privacy("log", "--json").stdout)["entries"]
+    assert (first["number"], second["case"], second["number"] > 4) == (1, "DSR-18", True)
+
+
+@pytest.mark.slow
+def test_a_copy_of_another_list_is_not_put_back(desk: Quick, tmp_path: Path) -> None:
+    other = DataFolder.at(tmp_path / "other")
+    for email in (EMAIL, "mary@people.example"):
+        listed(other.gate.entries, emails=[email])
+    listed(desk.data.gate.entries)
+    key = desk.folder / "privacy" / "key"
+    content = key.read_bytes()
+    key.unlink()
+
+    assert "another list" in privacy("apply", "--list", tmp_path / "other" / "privacy", exit_code=2).stderr
+
+    key.write_bytes(content)
+    assert len(desk.data.gate.entries.read().entries) == 1
 
 
 # --- retention ----------------------------------------------------------------------------------------------------

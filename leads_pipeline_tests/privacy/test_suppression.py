@@ -329,7 +329,7 @@ def test_the_list_means_what_was_found_as_the_persons(
     seen = [one for versions in shown.values() for one in versions]
     listing = Found(found, own_names(person, seen), others_have_the_number(person, seen))
     data = DataFolder.at(tmp_path_factory.mktemp("data"))
-    requests.add(data, Action.ERASE, person, listing, theirs, case="", received=UNTIL.date(), now=UNTIL)
+    requests.add(data, requests.Request(Action.ERASE, person, listing, UNTIL.date()), UNTIL)
     rows = [LeadRow(*key, DAY, text) for key, versions in texts.items() for text in versions]
     assert data.gate.entries.read().erased.leads(rows).keys() == {(one.kind, one.lead_id) for one in theirs}
 

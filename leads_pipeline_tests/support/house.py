@@ -297,7 +297,7 @@ class Quick(House):
     def _request(self, action: Action, given: Mapping[str, str | Sequence[str]]) -> None:
         person, moment = _person(given), self._tick()
         found: Found = find(self.data, person)
-        requests.add(self.data, action, person, found, found.theirs, case="", received=moment.date(), now=moment)
+        requests.add(self.data, requests.Request(action, person, found, moment.date()), moment)
         self.publish()
 
     def retain(self, days: int) -> None:

@@ -23,9 +23,10 @@ class Action(StrEnum):
     """What an entry does.
 
     ERASE keeps leads out of everything. RESTRICT keeps their raw rows in `restricted/` alone. OBJECT keeps people out
-    of direct marketing. CLEAR empties the messages of the leads that it names. CORRECT says that leads were corrected,
-    and keeps nothing out. LIFT ends an entry, LEARNED adds ids or people to one, DONE says that one was carried out.
-    REFUSE is of earlier versions, and does nothing any more.
+    of direct marketing. CLEAR empties the messages of the leads that it names. CORRECT says that leads were corrected:
+    their corrections follow them from window to window. LIFT ends an entry, LEARNED adds ids or people to one, DONE
+    says that one was carried out. LOST stands for an entry that was lost with the list's newest files. REFUSE is of
+    earlier versions, and does nothing any more.
     """
 
     ERASE = "erase"
@@ -36,6 +37,7 @@ class Action(StrEnum):
     LIFT = "lift"
     LEARNED = "learned"
     DONE = "done"
+    LOST = "lost"
     REFUSE = "refuse"
 
     @classmethod
@@ -47,8 +49,9 @@ class Action(StrEnum):
 class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """An entry of the list, without personal data in clear: addresses, numbers, names and lead ids are keyed hashes.
 
-    It means the leads of its ids, and the leads that show the person and were created before `until`. `persons` are
-    values of the column `person`. `of` is the number of the entry that it belongs to.
+    It means the leads of its ids, and the leads that show the person and were created before `until`. `cleared` are
+    leads of others whose message is emptied, `persons` values of the column `person`. `of` is the number of the entry
+    that it belongs to.
     """
 
     number: int
@@ -62,6 +65,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     phones: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     leads: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
     persons: tuple[str, ...] = ()
     # Somebody else has the number: what shows it without a name isn't the person's.
     is_shared: bool = False
@@ -139,8 +143,17 @@ class Suppressed:
 
     @cached_property
     def cleared(self) -> "Meant":
-        """Leads whose message is emptied."""
-        return self._meant(Action.CLEAR)
+        """Leads whose message is emptied: those that an erasure names, or an entry of an earlier version."""
+        named = [(entry, entry.leads if entry.action is Action.CLEAR else entry.cleared) for entry in self.active]
+        entries = [
+            Entry(number=one.number, at=one.at, action=Action.CLEAR, leads=leads) for one, leads in named if leads
+        ]
+        return Meant(self, entries)
+
+    @cached_property
+    def corrected(self) -> "Meant":
+        """Leads that were corrected."""
+        return self._meant(Action.CORRECT)
 
     @cached_property
     def objecting(self) -> "Meant":

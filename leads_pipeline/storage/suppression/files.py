@@ -16,6 +16,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -97,13 +98,41 @@ class SuppressionList:
                 self._take_over()
                 self._refresh()
 
+    def put_back(self, versions: Sequence[Path], now: datetime) -> list[int]:
+        """Use the newest of these copies of a version, with the key that lies beside its folder if there is one.
+
+        Entries that the data folder knew and the copy lacks are noted as lost. Return their numbers, which no other
+        entry gets. Raises StorageError if the copy isn't whole, or is of another list.
+        """
+        newest = max(versions, key=lambda path: int(path.name))
+        key_path = newest.parent.parent / KEY_FILE
+        if not key_path.exists():
+            key_path = self.folder / KEY_FILE
+        with self._held(), reading(newest):
+            key = self._key_in(key_path)
+            lines = self._checked(newest.read_bytes(), newest, key)
+            known, mark = self._guarded()
+            if 0 < known <= len(lines) and _marks(key, lines)[known - 1] != mark:
+                raise self._broken(f"{newest} is of another list than the one that this data folder knows")
+            lost = [*range(len(lines) + 1, known + 1)]
+            lines += [msgspec.json.encode(Entry(number=number, at=now, action=Action.LOST)) for number in lost]
+            replace_file(self.folder / KEY_FILE, f"{key.hex()}\n".encode())
+            name, mark = f"{VERSIONS}{len(lines):08}", _marks(key, lines)[-1]
+            self._here.create(name, _document(mark, lines))
+            replace_file(self.guard, f"{len(lines)} {mark}\n".encode())
+            self._here.delete([one for one in self._here.list(VERSIONS) if one != name])
+            if self._store is not None:
+                self._store.delete([f"{_STORED}{KEY_FILE}", *self._store.list(f"{_STORED}{VERSIONS}")])
+                self._refresh()
+        return lost
+
     # --- versions ---------------------------------------------------------------------------------------------------
 
     def _create(self, lines: Sequence[bytes]) -> bool:
         """Keep the version of these entries. False if another machine was first with that number."""
         marks = _marks(self._key(), lines)
         name = f"{VERSIONS}{len(lines):08}"
-        content = b"\n".join([marks[-1].encode(), *lines, b""])
+        content = _document(marks[-1], lines)
         if self._store is not None and not self._store.create_once(f"{_STORED}{name}", content):
             return False
         if not self._here.create_once(name, content):
@@ -131,11 +160,11 @@ class SuppressionList:
                 return self._checked(content, self.folder / VERSIONS / newest)
         return []
 
-    def _checked(self, content: bytes, where: Path | str) -> list[bytes]:
+    def _checked(self, content: bytes, where: Path | str, key: bytes | None = None) -> list[bytes]:
         """The entries of a version's content. Raises StorageError if it isn't as it was written."""
         seal, *lines = content.split(b"\n")
         end = lines.pop() if lines else b"?"
-        if end or not lines or not hmac.compare_digest(seal, _marks(self._key(), lines)[-1].encode()):
+        if end or not lines or not hmac.compare_digest(seal, _marks(key or self._key(), lines)[-1].encode()):
             raise self._broken(f"{where} isn't as it was written, or its key isn't its own")
         return lines
 
@@ -231,7 +260,9 @@ class SuppressionList:
                 os.close(descriptor)
 
     def _key(self) -> bytes:
-        path = self.folder / KEY_FILE
+        return self._key_in(self.folder / KEY_FILE)
+
+    def _key_in(self, path: Path) -> bytes:
         with reading(path):
             try:
                 text = path.read_text(encoding="ascii", errors="replace").strip()
@@ -253,8 +284,9 @@ class SuppressionList:
     def _broken(self, why: str) -> StorageError:
         return StorageError(
             f"The suppression list in {self.folder} can't be used: {why}. Nothing is landed or published until it can, "
-            "because people who were erased would come back. Put list and key back from a backup, both of them, or "
-            "point LEADS_PRIVACY_DIR to where they are. What was landed before is untouched.",
+            "because people who were erased would come back. Point LEADS_PRIVACY_DIR to where list and key are, or put "
+            "them back from a backup: `leads-pipeline privacy apply --list BACKUP`. What was landed before is "
+            "untouched.",
             reason="suppression list",
         )
 
@@ -281,6 +313,10 @@ def _identity(path: str) -> tuple[int, ...] | None:
     except OSError as error:
         raise StorageError(f"{path} can't be looked at: {error.strerror}. Check the disk and its rights.") from error
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
+def _document(seal: str, lines: Sequence[bytes]) -> bytes:
+    return b"\n".join([seal.encode(), *lines, b""])
 
 
 def _marks(key: bytes, lines: Sequence[bytes]) -> list[str]:

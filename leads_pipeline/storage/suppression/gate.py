@@ -14,7 +14,7 @@ from leads_pipeline.domain.cutting import cut_payload, removed_address, without_
 from leads_pipeline.domain.person import LeadKey, LeadRow
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
-from leads_pipeline.storage.rows import NotRawError, Opened, Row, merged
+from leads_pipeline.storage.rows import CORRECTION, NotRawError, Opened, Row, merged
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression.entries import Action, Entry, Meant, Suppressed
 from leads_pipeline.storage.suppression.files import SuppressionList
@@ -54,10 +54,10 @@ class Gate:
         """Return the rows that may lie in raw, with payloads as they may lie there.
 
         The list knows the leads that are refused by their ids from then on. Rows of restricted leads are set aside,
-        durably, when this returns.
+        durably, when this returns. Corrections of a lead that was corrected in another window are added.
         """
         if self.entries.read():
-            _, restricted, admitted = self._judge(kind, day, rows)
+            _, restricted, admitted = self._judge(kind, day, self._with_corrections(kind, day, rows))
             if restricted:
                 self._set_aside(Place(kind, day, scope, RESTRICTED), restricted)
             rows = admitted
@@ -98,6 +98,25 @@ class Gate:
         for of, hashed in unknown.items():
             self.entries.append(partial(_learned, of, tuple(sorted(hashed))))
         return bool(unknown)
+
+    def _with_corrections(self, kind: LeadKind, day: date, rows: list[Row]) -> list[Row]:
+        """The portal moves a lead to another branch, and midnight's lead is in two days: its correction goes along."""
+        corrected = self.entries.read().corrected
+        if not corrected:
+            return rows
+        lacking = {row.lead_id for row in rows if corrected.is_known(kind.name, row.lead_id)}
+        lacking -= {row.lead_id for row in rows if row.source == CORRECTION}
+        if not lacking:
+            return rows
+        near = [place for root in (RAW, RESTRICTED) for place in list_places(self._store, root)]
+        corrections = [
+            row
+            for place in near
+            if place.kind == kind and abs(place.day - day) <= timedelta(days=1)
+            for row in self.restricted.read(place).rows
+            if row.source == CORRECTION and row.lead_id in lacking
+        ]
+        return [*rows, *corrections]
 
     # --- rows that are set aside --------------------------------------------------------------------------------------
 
