@@ -149,10 +149,12 @@ def share(file: Path) -> None:
     An allow-list says which fields pass. Its table `about` says what it is, and that it isn't anonymous.
     docs/privacy.md says more.
     """
-    with plain_errors(), Session.opened() as session:
-        if session.data.is_behind:
-            _carry_out(session)
-        shared = write_share(session.data, file.absolute(), datetime.now(UTC))
+    with plain_errors():
+        data, _ = _opened()
+        if data.is_behind:
+            with Session.opened() as session:
+                _carry_out(session)
+        shared = write_share(data, file.absolute(), datetime.now(UTC))
     counts = ", ".join(f"{name} {count}" for name, count in shared.rows.items())
     out.print(f"{file}: {counts}. Leads of small groups, with less: {shared.in_small_groups}.", soft_wrap=True)
     out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")

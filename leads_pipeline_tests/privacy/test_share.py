@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS, FieldType, LeadKind
+from leads_pipeline.errors import StorageError
 from leads_pipeline.privacy import share as share_room
 from leads_pipeline.privacy.share import KEPT_OF_SMALL_GROUPS, allow_list, write_share
 from leads_pipeline.storage.data_folder import DataFolder
@@ -260,19 +261,18 @@ def test_two_copies_share_no_hash_and_no_order(data: DataFolder, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_nobody_who_is_to_be_erased_and_still_published_is_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_to_be_erased_is_swept_before_a_copy_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = DataFolder.at(tmp_path / "data", tmp_path / "list")
     land(data, APPLICANT, people("a", 2))
     publish(data)
     monkeypatch.setenv("LEADS_DATA_DIR", str(data.folder))
     monkeypatch.setenv("LEADS_PRIVACY_DIR", str(tmp_path / "list"))
+    monkeypatch.setenv("LEADS_BRANCH_IDS", "101,102")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     listed(data.gate.entries, emails=["a1@people.example"], leads=[("applicant", "a1")])
-    told = run("privacy", "share", tmp_path / "copy.duckdb")
-    assert (told.exit_code, (tmp_path / "copy.duckdb").exists()) == (2, False)
-    assert "privacy apply" in told.stderr
-    publish(data)
+    with pytest.raises(StorageError, match="privacy apply"):
+        write_share(data, tmp_path / "copy.duckdb", NOW)
+    assert not (tmp_path / "copy.duckdb").exists()
     assert run("privacy", "share", tmp_path / "copy.duckdb").exit_code == 0
     assert rows_of(tmp_path / "copy.duckdb", "select count(*) from applicant_leads") == [(1,)]
 
