@@ -81,8 +81,9 @@ def test_nothing_is_missing_after_a_restore_that_the_portal_still_has_or_the_bac
     shutil.rmtree(here.settings.data_dir)
     shutil.rmtree(tmp_path / "home")
 
-    assert run("verify", "--backup", tmp_path / "target").exit_code == 0
     result = run("restore", tmp_path / "target")
+    assert result.exit_code == 0, result.output
+    result = run("verify")
     assert result.exit_code == 0, result.output
     # What nothing in the restored files speaks of isn't landed, whatever was known before the loss.
     assert run("coverage", "--days", _DAYS).exit_code == 1

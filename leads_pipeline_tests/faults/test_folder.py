@@ -243,7 +243,6 @@ def test_a_full_disk_is_named_and_not_the_database(install: Install, small_disk:
     assert str(small_disk) in outcome.text
 
 
-@fault(38, "the source is blamed")
 @pytest.mark.usefixtures("healthy")
 def test_a_full_backup_target_is_named(small_disk: Path) -> None:
     outcome = command("backup", small_disk / "backups")
@@ -252,7 +251,6 @@ def test_a_full_backup_target_is_named(small_disk: Path) -> None:
     assert str(small_disk) in outcome.text
 
 
-@fault(58, "the link's name is said to exist")
 @pytest.mark.usefixtures("healthy")
 def test_a_dangling_link_as_backup_target_is_explained(tmp_path: Path) -> None:
     (tmp_path / "backups").symlink_to(tmp_path / "unplugged")

@@ -13,6 +13,7 @@ from leads_pipeline_tests.mutants.patching import mutant, sql_mutant, unbroken
 if TYPE_CHECKING:  # the bodies see the names of the modules that they are put into
     import base64
     import os
+    import shutil
     from datetime import UTC, datetime, time, timedelta
     from decimal import Decimal
     from http import HTTPStatus
@@ -929,12 +930,43 @@ sql_mutant(
 
 
 @mutant(
-    "a damaged backup is restored", "leads_pipeline.storage.backup.store:Store._hashed", promise=RESTORED, tests=BACKUP
+    "a damaged file is copied into a backup",
+    "leads_pipeline.storage.backup:hash_in",
+    promise=RESTORED,
+    tests=BACKUP,
 )
-def _(self, entry, copy):
-    return unbroken(self, entry, copy) or (copy is not None and copy.exists()) or copy is None
+def _(key):
+    return ""
 
 
-@mutant("old backups stay for ever", "leads_pipeline.storage.backup.store:Store.forget", promise=RESTORED, tests=BACKUP)
-def _(self, keep):
-    return 0
+@mutant(
+    "a name that vanished isn't looked for again",
+    "leads_pipeline.storage.backup:_Draft._add_all",
+    promise=RESTORED,
+    tests=BACKUP,
+)
+def _(self, keys, list_again):
+    for key in keys:
+        self._add(key)
+
+
+@mutant(
+    "the suppression list of a backup wins",
+    "leads_pipeline.storage.restore:_keep_longer_list",
+    promise=ERASED,
+    tests=BACKUP,
+)
+def _(data, under_way):
+    shutil.copytree(under_way / "privacy", data.gate.entries.folder, dirs_exist_ok=True)
+
+
+@mutant(
+    "a damaged file of a backup is restored", "leads_pipeline.storage.restore:hash_in", promise=RESTORED, tests=BACKUP
+)
+def _(key):
+    return ""
+
+
+@mutant("the oldest backups stay", "leads_pipeline.storage.backup:snapshots", promise=RESTORED, tests=BACKUP)
+def _(target, now):
+    return list(reversed(unbroken(target, now)))

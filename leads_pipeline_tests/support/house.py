@@ -32,11 +32,12 @@ from leads_pipeline.orchestration.publication import Wanted, bring_up_to_date
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, find
 from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.storage.backup import Store, back_up, restore
+from leads_pipeline.storage.backup import back_up
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import Place
+from leads_pipeline.storage.restore import restore
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.reading import LeadsFile
@@ -307,12 +308,10 @@ class Quick(House):
         self.publish()
 
     def back_up(self, target: Path) -> None:
-        back_up({"data": self.folder, "privacy": self.data.gate.entries.folder}, target, {}, 14, self._tick())
+        back_up(self.data, target, 14, self._tick())
 
     def _restore(self, source: Path) -> None:
-        store = Store(source)
-        roots = {"data": self.folder, "privacy": self.data.gate.entries.folder}
-        restore(store, store.read(store.names()[-1]), roots, leave_out_damaged=False)
+        restore(source, self.data, self.now)
         self.publish()
 
 
@@ -409,7 +408,6 @@ class Real(House):
 
     def _restore(self, source: Path) -> None:
         self._run("restore", str(source))
-        self._run("privacy", "apply")
 
     def _run(self, *arguments: str, exit_code: int = 0, **variables: str) -> str:
         code, said = month.command(

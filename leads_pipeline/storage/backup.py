@@ -1,0 +1,328 @@
+"""Backups: dated copies of a data folder in a target, a folder on another disk.
+
+    TARGET/2026-11-22T021500Z/    a snapshot: by itself a data folder
+    TARGET/.unfinished-…/         a snapshot that is being made or deleted; the next backup deletes it
+
+A file that the snapshot before has with the same bytes is a hard link to it, so a snapshot costs what has changed.
+
+Belongs here: what a snapshot holds, making and deleting snapshots. Doesn't: the way back (restore.py), carrying
+snapshots to another machine (docs/operations.md).
+"""
+
+import errno
+import hashlib
+import io
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.durable import PRIVATE_FOLDER_MODE, reading, sync, write_new
+from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED
+from leads_pipeline.storage.store import FolderStore
+
+# Where snapshots have the suppression list, and what a bucket has in the folder's place.
+LIST: Final = "privacy/"
+STORED: Final = (f"{RAW}/", f"{RESTRICTED}/", f"{QUARANTINE}/")
+
+# Rows move from raw to restricted and back. What moves meanwhile is copied in its old or its new place.
+_IN_ORDER: Final = (f"{RESTRICTED}/", *STORED)
+
+# What is copied in another way, can be made again, or belongs to the machine. A restored folder lacks the number of its
+# last sweep, so its first publication takes out who was erased since.
+_LEFT_OUT: Final = {
+    *(prefix.rstrip("/") for prefix in (LIST, *STORED)),
+    *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".restoring", "README.md", "lost+found"),
+}
+_STATE_LEFT_OUT: Final = tuple(f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept"))
+
+_NAME: Final = "%Y-%m-%dT%H%M%SZ"
+_UNFINISHED: Final = ".unfinished-"
+_VERSIONS: Final = ".versions/"
+
+# Raw files and versions of leads.duckdb are named by the hash of their bytes.
+_HASH: Final = re.compile(r"-([0-9a-f]{16})\.(?:parquet|duckdb)$")
+
+_PIECE_BYTES: Final = 1 << 20
+# A file takes whole blocks of the disk.
+_BLOCK_BYTES: Final = 4096
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(slots=True)
+class BackedUp:
+    """What a backup did. `new` files were copied, the others are hard links.
+
+    `damaged` files can't be read or aren't as they were written. The snapshot has them as the one before had them, or
+    lacks them.
+    """
+
+    name: str
+    is_first: bool
+    files: int = 0
+    bytes: int = 0
+    new: int = 0
+    new_bytes: int = 0
+    removed: int = 0
+    damaged: list[str] = field(default_factory=list)
+
+
+def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedUp:
+    """Make a snapshot while everything runs, and delete all but the newest `keep`.
+
+    Raises SettingsError for a target that can't be one, StorageError if the target can't be written or the data can't
+    be read. Then the snapshots before are untouched.
+    """
+    _check_place(data, target)
+    key = data.state.person_key().hex()
+    with data.state.lock("backup", timeout_seconds=0):
+        before = next(reversed(snapshots(target, now)), None)
+        if before and (before / ".state" / "person_key").read_text().strip() != key:
+            raise SettingsError(
+                f"{target} has backups of another data folder than {data.folder}: one would push out the other's. Name "
+                "a folder of its own. Nothing was changed.",
+                reason="another folder's backups",
+            )
+        name = now.astimezone(UTC).strftime(_NAME)
+        draft = _Draft(data, target / f"{_UNFINISHED}{name}", before, BackedUp(name, is_first=before is None))
+        with _told(target, draft):
+            for unfinished in target.glob(f"{_UNFINISHED}*"):
+                shutil.rmtree(unfinished)
+            draft.fill()
+            draft.publish(target / name)
+            for old in snapshots(target, now)[:-keep]:
+                shutil.rmtree(old.rename(target / f"{_UNFINISHED}{old.name}"))
+                draft.done.removed += 1
+        data.state.note_backup(now)
+    return draft.done
+
+
+def snapshots(target: Path, now: datetime) -> list[Path]:
+    """Return the target's snapshots, oldest first. One of the future is of a clock that ran ahead, and comes first."""
+    with reading(target):
+        found = [(moment, path) for path in target.glob("*") if (moment := made_at(path))]
+    return [path for _, path in sorted(found, key=lambda one: (one[0] <= now, one))]
+
+
+def made_at(snapshot: Path) -> datetime | None:
+    """Return when the snapshot was made. None if its name isn't a snapshot's."""
+    with suppress(ValueError):
+        return datetime.strptime(snapshot.name, _NAME).replace(tzinfo=UTC)
+    return None
+
+
+def own_keys(folder: Path) -> Iterator[str]:
+    """Yield the keys of what the folder itself has, also if a bucket has the raw files. leads.duckdb comes first."""
+    link, versions = folder / "leads.duckdb", [*(folder / ".versions").glob("leads-*.duckdb")]
+    if link.exists() or versions:
+        # A snapshot has no link, because not all file systems and tools take one.
+        newest = link if link.exists() else max(versions, key=lambda path: path.stat().st_mtime_ns)
+        yield newest.resolve().relative_to(folder.resolve()).as_posix()
+    with reading(folder):
+        paths = sorted(path for path in folder.iterdir() if path.name not in _LEFT_OUT)
+    for path in paths:
+        keys = FolderStore(folder).list(f"{path.name}/") if path.is_dir() else [path.name]
+        yield from (key for key in keys if not key.startswith(_STATE_LEFT_OUT))
+
+
+def hash_in(key: str) -> str:
+    """Return the first digits of the SHA-256 that the name says. Empty if it says none."""
+    match = _HASH.search(key)
+    return match[1] if match else ""
+
+
+def _check_place(data: DataFolder, target: Path) -> None:
+    if target.is_symlink() and not target.exists():
+        raise SettingsError(
+            f"{target} is a link to {target.readlink()}, which is not there. Is its disk mounted? Nothing was changed."
+        )
+    for folder in (data.folder, data.gate.entries.folder):
+        if target.resolve().is_relative_to(folder.resolve()):
+            raise SettingsError(
+                f"{target} lies in {folder}, so it would be lost together with it. Name a folder on another disk. "
+                "Nothing was changed."
+            )
+
+
+@contextmanager
+def _told(target: Path, draft: "_Draft") -> Iterator[None]:
+    """Say what the target lacks. The draft is gone afterwards, unless it was published. Sources raise StorageError."""
+    try:
+        yield
+    except OSError as error:
+        why = f"can't be written: {error.strerror}. Is its disk mounted, and may this user write there?"
+        if error.errno in _FULL:
+            lacking = max(draft.lacking_bytes - shutil.disk_usage(target).free, 100_000) / 1e6
+            why = f"is full: the backup needs about {lacking:.1f} MB more. Free some space there, or name another disk."
+        before = f"The newest whole backup, {draft.before}, is untouched." if draft.before else ""
+        raise StorageError(f"{target} {why} {before}".strip()) from error
+    finally:
+        shutil.rmtree(draft.folder, ignore_errors=True)
+
+
+class _Draft:
+    """A snapshot that is being made. `lacking_bytes` are those of the files that the target had no room for.
+
+    Methods raise StorageError if the data can't be read, OSError if the target can't be written.
+    """
+
+    def __init__(self, data: DataFolder, folder: Path, before: Path | None, done: BackedUp) -> None:
+        self.folder, self.before, self.done = folder, before, done
+        self.lacking_bytes = 0
+        self._data = data
+        self._copied: list[Path] = []
+
+    def fill(self) -> None:
+        """Copy or link all files.
+
+        References come before the files that they point to: leads.duckdb before raw, and the newest entry of the
+        suppression list that the folder knows before the list. The list is last: it names who is erased meanwhile.
+        """
+        data = self._data
+        self._add_all(own_keys(data.folder), partial(own_keys, data.folder))
+        for prefix in _IN_ORDER:
+            for folder, keys in groupby(data.store.list(prefix), lambda key: key[: key.rfind("/") + 1]):
+                self._add_all(keys, partial(data.store.list, folder))
+        for damaged in data.quarantine.files():
+            if damaged.file and not (self.folder / damaged.file.key).exists():
+                self._keep_former(damaged.file.key)
+        self._add_all(self._list_keys(), self._list_keys)
+        if self.lacking_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def publish(self, snapshot: Path) -> None:
+        """Have all of it on the disk, then give it its name."""
+        os.sync()
+        for path in self._copied:  # syncing all at once tells of no error
+            sync(path)
+        self.folder.rename(snapshot)
+        sync(snapshot.parent)
+
+    def _list_keys(self) -> list[str]:
+        keys = FolderStore(self._data.gate.entries.folder).list("")
+        return [f"{LIST}{key}" for key in keys if key != ".lock"]
+
+    def _add_all(self, keys: Iterable[str], list_again: Callable[[], Iterable[str]]) -> None:
+        """Add the files. If a name has vanished, a newer one may hold what it held."""
+        tried: set[str] = set()
+        while new := [key for key in keys if key not in tried]:
+            tried.update(new)
+            if not [key for key in new if not self._add(key)]:
+                break
+            keys = list_again()
+
+    def _add(self, key: str) -> bool:
+        """Link or copy a file. False if it is gone."""
+        same = self._same(key)
+        if (self.folder / key).exists() or (same and self._link(same, key)):
+            return True
+        source = self._open(key)
+        if source is None:
+            return False
+        with source:
+            size = source.seek(0, os.SEEK_END)
+            try:
+                is_whole = self._copy(source, self.folder / key).startswith(hash_in(key))
+            except _UnreadableError:
+                is_whole = False
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                (self.folder / key).unlink(missing_ok=True)
+                self.lacking_bytes += size + _BLOCK_BYTES
+                return True
+        if is_whole:
+            self._copied.append(self.folder / key)
+            self.done.new += 1
+            self.done.new_bytes += size
+            self._count(size)
+        else:
+            (self.folder / key).unlink()
+            self.done.damaged.append(key)
+            self._keep_former(key)
+        return True
+
+    def _same(self, key: str) -> Path | None:
+        """The file of the snapshot before with the same bytes, by the hash in its name. A new look has a new name."""
+        path, hash_ = Path(key), hash_in(key)
+        if self.before is None or not hash_:
+            return None
+        return next((self.before / path.parent).glob(f"*-{hash_}{path.suffix}"), None)
+
+    def _keep_former(self, key: str) -> None:
+        """Have the file, which is damaged now, as the snapshot before has it."""
+        former = self._same(key)
+        if former is None and self.before and key.startswith(_VERSIONS):
+            former = next(self.before.glob(f"{_VERSIONS}*"), None)
+            key = f"{_VERSIONS}{former.name}" if former else key
+        if former and not self._link(former, key):
+            shutil.copyfile(former, self.folder / key)
+
+    def _link(self, former: Path, key: str) -> bool:
+        """Give the file of the snapshot before another name. False if the file system can't."""
+        path = self.folder / key
+        _make_folder(path.parent)
+        try:
+            path.hardlink_to(former)
+        except OSError:
+            return False
+        self._count(path.stat().st_size)
+        return True
+
+    def _count(self, size: int) -> None:
+        self.done.files += 1
+        self.done.bytes += size
+
+    def _open(self, key: str) -> BinaryIO | None:
+        """Open a file of the data. None if it is gone."""
+        if self._data.bucket and key.startswith(STORED):
+            content = self._data.store.get(key)
+            return None if content is None else io.BytesIO(content)
+        path = self._data.folder / key
+        if key.startswith(LIST):
+            path = self._data.gate.entries.folder / key.removeprefix(LIST)
+        with reading(path), suppress(FileNotFoundError):
+            return path.open("rb")
+        return None
+
+    def _copy(self, source: BinaryIO, path: Path) -> str:
+        """Write the source to a new file, with its moment. Return the SHA-256."""
+        _make_folder(path.parent)
+        write_new(path, b"")
+        digest = hashlib.sha256()
+        source.seek(0)
+        with path.open("wb") as file:
+            while piece := _read(source):
+                digest.update(piece)
+                file.write(piece)
+        if not isinstance(source, io.BytesIO):
+            modified_ns = os.fstat(source.fileno()).st_mtime_ns
+            os.utime(path, ns=(modified_ns, modified_ns))
+        return digest.hexdigest()
+
+
+class _UnreadableError(Exception):
+    """The disk of the data can't read a file."""
+
+
+def _read(source: BinaryIO) -> bytes:
+    try:
+        return source.read(_PIECE_BYTES)
+    except OSError as error:
+        raise _UnreadableError from error
+
+
+def _make_folder(folder: Path) -> None:
+    """Like make_folder, without waiting for the disk: all is synced at once in the end."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(PRIVATE_FOLDER_MODE)

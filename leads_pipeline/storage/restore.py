@@ -1,0 +1,160 @@
+"""The way back: a snapshot, or any copy of a data folder, is put into an empty data folder.
+
+Belongs here: putting files in place, which of two suppression lists stays, backups of an earlier release. Doesn't: the
+publication that has to follow, which takes out who was erased since (orchestration/).
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.storage.backup import LIST, STORED, hash_in, made_at, own_keys, snapshots
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.durable import copy_file, make_folder, publish_file, reading, storing, write_new
+from leads_pipeline.storage.raw import RAW
+from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.storage.suppression import SuppressionList
+
+# In the data folder while a restore is under way, or after it was killed. Then the next restore does all of it again.
+_UNDER_WAY: Final = ".restoring"
+
+# What may lie in a folder that counts as empty. `privacy` is a suppression list that was put there before.
+_NOTHING: Final = {
+    *("README.md", "lost+found", ".dagster", "privacy"),
+    *(".state", ".state/locks", ".state/tokens", ".state/duckdb"),
+}
+
+# Waiting for the disk is most of writing a small file, and files needn't wait for each other.
+_WRITERS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did. `damaged` files are left out."""
+
+    source: Path
+    files: int
+    damaged: list[str]
+
+
+class _File(NamedTuple):
+    """A file to put in place. `hash` is the beginning of its SHA-256, empty if nobody knows it."""
+
+    key: str
+    path: Path
+    hash: str
+
+
+def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
+    """Copy a snapshot into an empty data folder. `source` is the snapshot, or a target: then its newest one counts.
+
+    Of two suppression lists the longer one stays. A restore that was killed is finished by another one. Raises
+    SettingsError if there is no backup or the folder isn't empty, StorageError if a disk can't be read or written.
+    """
+    source, files = _found(source, now)
+    under_way = data.folder / _UNDER_WAY
+    if not under_way.exists():
+        _want_empty(data)
+    with storing(under_way):
+        shutil.rmtree(under_way, ignore_errors=True)
+        make_folder(under_way)
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        done = list(pool.map(partial(_put, data, under_way), files))
+    _keep_longer_list(data, under_way)
+    if (versions := data.folder / ".versions").exists():
+        versions.chmod(0o750)  # readable by the owner's group, as analysts are
+    if moment := made_at(source):
+        data.state.note_backup(moment)
+    shutil.rmtree(under_way)
+    damaged = [key for key, is_whole in done if not is_whole]
+    return Restored(source, len(done) - len(damaged), damaged)
+
+
+def _found(source: Path, now: datetime) -> tuple[Path, list[_File]]:
+    if newest := next(reversed(snapshots(source, now)), None):
+        source = newest
+    if (source / ".state").is_dir():
+        return source, [_File(key, source / key, hash_in(key)) for key in _keys(source)]
+    if listings := sorted((source / "backups").glob("*-*Z")):
+        return listings[-1], [*_of_earlier_release(source, listings[-1])]
+    raise SettingsError(f"{source} holds no backup. Name a folder that `leads-pipeline backup` was given.")
+
+
+def _keys(folder: Path) -> Iterator[str]:
+    yield from own_keys(folder)
+    for prefix in (LIST, *STORED):
+        yield from FolderStore(folder).list(prefix)
+
+
+def _of_earlier_release(target: Path, listing: Path) -> Iterator[_File]:
+    """Yield the files of a backup that was a list of paths and hashes, with one file for each content."""
+    with reading(listing):
+        _, _, text = listing.read_bytes().partition(b"\n")
+    for entry in json.loads(text)["files"]:
+        root, _, key = entry["path"].partition("/")
+        path = target / "files" / entry["sha256"][:2] / entry["sha256"]
+        if root in ("data", "privacy"):
+            yield _File(key if root == "data" else f"{LIST}{key}", path, entry["sha256"])
+
+
+def _want_empty(data: DataFolder) -> None:
+    folder, paths = data.folder, [*data.folder.glob("*"), *data.folder.glob(".state/*")]
+    there = {path.relative_to(folder).as_posix() for path in paths} - _NOTHING
+    there.update(data.bucket.list(f"{RAW}/")[:1] if data.bucket else ())
+    if there:
+        named = ", ".join(sorted(there, reverse=True)[:3])
+        raise SettingsError(
+            f"{folder} isn't empty (it holds {named}), and a restore overwrites nothing. Set LEADS_DATA_DIR to an "
+            "empty or a new folder, or move this one out of the way. Nothing was changed.",
+            reason="not an empty folder",
+        )
+
+
+def _keep_longer_list(data: DataFolder, under_way: Path) -> None:
+    """Have the data folder's list know all entries of the restored one. Raises StorageError if they contradict."""
+    SuppressionList(under_way / LIST, under_way / "guard").read()  # makes today's form of an earlier release's list
+    here = data.gate.entries
+    SuppressionList(here.folder, here.guard, FolderStore(under_way)).refresh()
+    if (receipts := under_way / LIST / "receipts").is_dir():
+        shutil.copytree(receipts, here.folder / "receipts", dirs_exist_ok=True)
+
+
+def _put(data: DataFolder, under_way: Path, file: _File) -> tuple[str, bool]:
+    """Put a file in its place. Return its key, and whether it is as it was written. If not, it is left out."""
+    digest = _digest(file.path)
+    if not digest or not digest.startswith(file.hash):
+        return file.key, False
+    if data.bucket and file.key.startswith(STORED):
+        data.store.create(file.key, file.path.read_bytes())
+        return file.key, True
+    target = data.folder / file.key
+    if file.key.startswith(LIST):
+        target = under_way / file.key
+    draft = under_way / secrets.token_hex(8)
+    with storing(target):
+        write_new(draft, b"")
+        copy_file(file.path, draft)
+        modified_ns = file.path.stat().st_mtime_ns
+        os.utime(draft, ns=(modified_ns, modified_ns))
+        make_folder(target.parent)
+        publish_file(draft, target)
+    return file.key, True
+
+
+def _digest(path: Path) -> str:
+    """The SHA-256. Empty if the file can't be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
