@@ -32,6 +32,7 @@ from leads_pipeline.orchestration.pulling import PUBLISH_JOB, is_under_way, utc_
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.storage.raw import RAW
+from leads_pipeline.transform.raw_windows import RECENT_DAYS
 from leads_pipeline.transform.versions import Versions
 
 # Marks the run of the night, which also sweeps, applies retention and deletes old runs.
@@ -50,9 +51,6 @@ _DOUBLINGS: Final = 3
 
 # The night begins so long after midnight, when the daily pull is over as a rule.
 _NIGHT: Final = timedelta(hours=2)
-
-# As far back as an update looks for windows that have changed.
-_DAYS: Final = timedelta(days=60)
 
 RUNS_KEPT_FOR: Final = timedelta(days=90)
 _FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
@@ -106,7 +104,7 @@ def landed_mark(data: DataFolder, now: datetime) -> str:
     # Another machine may land, too.
     listed = hashlib.sha256()
     for kind in LEAD_KINDS:
-        for day in days((now - _DAYS).date(), (now + timedelta(days=1)).date()):
+        for day in days((now - timedelta(days=RECENT_DAYS)).date(), (now + timedelta(days=1)).date()):
             listed.update("\n".join(data.store.list(f"{RAW}/{kind.table}/day={day}/")).encode())
     return listed.hexdigest()
 

@@ -342,26 +342,23 @@ class Raw:
 
     def fail(self, place: Place, reason: str, message: str = "", *, is_permanent: bool) -> Failure:
         """Note that a run didn't land the window. Neither text holds personal data."""
-        before, now = self._failure(place), self._clock()
-        failure = Failure(
+        now = self._clock()
+        before = self._failure(place, now)
+        failure = msgspec.structs.replace(
+            before,
             reason=reason,
             verdict="refused" if is_permanent else "temporary",
-            attempts=before.attempts + 1 if before else 1,
-            first_failed_at=before.first_failed_at if before else now,
+            attempts=before.attempts + 1,
             failed_at=now,
             message=message,
-            damaged_at=before.damaged_at if before else None,
         )
         self._store.create(place.key + FAILED, msgspec.json.encode(failure))
         return failure
 
     def set_aside(self, place: Place, key: str) -> None:
         """Move a damaged file to quarantine. The failure is noted first, so that a kill between them loses neither."""
-        before, now = self._failure(place), self._clock()
-        failure = before or Failure(
-            reason="damaged file", verdict="temporary", attempts=0, first_failed_at=now, failed_at=now
-        )
-        failure = msgspec.structs.replace(failure, damaged_at=now)
+        now = self._clock()
+        failure = msgspec.structs.replace(self._failure(place, now), damaged_at=now)
         self._store.create(place.key + FAILED, msgspec.json.encode(failure))
         # The moment comes last, so that no reader of Parquet folders takes the file for data.
         aside = f"{QUARANTINE}/{key}.{now.astimezone(UTC).strftime(MOMENT)}"
@@ -373,8 +370,11 @@ class Raw:
                 aside,
             )
 
-    def _failure(self, place: Place) -> Failure | None:
-        return read_failure(self._store, place.key, self._folder(place))
+    def _failure(self, place: Place, now: datetime) -> Failure:
+        """Return the window's failure, or one that begins now with a damaged file."""
+        return read_failure(self._store, place.key, self._folder(place)) or Failure(
+            reason="damaged file", verdict="temporary", attempts=0, first_failed_at=now, failed_at=now
+        )
 
     def _forget_failure(self, place: Place, before: Contents) -> None:
         if before.folder.has_failed:
