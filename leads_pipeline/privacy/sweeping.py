@@ -72,7 +72,8 @@ def sweep_what_appeared(data: DataFolder) -> Swept:
     Those that landing wrote are among them, and have nothing that the list keeps out.
     """
     began_at, since = datetime.now(UTC), data.state.looked_at()
-    swept = sweep(data, since=since)
+    is_past = since is not None and since <= began_at  # else the clock ran ahead
+    swept = sweep(data, since=since if is_past else None)
     if not swept.failed:
         data.state.note_looked(began_at)
     return swept

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -60,6 +60,15 @@ def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: Qu
     full.publish()
     assert left_by_list(full.data) == []
     assert not night(full).came_back
+
+
+def test_a_clock_that_was_ahead_hides_no_file_that_is_put_back(full: Quick, tmp_path: Path) -> None:
+    shutil.copytree(full.folder / "raw", tmp_path / "backup")
+    listed(full.data.gate.entries)
+    full.publish()
+    full.data.state.note_looked(datetime.now(UTC) + timedelta(days=365))
+    shutil.copytree(tmp_path / "backup", full.folder / "raw", dirs_exist_ok=True)
+    assert night(full).counts["windows_rewritten"] > 0
 
 
 def test_a_step_that_cannot_be_done_fails_loudly(full: Quick) -> None:
