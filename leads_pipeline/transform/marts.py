@@ -28,7 +28,7 @@ from leads_pipeline.transform.answers import ANSWERS, read_answers
 from leads_pipeline.transform.drift import DRIFT, make_drift
 from leads_pipeline.transform.duck import SQL_FOLDER, Column, HasFolder, literal, macros, quoted, telling_errors
 from leads_pipeline.transform.inventory import INVENTORY
-from leads_pipeline.transform.tables import Table, comment, create_table
+from leads_pipeline.transform.tables import Table, columns_of, comment, create_table, fill
 
 _BY_DAY: Final = "by lead_day"
 
@@ -114,7 +114,7 @@ def make_marts(
             _keep_last_good(db, mart, inputs.folder, is_rewritten=is_rewritten)
     db.begin()
     db.execute("delete from pipeline.mart_problems")
-    _fill(db, "pipeline.mart_problems", list(problems.items()))
+    fill(db, "pipeline.mart_problems", list(problems.items()))
     return problems
 
 
@@ -144,7 +144,7 @@ def _make(db: duckdb.DuckDBPyConnection, mart: Mart, days: Sequence[date] | None
     db.execute(f"create {'table' if mart.is_by_day else 'view'} {name} as {mart.statement}")
     if not mart.is_by_day:
         db.execute(f"from {name} limit 1").fetchall()
-    columns = _columns(db, mart.name)
+    columns = columns_of(db, mart.name)
     if columns != list(mart.columns):
         raise BugError(f"{mart.name} has the columns {', '.join(columns)}, and its file describes others.")
     _comment(db, mart)
@@ -179,23 +179,13 @@ def _definition(db: duckdb.DuckDBPyConnection, name: str, database: str) -> str 
     ).fetchall()
     if views:
         return str(views[0][0])
-    if _columns(db, name, database):
+    if columns_of(db, name, database=database):
         return f"create table {quoted(name)} as from {quoted(database)}.main.{quoted(name)}"
     return None
 
 
 def _exists(db: duckdb.DuckDBPyConnection, name: str) -> bool:
-    return bool(_columns(db, name))
-
-
-def _columns(db: duckdb.DuckDBPyConnection, name: str, database: str = "") -> list[str]:
-    """The columns of a table or view; none if there is none."""
-    rows = db.execute(
-        "select column_name from duckdb_columns() where schema_name = 'main' and table_name = $name "
-        "and database_name = coalesce(nullif($database, ''), current_database()) order by column_index",
-        {"name": name, "database": database},
-    ).fetchall()
-    return [column for (column,) in rows]
+    return bool(columns_of(db, name))
 
 
 def _drop(db: duckdb.DuckDBPyConnection, name: str) -> None:
@@ -205,7 +195,7 @@ def _drop(db: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 def _comment(db: duckdb.DuckDBPyConnection, mart: Mart) -> None:
-    columns = {column: mart.columns.get(column, "") for column in _columns(db, mart.name)}
+    columns = {column: mart.columns.get(column, "") for column in columns_of(db, mart.name)}
     comment(db, quoted(mart.name), mart.description, columns, is_view=not mart.is_by_day)
 
 
@@ -251,9 +241,9 @@ def _make_inputs(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> bool:
     states = [_state(row, is_configured=True) for row in inputs.windows]
     states += [_state(row, is_configured=False) for row in inputs.other_windows]
     db.execute("delete from pipeline.window_states where day >= $since", {"since": inputs.first_day or date.min})
-    _fill(db, "pipeline.window_states", states)
+    fill(db, "pipeline.window_states", states)
     db.execute("delete from pipeline.answers")
-    _fill(db, "pipeline.answers", read_answers(inputs.folder, inputs.zone))
+    fill(db, "pipeline.answers", read_answers(inputs.folder, inputs.zone))
     _make_branches(db, inputs.branches)
     db.execute(macros("marts").replace("{zone}", literal(inputs.zone.key)))
     make_drift(db, inputs.today)
@@ -300,7 +290,7 @@ def _make_branches(db: duckdb.DuckDBPyConnection, names: Branches) -> None:
         (scope, scope.partition("-")[2] or scope, names.names.get(scope, scope), *names.more.get(scope, empty))
         for scope in sorted(scopes)
     ]
-    _fill(db, "branches", rows)
+    fill(db, "branches", rows)
     comment(db, "branches", _BRANCHES_GRAIN, columns)
 
 
@@ -322,11 +312,3 @@ def _state(row: WindowRow, *, is_configured: bool) -> tuple[object, ...]:
         row.window.start + RETENTION,
         is_configured,
     )
-
-
-def _fill(db: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert rows. One statement, because `executemany` takes a thousand times as long."""
-    if rows:
-        types = [type_ for _, type_, *_ in db.execute(f"describe {table}").fetchall()]
-        lists = ", ".join(f"unnest(${number}::{type_}[])" for number, type_ in enumerate(types, start=1))
-        db.execute(f"insert into {table} select {lists}", [list(column) for column in zip(*rows, strict=True)])

@@ -23,7 +23,7 @@ from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.transform.duck import connection, literal, quoted, write_anew
 from leads_pipeline.transform.flatten import Batch, flatten
 from leads_pipeline.transform.reading import is_readable
-from leads_pipeline.transform.tables import create_table, lead_tables
+from leads_pipeline.transform.tables import columns_of, create_table, fill, lead_tables
 from leads_pipeline.transform.versions import Versions
 
 logger = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ def _read_known(versions: Versions, file: Path | None) -> _Known | None:
         return None
     try:
         with connection(versions, "publish", file, read_only=True) as db:
-            if not _columns(db, "windows", "pipeline"):
+            if not columns_of(db, "windows", "pipeline"):
                 return None
             facts = dict(db.execute("select name, value from pipeline.facts").fetchall())
             rows = db.execute("select kind, day, scope, hash from pipeline.windows").fetchall()
@@ -228,22 +228,13 @@ def _read_known(versions: Versions, file: Path | None) -> _Known | None:
     )
 
 
-def _columns(db: duckdb.DuckDBPyConnection, table: str, schema: str = "main", database: str = "") -> list[str]:
-    """The table's columns; none if there is no such table."""
-    rows = db.execute(
-        "select column_name from duckdb_columns() where schema_name = $schema and table_name = $table "
-        "and database_name = coalesce(nullif($database, ''), current_database()) order by column_index",
-        {"schema": schema, "table": table, "database": database},
-    ).fetchall()
-    return [name for (name,) in rows]
-
-
 # --- what is in the file ----------------------------------------------------------------------------------------------
 
 
 def _lower_numbers(db: duckdb.DuckDBPyConnection, windows: Collection[WindowKey]) -> None:
     """Have whatever raw has of these windows replace their leads. A lead that raw has lost stays."""
-    _fill(db, "create temp table lowered as", windows)
+    db.execute("create temp table lowered (kind varchar, day date, scope varchar)")
+    fill(db, "lowered", [*windows])
     for kind in LEAD_KINDS:
         db.execute(
             f"update {quoted(kind.table)} set sequence = sequence - {_LOWERED} "
@@ -266,7 +257,7 @@ def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> int:
         "person": "person_of(contact_email, contact_phone_number)",
     }
     for kind in LEAD_KINDS:
-        if not _columns(db, kind.table, database="before"):
+        if not columns_of(db, kind.table, database="before"):
             continue
         db.execute(
             f"""
@@ -280,7 +271,7 @@ def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> int:
             """
         )
         for table in kind.tables:
-            name, shared = quoted(table), set(_columns(db, table)) & set(_columns(db, table, database="before"))
+            name, shared = quoted(table), set(columns_of(db, table)) & set(columns_of(db, table, database="before"))
             db.execute(f"delete from {name} where lead_id in (select lead_id from taken)")
             if shared:
                 columns = ", ".join(f"{anew.get(column, quoted(column))} as {quoted(column)}" for column in shared)
@@ -322,7 +313,8 @@ def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, num
     }
     for name, value in facts.items():
         db.execute("insert into pipeline.facts values ($name, $value::varchar)", {"name": name, "value": value})
-    _fill(db, "create temp table hashes as", hashes)
+    db.execute("create temp table hashes as from pipeline.windows limit 0")
+    fill(db, "hashes", [(*window, hash_) for window, hash_ in hashes.items()])
     db.execute("delete from pipeline.windows where (kind, day, scope) in (select (kind, day, scope) from hashes)")
     db.execute("insert into pipeline.windows from hashes")
     days = "select distinct lead_day from touched"
@@ -330,13 +322,3 @@ def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, num
     db.execute(f"insert into pipeline.touched_days select *, {number} from ({days})")
     db.commit()
     db.execute("checkpoint")
-
-
-def _fill(db: duckdb.DuckDBPyConnection, make: str, windows: Collection[WindowKey] | Hashes) -> None:
-    hashes = [windows.get(window, "") if isinstance(windows, Mapping) else "" for window in windows]
-    columns = [[window[place] for window in windows] for place in range(3)]
-    db.execute(
-        f"{make} select unnest($1::varchar[]) as kind, unnest($2::date[]) as day, unnest($3::varchar[]) as scope, "
-        "unnest($4::varchar[]) as hash",
-        [*columns, hashes],
-    )

@@ -85,3 +85,21 @@ def comment(
     db.execute(f"comment on {'view' if is_view else 'table'} {name} is {literal(description)}")
     for column, text in columns.items():
         db.execute(f"comment on column {name}.{quoted(column)} is {literal(text)}")
+
+
+def columns_of(db: duckdb.DuckDBPyConnection, name: str, schema: str = "main", database: str = "") -> list[str]:
+    """Return the columns of a table or view, in order, or an empty list if there is no such table."""
+    rows = db.execute(
+        "select column_name from duckdb_columns() where schema_name = $schema and table_name = $name "
+        "and database_name = coalesce(nullif($database, ''), current_database()) order by column_index",
+        {"schema": schema, "name": name, "database": database},
+    ).fetchall()
+    return [column for (column,) in rows]
+
+
+def fill(db: duckdb.DuckDBPyConnection, name: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Insert rows. One statement, because `executemany` takes a thousand times as long."""
+    if rows:
+        types = [type_ for _, type_, *_ in db.execute(f"describe {name}").fetchall()]
+        lists = ", ".join(f"unnest(${number}::{type_}[])" for number, type_ in enumerate(types, start=1))
+        db.execute(f"insert into {name} select {lists}", [list(column) for column in zip(*rows, strict=True)])
