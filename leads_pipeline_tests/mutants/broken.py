@@ -69,6 +69,7 @@ SHARE = (f"{TESTS}/privacy/test_share.py",)
 SETTINGS = (f"{TESTS}/test_settings.py",)
 RESOURCES = (f"{TESTS}/orchestration/test_resources.py",)
 LIST = (f"{TESTS}/privacy/test_suppression.py",)
+NIGHT = (f"{TESTS}/privacy/test_privacy_sweep.py",)
 PULLING = (f"{TESTS}/orchestration/test_pulling.py",)
 PUBLISHING = (f"{TESTS}/orchestration/test_publish_changes.py",)
 EVENT_LOG = (f"{TESTS}/orchestration/test_kept_event_log.py",)
@@ -553,6 +554,19 @@ def _(payload):
 @mutant("a correction is forgotten", "leads_pipeline.transform.reader:_corrected", promise=ERASED, tests=LOAD)
 def _(raw, patch):
     return raw
+
+
+@mutant(
+    "new corrections wait for a rewriting", "leads_pipeline.transform.flatten:_statements", promise=ERASED, tests=LOAD
+)
+def _(kind, zone):
+    for statement in unbroken(kind, zone):
+        yield statement.replace("received.corrections is null)", "true)")
+
+
+@mutant("retention believes a wrong clock", "leads_pipeline.privacy.nightly:_cut", promise=ERASED, tests=NIGHT)
+def _(data, settings, now, night, portal_time):
+    return unbroken(data, settings, now, night, lambda _: now)
 
 
 @mutant("the oldest version counts", "leads_pipeline.transform.flatten:_statements", promise=ONCE, tests=LOAD)
