@@ -2,7 +2,6 @@
 
 import ast
 import html
-import inspect
 import json
 import os
 import re
@@ -28,7 +27,7 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance
 from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.observe import watch
+from leads_pipeline.observe.findings import FINDERS
 from leads_pipeline.orchestration.publication import write_typed
 from leads_pipeline.simulator import Config, running
 from leads_pipeline.storage.data_folder import DataFolder
@@ -36,6 +35,7 @@ from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore, open_store
 from leads_pipeline.transform.versions import Versions
 from leads_pipeline_tests.storage.test_store import moto, new_bucket
+from leads_pipeline_tests.support import findings_page
 from leads_pipeline_tests.support.portal_leads import Lead, groups, people
 from leads_pipeline_tests.support.staging import LONDON
 
@@ -421,40 +421,10 @@ def test_the_tables_are_those_of_the_file(installation: Installation) -> None:
     assert named == there
 
 
-def test_each_check_has_a_cause_and_a_cure(tmp_path: Path) -> None:
-    environment = {"LEADS_BRANCH_IDS": "101", "LEADS_DATA_DIR": str(tmp_path), "DAGSTER_HOME": str(tmp_path / "home")}
-    checks = {key.name for key in build_definitions(environment).resolve_asset_graph().asset_check_keys}
-    named = [(row[1], re.findall(r"`(\w+)`", row[2])) for row in alerts_in_the_guide()]
-    assert {name for _, names in named for name in names} == checks
-    # An alert of a check is the check's own name, in words.
-    for alert, names in named:
-        if "check failed: " in alert:
-            assert alert.strip() == f"check failed: {', '.join(name.replace('_', ' ') for name in names)}"
-
-
-def alerts_in_the_guide() -> list[list[str]]:
-    section = OPERATIONS.split("## Each alert, and what cures it")[1].split("\n## ")[0]
-    return [line.split("|") for line in section.splitlines() if line.startswith("| ")][1:]
-
-
-def test_each_alert_has_a_cause_and_a_cure_and_there_is_no_other() -> None:
-    calls = [node for node in ast.walk(ast.parse(inspect.getsource(watch))) if isinstance(node, ast.Call)]
-    titles = [call.args[1] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Cause"]
-    assert len(titles) > 5
-    patterns = {_pattern(title) for title in titles}
-    told = {title.strip() for row in alerts_in_the_guide() for title in row[1].split(";")}
-    # That one is told by the outside monitor.
-    told.remove("the heartbeat's monitor rings")
-    assert {pattern for pattern in patterns if not any(re.search(pattern, title) for title in told)} == set()
-    assert {title for title in told if not any(re.search(pattern, title) for pattern in patterns)} == set()
-    assert all(len(row[3]) > 20 for row in alerts_in_the_guide())
-
-
-def _pattern(title: ast.expr) -> str:
-    """What is the same in each title that the expression makes."""
-    parts = title.values if isinstance(title, ast.JoinedStr) else [title]
-    texts = [str(part.value) if isinstance(part, ast.Constant) else "" for part in parts]
-    return ".*".join(re.escape(text.strip(": ")) for text in texts if text.strip())
+def test_the_runbook_has_each_finding_in_the_words_of_its_finder() -> None:
+    assert findings_page.PAGE.read_text(encoding="utf-8") == findings_page.page()
+    text = findings_page.page()
+    assert all(text.count(f"**{word}**") == len(FINDERS) + 1 for word in ("Meaning", "Do", "Over"))
 
 
 NOTEBOOK = ROOT / "examples" / "first_look.ipynb"

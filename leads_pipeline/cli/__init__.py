@@ -14,6 +14,7 @@ import click
 # The module and the line of help of each command. The module is loaded when the command runs: `--help` is immediate,
 # and commands that only look don't wait for Dagster.
 COMMANDS = {
+    "acknowledge": ("health", "Take note of lost leads or of news: they are no longer listed."),
     "alert": ("alert", "Send a test message to the alert channels."),
     "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
     "backup": ("backup", "Back up everything that can't be downloaded again."),
@@ -21,14 +22,15 @@ COMMANDS = {
     "demo": ("demo", "Run the main job on the simulated portal."),
     "dev": ("serving", "Start the Dagster UI and its daemon, to try things out."),
     "doctor": ("services", "Check settings, secret, token, services and data folder."),
-    "metrics": ("health", "Serve health figures for Prometheus."),
+    "findings": ("health", "List open problems and what to do about them."),
+    "metrics": ("health", "Print or serve the figures for Prometheus."),
     "privacy": ("privacy", "Find, export, erase or restrict a person's data."),
     "receive": ("receive", "Receive leads that the portal pushes."),
     "restore": ("backup", "Restore a backup into an empty folder."),
     "serve": ("serving", "Run the UI, the daemon and the code as a service on a server."),
     "settings": ("settings", "Show each setting, its value and where the value comes from."),
     "simulate": ("demo", "Start the simulated portal alone."),
-    "status": ("health", "Show the pipeline's health; --json for monitoring."),
+    "status": ("health", "Show the pipeline's figures and open problems; --json for monitoring."),
     "verify": ("backup", "Check every file, and compare counts from raw files to marts."),
 }
 

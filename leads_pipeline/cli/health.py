@@ -1,158 +1,145 @@
-"""How the whole is doing: `status` for a person and for a probe, `metrics` for Prometheus."""
+"""How the pipeline is doing: `status`, `findings`, `acknowledge`, `metrics`. None of them needs Dagster."""
 
 import json
-import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from threading import Event
 
 import click
-from dagster import DagsterError, DagsterInstance
 from rich.markup import escape
-from sqlalchemy.exc import SQLAlchemyError
 
 from leads_pipeline.cli.output import out, plain_errors
 from leads_pipeline.cli.ports import HOST, refuse_taken
-from leads_pipeline.cli.session import configured
-from leads_pipeline.errors import StorageError
-from leads_pipeline.observe.doctor import writable
-from leads_pipeline.observe.health import Health, examine_health
-from leads_pipeline.settings import variables
-from leads_pipeline.storage.data_folder import DataFolder, first_day
-from leads_pipeline.storage.service_lock import is_served
+from leads_pipeline.observe.findings import Finding, Level, find
+from leads_pipeline.observe.findings import acknowledge as take_note
+from leads_pipeline.observe.known import Known
+from leads_pipeline.settings import Settings, variables
+from leads_pipeline.storage.data_folder import DataFolder
+
+_COLOURS = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.HINT: "cyan"}
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+
+
+def known() -> Known:
+    """Return the facts of the installation that the variables name, as they are now. Raises SettingsError."""
+    settings = Settings.from_variables(variables())
+    return Known.of(settings, DataFolder.of(settings), datetime.now(UTC))
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@json_option
 def status(as_json: bool) -> None:
-    """Say how it is doing: what landed and was published when, what isn't landed, until when it can be had.
+    """Show the pipeline's figures and its open findings.
 
-    Exit code 0 if all is well, 1 if somebody has to look into something, which is then said, 2 if it can't be known.
-    Asks no service, needs no secret, and makes nothing.
+    Exit code 0 if no error is open, 1 if one is, 2 if nothing can be told. Asks no service, needs no secret, and makes
+    nothing.
+    """
+    # Loaded here, as `findings` has no figures.
+    from leads_pipeline.observe.figures import Figures
+
+    with plain_errors():
+        figures = Figures.of(known())
+    if as_json:
+        told = asdict(figures) | {"is_well": figures.is_well, "findings": _as_json(figures.findings)}
+        click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
+    else:
+        leads = ", ".join(f"{count:,} {kind}" for kind, count in figures.leads.items())
+        windows = ", ".join(f"{count} {state}" for state, count in figures.windows.items() if count)
+        sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in figures.size_bytes.items())
+        lines = {
+            "leads": leads or "none published",
+            "windows": f"{windows or 'none'} (of the portal's 30 days)",
+            "last landing": _ago(figures.last_landing_at, figures.at),
+            "last publication": _ago(figures.last_publication_at, figures.at),
+            "last backup": _ago(figures.last_backup_at, figures.at),
+            "service": f"seen {_ago(figures.service_seen_at, figures.at)}"
+            if figures.service_seen_at
+            else "not running",
+            "sizes": f"{sizes}, {figures.free_bytes / 1e9:.1f} GB free",
+        }
+        for name, value in lines.items():
+            out.print(f"{name:<17} {value}", highlight=False, soft_wrap=True)
+        out.print()
+        show(figures.findings)
+    sys.exit(0 if figures.is_well else 1)
+
+
+@click.command()
+@json_option
+def findings(as_json: bool) -> None:
+    """List open problems: errors first, the oldest first.
+
+    Exit code 0 if no error is open, 1 if one is, 2 if nothing can be told.
     """
     with plain_errors():
-        health = look()
+        found = find(known())
     if as_json:
-        click.echo(json.dumps(_as_json(health), indent=2))
+        click.echo(json.dumps({"findings": _as_json(found)}, indent=2, default=datetime.isoformat))
     else:
-        for name, value in _lines(health):
-            out.print(f"{name:<18} {value}", highlight=False, soft_wrap=True)
-        for trouble in health.troubles:
-            out.print(f"[bold red]trouble[/bold red]            {escape(trouble)}", highlight=False, soft_wrap=True)
-        if health.is_well:
-            out.print("[green]well[/green]               Nobody has to look into anything.", highlight=False)
-    sys.exit(0 if health.is_well else 1)
+        show(found)
+    sys.exit(1 if any(finding.level is Level.ERROR for finding in found) else 0)
+
+
+@click.command()
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+def acknowledge(keys: Sequence[str]) -> None:
+    """Take note of a loss or of news, so that it is no longer listed.
+
+    KEY is the key of a finding, such as windows-lost/2026-11-19. Its part before the slash stands for all of that kind.
+    """
+    with plain_errors():
+        for finding in take_note(known(), keys):
+            out.print(f"Noted: {escape(finding.key)}", highlight=False, soft_wrap=True)
 
 
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), help="Serve them at this port's /metrics, until ctrl-C.")
 @click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
 def metrics(port: int | None, host: str) -> None:
-    """Print the figures of `status` as Prometheus reads them, for a textfile, or serve them with --port."""
-    # Loaded here, as no other command needs it.
-    from leads_pipeline.observe.metrics import exposition, serve_metrics
+    """Print the figures of `status` in Prometheus' format, for a textfile, or serve them with --port."""
+    from prometheus_client import generate_latest, start_http_server
+
+    from leads_pipeline.observe.figures import Figures, registry
 
     with plain_errors():
         if port is None:
-            click.echo(exposition(look), nl=False)
+            figures = Figures.of(known())
+            click.echo(generate_latest(registry(lambda: figures)), nl=False)
             return
-        configured()
+        Settings.from_variables(variables())
         refuse_taken(port, host)
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-        serve_metrics(look, host, port)
+        start_http_server(port, host, registry(lambda: Figures.of(known())))
         click.echo(f"Metrics are at http://{host}:{port}/metrics (ctrl-C stops it).")
         Event().wait()
 
 
-def look() -> Health:
-    """The figures of the installation that the variables name, as they are now. Raises LeadsPipelineError."""
-    settings = configured()
-    if not settings.data_dir.exists():
-        writable(settings.data_dir)
-    home = settings.dagster_folder
-    with _books(home) as instance:
-        return examine_health(
-            instance,
-            settings,
-            first_day(settings),
-            DataFolder.of(settings),
-            home,
-            datetime.now(UTC),
-            is_served=is_served(home),
+def show(found: Sequence[Finding]) -> None:
+    """Print the findings. If several in a row ask for the same, it is printed once, after the last of them."""
+    for finding, after in zip(found, [*found[1:], None], strict=True):
+        since = f", since {finding.since:%Y-%m-%d %H:%M} UTC" if finding.since else ""
+        out.print(
+            f"[{_COLOURS[finding.level]}]{finding.level:<8}[/] [bold]{escape(finding.key)}[/bold]{since}",
+            highlight=False,
         )
+        out.print(f"         {escape(finding.message)}", highlight=False, soft_wrap=True)
+        if after is None or after.what_to_do != finding.what_to_do:
+            out.print(f"         → {escape(finding.what_to_do)}", highlight=False, soft_wrap=True)
+    if all(finding.level is Level.HINT for finding in found):
+        out.print("[green]No problems.[/green]")
 
 
-@contextmanager
-def _books(home: Path) -> Iterator[DagsterInstance]:
-    """What Dagster has noted; nothing, where there is no home yet. Raises StorageError."""
-    try:
-        is_there = (home / "dagster.yaml").exists()
-        variables()["DAGSTER_HOME"] = str(home)  # its dagster.yaml asks for it
-        with DagsterInstance.from_config(str(home)) if is_there else DagsterInstance.ephemeral() as instance:
-            yield instance
-    except (DagsterError, SQLAlchemyError, OSError) as error:
-        raise StorageError(
-            f"Dagster's own state in {home} can't be read ({type(error).__name__}). `leads-pipeline coverage` or the "
-            "Dagster UI shows more; with a broken home moved away, the next start makes a new one."
-        ) from error
+def _as_json(found: Sequence[Finding]) -> list[dict[str, object]]:
+    return [asdict(finding) for finding in found]
 
 
-def _lines(health: Health) -> Iterator[tuple[str, str]]:
-    yield "last landing", _ago(health, health.last_landing_at)
-    yield "last publication", _ago(health, health.last_publication_at)
-    yield "last backup", _ago(health, health.last_backup_at)
-    yield "daemon", f"seen {_ago(health, health.daemon_seen_at)}"
-    yield (
-        "windows",
-        f"{health.missing} missing, {health.failed} failed{', a pull is under way' if health.is_pulling else ''}",
-    )
-    for reason, count in health.failed_by_reason.items():
-        yield "", f"{count} failed: {escape(reason)}"
-    if health.next_deletion_at is not None:
-        hours = (health.next_deletion_at - health.at) / timedelta(hours=1)
-        when = f"begins in {hours:.0f} hours" if hours > 0 else "has begun"
-        yield "next deletion", f"at the portal, of what isn't landed: {when}"
-    else:
-        yield "next deletion", "nothing that the portal still has is missing"
-    yield "damaged", f"{health.damaged} files; {health.quarantined_files} files in quarantine/"
-    yield "sizes", ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in health.sizes.items())
-    yield "free", f"{health.free_bytes / 1e9:.1f} GB"
-
-
-def _ago(health: Health, moment: datetime | None) -> str:
+def _ago(moment: datetime | None, now: datetime) -> str:
     if moment is None:
         return "never"
-    seconds = max(0, (health.at - moment).total_seconds())
+    seconds = max(0, (now - moment).total_seconds())
     for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit} ago"
     return f"{seconds:.0f} seconds ago"
-
-
-def _as_json(health: Health) -> dict[str, object]:
-    def shown(moment: datetime | None) -> str | None:
-        return moment.isoformat() if moment is not None else None
-
-    deletion = health.next_deletion_at
-    hours = None if deletion is None else round(max(0.0, (deletion - health.at) / timedelta(hours=1)), 1)
-    return {
-        "is_well": health.is_well,
-        "troubles": health.troubles,
-        "at": shown(health.at),
-        "last_landing_at": shown(health.last_landing_at),
-        "last_publication_at": shown(health.last_publication_at),
-        "last_backup_at": shown(health.last_backup_at),
-        "daemon_seen_at": shown(health.daemon_seen_at),
-        "missing": health.missing,
-        "failed": health.failed,
-        "failed_by_reason": health.failed_by_reason,
-        "is_pulling": health.is_pulling,
-        "next_deletion_at": shown(deletion),
-        "hours_until_deletion": hours,
-        "damaged": health.damaged,
-        "quarantined_files": health.quarantined_files,
-        "bytes": {**health.sizes, "free": health.free_bytes},
-    }

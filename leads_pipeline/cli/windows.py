@@ -3,22 +3,25 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import click
 from rich.markup import escape
 from rich.padding import Padding
 
+from leads_pipeline.cli.health import json_option, known
 from leads_pipeline.cli.output import out, plain_errors, table
-from leads_pipeline.cli.session import LISTED_FAILURES, Session
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.domain.window import RETENTION, Window, days
+from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.orchestration.publication import unpublished_days
 from leads_pipeline.storage.branches import Branches
-from leads_pipeline.storage.windows import WindowRow, WindowState, window_table
+from leads_pipeline.storage.windows import WindowRow, WindowState
 
 # A century: no installation is older, and the calendar ends somewhere.
 MAX_COVERAGE_DAYS = 36_525
+
+# How many windows of one cause are named. The rest are counted.
+LISTED = 20
 
 
 @click.command()
@@ -30,31 +33,27 @@ MAX_COVERAGE_DAYS = 36_525
     show_default=True,
     help="How many days back, today not counted.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@json_option
 def coverage(count: int, as_json: bool) -> None:
     """Count landed, empty, failed and missing windows; tell how long they can be had.
 
-    From the files as they are now. Exit code 1 if a window is failed or missing, or landed and not
-    published.
+    From the files as they are now. Makes nothing. Exit code 0 if every window that is over has landed and is published,
+    1 if one has not, 2 if nothing can be told.
     """
-    now = datetime.now(UTC)
-    with plain_errors(), Session.opened() as session:
-        first = max(session.first_day, session.today - timedelta(days=count))
-        scopes, zone = session.settings.scopes, session.settings.zone
-        shown = [Window.of(day, scope, zone) for day in days(first, session.today) for scope in scopes]
-        windows = [row for kind in LEAD_KINDS for row in window_table(session.data.store, kind, shown, now)]
+    with plain_errors():
+        facts = known()
+        windows = facts.windows_from(facts.today - timedelta(days=count))
         not_landed = sorted((row for row in windows if row.state in _NOT_LANDED), key=lambda row: row.window)
-        unpublished = unpublished_days(session.data)
-        branches = session.branches()
+        unpublished, branches = unpublished_days(facts.data), facts.branches
     if as_json:
         click.echo(json.dumps(_as_json(windows, not_landed, unpublished, branches), indent=2))
     else:
         _show_counts(windows)
-        _show_not_landed(not_landed, now, branches)
+        _show_not_landed(not_landed, facts.now, branches)
         if unpublished:
             out.print(
-                f"Landed and not published yet: {', '.join(map(str, unpublished))}. The daemon does it within minutes, "
-                "and so does any `leads-pipeline backfill`."
+                f"Landed and not published yet: {', '.join(map(str, unpublished))}. The service publishes them within "
+                "minutes. Without it, run `leads-pipeline backfill --last 1d`."
             )
     sys.exit(1 if not_landed or unpublished else 0)
 
@@ -74,8 +73,8 @@ def _show_counts(windows: Sequence[WindowRow]) -> None:
     for kind, state, counted in _counts(windows):
         looks = [one.looked_at for one in counted if one.looked_at is not None]
         looked_at = (f"{min(looks):%m-%d %H:%M}", f"{max(looks):%m-%d %H:%M}") if looks else ("never", "")
-        rows.append((kind, state, len(counted), sum(one.leads for one in counted), *looked_at))
-    out.print(table(("kind", "state", "windows", "leads", "looked at (UTC), from", "to"), rows))
+        rows.append((kind, state, len(counted), *looked_at))
+    out.print(table(("kind", "state", "windows", "looked at (UTC), from", "to"), rows))
 
 
 def _show_not_landed(not_landed: Sequence[WindowRow], now: datetime, branches: Branches) -> None:
@@ -94,14 +93,12 @@ def _show_not_landed(not_landed: Sequence[WindowRow], now: datetime, branches: B
         out.print(f"\n[bold]{len(windows)} {kind} {state}.[/bold] {until}", highlight=False)
         if first.failure:
             out.print(Padding(escape(first.failure.message or first.failure.reason), (0, 0, 0, 2)), highlight=False)
-        more = f"  … and {len(keys) - LISTED_FAILURES} more" if len(keys) > LISTED_FAILURES else ""
-        out.print(Padding(f"{escape('  '.join(keys[:LISTED_FAILURES]))}{more}", (0, 0, 0, 2)), highlight=False)
+        more = f"  … and {len(keys) - LISTED} more" if len(keys) > LISTED else ""
+        out.print(Padding(f"{escape('  '.join(keys[:LISTED]))}{more}", (0, 0, 0, 2)), highlight=False)
     if wanted := [one.window.day for one in not_landed if not one.window.is_deleted(now)]:
         is_refused = any(_is_refused(one) for one in not_landed)
-        when = "Once what was refused is put right, take" if is_refused else "Take"
-        out.print(
-            f"\n{when} them up with: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False
-        )
+        when = "Correct what was refused, then pull" if is_refused else "Pull"
+        out.print(f"\n{when} them now: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False)
 
 
 def _cause(one: WindowRow) -> tuple[str, str]:
@@ -123,8 +120,7 @@ def _as_json(
 ) -> dict[str, object]:
     return {
         "windows": [
-            {"kind": kind, "state": state, "windows": len(counted), "leads": sum(one.leads for one in counted)}
-            for kind, state, counted in _counts(windows)
+            {"kind": kind, "state": state, "windows": len(counted)} for kind, state, counted in _counts(windows)
         ],
         "not_landed": [
             {

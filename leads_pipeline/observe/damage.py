@@ -58,3 +58,16 @@ def damage_message(files: Sequence[str]) -> str:
         "that the portal still has is pulled again by itself. Else put the file back from a backup, or do without it: "
         "data/README.md says how, under 'What is damaged'."
     )
+
+
+def published_trouble(data: DataFolder) -> str:
+    """Say what is wrong with leads.duckdb, empty if nothing is. Before the first publication there is none."""
+    file = LeadsFile(data)
+    if not file.path.exists():
+        was_there = (data.folder / ".versions").exists()
+        return "leads.duckdb is missing. Raw has the leads, so none is lost." if was_there else ""
+    try:
+        file.query("from pipeline.facts")
+    except LeadsPipelineError:
+        return "leads.duckdb is damaged: it can't be opened. Raw has the leads, so none is lost."
+    return ""

@@ -1,36 +1,463 @@
 """What is wrong, or worth knowing, at this moment: one list for commands, Dagster's checks, alerts and metrics.
 
-Belongs here: the finders, a function each. A finder's docstring is its entry in the runbook: what the finding means,
-what to do, and when it is over.
+Belongs here: the finders, a function each, but for those of windows (window_findings.py). A finder's docstring is its
+entry in the runbook: a title, then Meaning, Do and Over. Doesn't: the facts (known.py), who is told (alerts.py).
+
+Two rules. An error loses leads or keeps them from people; a warning will, if nobody acts. What was never set up is a
+hint with the simulator, and a warning with a real portal.
 """
 
-from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from leads_pipeline.domain.answer import shown_member
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.observe import window_findings
+from leads_pipeline.observe.damage import damage_message, damaged_files, published_trouble
+from leads_pipeline.observe.finding import (
+    FINDERS,
+    Finding,
+    Found,
+    Level,
+    acknowledge,
+    failed_finders,
+    find,
+    finder,
+    some,
+)
+from leads_pipeline.observe.known import Known
+from leads_pipeline.storage.branches import read_branches
+from leads_pipeline.storage.landing import members_beside
+from leads_pipeline.storage.windows import list_days
+from leads_pipeline.transform.checks import checks, problems
+from leads_pipeline.transform.duck import WAREHOUSE_FILE
+
+__all__ = ["FINDERS", "Finding", "Level", "acknowledge", "failed_finders", "find", "window_findings"]
+
+# One is due each night. Once a year, a night comes 25 hours after the one before.
+_OLDEST_PUBLICATION: Final = timedelta(hours=27)
+_UNPUBLISHED: Final = timedelta(hours=1)
+_REPORT_TAKES: Final = timedelta(hours=1)
+_OLDEST_INVENTORY: Final = timedelta(hours=27)
+
+# A nightly one may fail once.
+_OLDEST_BACKUP: Final = timedelta(days=2)
+
+# The sensor `alert` notes every five minutes that it works.
+_SILENCE: Final = timedelta(minutes=15)
+
+_WARNING_BYTES: Final = 1_000_000_000
+_ERROR_BYTES: Final = 100_000_000
 
 
-class Level(StrEnum):
-    """An error loses leads, or keeps them from people. A warning will, if nobody acts. A hint is never alerted."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    HINT = "hint"
+# --- leads.duckdb and the files ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that a person should know of.
+@finder("publication")
+def publication(known: Known) -> Iterator[Found]:
+    """leads.duckdb is not brought up to date.
 
-    `key` names it for as long as it lasts: the finder's name, and what it found if there can be several
-    (`windows-refused`, `drift/applicant/newField`). `message` says what happened and why it matters, `what_to_do` what
-    to do now, as a command if there is one. `since` is when it began, None if that isn't known. `link` is its entry in
-    the runbook. If `may_pass`, it often ends by itself: alerts wait an hour.
+    Meaning: publishing fails, or nobody publishes. Analysts see old figures. Newer leads wait in raw: none is lost.
+    Do: see what the failed run of `publish` says in the Dagster UI. Mostly the disk is full. `leads-pipeline backfill
+    --last 1d` publishes now, and prints why it can't.
+    Over: when a publication succeeds.
     """
+    state, now = known.publications, known.now
+    failures = state.failures - known.data.state.is_publishing()
+    landed_at, published_at = known.data.state.landed_at(), state.published_at
+    since = published_at or landed_at
+    what_to_do = "Run `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't."
+    if failures > 0:
+        yield Found(
+            Level.ERROR,
+            f"Publishing leads.duckdb failed {failures} times in a row. Newer leads wait in raw.",
+            f"See the last run of `publish` in the Dagster UI. {what_to_do}",
+            since,
+            may_pass=True,
+        )
+    elif landed_at and now - landed_at > _UNPUBLISHED and (published_at is None or landed_at > published_at):
+        yield Found(
+            Level.ERROR,
+            f"Leads that landed on {landed_at:%Y-%m-%d %H:%M} UTC are not published.",
+            f"See that the service runs, and that `publish_changes` is on in the Dagster UI. {what_to_do}",
+            landed_at,
+        )
+    elif published_at and now - published_at > _OLDEST_PUBLICATION and known.service is not None:
+        yield Found(
+            Level.ERROR,
+            f"Nothing was published since {published_at:%Y-%m-%d %H:%M} UTC. One publication is due each night.",
+            f"See that the service runs, and that `publish_changes` is on in the Dagster UI. {what_to_do}",
+            published_at,
+        )
 
-    key: str
-    level: Level
-    message: str
-    since: datetime | None
-    what_to_do: str
-    link: str
-    may_pass: bool = False
+
+@finder("leads-duckdb")
+def leads_duckdb(known: Known) -> Iterator[Found]:
+    """leads.duckdb is missing or damaged.
+
+    Meaning: nobody can query it. Raw has the leads, so none is lost.
+    Do: the service publishes a new one within a minute. Without it, run `leads-pipeline backfill --last 1d`. If it
+    happens again, check the disk.
+    Over: when leads.duckdb opens again.
+    """
+    if trouble := published_trouble(known.data):
+        yield Found(
+            Level.ERROR,
+            trouble,
+            "The service makes a new one within a minute. Without it, run `leads-pipeline backfill --last 1d`. If it "
+            "happens again, check the disk.",
+        )
+
+
+@finder("files-damaged")
+def files_damaged(known: Known) -> Iterator[Found]:
+    """Files are damaged or missing.
+
+    Meaning: the disk fails, or somebody changed files by hand. Leads of these files stay published.
+    Do: check the disk. A window that the portal still has is pulled again by itself. For the others, put the file back
+    from a backup: `data/README.md` says how, under "What is damaged".
+    Over: when a whole file replaced each of them.
+    """
+    if files := damaged_files(known.data):
+        yield Found(
+            Level.ERROR,
+            damage_message(files),
+            "Check the disk. The service pulls windows again that the portal still has. Put other files back from a "
+            "backup.",
+        )
+
+
+@finder("checks")
+def check_tables(known: Known) -> Iterator[Found]:
+    """A check on the tables of leads.duckdb fails.
+
+    Meaning: the tables are published, and something in them is unusual. The message says what.
+    Do: what the finding says. Nothing is lost and nothing is held back.
+    Over: when the check passes after a publication.
+    """
+    for check in checks() if known.has_published else ():
+        if check.what_to_do and (found := problems(known, check)):
+            yield Found(
+                Level.ERROR if check.is_error else Level.WARNING,
+                f"{check.table}: this doesn't hold: {check.description}. Found: {some(found)}.",
+                check.what_to_do,
+                part=f"{check.name}/{check.table}",
+            )
+
+
+@finder("drift", stays=True)
+def drift(known: Known) -> Iterator[Found]:
+    """The portal sends something that the contract doesn't know.
+
+    Meaning: a new field, a new value of an enumerated field, or a value of another type, from at least three people.
+    No lead is lost: raw has all of it, and `_extra` shows it.
+    Do: `docs/architecture.md` says which line in `domain/contract.py` makes a column of it. Or take note with
+    `leads-pipeline acknowledge KEY`.
+    Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges it.
+    """
+    rows = (
+        known.query("select kind, change, field, value, first_seen_day, leads from drift")[1]
+        if known.has_published
+        else []
+    )
+    for kind, change, field, value, day, leads in rows:
+        what = f"{field} = {value}" if value is not None else field
+        yield Found(
+            Level.WARNING,
+            f"The portal sends {kind} leads with a {change}: {what} ({leads} since {day}). No lead is lost.",
+            "To make a column of it, add a line to domain/contract.py, as docs/architecture.md says. To take note of "
+            "all: `leads-pipeline acknowledge drift`.",
+            part=f"{kind}/{what}",
+        )
+
+
+@finder("answer-members", stays=True)
+def answer_members(known: Known) -> Iterator[Found]:
+    """The portal's answers have a new member beside the list of leads.
+
+    Meaning: the portal may begin to answer in pages. No lead is lost by the member itself. A name that could be a
+    person's is shown as `…`; the footers of the newest raw files have it.
+    Do: ask the portal's technical contact what it means. Then take note with `leads-pipeline acknowledge KEY`.
+    Over: when answers no longer have it, or when a person acknowledges it.
+    """
+    for kind in LEAD_KINDS:
+        folders = list_days(known.data.store, kind, [known.today - timedelta(days=1), known.today], known.now)
+        members = members_beside(known.data.store, folders.values())
+        for name, type_ in sorted({(shown_member(name), type_) for name, type_ in members.items()}):
+            yield Found(
+                Level.WARNING,
+                f"The portal's answers with {kind.name} leads have a new member beside the list: {name} ({type_}). "
+                "The portal may begin to answer in pages.",
+                "Ask the portal's technical contact what it means. Then take note: "
+                "`leads-pipeline acknowledge answer-members`.",
+                part=f"{kind.name}/{name}/{type_}",
+            )
+
+
+@finder("inventory")
+def inventory(known: Known) -> Iterator[Found]:
+    """Today's inventory was not pulled.
+
+    Meaning: the inventory can be had on its own day alone. Listings of this day stay unknown.
+    Do: see what the last run of `pull_inventory` says in the Dagster UI. `leads-pipeline backfill --last 1d --kind
+    inventory` pulls it now.
+    Over: when a search succeeds.
+    """
+    searched_at = known.data.inventory.searched_at()
+    if searched_at and not known.settings.no_inventory and known.now - searched_at > _OLDEST_INVENTORY:
+        yield Found(
+            Level.WARNING,
+            f"The last inventory is from {searched_at:%Y-%m-%d %H:%M} UTC. The portal has today's until midnight only.",
+            "Run `leads-pipeline backfill --last 1d --kind inventory`: it pulls the inventory, or prints why it can't.",
+            searched_at,
+        )
+
+
+@finder("report")
+def report(known: Known) -> Iterator[Found]:
+    """The report is older than leads.duckdb.
+
+    Meaning: writing `reports/leads.html` fails. leads.duckdb has the newest figures.
+    Do: see what the asset `leads_report` says in the Dagster UI.
+    Over: when the report is written.
+    """
+    written_at, published_at = known.report_written_at, known.publications.published_at
+    if written_at and published_at and published_at - written_at > _REPORT_TAKES:
+        yield Found(
+            Level.WARNING,
+            f"The report is from {written_at:%Y-%m-%d %H:%M} UTC, older than leads.duckdb.",
+            "See what the asset `leads_report` says in the Dagster UI.",
+            written_at,
+        )
+
+
+@finder("spool")
+def spool(known: Known) -> Iterator[Found]:
+    """Pushed leads of an earlier version wait in spool/.
+
+    Meaning: these deliveries couldn't be read when this version took over. The portal doesn't send them again.
+    Do: start the earlier version once, which lands what it can read. Then look into the files that stay, and delete
+    them.
+    Over: when `spool/` has no file `*.pushed`.
+    """
+    if waiting := [*(known.data.folder / "spool").glob("*.pushed")]:
+        yield Found(
+            Level.ERROR,
+            f"{len(waiting)} deliveries of an earlier version can't be read. They are in {known.data.folder}/spool.",
+            "Start the earlier version once: it lands what it can. Look into the files that stay, then delete them.",
+        )
+
+
+# --- the machine and the service --------------------------------------------------------------------------------------
+
+
+@finder("disk")
+def disk(known: Known) -> Iterator[Found]:
+    """The disk of the data folder is nearly full.
+
+    Meaning: a publication needs room for a second leads.duckdb, an erasure for two.
+    Do: make room, or move the data folder to a larger disk. Never delete anything below `raw/`.
+    Over: when there is room again.
+    """
+    file = known.data.folder / WAREHOUSE_FILE
+    size, free = file.stat().st_size if file.exists() else 0, known.free_bytes
+    if free < _WARNING_BYTES + 2 * size:
+        is_error = free < _ERROR_BYTES + size
+        yield Found(
+            Level.ERROR if is_error else Level.WARNING,
+            f"{free / 1e9:.1f} GB are free on the disk of {known.data.folder}. Publishing leads.duckdb takes "
+            f"{size / 1e9:.1f} GB more{', so it fails' if is_error else ', an erasure twice that'}.",
+            f"Make room on the disk of {known.data.folder}. Never delete anything in raw/.",
+        )
+
+
+@finder("backup")
+def backup(known: Known) -> Iterator[Found]:
+    """There is no backup of the last two days.
+
+    Meaning: leads that the portal has deleted exist only on this disk.
+    Do: run `leads-pipeline backup TARGET` each night. If you do, see what it prints.
+    Over: when a backup was made.
+    """
+    made_at = known.data.state.last_backup()
+    if made_at is None and known.data.bucket is None:
+        yield Found(
+            _never_set_up(known),
+            "No backup yet. Leads that the portal has deleted exist only on this disk.",
+            "Run `leads-pipeline backup TARGET` each night, with a folder on another disk.",
+        )
+    elif made_at and known.now - made_at > _OLDEST_BACKUP:
+        yield Found(
+            Level.WARNING,
+            f"The last backup is from {made_at:%Y-%m-%d %H:%M} UTC. Once the portal deletes newer leads, they exist "
+            "only on this disk.",
+            "Run `leads-pipeline backup TARGET`, and see why it doesn't run each night.",
+            made_at,
+        )
+
+
+@finder("alert-channels")
+def alert_channels(known: Known) -> Iterator[Found]:
+    """Nobody is told of problems.
+
+    Meaning: without a channel, problems are seen only by people who look. Without a heartbeat, nobody notices that
+    this machine is off.
+    Do: set `LEADS_ALERT_EMAIL` and `LEADS_SMTP_URL`, or a webhook, and `LEADS_HEARTBEAT_URL`. Then run
+    `leads-pipeline alert --test`.
+    Over: when both are set.
+    """
+    settings = known.settings
+    has_channel = settings.alert_webhook or settings.alert_slack_webhook or (settings.alert_email and settings.smtp_url)
+    if not has_channel:
+        yield Found(
+            _never_set_up(known),
+            "No alert channel is set up, so nobody is told of problems.",
+            "Set LEADS_ALERT_EMAIL and LEADS_SMTP_URL, or LEADS_ALERT_WEBHOOK. Then run `leads-pipeline alert --test`.",
+        )
+    elif not settings.heartbeat_url:
+        yield Found(
+            Level.HINT,
+            "LEADS_HEARTBEAT_URL isn't set. Alerts stop when this machine stops, and nobody notices.",
+            "Set LEADS_HEARTBEAT_URL to the address of an outside monitor.",
+        )
+
+
+@finder("service")
+def service(known: Known) -> Iterator[Found]:
+    """The service gives no sign of life.
+
+    Meaning: `serve` or `dev` ended without being stopped, or its daemon hangs, or the sensor `alert` is off. Nothing is
+    pulled, published or alerted.
+    Do: start the service: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the sensor
+    `alert` on in the Dagster UI.
+    Over: within five minutes of its start. If you stop it on purpose, by ctrl-C or SIGTERM, there is no finding.
+    """
+    if known.service and known.now - (seen_at := known.service[0]) > _SILENCE:
+        yield Found(
+            Level.ERROR,
+            f"The service gave no sign of life since {seen_at:%Y-%m-%d %H:%M} UTC. Nothing is pulled or published.",
+            "Start it: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the sensor "
+            "`alert` on in the Dagster UI.",
+            seen_at,
+        )
+
+
+@finder("stopped")
+def stopped(known: Known) -> Iterator[Found]:
+    """A schedule or sensor that the pipeline needs is off.
+
+    Meaning: somebody switched it off in the Dagster UI. What it does is no longer done.
+    Do: switch it on in the Dagster UI, under Automation.
+    Over: within five minutes.
+    """
+    for name in known.service[1] if known.service else ():
+        if name != "pull_inventory_daily" or not known.settings.no_inventory:
+            yield Found(
+                Level.ERROR,
+                f"{name} is off in the Dagster UI, and the pipeline needs it.",
+                f"Switch {name} on in the Dagster UI, under Automation.",
+                part=name,
+            )
+
+
+# --- settings and privacy ---------------------------------------------------------------------------------------------
+
+
+@finder("time-zone")
+def time_zone(known: Known) -> Iterator[Found]:
+    """The time zone was changed, or never set.
+
+    Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours than the
+    days to come: leads at their edges are in the neighbouring day. No lead is lost. Without the setting, days are days
+    of UTC, which begin an hour late in British summers.
+    Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder: the portal's last 28 days
+    come in again with the new hours as they are looked at again.
+    Over: when the setting and the folder agree.
+    """
+    settings, remembered = known.settings, known.data.state.time_zone()
+    if settings.scopes and remembered and remembered != settings.zone.key:
+        yield Found(
+            Level.ERROR,
+            f"LEADS_TIMEZONE is {settings.zone.key}, and earlier days were pulled as days of {remembered}. Leads at "
+            "midnight are in another day than before.",
+            f"Set LEADS_TIMEZONE={remembered}. To keep {settings.zone.key}, delete "
+            f"{known.data.state.path / 'time_zone'}.",
+        )
+    elif settings.scopes and "zone" not in settings.model_fields_set:
+        yield Found(
+            _never_set_up(known),
+            "LEADS_TIMEZONE isn't set, so days are days of UTC. In British summers they begin an hour late.",
+            "Set LEADS_TIMEZONE=Europe/London if your branches are in Britain, or LEADS_TIMEZONE=UTC to keep it so.",
+        )
+
+
+@finder("branch-names")
+def branch_names(known: Known) -> Iterator[Found]:
+    """The file with the branches' names can't be read.
+
+    Meaning: tables and report show the names of before, or ids.
+    Do: mend the file that `LEADS_BRANCHES_FILE` names. The message says what is wrong.
+    Over: when it can be read.
+    """
+    try:
+        read_branches(known.settings.branches_file)
+    except SettingsError as error:
+        yield Found(Level.WARNING, str(error), "Mend the file. The next publication reads it.")
+
+
+@finder("sweep")
+def sweep(known: Known) -> Iterator[Found]:
+    """The folder is behind the suppression list.
+
+    Meaning: an erasure was cut off, or a backup was restored. Leads of people on the list may still be published.
+    Do: `leads-pipeline privacy apply`. The next publication does the same.
+    Over: when the folder follows the list.
+    """
+    if known.data.is_behind:
+        yield Found(
+            Level.ERROR,
+            "The data folder is behind the suppression list: leads of people on the list may still be there.",
+            "Run `leads-pipeline privacy apply`.",
+            may_pass=True,
+        )
+
+
+@finder("suppression-list")
+def suppression_list(known: Known) -> Iterator[Found]:
+    """The suppression list lies in the data folder.
+
+    Meaning: whoever restores the data folder from a backup restores an older list too. People who were erased since
+    would come back.
+    Do: move the folder to a place with its own backups, and set `LEADS_PRIVACY_DIR`.
+    Over: when the list lies elsewhere. An empty list is no finding.
+    """
+    entries = known.data.gate.entries
+    if known.data.bucket is None and entries.folder.is_relative_to(known.data.folder) and entries.read():
+        yield Found(
+            _never_set_up(known),
+            f"The list of erased people lies in the data folder, in {entries.folder}. A restored backup would bring "
+            "erased people back.",
+            "Move that folder to where other backups are made of it, and set LEADS_PRIVACY_DIR.",
+        )
+
+
+@finder("retention")
+def retention(known: Known) -> Iterator[Found]:
+    """Personal data is kept for ever.
+
+    Meaning: `LEADS_KEEP_PERSONAL_DAYS` isn't set. UK GDPR asks for a reason to keep names, addresses and messages.
+    Do: set it to the days that you need them. `docs/privacy.md` says what is deleted then.
+    Over: when it is set.
+    """
+    if known.settings.keep_personal_days is None:
+        yield Found(
+            Level.HINT,
+            "LEADS_KEEP_PERSONAL_DAYS isn't set: names, addresses and messages are kept for ever.",
+            "Set it to the days that you need them. docs/privacy.md says what is deleted then.",
+        )
+
+
+def _never_set_up(known: Known) -> Level:
+    return Level.WARNING if known.has_portal else Level.HINT

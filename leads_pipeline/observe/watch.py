@@ -35,14 +35,15 @@ from leads_pipeline.observe.channels import Channel, beat
 from leads_pipeline.observe.doctor import MOST_NAMED, Light, examine_backup, examine_space
 from leads_pipeline.orchestration.dagster_compat import last_evaluation
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.publishing import OLDEST_PUBLICATION, Publications
-from leads_pipeline.orchestration.pulling import LIVE, known_windows
+from leads_pipeline.orchestration.pulling import LIVE
 from leads_pipeline.orchestration.resources import AlertService
+from leads_pipeline.orchestration.service_note import note_service
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import readable_branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import members_beside
-from leads_pipeline.storage.windows import WindowRow, WindowState, list_days
+from leads_pipeline.storage.publications import Publications
+from leads_pipeline.storage.windows import WindowRow, WindowState, known_windows, list_days
 from leads_pipeline.transform.reading import LeadsFile
 
 WATCH_INTERVAL_SECONDS = 300
@@ -53,6 +54,8 @@ _ANSWERS_DAYS = 4
 # What can pass is asked for again by itself several times within the hour.
 PATIENCE = timedelta(hours=1)
 
+OLDEST_PUBLICATION = timedelta(hours=27)
+
 # What the nightly pull's runs are told from others by.
 _NIGHTLY = {"dagster/schedule_name": "pull_daily"}
 
@@ -60,7 +63,7 @@ _NIGHTLY = {"dagster/schedule_name": "pull_daily"}
 _TOLD = "leads_pipeline/told"
 
 # Told in better words by the windows themselves, and field by field.
-_TOLD_OTHERWISE = {"no_window_is_refused", "contract_knows_what_comes"}
+_TOLD_OTHERWISE = {"windows", "contract_knows_what_comes"}
 
 # Beginnings of the keys of causes that are hidden while a run works: what it makes is neither failed nor made then.
 _WINDOWS, _MAKING = "windows ", "making "
@@ -91,6 +94,7 @@ def alert_sensor(
     )
     def tell_people(context: SensorEvaluationContext) -> SensorResult:
         instance, alerts, now = context.instance, context.resources.alerts, clock()
+        note_service(instance, context.repository_def, context.resources.data.state, now)
         storage = instance.daemon_cursor_storage
         # The sensor's own cursor is where it stood in earlier versions.
         state = _read_state(storage.get_cursor_values({_TOLD}).get(_TOLD) or context.cursor)

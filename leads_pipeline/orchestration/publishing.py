@@ -7,8 +7,7 @@ sweeping and retention (privacy/).
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -30,7 +29,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import days, today
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB, is_under_way, utc_now
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import replace_file
+from leads_pipeline.storage.publications import NIGHT, Publications
 from leads_pipeline.storage.raw import RAW
 from leads_pipeline.transform.raw_windows import RECENT_DAYS
 from leads_pipeline.transform.versions import Versions
@@ -41,57 +40,8 @@ NIGHTLY_TAG: Final = "leads_pipeline/nightly"
 FOLDER_SECONDS: Final = 30
 BUCKET_SECONDS: Final = 300
 
-# One is due each night. The day that has 25 hours is none to ring on.
-OLDEST_PUBLICATION: Final = timedelta(hours=27)
-
-_LEAST_SPACING: Final = timedelta(minutes=1)
-_FIRST_WAIT: Final = timedelta(minutes=10)
-_LONGEST_WAIT: Final = timedelta(hours=1)
-_DOUBLINGS: Final = 3
-
-# The night begins so long after midnight, when the daily pull is over as a rule.
-_NIGHT: Final = timedelta(hours=2)
-
 RUNS_KEPT_FOR: Final = timedelta(days=90)
 _FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
-
-
-class Publications(msgspec.Struct, frozen=True, kw_only=True):
-    """How publications went.
-
-    `began_at`: the newest attempt. `failures`: how many have failed since the last success, one under way included.
-    `published_at` and `mark`: when the last success began, and what had landed by then. `nightly_on`: the day of the
-    last nightly success.
-    """
-
-    began_at: datetime | None = None
-    failures: int = 0
-    published_at: datetime | None = None
-    mark: str = ""
-    nightly_on: date | None = None
-
-    @classmethod
-    def read(cls, state: Path) -> "Publications":
-        """Read what the folder remembers. A file that is lost or broken counts as none."""
-        try:
-            return msgspec.json.decode((state / "publications.json").read_bytes(), type=cls)
-        except (OSError, msgspec.DecodeError):
-            return cls()
-
-    def write(self, state: Path) -> None:
-        """Remember it."""
-        replace_file(state / "publications.json", msgspec.json.encode(self))
-
-    def is_night_due(self, zone: ZoneInfo, now: datetime) -> bool:
-        """Whether the publication of the night is to be made."""
-        return self.nightly_on != today(zone, now - _NIGHT)
-
-    def next_at(self) -> datetime | None:
-        """Return the moment before which no other attempt is made, None if there was none yet."""
-        if self.began_at is None:
-            return None
-        wait = _FIRST_WAIT * 2 ** min(self.failures - 1, _DOUBLINGS) if self.failures else _LEAST_SPACING
-        return self.began_at + min(wait, _LONGEST_WAIT)
 
 
 def landed_mark(data: DataFolder, now: datetime) -> str:
@@ -118,7 +68,7 @@ def noted_publication(
     mark = landed_mark(data, began_at)
     msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data.state.path)
     yield
-    nightly_on = today(zone, began_at - _NIGHT) if is_nightly else before.nightly_on
+    nightly_on = today(zone, began_at - NIGHT) if is_nightly else before.nightly_on
     Publications(began_at=began_at, published_at=began_at, mark=mark, nightly_on=nightly_on).write(data.state.path)
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from dagster import (
     AssetKey,
@@ -34,13 +33,12 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.due import due
-from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
+from leads_pipeline.domain.window import Window, today
 from leads_pipeline.orchestration.dagster_compat import daemon_id
 from leads_pipeline.settings import NO_PORTAL, Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
-from leads_pipeline.storage.store import Store
-from leads_pipeline.storage.windows import WindowRow, window_table
+from leads_pipeline.storage.windows import WindowRow, known_windows
 
 PULL_JOB: Final = "pull_leads"
 INVENTORY_JOB: Final = "pull_inventory"
@@ -84,15 +82,6 @@ def utc_now() -> datetime:
 def raw_key(kind: LeadKind) -> AssetKey:
     """Return the asset whose partitions are the windows of that kind."""
     return AssetKey(f"raw_{kind.table}")
-
-
-def known_windows(
-    store: Store, kind: LeadKind, scopes: Sequence[Scope], zone: ZoneInfo, first_day: date, now: datetime
-) -> list[WindowRow]:
-    """Return the kind's windows that the portal has not deleted, from the first day to the day under way."""
-    shown = days(max(first_day, today(zone, now - RETENTION)), today(zone, now))
-    windows = [Window.of(day, scope, zone) for day in shown for scope in scopes]
-    return window_table(store, kind, windows, now)
 
 
 def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) -> list[Window]:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from dagster import (
+    AssetCheckResult,
     AssetExecutionContext,
     AssetMaterialization,
     AssetObservation,
@@ -29,8 +30,9 @@ from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import LeadsPipelineError, PermanentError, RetentionError, StorageError
 from leads_pipeline.orchestration.dagster_compat import AssetPartitionStatus, show_as_planned
 from leads_pipeline.orchestration.failing import failure
+from leads_pipeline.orchestration.finding_checks import finding_results, finding_specs
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
-from leads_pipeline.orchestration.pulling import PullConfig, due_windows, known_windows, raw_key, utc_now
+from leads_pipeline.orchestration.pulling import PullConfig, due_windows, raw_key, utc_now
 from leads_pipeline.portal import LeadsClient, Tokens
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import readable_branches
@@ -38,7 +40,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Landed
 from leads_pipeline.storage.raw import place_of, state_of
 from leads_pipeline.storage.rows import PULL
-from leads_pipeline.storage.windows import WindowRow, window_table
+from leads_pipeline.storage.windows import WindowRow, known_windows, window_table
 
 # One pull run at a time: two runs don't know when the portal asks the other one to slow down.
 PORTAL_POOL: Final = "leads_portal"
@@ -78,6 +80,7 @@ def raw_leads_asset(
         partitions_def=partitions.windows,
         backfill_policy=BackfillPolicy.single_run(),
         output_required=False,
+        check_specs=finding_specs(raw_key(kind).to_python_identifier()),
         group_name="raw",
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
@@ -85,7 +88,7 @@ def raw_leads_asset(
     )
     def raw_leads(
         context: AssetExecutionContext, config: PullConfig, leads: ResourceParam[Leads], data: ResourceParam[DataFolder]
-    ) -> Iterator[Record]:
+    ) -> Iterator[Record | AssetCheckResult]:
         if data.state.is_pulling():
             context.log.info("Another pull is under way, perhaps of the command line. This one begins after it.")
         try:
@@ -94,6 +97,7 @@ def raw_leads_asset(
                 yield from pull.records(leads)
         except LeadsPipelineError as error:  # nothing can be listed
             raise failure(f"No {kind.name} leads could be pulled", error) from None
+        yield from finding_results(settings, data, kind, clock())
         if pull.failures or pull.not_asked:
             raise Failure(pull.summary(), allow_retries=False)
 

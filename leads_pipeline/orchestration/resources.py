@@ -51,6 +51,7 @@ class DataFolderResource(ConfigurableResource[DataFolder]):
     keeps_personal_days: bool = False
     # The first partition, to be remembered by whoever acts; unset where the settings say it, and for who only looks.
     first_day: str | None = None
+    time_zone: str | None = None
 
     @classmethod
     def of(cls, settings: Settings, first_day: date | None = None) -> Self:
@@ -62,6 +63,7 @@ class DataFolderResource(ConfigurableResource[DataFolder]):
             plain_http=settings.plain_http,
             keeps_personal_days=settings.keep_personal_days is not None,
             first_day=first_day.isoformat() if first_day else None,
+            time_zone=settings.zone.key,
         )
 
     def create_resource(self, context: InitResourceContext) -> DataFolder:  # noqa: ARG002 - Dagster's form
@@ -73,9 +75,11 @@ class DataFolderResource(ConfigurableResource[DataFolder]):
             keeps_personal_days=self.keeps_personal_days,
         )
         data.take_over()
-        if self.first_day is not None:
-            with suppress(StorageError):  # whoever lands something says so in better words
+        with suppress(StorageError):  # whoever lands something says so in better words
+            if self.first_day is not None:
                 data.state.remember_start_date(date.fromisoformat(self.first_day))
+            if self.time_zone is not None:
+                data.state.remember_time_zone(self.time_zone)
         return data
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import InventoryItem
 from leads_pipeline.storage.raw import MOMENT, QUARANTINE, RAW, RawFile, list_folders
-from leads_pipeline.storage.rows import hash_of, microseconds
+from leads_pipeline.storage.rows import hash_of, microseconds, moment_of
 from leads_pipeline.storage.store import Store
 
 _FOLDER: Final = f"{RAW}/inventory/"
@@ -120,6 +120,11 @@ class Inventory:
                     yield Search(day, items)
                     break
                 self.set_aside(files[0].key)
+
+    def searched_at(self) -> datetime | None:
+        """Return when the newest search was made, in UTC. None if there is none."""
+        files = self._newest_first(_FOLDER)
+        return moment_of(files[0].look) if files else None
 
     def hashes(self) -> list[str]:
         """Return what changes with the files that `searches` reads."""

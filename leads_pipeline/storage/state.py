@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -136,6 +136,13 @@ class State:
             except FileNotFoundError:
                 replace_file(path, b"")
 
+    def landed_at(self) -> datetime | None:
+        """Return when something was last landed by this machine, None if nothing ever was."""
+        path = self.path / "landed"
+        with reading(path), suppress(FileNotFoundError):
+            return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        return None
+
     def want_rewriting(self) -> None:
         """Have the next publication write leads.duckdb anew, whatever the numbers of its leads: raw was rewritten.
 
@@ -169,6 +176,30 @@ class State:
     def last_backup(self) -> datetime | None:
         """Return that moment, None if no backup is known."""
         return self._moment("last_backup")
+
+    def note_service(self, seen_at: datetime, stopped: Sequence[str]) -> None:
+        """Remember that Dagster's daemon works, and which schedules and sensors are switched off."""
+        self._write("service", "\n".join([seen_at.astimezone(UTC).isoformat(), *stopped]))
+
+    def service(self) -> tuple[datetime, list[str]] | None:
+        """Return both. None if no service ever ran here, or if the last one was ended on purpose."""
+        with suppress(ValueError):
+            seen_at, *stopped = (self._read("service") or "").splitlines() or [""]
+            return datetime.fromisoformat(seen_at), stopped
+        return None
+
+    def forget_service(self) -> None:
+        """Remember that the service was ended on purpose: its silence is no trouble."""
+        (self.path / "service").unlink(missing_ok=True)
+
+    def acknowledge(self, keys: Iterable[str]) -> None:
+        """Remember that a person took note of the findings with these keys."""
+        with self.lock("state"):
+            self._write("acknowledged", "\n".join(sorted(self.acknowledged() | {*keys})))
+
+    def acknowledged(self) -> set[str]:
+        """Return the keys of these findings."""
+        return set((self._read("acknowledged") or "").splitlines())
 
     def note_swept(self, number: int) -> None:
         """Remember that raw files and what is published follow the suppression list up to that entry."""
@@ -255,6 +286,14 @@ class State:
                 f"{self.path / 'start_date'} holds no day. Write the first day to pull into it, as 2026-11-19, or "
                 "set LEADS_START_DATE. Without it, partitions would move."
             ) from None
+
+    def remember_time_zone(self, key: str) -> None:
+        """Remember the time zone of the first pull. Another one later makes other windows of the same days."""
+        self._remember("time_zone", key)
+
+    def time_zone(self) -> str | None:
+        """Return that time zone, None before it was remembered."""
+        return self._remembered("time_zone")
 
     def person_key(self) -> bytes:
         """Return the 32 bytes that people are hashed with: made at the first call, the same ever after.

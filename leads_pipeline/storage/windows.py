@@ -3,14 +3,15 @@
 Belongs here: the state of each window. Doesn't: what is asked for (domain/due.py), who is told of it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.due import Failure
-from leads_pipeline.domain.window import Window
+from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
 from leads_pipeline.storage.raw import RAW, Folder, list_folders, place_of, read_failure
 from leads_pipeline.storage.rows import moment_of
 from leads_pipeline.storage.store import Store
@@ -65,12 +66,21 @@ class WindowRow:
         return self.failure.reason if self.failure else ""
 
 
-def list_days(store: Store, kind: LeadKind, days: Iterable[date], now: datetime) -> dict[str, Folder]:
+def list_days(store: Store, kind: LeadKind, of_days: Iterable[date], now: datetime) -> dict[str, Folder]:
     """Return the folders of these days, by their keys. Folders of scopes that aren't configured are among them."""
     folders: dict[str, Folder] = {}
-    for day in days:
+    for day in of_days:
         folders |= list_folders(store, f"{RAW}/{kind.table}/day={day.isoformat()}/", now)
     return folders
+
+
+def known_windows(
+    store: Store, kind: LeadKind, scopes: Sequence[Scope], zone: ZoneInfo, first_day: date, now: datetime
+) -> list[WindowRow]:
+    """Return the kind's windows that the portal has not deleted, from the first day to the day under way."""
+    shown = days(max(first_day, today(zone, now - RETENTION)), today(zone, now))
+    windows = [Window.of(day, scope, zone) for day in shown for scope in scopes]
+    return window_table(store, kind, windows, now)
 
 
 def window_table(store: Store, kind: LeadKind, windows: Iterable[Window], now: datetime) -> list[WindowRow]:

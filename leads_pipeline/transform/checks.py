@@ -19,12 +19,16 @@ _FOLDER: Final = SQL_FOLDER / "checks"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One file, for one table. `statement` selects a line for each problem. `is_error`: a fault of the program."""
+    """One file, for one table. `statement` selects a line for each problem. `is_error`: a fault of the program.
+
+    `what_to_do` is empty if another finding says the same in better words.
+    """
 
     name: str
     table: str
     description: str
     is_error: bool
+    what_to_do: str
     statement: str
 
 
@@ -35,14 +39,15 @@ def checks(folder: Path = _FOLDER) -> tuple[Check, ...]:
 
 
 def _read(path: Path) -> Iterator[Check]:
-    """Read a file: a comment with what should hold, comments `table: ` and `is_error: true`, an empty line."""
+    """Read a file: a comment with what should hold, comments `table: `, `is_error: true` and `do: `, an empty line."""
     header, _, statement = path.read_text(encoding="utf-8").partition("\n\n")
     description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
     facts = dict(line.split(": ", 1) for line in lines)
     kinds = map(_names, LEAD_KINDS) if facts["table"] == "{table}" else [dict[str, str]()]
     for names in kinds:
         table = names.get("{table}", facts["table"])
-        yield Check(path.stem, table, description, facts.get("is_error") == "true", _filled(statement, names))
+        is_error, what_to_do = facts.get("is_error") == "true", facts.get("do", "")
+        yield Check(path.stem, table, description, is_error, what_to_do, _filled(statement, names))
 
 
 def _names(kind: LeadKind) -> dict[str, str]:

@@ -26,7 +26,7 @@ def runs(me: Newcomer, server: Postgres) -> dict[str, str]:
 
 def seen(me: Newcomer) -> datetime:
     """When Dagster's daemon gave its last sign of life."""
-    return datetime.fromisoformat(json.loads(me.run("leads-pipeline", "status", "--json").stdout)["daemon_seen_at"])
+    return datetime.fromisoformat(json.loads(me.run("leads-pipeline", "status", "--json").stdout)["service_seen_at"])
 
 
 def test_serve_lands_every_lead_over_a_restart_of_the_server_and_keeps_its_history(tmp_path: Path) -> None:
@@ -54,6 +54,6 @@ def test_serve_lands_every_lead_over_a_restart_of_the_server_and_keeps_its_histo
             assert landed.items() <= runs(me, server).items()
         assert not list((tmp_path / "data" / ".dagster").rglob("*.db"))
         server.stop()
-        refused = me.run("leads-pipeline", "coverage")
+        refused = me.run("leads-pipeline", "backfill", "--last", "1d")
         server.start()
         assert (refused.returncode, "can't be reached" in " ".join(refused.stderr.split())) == (2, True)

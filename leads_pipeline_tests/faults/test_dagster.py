@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from dagster import Definitions, SensorDefinition, TableColumn, TableSchema
 
 from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.orchestration.service_note import note_service
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline_tests.faults import command, fault
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -34,14 +36,15 @@ def test_a_queued_run_does_not_ask_for_a_branch_that_was_removed(here: Installat
     assert set(here.asked()) == {here.key(1, 102)}
 
 
-@fault(40, "nothing is told")
 def test_status_tells_of_a_sensor_that_somebody_stopped(here: Installation) -> None:
     with here.daemon() as daemon:
         location = daemon.workspace.create_request_context().get_code_location("leads_pipeline")
         [repository] = location.get_repositories().values()
         for sensor in repository.get_sensors():
             here.instance.stop_sensor(sensor.get_remote_origin_id(), sensor.selector_id, sensor)
-    assert any("sensor" in trouble for trouble in command("status", "--json").json["troubles"])
+    note_service(here.instance, here.definitions.get_repository_def(), here.data.state, datetime.now(UTC))
+    keys = {one["key"] for one in command("status", "--json").json["findings"]}
+    assert {"stopped/retry_failed_partitions", "stopped/publish_changes"} <= keys
 
 
 @fault(19, "the path goes behind the query")

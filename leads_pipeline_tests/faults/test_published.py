@@ -62,7 +62,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             assert command("backfill", *days).code == 0
             with duckdb.connect("data/leads.duckdb", read_only=True) as newer:
                 rows = newer.execute(query).fetchone()
-        yield Seen(folder, rows, command("status", "--json").json["troubles"])
+        yield Seen(folder, rows, [one["message"] for one in command("status", "--json").json["findings"]])
 
 
 def test_a_second_connection_of_a_process_sees_the_new_version(seen: Seen) -> None:

@@ -836,7 +836,7 @@ def _(self, window, error):
 
 @mutant(
     "a publication follows the other at once",
-    "leads_pipeline.orchestration.publishing:Publications.next_at",
+    "leads_pipeline.storage.publications:Publications.next_at",
     promise=FRESH,
     tests=PUBLISHING,
 )
@@ -846,7 +846,7 @@ def _(self):
 
 @mutant(
     "no night is published",
-    "leads_pipeline.orchestration.publishing:Publications.is_night_due",
+    "leads_pipeline.storage.publications:Publications.is_night_due",
     promise=FRESH,
     tests=PUBLISHING,
 )

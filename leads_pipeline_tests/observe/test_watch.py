@@ -173,7 +173,7 @@ def test_a_failed_check_rings_in_its_own_words(
 
 
 def test_what_is_told_by_windows_and_fields_is_not_told_by_their_checks_too(watched: Watched) -> None:
-    for asset, check in (("mart_coverage", "no_window_is_refused"), ("drift", "contract_knows_what_comes")):
+    for asset, check in (("raw_applicant_leads", "windows"), ("drift", "contract_knows_what_comes")):
         watched.here.instance.report_runless_asset_event(AssetCheckEvaluation(AssetKey(asset), check, passed=False))
     assert watched.tick() == []
 

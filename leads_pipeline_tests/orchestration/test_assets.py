@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import AssetCheckResult, AssetCheckSeverity, AssetKey, DagsterEventType, ExecuteInProcessResult
+from dagster import AssetKey, DagsterEventType, ExecuteInProcessResult
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
-from leads_pipeline.orchestration.assets.windows import coverage_check, looks_check, refused_check
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB
 from leads_pipeline.orchestration.raw_leads import NAMED_FAILURES
 from leads_pipeline.simulator.app import Config
-from leads_pipeline.simulator.faults import Then
+from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.transform import duck, reading
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline_tests.support.house import Quick
 from leads_pipeline_tests.support.installation import Installation, installation
 
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
@@ -189,7 +187,6 @@ def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_d
             ("applicant_leads", "lead_ids_are_unique"): True,
             ("appraisal_leads", "lead_ids_are_unique"): True,
             ("lead_facts", "marts_are_made"): True,
-            ("mart_coverage", "windows_are_landed_in_time"): True,
         }.items()
     )
     here.execute(PUBLISH_JOB, tags={})
@@ -227,87 +224,24 @@ def test_a_proxys_password_does_not_get_into_dagsters_records(
 # --- the checks on windows ------------------------------------------------------------------------------------------
 
 
-def coverage_at(house: Quick, now: datetime) -> AssetCheckResult:
-    return coverage_check(LeadsFile(house.data), now)
+def test_refused_windows_fail_the_check_of_their_kind_until_they_land(here: Installation) -> None:
+    def pulled(*days: int) -> dict[str, str]:
+        """Pull those days. What the check on each kind of raw leads then says, in its first line."""
+        result = here.pull(here.keys(days), LEAD_KINDS)
+        told = [one for one in result.get_asset_check_evaluations() if one.check_name == "windows"]
+        assert all(one.passed == (one.description == "No problems.") for one in told)
+        return {one.asset_key.to_user_string(): (one.description or "").splitlines()[0] for one in told}
 
-
-@pytest.fixture
-def one_missing(house: Quick) -> Quick:
-    """Of one day, one window of four is not landed."""
-    house.scopes = ("branch-101", "branch-102")
-    for kind, scope in (("applicant", "branch-101"), ("appraisal", "branch-101"), ("appraisal", "branch-102")):
-        house.land(kind, [], scope=scope)
-    return house
-
-
-def test_a_refused_window_fails_a_check_as_long_as_the_portal_has_it(one_missing: Quick) -> None:
-    house, end = one_missing, datetime(2026, 11, 20, tzinfo=UTC)
-    house.publish()
-    assert refused_check(LeadsFile(house.data), house.now).passed
-    house.fail("applicant", scope="branch-102")
-    house.later(minutes=1)
-    house.publish()
-    store = LeadsFile(house.data)
-    told = refused_check(store, house.now)
-    assert (told.passed, told.severity) == (False, AssetCheckSeverity.ERROR)
-    assert told.description is not None
-    assert f"- applicant {house.day}|branch-102: failed, 1 attempts" in told.description
-    assert "The portal refused it." in told.description
-    assert not refused_check(store, end + 30 * DAY - SECOND).passed
-    assert refused_check(store, end + 30 * DAY).passed
-
-
-def test_the_coverage_check_warns_seven_days_and_fails_three_days_before_a_window_is_deleted(
-    one_missing: Quick,
-) -> None:
-    house, deleted_from = one_missing, datetime(2026, 12, 19, tzinfo=UTC)
-    house.publish()
-    assert coverage_at(house, deleted_from - 7 * DAY - SECOND).passed
-    for before, severity in (
-        (7 * DAY, AssetCheckSeverity.WARN),
-        (3 * DAY + SECOND, AssetCheckSeverity.WARN),
-        (3 * DAY, AssetCheckSeverity.ERROR),
-        # While the portal deletes it, the rest can still be pulled.
-        (-23 * HOUR, AssetCheckSeverity.ERROR),
-    ):
-        told = coverage_at(house, deleted_from - before)
-        assert (told.passed, told.severity) == (False, severity), before
-    description = coverage_at(house, deleted_from - 3 * DAY).description
-    assert description is not None
-    assert f"- applicant {house.day}|branch-102: missing, 0 attempts, deleted from 2026-12-19 00:00 UTC" in description
-    assert f"leads-pipeline backfill --from {house.day} --to {house.day + DAY}" in description
-
-
-def test_a_window_pulled_before_its_end_alone_is_not_landed_in_time(one_missing: Quick) -> None:
-    house = one_missing
-    house.now = datetime(2026, 11, 19, 12, tzinfo=UTC)
-    house.land("applicant", [{"id": "a"}], scope="branch-102")
-    house.now = datetime(2026, 12, 17, tzinfo=UTC)
-    house.publish()
-    told = coverage_at(house, house.now)
-    assert told.description is not None
-    assert f"- applicant {house.day}|branch-102: missing" in told.description
-
-
-def test_a_landed_window_that_is_not_looked_at_again_fails_a_check_a_day_after_its_look_was_due(
-    house: Quick,
-) -> None:
-    end = datetime(2026, 11, 20, tzinfo=UTC)
-    house.now = end + 3 * DAY
-    for kind in ("applicant", "appraisal"):
-        for scope in house.scopes:
-            house.land(kind, [], scope=scope)
-    house.publish()
-    store = LeadsFile(house.data)
-    assert looks_check(store, house.now).passed
-    assert looks_check(store, end + 8 * DAY - SECOND).passed
-    late = looks_check(store, end + 8 * DAY)
-    assert (late.passed, late.severity, late.metadata["windows"].value) == (False, AssetCheckSeverity.WARN, 4)
-    assert late.description is not None
-    assert f"- applicant {house.day}|branch-101: last looked at " in late.description
-    assert f"leads-pipeline backfill --from {house.day} --to {house.day}" in late.description
-    assert not looks_check(store, end + 29 * DAY + 23 * HOUR).passed
-    assert looks_check(store, end + 40 * DAY).passed
+    well = dict.fromkeys(("raw_applicant_leads", "raw_appraisal_leads"), "No problems.")
+    assert pulled(2, 3) == well
+    here.simulator.set_faults([Rule(Then(status=403), When(path="/applicant-leads"))])
+    told = pulled(1)
+    assert told["raw_applicant_leads"].startswith(
+        "- The portal refuses 3 applicant windows of branch-101, branch-102, branch-103"
+    )
+    assert told["raw_appraisal_leads"] == "No problems."
+    here.simulator.set_faults([])
+    assert pulled(1) == well
 
 
 # --- inventory -------------------------------------------------------------------------------------------------------
@@ -379,7 +313,7 @@ def test_all_checks_of_a_publication_look_at_one_version_and_so_does_the_report(
 
     monkeypatch.setattr(reading, "link_or_copy", noting)
     here.execute(PUBLISH_JOB, tags={})
-    assert len(opened) == 3  # the tables with their checks, the check of files, and the report
+    assert len(opened) == 2  # the tables with their checks, and the report
 
 
 def test_the_report_is_part_of_the_publications_run(here: Installation) -> None:

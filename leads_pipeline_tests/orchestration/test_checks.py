@@ -8,7 +8,7 @@ from dagster import AssetCheckSeverity
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration.assets.checks import published_check_specs, published_checks
-from leads_pipeline.orchestration.assets.published import known_branches, names_check
+from leads_pipeline.orchestration.assets.published import known_branches
 from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.reading import LeadsFile
@@ -49,23 +49,15 @@ def test_a_check_that_breaks_fails_and_costs_the_others_nothing(house: Quick) ->
     assert broken.keys() <= {"every_branch_is_fresh"}
 
 
-def test_a_slip_in_the_file_of_names_warns_and_the_names_stay(house: Quick) -> None:
+def test_a_slip_in_the_file_of_names_leaves_the_names_as_they_were(house: Quick) -> None:
     house.names = "id,name,region\n101,York,North\n102,Leeds,\n"
     house.publish()
     file, store = house.folder.parent / "branches.csv", LeadsFile(house.data)
-    branches, trouble = known_branches(file, store)
-    assert (branches, names_check(trouble).passed) == (read_branches(file), True)
+    branches = known_branches(file, store)
+    assert branches == read_branches(file)
     file.write_text("id,name,region\n101,York,North\n101,Leeds,\n")
-
-    stayed, trouble = known_branches(file, store)
-
-    assert stayed == branches
-    result = names_check(trouble)
-    assert (result.passed, result.severity) == (False, AssetCheckSeverity.WARN)
-    assert "has 101 a second time in row 3. Keep one of them. Until then the names stay as they were." in str(
-        result.description
-    )
+    assert known_branches(file, store) == branches
 
 
 def test_a_slip_in_the_file_of_names_before_the_first_publication_leaves_the_scopes(tmp_path: Path) -> None:
-    assert known_branches(tmp_path, LeadsFile(DataFolder.at(tmp_path / "data")))[0] == Branches()
+    assert known_branches(tmp_path, LeadsFile(DataFolder.at(tmp_path / "data"))) == Branches()

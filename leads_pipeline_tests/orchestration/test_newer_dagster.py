@@ -31,8 +31,6 @@ def test_dagster_s_state_of_a_newer_version_is_left_as_it_is_by_every_command_an
         db.execute("update alembic_version set version_num = 'fedcba987654'")
     before = {path: path.read_bytes() for path in home.rglob("*.db")}
     for command in (
-        ("status",),
-        ("coverage",),
         ("backfill", "--from", here.day(2), "--to", here.day(2)),
         ("serve", "--port", free_port()),
     ):

@@ -24,13 +24,13 @@ from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.orchestration.publishing import (
     NIGHTLY_TAG,
     RUNS_KEPT_FOR,
-    Publications,
     delete_old_runs,
     noted_publication,
     publish_sensor,
 )
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.transform.duck import WAREHOUSE_FILE
 from leads_pipeline.transform.versions import Versions

@@ -234,7 +234,7 @@ def _installed() -> dict[str, list[str]]:
             "Tables of leads.duckdb": list(_tables(data / "leads.duckdb")),
             "Keys of --json": [
                 f"{command}: {key}"
-                for command in ("coverage", "status", "doctor")
+                for command in ("coverage", "status", "findings", "doctor")
                 for key in _keys(json.loads(_run(command, "--json").stdout))
             ],
             "Metrics": sorted(set(re.findall(r"^# TYPE (\S+ \S+)$", _run("metrics").stdout, re.MULTILINE))),

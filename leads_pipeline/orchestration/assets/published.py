@@ -7,13 +7,10 @@ publication (publishing.py, transform/), the marts' SQL (sql/).
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from dagster import (
     AssetCheckResult,
-    AssetCheckSeverity,
-    AssetCheckSpec,
     AssetExecutionContext,
     AssetMaterialization,
     AssetsDefinition,
@@ -28,9 +25,7 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
-from leads_pipeline.observe.damage import damage_message, damaged_files
-from leads_pipeline.orchestration.assets.checks import attempted, published_check_specs, published_checks
-from leads_pipeline.orchestration.assets.windows import window_check_specs, window_checks
+from leads_pipeline.orchestration.assets.checks import published_check_specs, published_checks
 from leads_pipeline.orchestration.failing import failure
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publication import Outcome, Wanted, bring_up_to_date
@@ -53,16 +48,7 @@ def leads_file_asset(settings: Settings, partitions: Partitions) -> AssetsDefini
     @multi_asset(
         name="warehouse",
         specs=[*(_table_spec(table) for table in tables), *(_mart_spec(mart, tables) for mart in marts())],
-        check_specs=[
-            *published_check_specs(),
-            *window_check_specs(),
-            AssetCheckSpec(
-                "names_are_read",
-                asset="branches",
-                description="LEADS_BRANCHES_FILE can be read and is right, where it is set",
-            ),
-            AssetCheckSpec("files_are_whole", asset="landed_windows", description="No raw file is damaged or missing"),
-        ],
+        check_specs=published_check_specs(),
     )
     def warehouse(
         context: AssetExecutionContext, data: ResourceParam[DataFolder]
@@ -72,7 +58,7 @@ def leads_file_asset(settings: Settings, partitions: Partitions) -> AssetsDefini
         is_nightly = NIGHTLY_TAG in context.run.tags
         try:
             night = keep_clean(data, settings, now, server_time) if is_nightly else Night()
-            branches, trouble = known_branches(settings.branches_file, file)
+            branches = known_branches(settings.branches_file, file)
             data.share()
             with noted_publication(data, settings.zone, is_nightly=is_nightly):
                 outcome = bring_up_to_date(data, wanted(settings, partitions, branches), now)
@@ -82,9 +68,6 @@ def leads_file_asset(settings: Settings, partitions: Partitions) -> AssetsDefini
                     for name in (*(table.name for table in tables), *(mart.name for mart in marts())):
                         yield MaterializeResult(asset_key=name, metadata=_metadata(db, name, outcome))
                     yield from published_checks(db)
-                    yield from window_checks(db, now)
-                    yield names_check(trouble)
-                    yield attempted("landed_windows", "files_are_whole", partial(wholeness_check, data))
                 if outcome.tables_trouble:
                     raise Failure(
                         "leads.duckdb is published, and the tables in data/tables are as before. "
@@ -128,20 +111,20 @@ def wanted(settings: Settings, partitions: Partitions, branches: Branches) -> Wa
     )
 
 
-def known_branches(path: Path | None, file: LeadsFile) -> tuple[Branches, str | None]:
-    """What the branches are called, and what is wrong with the file: then the names stay as they are published.
+def known_branches(path: Path | None, file: LeadsFile) -> Branches:
+    """What the branches are called. If the file can't be read, which is a finding, the published names stay.
 
     A slip in a list of names holds no lead back.
     """
     try:
-        return read_branches(path), None
-    except SettingsError as error:
+        return read_branches(path)
+    except SettingsError:
         try:
             (_, _, _, *columns), rows = file.query("from branches where name <> scope")
         except LeadsPipelineError:  # nothing is published yet, or by a version that knew no names
-            return Branches(), str(error)
+            return Branches()
         names = {scope: name for scope, _, name, *_ in rows}
-        return Branches(names, tuple(columns), {scope: tuple(more) for scope, _, _, *more in rows}), str(error)
+        return Branches(names, tuple(columns), {scope: tuple(more) for scope, _, _, *more in rows})
 
 
 def _metadata(db: Version, name: str, outcome: Outcome) -> Mapping[str, TableSchema | int | str]:
@@ -203,27 +186,4 @@ def _mart_spec(mart: Mart, tables: Sequence[Table]) -> AssetSpec:
                 [TableColumn(name, "", description) for name, description in mart.columns.items()]
             )
         },
-    )
-
-
-def wholeness_check(data: DataFolder) -> AssetCheckResult:
-    """Whether any file is damaged that nothing whole has replaced. Raises StorageError."""
-    damaged = damaged_files(data)
-    return AssetCheckResult(
-        asset_key="landed_windows",
-        check_name="files_are_whole",
-        passed=not damaged,
-        description=damage_message(damaged) if damaged else "All are.",
-        metadata={"damaged": len(damaged)},
-    )
-
-
-def names_check(trouble: str | None) -> AssetCheckResult:
-    """Whether the file of names was read; what is wrong with it otherwise."""
-    return AssetCheckResult(
-        asset_key="branches",
-        check_name="names_are_read",
-        passed=trouble is None,
-        severity=AssetCheckSeverity.WARN,
-        description=f"{trouble} Until then the names stay as they were." if trouble else "They are, or none are set.",
     )

@@ -1,5 +1,6 @@
 -- No key field is empty in 20 percentage points more of the last 7 days' leads than in those of the 28 days before
 -- table: {table}
+-- do: Look at the leads of the last 7 days. Ask the portal if it sends the field differently now.
 
 with last as (
     -- A lead may say that it is of next year.

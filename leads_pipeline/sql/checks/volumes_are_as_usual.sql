@@ -1,5 +1,6 @@
 -- No branch's newest closed day has far more or fewer leads than the same weekday in the eight weeks before
 -- table: mart_leads_daily
+-- do: Ask the branch whether that is right. `leads-pipeline coverage` shows whether its windows landed.
 
 -- Twice the roots of counts scatter by about 1 whatever the size of the branch (Anscombe 1948), and busy branches by
 -- more, which their own days show. Four such deviations are about one false alarm a quarter with a hundred branches.

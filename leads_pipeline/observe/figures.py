@@ -1,0 +1,154 @@
+"""The figures of an installation: `status` shows them, `metrics` serves them. One figure for one thing.
+
+Belongs here: which figures there are, and their form for Prometheus. Doesn't: problems (findings.py), printing (cli/).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Self, cast
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.domain.window import RETENTION
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.observe.findings import Finding, Level, find
+from leads_pipeline.observe.known import Known
+from leads_pipeline.storage.windows import WindowState
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of a moment, in UTC. A moment is None if the thing never happened, or isn't there any more.
+
+    `leads` counts those in leads.duckdb by kind. `windows` counts those that the portal still has, by state.
+    `next_deletion_at` is when the portal begins to delete the first window that has not landed.
+    """
+
+    at: datetime
+    leads: Mapping[str, int]
+    windows: Mapping[str, int]
+    last_landing_at: datetime | None
+    last_publication_at: datetime | None
+    last_backup_at: datetime | None
+    service_seen_at: datetime | None
+    next_deletion_at: datetime | None
+    size_bytes: Mapping[str, int]
+    free_bytes: int
+    findings: tuple[Finding, ...]
+
+    @classmethod
+    def of(cls, known: Known) -> Self:
+        """Put them together. Raises StorageError."""
+        states = Counter(row.state for row in known.windows)
+        looks = [row.looked_at for row in known.recent if row.looked_at]
+        deletions = [
+            row.window.start + RETENTION
+            for row in known.windows
+            if row.state in (WindowState.FAILED, WindowState.MISSING)
+        ]
+        folder = known.data.folder
+        return cls(
+            at=known.now,
+            leads=_leads(known),
+            windows={state.value: states[state] for state in WindowState},
+            last_landing_at=max(looks, default=None),
+            last_publication_at=known.publications.published_at if known.has_published else None,
+            last_backup_at=known.data.state.last_backup(),
+            service_seen_at=known.service[0] if known.service else None,
+            next_deletion_at=min(deletions, default=None),
+            size_bytes={
+                WAREHOUSE_FILE: _size(folder / WAREHOUSE_FILE),
+                "tables": _size(folder / "tables"),
+                "dagster": _size(known.settings.dagster_folder),
+            },
+            free_bytes=known.free_bytes,
+            findings=tuple(find(known)),
+        )
+
+    @property
+    def is_well(self) -> bool:
+        """Whether no error is open."""
+        return all(finding.level is not Level.ERROR for finding in self.findings)
+
+
+def _leads(known: Known) -> dict[str, int]:
+    """How many leads leads.duckdb has; none if it can't be read, which is a finding."""
+    try:
+        if not known.has_published:
+            return {}
+        counts = {kind: f"select count(*) from {quoted(kind.table)}" for kind in LEAD_KINDS}  # noqa: S608 - our own names
+        return {kind.name: known.query(count)[1][0][0] for kind, count in counts.items()}
+    except LeadsPipelineError:
+        return {}
+
+
+def _size(path: Path) -> int:
+    """The bytes of a file, or of all files in a folder. A file that vanishes meanwhile counts nothing."""
+    try:
+        if not path.is_dir():
+            return path.stat().st_size
+        return sum(_size(entry) for entry in path.resolve().iterdir() if not entry.is_symlink())
+    except FileNotFoundError:
+        return 0
+
+
+# --- for Prometheus ---------------------------------------------------------------------------------------------------
+
+_MOMENTS: Final = {
+    "last_landing": "an answer of the portal was last landed",
+    "last_publication": "leads.duckdb was last brought up to date",
+    "last_backup": "the last backup was made",
+    "service_seen": "the service last gave a sign of life",
+    "next_deletion": "the portal begins to delete the first window that has not landed",
+}
+
+
+def registry(look: Callable[[], Figures]) -> CollectorRegistry:
+    """Return what prometheus-client serves or prints. `look` is called each time that it is asked."""
+    made = CollectorRegistry()
+    made.register(cast("Collector", _Gauges(look)))
+    return made
+
+
+class _Gauges:
+    """One gauge a figure. A moment that never was has no sample."""
+
+    def __init__(self, look: Callable[[], Figures]) -> None:
+        self._look = look
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: registering doesn't look."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures of this moment. If they can't be had, `leads_pipeline_well` alone is there, and is 0."""
+        try:
+            figures = self._look()
+        except LeadsPipelineError:
+            yield _gauge("well", "1 if no error is open, else 0", {"": 0})
+            return
+        yield _gauge("well", "1 if no error is open, else 0", {"": int(figures.is_well)})
+        levels = Counter(finding.level for finding in figures.findings)
+        yield _gauge("findings", "open findings", {level.value: levels[level] for level in Level}, "level")
+        yield _gauge("windows", "windows that the portal still has", figures.windows, "state")
+        yield _gauge("leads", "leads in leads.duckdb", figures.leads, "kind")
+        for name, what in _MOMENTS.items():
+            moment: datetime | None = getattr(figures, f"{name}_at")
+            value = {"": moment.timestamp()} if moment else {}
+            yield _gauge(f"{name}_timestamp_seconds", f"Unix time when {what}", value)
+        yield _gauge("size_bytes", "sizes of what grows", figures.size_bytes, "what")
+        yield _gauge("free_bytes", "free on the disk of the data folder", {"": figures.free_bytes})
+
+
+def _gauge(name: str, what: str, values: Mapping[str, float], label: str = "") -> Metric:
+    gauge = GaugeMetricFamily(f"leads_pipeline_{name}", what, labels=[label] if label else [])
+    for key, value in values.items():
+        gauge.add_metric([key] if label else [], value)
+    return gauge

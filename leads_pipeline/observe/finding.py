@@ -1,0 +1,157 @@
+"""What a finding is, asking all finders, and taking note of findings.
+
+Belongs here: the form. Doesn't: the finders (findings.py, which loads them), the facts (known.py).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from leads_pipeline.errors import LeadsPipelineError, QuestionError
+from leads_pipeline.observe.known import Known
+
+RUNBOOK: Final = "docs/findings.md"
+
+# A finder that can't look is a finding with this name and the finder's.
+FAILED: Final = "finder-failed"
+
+# How many things of one cause are named. The rest are counted.
+_NAMED: Final = 10
+
+
+class Level(StrEnum):
+    """An error loses leads, or keeps them from people. A warning will, if nobody acts. A hint is never alerted."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    HINT = "hint"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a person should know of.
+
+    `key` names it for as long as it lasts: the finder's name, and what it found if there can be several
+    (`windows-lost/2026-11-19`, `drift/applicant/newField`). `message` says what happened and why it matters,
+    `what_to_do` what to do now, as a command if there is one. `since` is when it began, None if that isn't known.
+    `link` is its entry in the runbook. If `may_pass`, it often ends by itself: alerts wait an hour.
+    """
+
+    key: str
+    level: Level
+    message: str
+    since: datetime | None
+    what_to_do: str
+    link: str
+    may_pass: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a finder found. `part` tells it from others of the same finder."""
+
+    level: Level
+    message: str
+    what_to_do: str
+    since: datetime | None = None
+    part: str = ""
+    may_pass: bool = False
+
+
+Look = Callable[[Known], Iterator[Found]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """A function that looks at the facts. Its docstring is the entry in the runbook.
+
+    `stays`: it happened, and has no end. A person ends it by `leads-pipeline acknowledge KEY`.
+    """
+
+    name: str
+    look: Look
+    stays: bool
+
+
+# All finders by name, once findings.py is loaded.
+FINDERS: Final[dict[str, Finder]] = {}
+
+
+def finder(name: str, *, stays: bool = False) -> Callable[[Look], Look]:
+    """Make a function a finder of that name."""
+
+    def add(look: Look) -> Look:
+        FINDERS[name] = Finder(name, look, stays)
+        return look
+
+    return add
+
+
+def find(known: Known, finders: Iterable[Finder] | None = None) -> list[Finding]:
+    """Return what all finders find, but for what was acknowledged: errors first, then the oldest first."""
+    acknowledged = known.data.state.acknowledged()
+    found = [one for each in finders or FINDERS.values() for one in _look(each, known) if one.key not in acknowledged]
+    levels = list(Level)
+    return sorted(found, key=lambda one: (levels.index(one.level), one.since or datetime.max.replace(tzinfo=UTC)))
+
+
+def _look(finder: Finder, known: Known) -> list[Finding]:
+    try:
+        return [
+            Finding(
+                key=f"{finder.name}/{one.part}" if one.part else finder.name,
+                level=one.level,
+                message=one.message,
+                since=one.since,
+                what_to_do=one.what_to_do,
+                link=f"{RUNBOOK}#{finder.name}",
+                may_pass=one.may_pass,
+            )
+            for one in finder.look(known)
+        ]
+    except LeadsPipelineError as error:
+        return [
+            Finding(
+                key=f"{FAILED}/{finder.name}",
+                level=Level.ERROR,
+                message=f"The check {finder.name} can't be made: {error}",
+                since=None,
+                what_to_do="Do what the message says. Until then, nobody is told of what this check would find.",
+                link=f"{RUNBOOK}#{FAILED}",
+                may_pass=True,
+            )
+        ]
+
+
+def failed_finders(findings: Iterable[Finding]) -> frozenset[str]:
+    """Return the names of the finders that couldn't look. What they found before has neither ended nor begun anew."""
+    names = (finding.key.partition("/") for finding in findings)
+    return frozenset(finder for name, _, finder in names if name == FAILED)
+
+
+def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:
+    """Take the findings with these keys off the list. The name of a finder stands for all that it found.
+
+    Returns them. Raises QuestionError if one isn't open, or ends only when its cause does.
+    """
+    findings, chosen = find(known), list[Finding]()
+    for key in keys:
+        meant = [one for one in findings if key in (one.key, one.key.partition("/")[0])]
+        if not meant:
+            raise QuestionError(
+                f"There is no open finding {key}. `leads-pipeline findings` lists them with their keys."
+            )
+        finder = FINDERS.get(key.partition("/")[0])
+        if finder is None or not finder.stays:
+            raise QuestionError(f"{key} can't be acknowledged: it ends when its cause does. {meant[0].what_to_do}")
+        chosen += meant
+    known.data.state.acknowledge(one.key for one in chosen)
+    return chosen
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first names in a line, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"

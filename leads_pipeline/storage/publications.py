@@ -1,0 +1,60 @@
+"""What a data folder remembers of its publications.
+
+Belongs here: how they went, and when the next one is due. Doesn't: asking for one (orchestration/publishing.py).
+"""
+
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from leads_pipeline.domain.window import today
+from leads_pipeline.storage.durable import replace_file
+
+# The night begins so long after midnight, when the daily pull is over as a rule.
+NIGHT: Final = timedelta(hours=2)
+
+_LEAST_SPACING: Final = timedelta(minutes=1)
+_FIRST_WAIT: Final = timedelta(minutes=10)
+_LONGEST_WAIT: Final = timedelta(hours=1)
+_DOUBLINGS: Final = 3
+
+
+class Publications(msgspec.Struct, frozen=True, kw_only=True):
+    """How publications went.
+
+    `began_at`: the newest attempt. `failures`: how many have failed since the last success, one under way included.
+    `published_at` and `mark`: when the last success began, and what had landed by then. `nightly_on`: the day of the
+    last nightly success.
+    """
+
+    began_at: datetime | None = None
+    failures: int = 0
+    published_at: datetime | None = None
+    mark: str = ""
+    nightly_on: date | None = None
+
+    @classmethod
+    def read(cls, state: Path) -> "Publications":
+        """Read what the folder remembers. A file that is lost or broken counts as none."""
+        try:
+            return msgspec.json.decode((state / "publications.json").read_bytes(), type=cls)
+        except (OSError, msgspec.DecodeError):
+            return cls()
+
+    def write(self, state: Path) -> None:
+        """Remember it."""
+        replace_file(state / "publications.json", msgspec.json.encode(self))
+
+    def is_night_due(self, zone: ZoneInfo, now: datetime) -> bool:
+        """Whether the publication of the night is to be made."""
+        return self.nightly_on != today(zone, now - NIGHT)
+
+    def next_at(self) -> datetime | None:
+        """Return the moment before which no other attempt is made, None if there was none yet."""
+        if self.began_at is None:
+            return None
+        wait = _FIRST_WAIT * 2 ** min(self.failures - 1, _DOUBLINGS) if self.failures else _LEAST_SPACING
+        return self.began_at + min(wait, _LONGEST_WAIT)

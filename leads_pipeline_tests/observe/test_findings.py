@@ -1,0 +1,398 @@
+"""What is wrong is found, said once with what to do, and ends when its cause does, or when a person takes note."""
+
+import os
+import shutil
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline.domain.contract import lead_kind
+from leads_pipeline.errors import QuestionError, StorageError
+from leads_pipeline.observe.finding import Finder, Found
+from leads_pipeline.observe.findings import Finding, Level, acknowledge, failed_finders, find
+from leads_pipeline.observe.known import Known
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.publications import Publications
+from leads_pipeline.storage.raw import Place
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
+
+SIMULATOR = "http://127.0.0.1:8000"
+PORTAL = "https://portal.example"
+KINDS = ("applicant", "appraisal")
+BRANCHES = ("branch-101", "branch-102")
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Quick:
+    return Quick(tmp_path / "data")
+
+
+def known(house: Quick, **variables: str) -> Known:
+    given = {
+        "LEADS_DATA_DIR": str(house.folder),
+        "LEADS_BASE_URL": SIMULATOR,
+        "LEADS_BRANCH_IDS": "101,102",
+        "LEADS_TIMEZONE": "Europe/London",
+        "LEADS_START_DATE": str(house.first_day),
+        **variables,
+    }
+    return Known.of(Settings.from_variables(given), house.data, house.now)
+
+
+def found(house: Quick, **variables: str) -> dict[str, Finding]:
+    """What is above a hint, by key."""
+    return {one.key: one for one in find(known(house, **variables)) if one.level is not Level.HINT}
+
+
+def land_all(house: Quick, *days: date) -> None:
+    for day in days or (DAY, NEXT_DAY):
+        for kind in KINDS:
+            for branch in BRANCHES:
+                house.land(kind, [{"id": f"{kind}-{day}-{branch}"}], day, branch)
+
+
+def fail(house: Quick, *, reason: str = "server error (503)", is_permanent: bool = False) -> None:
+    house.data.raw.fail(
+        Place(lead_kind("applicant"), NEXT_DAY, "branch-101"), reason, f"It was a {reason}.", is_permanent=is_permanent
+    )
+
+
+# --- a healthy installation -------------------------------------------------------------------------------------------
+
+
+def test_a_fresh_healthy_installation_has_nothing_above_hints(house: Quick) -> None:
+    house.folder.mkdir()
+    house.data.state.remember_time_zone("Europe/London")
+    assert found(house) == {}  # before the first pull, too
+    land_all(house)
+    house.publish()
+    assert found(house) == {}
+
+
+def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a_portal(house: Quick) -> None:
+    land_all(house)
+    house.publish()
+    levels = {one.key: one.level for one in find(known(house))}
+    assert levels["backup"] == levels["alert-channels"] == Level.HINT
+    real = found(house, LEADS_BASE_URL=PORTAL)
+    assert real.keys() == {"backup", "alert-channels"}
+    assert {one.level for one in real.values()} == {Level.WARNING}
+    assert "leads-pipeline backup TARGET" in real["backup"].what_to_do
+
+
+def test_a_folder_into_which_nothing_was_pulled_is_refused(house: Quick) -> None:
+    with pytest.raises(Exception, match="Nothing was ever pulled into"):
+        known(house)
+    assert not house.folder.exists()
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it_lands(house: Quick) -> None:
+    land_all(house)
+    house.publish()
+    (house.folder / Place(lead_kind("applicant"), NEXT_DAY, "branch-101").key).rename(house.folder / "away")
+    fail(house, reason="refused (403)", is_permanent=True)
+    [(key, finding)] = [one for one in found(house).items() if one[0].startswith("windows-")]
+    assert (key, finding.level, finding.may_pass) == ("windows-refused/refused (403)", Level.ERROR, False)
+    assert finding.message.startswith("The portal refuses 1 applicant window of branch-101, 2026-11-20. It was a ")
+    assert "begins to delete their leads on 2026-12-20 00:00 UTC" in finding.message
+    assert "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20" in finding.what_to_do
+    assert finding.since == house.now
+    house.land("applicant", [], NEXT_DAY)
+    assert "windows-refused/refused (403)" not in found(house)
+
+
+def test_a_temporary_error_is_one_finding_for_all_windows_and_may_pass(house: Quick) -> None:
+    land_all(house, DAY)
+    fail(house)
+    house.data.raw.fail(
+        Place(lead_kind("appraisal"), NEXT_DAY, "branch-102"), "busy (429)", "It was busy.", is_permanent=False
+    )
+    finding = found(house)["windows-failing"]
+    assert finding.may_pass
+    assert "2 applicant and appraisal windows of branch-101, branch-102" in finding.message
+    assert "It was a server error (503)." in finding.message
+    assert "It was busy." in finding.message
+
+
+def test_a_window_that_nobody_asked_for_is_late_after_a_day(house: Quick) -> None:
+    land_all(house, DAY)
+    house.now = datetime(2026, 11, 22, 1, tzinfo=UTC)
+    assert "windows-overdue" not in found(house)
+    house.now = datetime(2026, 11, 22, 2, tzinfo=UTC)
+    finding = found(house)["windows-overdue"]
+    assert (finding.level, finding.may_pass) == (Level.ERROR, True)
+    assert "4 applicant and appraisal windows of branch-101, branch-102, 2026-11-20." in finding.message
+    assert "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20" in finding.what_to_do
+
+
+def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: Quick) -> None:
+    land_all(house)
+    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
+    for kind in KINDS:  # 21 and 22 November
+        for branch in BRANCHES:
+            for day in (21, 22):
+                house.land(kind, [], date(2026, 11, day), branch)
+    finding = found(house)["windows-overdue"]
+    assert finding.level is Level.WARNING
+    assert "2026-11-19 to 2026-11-20" in finding.message
+
+
+def test_the_days_before_the_first_pull_raise_no_alarm(house: Quick) -> None:
+    house.first_day = DAY - timedelta(days=29)
+    land_all(house)
+    assert found(house) == {}
+    hint = next(one for one in find(known(house)) if one.key == "windows-not-pulled")
+    assert "2026-10-22 to 2026-11-18" in hint.message  # the portal has those
+
+
+def test_a_new_branch_is_late_with_the_last_days_alone_and_may_pass(house: Quick) -> None:
+    house.first_day = DAY - timedelta(days=29)
+    land_all(house)
+    [late] = found(house, LEADS_BRANCH_IDS="101,102,103").values()
+    assert (late.key, late.may_pass) == ("windows-overdue", True)
+    assert "of branch-103, 2026-11-18 to 2026-11-19." in late.message
+
+
+def test_what_the_portal_deletes_within_three_days_is_an_error(house: Quick) -> None:
+    land_all(house, DAY)
+    fail(house)
+    house.now = datetime(2026, 12, 16, 23, tzinfo=UTC)
+    assert "windows-deleted-soon" not in found(house)
+    house.later(hours=2)
+    finding = found(house)["windows-deleted-soon"]
+    assert "leads-pipeline backfill --from 2026-11-20" in finding.what_to_do
+    house.now = datetime(2026, 12, 20, 12, tzinfo=UTC)
+    assert "already deleting" in found(house)["windows-deleted-soon"].message
+
+
+@pytest.mark.parametrize("days_later", [31, 75])
+def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: Quick, days_later: int) -> None:
+    land_all(house, DAY)
+    fail(house)
+    house.later(days=days_later)
+    house.publish()
+    key = f"windows-lost/{NEXT_DAY}"
+    finding = found(house)[key]
+    assert finding.level is Level.ERROR
+    assert finding.message.startswith("Leads of 2026-11-20 are lost: the portal deleted applicant branch-101")
+    assert finding.since == datetime(2026, 12, 21, tzinfo=UTC)
+    house.later(days=1)
+    assert key in found(house)
+    assert [one.key for one in acknowledge(known(house), [key])] == [key]
+    assert key not in found(house)
+    assert {one for one in found(house) if one.startswith("windows-lost")} == set(found(house)) & {
+        f"windows-lost/{DAY + timedelta(days=ago)}" for ago in range(days_later)
+    }
+
+
+def test_days_before_the_first_landed_one_are_not_lost(house: Quick) -> None:
+    house.first_day = DAY - timedelta(days=90)
+    land_all(house)
+    house.publish()
+    assert not {key for key in found(house) if key.startswith("windows-lost")}
+
+
+# --- leads.duckdb and the files ---------------------------------------------------------------------------------------
+
+
+def test_a_publication_that_fails_is_an_error_that_may_pass(house: Quick) -> None:
+    land_all(house)
+    house.publish()
+    Publications(began_at=house.now, published_at=house.now, failures=2).write(house.data.state.path)
+    finding = found(house)["publication"]
+    assert (finding.may_pass, finding.message.partition(" in")[0]) == (True, "Publishing leads.duckdb failed 2 times")
+
+
+def test_leads_that_are_not_published_within_an_hour_are_an_error(house: Quick) -> None:
+    land_all(house)
+    house.publish()
+    Publications(began_at=house.now, published_at=house.now).write(house.data.state.path)
+    landed_at = (house.now + timedelta(minutes=1)).timestamp()
+    os.utime(house.data.state.path / "landed", (landed_at, landed_at))
+    house.later(minutes=59)
+    assert "publication" not in found(house)
+    house.later(minutes=3)
+    assert "are not published" in found(house)["publication"].message
+
+
+def test_a_service_that_published_nothing_for_a_night_is_an_error(house: Quick) -> None:
+    land_all(house)
+    house.publish()
+    Publications(began_at=house.now, published_at=house.now).write(house.data.state.path)
+    landed_at = (house.now - timedelta(minutes=1)).timestamp()
+    os.utime(house.data.state.path / "landed", (landed_at, landed_at))
+    house.later(hours=28)
+    assert "publication" not in found(house)  # nobody runs a service here
+    house.data.state.note_service(house.now, [])
+    assert "Nothing was published since" in found(house)["publication"].message
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_again(house: Quick, harm: str) -> None:
+    land_all(house)
+    house.publish()
+    assert "leads-duckdb" not in found(house)
+    if harm == "missing":
+        house.file.unlink()
+    else:
+        version = house.file.resolve()
+        content = version.read_bytes()
+        version.chmod(0o600)
+        version.write_bytes(bytes(4096) + content[4096:])
+    finding = found(house)["leads-duckdb"]
+    assert "none is lost" in finding.message
+    assert "leads-pipeline backfill" in finding.what_to_do
+    assert "untouched" not in finding.message
+    house.publish()
+    assert "leads-duckdb" not in found(house)
+
+
+def test_a_damaged_raw_file_is_named(house: Quick) -> None:
+    land_all(house)
+    house.publish()
+    place = Place(lead_kind("applicant"), DAY, "branch-101")
+    shutil.rmtree(house.folder / place.key)
+    assert place.key in found(house)["files-damaged"].message
+
+
+def test_a_row_of_your_own_answers_that_cannot_be_read_is_a_warning(house: Quick) -> None:
+    land_all(house)
+    house.answers([["applicant-2026-11-19-branch-101", "2026-11-19"]])
+    house.publish()
+    finding = found(house)["checks/answers_count/answers"]
+    assert finding.level is Level.WARNING
+    assert "1 rows: " in finding.message
+
+
+def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Quick) -> None:
+    house.land("applicant", [{"id": str(number), "petFriendly": True, "shoeSize": 9} for number in range(3)])
+    house.publish()
+    assert {"drift/applicant/petFriendly", "drift/applicant/shoeSize"} <= found(house).keys()
+    assert len(acknowledge(known(house), ["drift"])) == 2
+    assert not {key for key in found(house) if key.startswith("drift")}
+    house.land("applicant", [{"id": str(number), "newest": 1} for number in range(3)])
+    house.publish()
+    assert {key for key in found(house) if key.startswith("drift")} == {"drift/applicant/newest"}
+
+
+# --- the machine, the service, settings -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("free", "level"), [(900_000_000, Level.WARNING), (1_000_000, Level.ERROR)])
+def test_a_full_disk_is_told(house: Quick, free: int, level: Level) -> None:
+    land_all(house)
+    facts = known(house)
+    facts.__dict__["free_bytes"] = free
+    [finding] = [one for one in find(facts) if one.key == "disk"]
+    assert finding.level is level
+    assert str(house.folder) in finding.message
+
+
+def test_a_backup_older_than_two_days_is_a_warning(house: Quick) -> None:
+    land_all(house)
+    house.data.state.note_backup(house.now)
+    house.later(days=1.9)
+    assert "backup" not in found(house, LEADS_BASE_URL=PORTAL)
+    house.later(days=0.2)
+    assert "backup" in found(house)
+
+
+def test_a_service_that_was_not_stopped_and_is_silent_is_an_error(house: Quick) -> None:
+    land_all(house)
+    house.data.state.note_service(house.now, [])
+    house.later(minutes=14)
+    assert "service" not in found(house)
+    house.later(minutes=2)
+    assert "leads-pipeline serve" in found(house)["service"].what_to_do
+    house.data.state.forget_service()
+    assert "service" not in found(house)
+
+
+def test_a_sensor_that_somebody_stopped_is_an_error(house: Quick) -> None:
+    land_all(house)
+    house.data.state.note_service(house.now, ["publish_changes", "pull_inventory_daily"])
+    assert {key for key in found(house) if key.startswith("stopped")} == {"stopped/publish_changes"}
+
+
+def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: Quick) -> None:
+    land_all(house)
+    house.data.state.remember_time_zone("UTC")
+    finding = found(house)["time-zone"]
+    assert finding.level is Level.ERROR
+    assert "Set LEADS_TIMEZONE=UTC." in finding.what_to_do
+
+
+def test_a_time_zone_that_nobody_set_is_asked_for(house: Quick) -> None:
+    land_all(house)
+    finding = found(house, LEADS_BASE_URL=PORTAL, LEADS_TIMEZONE="")["time-zone"]
+    assert (finding.level, "Europe/London" in finding.what_to_do) == (Level.WARNING, True)
+
+
+def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(house: Quick, tmp_path: Path) -> None:
+    land_all(house)
+    names = tmp_path / "branches.csv"
+    names.write_text("id,name\n101,York\n101,Leeds\n")
+    assert "has 101 a second time in row 3" in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
+    names.write_text("id,name\n101,York\n")
+    assert "branch-names" not in found(house, LEADS_BRANCHES_FILE=str(names))
+
+
+def test_a_folder_behind_the_suppression_list_is_an_error(house: Quick) -> None:
+    land_all(house)
+    house.land("applicant", [{"id": "theirs", "contact": {"email": "jane@example.com"}}])
+    house.publish()
+    house.erase(email="jane@example.com")
+    assert "sweep" not in found(house)
+    house.data.state.note_swept(0)
+    assert "privacy apply" in found(house)["sweep"].what_to_do
+
+
+def test_a_suppression_list_in_the_data_folder_is_told_once_somebody_is_on_it(house: Quick) -> None:
+    house.land("applicant", [{"id": "theirs", "contact": {"email": "jane@example.com"}}])
+    assert "suppression-list" not in found(house, LEADS_BASE_URL=PORTAL)
+    house.publish()
+    house.erase(email="jane@example.com")
+    assert "LEADS_PRIVACY_DIR" in found(house, LEADS_BASE_URL=PORTAL)["suppression-list"].what_to_do
+
+
+# --- the list itself --------------------------------------------------------------------------------------------------
+
+
+def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: Quick) -> None:
+    def broken(_: Known) -> list[Found]:
+        raise StorageError("The disk is gone.")
+
+    def works(_: Known) -> list[Found]:
+        return [Found(Level.HINT, "Works.", "Nothing.")]
+
+    land_all(house)
+    finders = [Finder("broken", broken, stays=False), Finder("works", works, stays=False)]  # type: ignore[arg-type]
+    findings = find(known(house), finders)
+    assert {one.key: one.level for one in findings} == {"finder-failed/broken": Level.ERROR, "works": Level.HINT}
+    assert "The disk is gone." in findings[0].message
+    assert failed_finders(findings) == {"broken"}
+
+
+def test_errors_come_first_and_then_the_oldest(house: Quick) -> None:
+    def some(_: Known) -> list[Found]:
+        return [
+            Found(Level.HINT, "", "", part="hint"),
+            Found(Level.ERROR, "", "", part="unknown"),
+            Found(Level.ERROR, "", "", house.now, part="young"),
+            Found(Level.ERROR, "", "", house.now - timedelta(days=1), part="old"),
+        ]
+
+    land_all(house)
+    parts = [one.key for one in find(known(house), [Finder("some", some, stays=False)])]  # type: ignore[arg-type]
+    assert parts == ["some/old", "some/young", "some/unknown", "some/hint"]
+
+
+@pytest.mark.parametrize(("key", "why"), [("windows-lost/2026-01-01", "no open finding"), ("backup", "ends when its")])
+def test_only_an_open_loss_or_news_can_be_acknowledged(house: Quick, key: str, why: str) -> None:
+    land_all(house)
+    with pytest.raises(QuestionError, match=why):
+        acknowledge(known(house), [key])

@@ -1,0 +1,61 @@
+"""`docs/findings.md`, the runbook, made from the docstrings of the finders.
+
+`python -m leads_pipeline_tests.support.findings_page` writes it. test_docs.py compares it.
+"""
+
+import inspect
+from pathlib import Path
+
+from leads_pipeline.observe.finding import FAILED, Finder
+from leads_pipeline.observe.findings import FINDERS
+from leads_pipeline.transform.checks import checks
+
+PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
+
+HEAD = """\
+<!-- leads_pipeline_tests.support.findings_page makes this page from the finders in leads_pipeline/observe/. -->
+
+# Findings: what each means, and what to do
+
+`leads-pipeline findings` lists the open ones. So do `status`, `doctor`, alerts, and the checks `windows` and `files` in
+the Dagster UI. Each has a key, such as `windows-refused/refused (403)`. The part before the slash is a heading here.
+
+An **error** loses leads, or keeps them from people. A **warning** will, if nobody acts. A **hint** is shown and never
+alerted. With the simulator, what was never set up is a hint; with a real portal, it is a warning.
+"""
+
+CANNOT_LOOK = f"""
+## {FAILED}
+
+**A check can't be made.**
+
+- **Meaning**: the disk, the bucket or `leads.duckdb` can't be read. Nobody is told of what this check would find.
+- **Do**: do what the message says.
+- **Over**: when the check can be made. What it found before is neither over nor new.
+"""
+
+
+def page() -> str:
+    """Give the text of the page."""
+    return HEAD + "".join(map(_entry, FINDERS.values())) + CANNOT_LOOK
+
+
+def _entry(finder: Finder) -> str:
+    title, _, rest = (inspect.getdoc(finder.look) or "").partition("\n\n")
+    text = " ".join(rest.split())
+    for word in ("Meaning", "Do", "Over"):
+        text = text.replace(f"{word}: ", f"\n- **{word}**: ", 1)
+    lines = "\n".join(line.rstrip() for line in text.splitlines())
+    lines += "\n\n" + _checks() if finder.name == "checks" else ""
+    return f"\n## {finder.name}\n\n**{title}**\n{lines}\n"
+
+
+def _checks() -> str:
+    """Give the table of the checks, each once for both kinds of leads."""
+    rows = {one.name: (one.description, one.what_to_do) for one in checks() if one.what_to_do}
+    lines = [f"| `{name}` | {what} | {do} |" for name, (what, do) in sorted(rows.items())]
+    return "\n".join(["| check | what should hold | if it doesn't |", "|---|---|---|", *lines])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
