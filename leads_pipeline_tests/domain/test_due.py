@@ -85,14 +85,14 @@ def test_no_wait_is_longer_than_half_of_the_time_that_is_left() -> None:
 
 
 def test_a_failure_before_the_newest_look_or_of_the_future_is_none() -> None:
-    assert next_look(END + 3 * HOUR, failure(END + 2 * HOUR)) == END + DAY + 75 * MINUTE
+    assert next_look(END + 3 * HOUR, failure(END + 2 * HOUR, verdict="refused")) == END + DAY + 75 * MINUTE
     assert next_look(failed=failure(END + 9 * HOUR)) == END + 75 * MINUTE
 
 
 def test_a_damaged_window_is_due_at_once_though_it_was_looked_at() -> None:
     looked_at, damaged_at = END + 2 * HOUR, END + 3 * HOUR
     damaged = failure(damaged_at, 0, damaged_at=damaged_at)
-    assert next_look(looked_at, damaged) == damaged_at
+    assert next_look(looked_at, damaged, now=END + 4 * HOUR) == damaged_at
     # A run that fails for it then waits as usual, and doesn't make it forgotten.
     failed = failure(damaged_at + MINUTE, damaged_at=damaged_at)
     assert next_look(looked_at, failed, now=END + 4 * HOUR) == damaged_at + 11 * MINUTE

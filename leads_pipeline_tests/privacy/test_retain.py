@@ -120,6 +120,15 @@ def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Quic
     assert list(cut_days(full.data, NEXT_DAY)) == []
 
 
+def test_an_unknown_member_of_a_lead_that_raw_has_lost_goes_too(house: Quick) -> None:
+    house.land("applicant", [{"id": "lost", "createdAt": f"{DAY}T10:00:00Z", "nickname": PLANTED}])
+    house.publish()
+    shutil.rmtree(house.folder / "raw")
+    house.later(days=40)
+    house.retain(35)
+    assert house.leads("applicant")["lost"]["_extra"] is None
+
+
 def test_the_file_that_retention_leaves_is_the_one_that_is_built_anew(full: Quick, tmp_path: Path) -> None:
     full.retain(35)
     assert full.tables() == full.built_anew(tmp_path / "anew").tables()
