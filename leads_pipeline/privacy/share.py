@@ -22,10 +22,10 @@ from leads_pipeline.domain.contract import ENUMERATIONS
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, publish_file, storing
-from leads_pipeline.transform.duck import SQL_FOLDER, WAREHOUSE_FILE, connection, literal, macros, quoted
+from leads_pipeline.transform.duck import SQL_FOLDER, WAREHOUSE_FILE, literal, macros, quoted
 from leads_pipeline.transform.marts import Mart, read_mart
 from leads_pipeline.transform.people import set_person_key
-from leads_pipeline.transform.reading import holding_version
+from leads_pipeline.transform.reading import attached_version
 from leads_pipeline.transform.tables import comment
 
 # A branch's day of fewer people is a small group: somebody who knows that a person asked then would know their row.
@@ -69,11 +69,7 @@ def write_share(data: DataFolder, file: Path, now: datetime) -> Shared:
         folder = Path(tempfile.mkdtemp(prefix=f".{file.name}.", suffix=".tmp", dir=file.parent))
     try:
         draft = folder / file.name
-        with (
-            holding_version(data, data.folder / WAREHOUSE_FILE) as held,
-            connection(data, f"{held.name}/share") as db,
-        ):
-            db.execute(f"attach {literal(str(held.path))} as source (read_only)")
+        with attached_version(data) as db:
             _refuse_who_is_to_go(db, data)
             shared = _written(db, draft, _facts(data, now))
         with storing(file):
@@ -97,7 +93,7 @@ def _check(data: DataFolder, file: Path) -> None:
 
 def _refuse_who_is_to_go(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
     """No erasure reaches a copy, so none is made of who is on the list and still published."""
-    sql = "select value::bigint from source.pipeline.facts where name = 'list_number'"
+    sql = "select value::bigint from published.pipeline.facts where name = 'list_number'"
     if data.is_behind or db.execute(sql).fetchall() != [(data.gate.number,)]:
         raise StorageError(
             f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
@@ -107,7 +103,7 @@ def _refuse_who_is_to_go(db: duckdb.DuckDBPyConnection, data: DataFolder) -> Non
 
 def _written(db: duckdb.DuckDBPyConnection, draft: Path, facts: Mapping[str, str]) -> Shared:
     db.execute(f"attach {literal(str(draft))} as shared")
-    db.execute("use source")  # whose macros the statements use
+    db.execute("use published")  # whose macros the statements use
     set_person_key(db, secrets.token_bytes(32))
     db.execute("set variable members = $members", {"members": sorted({m for of in ENUMERATIONS.values() for m in of})})
     db.execute(_MACROS)

@@ -1,13 +1,12 @@
 """Reading the published file while publications go on.
 
-Belongs here: holding one version of it, and whoever reads without saying which. Doesn't: replacing it (publish.py).
+Belongs here: reading one version of it, and whoever reads without saying which. Doesn't: replacing it (publish.py).
 """
 
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,10 +21,8 @@ from leads_pipeline.transform.duck import (
     WAREHOUSE_FILE,
     HasFolder,
     connection,
-    link_or_copy,
     literal,
     quoted,
-    scratch_folder,
     telling_errors,
 )
 
@@ -42,9 +39,8 @@ class Reader(Protocol):
 class Version:
     """The version that was published when the first query came, however many publications replace it meanwhile."""
 
-    def __init__(self, data: DataFolder, path: Path, stack: ExitStack) -> None:
+    def __init__(self, data: DataFolder, stack: ExitStack) -> None:
         self._data = data
-        self._path = path
         self._stack = stack
         self._db: duckdb.DuckDBPyConnection | None = None
 
@@ -64,40 +60,39 @@ class Version:
             self._db = self._opened()
         with telling_errors(self._data):
             cursor = self._db.cursor()
-            cursor.execute("set TimeZone = 'UTC'")  # else moments bear the machine's zone
+            # A cursor takes over neither.
+            cursor.execute("set TimeZone = 'UTC'")
+            cursor.execute("use published")
             reader: pa.RecordBatchReader = cursor.sql(statement).to_arrow_reader(rows)
             return reader
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
-        with ExitStack() as opening:
-            link = opening.enter_context(holding_version(self._data, self._path))
-            db = opening.enter_context(connection(self._data, f"{link.name}/query", link.path, read_only=True))
-            self._stack.push(opening.pop_all())
+        db = self._stack.enter_context(attached_version(self._data))
+        db.execute("use published")
         return db
 
 
-@dataclass(frozen=True, slots=True)
-class HeldVersion:
-    """A second name of a published version, in a scratch folder of that name."""
-
-    name: str
-    path: Path
-
-
 @contextmanager
-def holding_version(data: DataFolder, path: Path) -> Iterator[HeldVersion]:
-    """Hold the version that is published now, whatever replaces it meanwhile. Raises StorageError where there is none.
+def attached_version(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Attach the version that is published now as `published`. It stays, whatever replaces it meanwhile.
 
-    Readers wait for nobody, so each has its own folder. The second name is for the moment in which the file is built
-    anew: the headers and the blocks that DuckDB opens one after the other are then of one version.
+    Attached, because a process can open a file in one way only. Raises StorageError where there is none.
     """
+    path = data.folder / WAREHOUSE_FILE
     if not path.exists():
         raise StorageError(f"{path} is not there yet. Publish it first: `leads-pipeline backfill`.")
     sweep_readers(data)
     name = f"query-{secrets.token_hex(8)}"
-    with data.state.reading(name), scratch_folder(data, name) as folder:
-        link_or_copy(path.resolve(), folder / WAREHOUSE_FILE)
-        yield HeldVersion(name, folder / WAREHOUSE_FILE)
+    with data.state.reading(f"{name}-spill"), connection(data, name) as db:
+        try:
+            _attach(db, path)
+        except duckdb.IOException:  # a publication may have removed the version since the link was resolved
+            _attach(db, path)
+        yield db
+
+
+def _attach(db: duckdb.DuckDBPyConnection, path: Path) -> None:
+    db.execute(f"attach {literal(str(path.resolve()))} as published (read_only)")
 
 
 def is_readable(data: HasFolder, name: str, file: Path, tables: Collection[str] | None = None) -> bool:
@@ -124,10 +119,7 @@ def is_readable(data: HasFolder, name: str, file: Path, tables: Collection[str] 
 
 
 def sweep_readers(data: DataFolder) -> None:
-    """Remove what killed readers left: a second name takes space as long as it is there.
-
-    A reader's lock is held before its folder is made, and until that is gone.
-    """
+    """Remove what killed readers spilled. A reader's lock is held before its folder is made, and until that is gone."""
     for folder in (data.folder / SCRATCH_ROOT).glob("query-*"):
         if not data.state.is_reading(folder.name):
             shutil.rmtree(folder, ignore_errors=True)
@@ -148,7 +140,7 @@ class LeadsFile:
     def reading(self) -> Iterator[Version]:
         """Read one version of the file, however many queries that takes and whatever is published meanwhile."""
         with ExitStack() as stack:
-            yield Version(self._data, self.path, stack)
+            yield Version(self._data, stack)
 
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None

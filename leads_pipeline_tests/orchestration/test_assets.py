@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from dagster import AssetKey, DagsterEventType, ExecuteInProcessResult
 
@@ -14,7 +16,8 @@ from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB
 from leads_pipeline.orchestration.raw_leads import NAMED_FAILURES
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
-from leads_pipeline.transform import duck, reading
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.transform import reading
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline_tests.support.installation import Installation, installation
 
@@ -305,13 +308,13 @@ def test_all_checks_of_a_publication_look_at_one_version_and_so_does_the_report(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Path] = []
-    link = duck.link_or_copy
+    attach = reading.attached_version
 
-    def noting(path: Path, target: Path) -> None:
-        opened.append(target)
-        link(path, target)
+    def noting(data: DataFolder) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        opened.append(data.folder)
+        return attach(data)
 
-    monkeypatch.setattr(reading, "link_or_copy", noting)
+    monkeypatch.setattr(reading, "attached_version", noting)
     here.execute(PUBLISH_JOB, tags={})
     assert len(opened) == 2  # the tables with their checks, and the report
 
