@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import duckdb
-import pyarrow as pa
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.data_folder import DataFolder
@@ -53,18 +52,6 @@ class Version:
         with telling_errors(self._data):
             result = self._db.execute(statement, dict(parameters or {}))
             return [column[0] for column in result.description], result.fetchall()
-
-    def batches(self, statement: str, rows: int) -> pa.RecordBatchReader:
-        """The rows of a query as Arrow, so many at once; other queries may go on meanwhile. Raises as `query` does."""
-        if self._db is None:
-            self._db = self._opened()
-        with telling_errors(self._data):
-            cursor = self._db.cursor()
-            # A cursor takes over neither.
-            cursor.execute("set TimeZone = 'UTC'")
-            cursor.execute("use published")
-            reader: pa.RecordBatchReader = cursor.sql(statement).to_arrow_reader(rows)
-            return reader
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         db = self._stack.enter_context(attached_version(self._data))
