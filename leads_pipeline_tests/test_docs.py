@@ -371,7 +371,7 @@ def query(installation: Installation, statement: str, moment: str, stands_for: s
 
 
 def test_the_query_of_the_week_counts_each_person_of_seven_days_once(installation: Installation) -> None:
-    week, _ = QUERIES
+    week, *_ = QUERIES
     leads = landed_leads(installation.folder / "data")
     seven_days = [lead for lead in leads if timedelta(1) <= installation.today - lead.day <= timedelta(7)]
     truth = [(*scope, len(found), people(found)) for scope, found in groups(seven_days, lambda lead: (lead.scope,))]
@@ -386,8 +386,18 @@ def test_the_query_of_the_week_counts_each_person_of_seven_days_once(installatio
     assert [row[1] for row in rows] == sorted((row[1] for row in truth), reverse=True)
 
 
+def test_the_query_of_earlier_versions_shows_what_was_received(installation: Installation) -> None:
+    _, earlier, _ = QUERIES
+    [lead, *_] = [row for row in raw_rows(installation.folder / "data") if row.kind == "applicant"]
+    contact = lead.content["contact"]
+    statement = earlier.replace("data/raw", f"{installation.folder}/data/raw").replace("THE-ID", lead.content["id"])
+    with duckdb.connect() as db:
+        rows = db.execute(statement).fetchall()
+    assert [row[2:] for row in rows][-1] == (contact.get("email"), contact.get("phoneNumber"))
+
+
 def test_the_query_of_what_is_missing_names_each_window_that_can_be_had(installation: Installation) -> None:
-    _, missing = QUERIES
+    _, _, missing = QUERIES
     now = datetime.now(UTC)
     first = installation.today - timedelta(days=30)
     truth = []

@@ -32,7 +32,7 @@ from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.landing import members_beside
 from leads_pipeline.storage.windows import list_days
 from leads_pipeline.transform.checks import checks, problems
-from leads_pipeline.transform.duck import WAREHOUSE_FILE
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
 
 __all__ = ["FINDERS", "Finding", "Level", "acknowledge", "failed_finders", "find", "window_findings"]
 
@@ -47,6 +47,8 @@ _OLDEST_BACKUP: Final = timedelta(days=2)
 
 # The sensor `alert` notes every five minutes that it works.
 _SILENCE: Final = timedelta(minutes=15)
+
+_MANY_EMPTIED: Final = 0.05
 
 _WARNING_BYTES: Final = 1_000_000_000
 _ERROR_BYTES: Final = 100_000_000
@@ -171,6 +173,34 @@ def drift(known: Known) -> Iterator[Found]:
             "all: `leads-pipeline acknowledge drift`.",
             part=f"{kind}/{what}",
         )
+
+
+@finder("contacts-emptied", stays=True)
+def contacts_emptied(known: Known) -> Iterator[Found]:
+    """The portal emptied contacts of leads that it had sent with them.
+
+    Meaning: the newest version of a lead counts, so its name, address or number is gone from leads.duckdb. Raw keeps
+    the earlier versions. If it is more than a few leads of a day, it may be a mistake of the portal.
+    Do: ask the portal if it meant to. `docs/analyse.md` has the query for earlier versions. Then take note with
+    `leads-pipeline acknowledge KEY`.
+    Over: when the contacts are back, or when a person acknowledges it.
+    """
+    table = "select 1 from duckdb_tables() where table_name = 'emptied_contacts'"  # earlier releases have none
+    for kind in LEAD_KINDS if known.has_published and known.query(table)[1] else ():
+        emptied = f"from pipeline.emptied_contacts where kind = {literal(kind.name)}"
+        _, days = known.query(
+            f"select window_day, count(*), count(*) filter (where lead_id in (select lead_id {emptied})) "  # noqa: S608 - our own names
+            f"from {quoted(kind.table)} where window_day in (select window_day {emptied}) group by all order by all"
+        )
+        for day, leads, without in days:
+            yield Found(
+                Level.ERROR if without >= _MANY_EMPTIED * leads else Level.WARNING,
+                f"The portal emptied the contact of {without} of {leads} {kind.name} leads of {day}: a name, address "
+                "or number that it had sent before. Raw keeps the earlier versions.",
+                "Ask the portal if it meant to. docs/analyse.md has the query for earlier versions. Then take note: "
+                "`leads-pipeline acknowledge contacts-emptied`.",
+                part=f"{kind.name}/{day}",
+            )
 
 
 @finder("answer-members", stays=True)

@@ -50,10 +50,12 @@ def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneI
     A version with corrections replaces itself, because they may be new.
     The caller begins and ends the transaction, and has made the tables and the macro `person_of`. The temporary table
     `touched` gets each such lead's kind and id, with the day that it had and the one that it has; `received_ids` gets
-    kind and id of every lead.
+    kind and id of every lead. `emptied` gets those whose newest version lacks a part of the contact that an earlier one
+    has, with the window day.
     """
     db.execute("create temp table if not exists touched (kind varchar, lead_id varchar, lead_day date)")
     db.execute("create temp table if not exists received_ids (kind varchar, lead_id varchar)")
+    db.execute("create temp table if not exists emptied (kind varchar, lead_id varchar, window_day date)")
     changed = 0
     # DuckDB finds `received` by its name. A table that is registered stays in memory until the transaction ends.
     for kind, received in _ahead(_parts(batches)):  # noqa: B007
@@ -129,6 +131,23 @@ anti join {leads} as loaded
         >= (received.number, received.day, received.scope, true)
 """
     yield f"insert into received_ids select distinct {literal(kind.name)}, lead_id from received"
+    yield f"""
+insert into emptied
+select {literal(kind.name)}, lead_id, arg_max(day, number)
+from (
+    select
+        lead_id, number, day,
+        coalesce(trim(lead.contact.email), '') <> '' as email,
+        coalesce(trim(lead.contact."phoneNumber"), '') <> '' as phone,
+        coalesce(trim(concat(lead.contact."firstName", lead.contact."lastName")), '') <> '' as name
+    from received
+)
+group by lead_id
+having
+    bool_or(email) and not arg_max(email, number)
+    or bool_or(phone) and not arg_max(phone, number)
+    or bool_or(name) and not arg_max(name, number)
+"""
     known = f"select lead_id, lead_day from {leads} semi join newer using (lead_id)"
     yield f"create or replace temp table replaced as {known}"
     yield f"insert into touched select {literal(kind.name)}, * from replaced"

@@ -192,6 +192,7 @@ def _noting(batches: Iterable[Batch], hashes: dict[WindowKey, str]) -> Iterator[
 _BOOKKEEPING: Final = (
     ("facts", "name varchar, value varchar", "What this file was made from"),
     ("windows", "kind varchar, day date, scope varchar, hash varchar", "Raw windows that this file was made from"),
+    ("emptied_contacts", "kind varchar, lead_id varchar, window_day date", "Leads that lost a part of their contact"),
     ("touched_days", "day date, publication bigint", "The publication that last touched a day of the tables of leads"),
 )
 
@@ -317,6 +318,9 @@ def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, num
     fill(db, "hashes", [(*window, hash_) for window, hash_ in hashes.items()])
     db.execute("delete from pipeline.windows where (kind, day, scope) in (select (kind, day, scope) from hashes)")
     db.execute("insert into pipeline.windows from hashes")
+    changed = "(kind, lead_id) in (select (kind, lead_id) from touched)"
+    db.execute(f"delete from pipeline.emptied_contacts where {changed}")
+    db.execute(f"insert into pipeline.emptied_contacts from emptied where {changed}")
     days = "select distinct lead_day from touched"
     db.execute(f"delete from pipeline.touched_days where day in ({days})")
     db.execute(f"insert into pipeline.touched_days select *, {number} from ({days})")

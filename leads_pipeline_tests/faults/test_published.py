@@ -69,7 +69,6 @@ def test_a_second_connection_of_a_process_sees_the_new_version(seen: Seen) -> No
     assert seen.by_an_open_process == (80,)
 
 
-@fault(74, "nobody is told")
 def test_known_leads_that_lose_their_contact_are_told(seen: Seen) -> None:
     assert any("contact" in trouble for trouble in seen.troubles)
 

@@ -279,6 +279,39 @@ def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Qui
     assert {key for key in found(house) if key.startswith("drift")} == {"drift/applicant/newest"}
 
 
+@pytest.mark.parametrize(("emptied", "level"), [(1, Level.WARNING), (2, Level.ERROR)])
+def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
+    house: Quick, emptied: int, level: Level
+) -> None:
+    def land(without: int) -> None:
+        full = {"email": "jane@example.com", "phoneNumber": "07700900123", "firstName": "Jane"}
+        contacts = [{**full, "phoneNumber": None} if number < without else full for number in range(40)]
+        house.land("applicant", [{"id": str(number), "contact": one} for number, one in enumerate(contacts)])
+        house.publish()
+
+    key = f"contacts-emptied/applicant/{DAY}"
+    land(0)
+    assert key not in found(house)
+    land(emptied)
+    finding = found(house)[key]
+    assert (finding.level, f"{emptied} of 40 applicant leads of {DAY}" in finding.message) == (level, True)
+    house.names = "id,name\n101,York\n"  # has leads.duckdb built anew
+    house.publish()
+    assert key in found(house)
+    house.erase(email="nobody@example.com")  # a rewriting
+    assert key in found(house)
+    land(0)
+    assert key not in found(house)
+
+
+def test_an_anonymous_day_has_no_emptied_contacts(house: Quick) -> None:
+    house.land("applicant", [{"id": "a", "contact": {"email": "jane@example.com", "phoneNumber": "07700900123"}}])
+    house.publish()
+    house.later(days=40)
+    house.retain(35)
+    assert not {key for key in found(house) if key.startswith("contacts-emptied")}
+
+
 # --- the machine, the service, settings -------------------------------------------------------------------------------
 
 
