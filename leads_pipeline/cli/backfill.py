@@ -8,9 +8,9 @@ from datetime import date, timedelta
 import click
 
 from leads_pipeline.cli.output import plain_errors
-from leads_pipeline.cli.session import Session, show_report
+from leads_pipeline.cli.session import Session
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.domain.window import Window, days
+from leads_pipeline.domain.window import RETENTION, Window, days
 
 # What else than leads a backfill can pull.
 INVENTORY = "inventory"
@@ -69,12 +69,9 @@ def backfill(
             )
         kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
         windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
-        report, troubles = session.pull(dict.fromkeys(kinds, windows)), list[str]()
-        if INVENTORY in kind_names or (not kind_names and last == session.today and not session.settings.no_inventory):
-            troubles += session.pull_inventory()
-        troubles += session.refresh()
-        show_report(report, troubles, session.branches())
-    sys.exit(0 if report.succeeded and not troubles else 1)
+        is_today = not kind_names and last == session.today and not session.settings.no_inventory
+        is_done = session.bring(dict.fromkeys(kinds, windows), inventory=is_today or INVENTORY in kind_names)
+    sys.exit(0 if is_done else 1)
 
 
 def _chosen_days(
@@ -87,10 +84,14 @@ def _chosen_days(
         raise click.UsageError("Name the days: either --last 10d, or --from and --to.")
     if last < first:
         raise click.UsageError(f"--to {last} lies before --from {first}.")
-    for day, name in ((first, "--from"), (last, "--to")):
-        if not session.first_day <= day <= session.today:
-            raise click.UsageError(
-                f"{name} {day} is no partition: they go from {session.first_day}, which LEADS_START_DATE sets, to "
-                f"{session.today}, which is today in {session.settings.zone.key}."
-            )
+    if last > session.today:
+        raise click.UsageError(
+            f"--to {last} is in the future: today in {session.settings.zone.key} is {session.today}."
+        )
+    if first < session.first_day:
+        setter = "LEADS_START_DATE says so" if session.settings.start_date else "this data folder was first used then"
+        raise click.UsageError(
+            f"--from {first} is before the first day, {session.first_day}: {setter}. To begin earlier, set "
+            f"LEADS_START_DATE={first}. The portal keeps leads for {RETENTION.days} days."
+        )
     return first, last

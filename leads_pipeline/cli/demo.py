@@ -16,7 +16,7 @@ from dotenv import load_dotenv
 from rich.syntax import Syntax
 
 from leads_pipeline.cli.output import out, plain_errors, table
-from leads_pipeline.cli.session import Session, show_report
+from leads_pipeline.cli.session import Session
 from leads_pipeline.domain.window import days
 from leads_pipeline.settings import variables
 from leads_pipeline.transform.reading import LeadsFile
@@ -40,11 +40,9 @@ def demo() -> None:
         total, count = 2 * DEMO_DAYS * len(session.settings.scopes), sum(map(len, due.values()))
         rest = "" if count == total else " The others are complete."
         out.print(f"Pulling {count} of {total} windows.{rest} A window is one kind of lead, one day and one branch.")
-        report = session.pull(due)
-        troubles = session.pull_inventory() + session.refresh()
-        show_report(report, troubles, session.branches())
+        is_done = session.bring(due, inventory=True)
         _show_demo(session, first)
-    sys.exit(0 if report.succeeded and not troubles else 1)
+    sys.exit(0 if is_done else 1)
 
 
 @click.command(
@@ -108,7 +106,7 @@ def _show_demo(session: Session, first: date) -> None:
     """What there is now, a first query with its answer, and where to go from here."""
     warehouse = LeadsFile(session.data)
     names, rows = warehouse.query(
-        "select kind, state, count(*) as windows, sum(rows) as leads from mart_coverage "
+        "select kind, state, count(*) as windows from mart_coverage "
         "where day >= $first group by all order by kind, state",
         {"first": first},
     )
@@ -116,7 +114,6 @@ def _show_demo(session: Session, first: date) -> None:
     out.print("\nA first query:\n")
     out.print(Syntax(FIRST_QUERY, "sql", theme="ansi_dark", background_color="default"))
     out.print(table(*warehouse.query(FIRST_QUERY)))
-    out.print("A lead of midnight exactly is in the windows of two days. The second table counts it once.")
     folder = _short(session.settings.data_dir)
     out.print(
         "\n[bold]What to do next[/bold]\n"

@@ -1,7 +1,7 @@
 """What the commands share: an installation, opened, and how its errors and results are shown."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from leads_pipeline.cli.output import err, out
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Scope, Window, today
-from leads_pipeline.errors import QuestionError, SettingsError
+from leads_pipeline.errors import LeadsPipelineError, QuestionError, SettingsError
 from leads_pipeline.observe.doctor import Finding, Light, same_portal, some_of, writable
 from leads_pipeline.orchestration.assets.inventory import NOT_PULLED
 from leads_pipeline.orchestration.home import dagster_home
@@ -27,6 +27,7 @@ from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import FIRST_DAYS, DataFolder, first_day
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.proof import prove
+from leads_pipeline.storage.service_lock import is_served
 from leads_pipeline.storage.takeover import take_over_deliveries
 from leads_pipeline.storage.windows import window_table
 from leads_pipeline.transform.reading import LeadsFile
@@ -84,42 +85,71 @@ class Session:
             err.print(escape(str(error)), highlight=False)
             return Branches()
 
-    def pull(self, windows: Mapping[LeadKind, Sequence[Window]]) -> PullReport:
-        """Pull those windows of each kind, with a progress bar."""
+    def bring(self, windows: Mapping[LeadKind, Sequence[Window]], *, inventory: bool) -> bool:
+        """Pull those windows, and today's inventory if it is wanted, then publish. Return whether all went well.
+
+        What happened is printed: what landed and was published, then what failed, by cause.
+        """
         keys = {kind: [window.partition_key for window in of_kind] for kind, of_kind in windows.items() if of_kind}
-        if not keys:
-            return PullReport()
-        if self.data.state.is_pulling():
+        if keys and self.data.state.is_pulling():
             err.print("Another pull is under way, perhaps of the daemon. This one begins when it has ended.")
+        before, began, report, troubles = self._published_leads(), datetime.now(UTC), PullReport(), list[str]()
         bar = Progress(
-            TextColumn("[bold]Pulling"),
+            TextColumn("[bold]{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("windows,"),
-            TextColumn("{task.fields[leads]} leads, {task.fields[failed]} failed"),
+            TextColumn("windows, {task.fields[failed]} failed"),
             TimeElapsedColumn(),
             console=err,
         )
-        began = datetime.now(UTC)
-        with bar:
-            task = bar.add_task("pull", total=sum(map(len, keys.values())), leads=0, failed=0)
+        try:
+            with bar:
+                task = bar.add_task("Pulling leads", total=sum(map(len, keys.values())), failed=0)
 
-            def advance(report: PullReport) -> None:
-                done = sum(report.landed.values()) + len(report.failed)
-                bar.update(task, completed=done, leads=report.leads, failed=len(report.failed))
+                def advance(so_far: PullReport) -> None:
+                    done = sum(so_far.landed.values()) + len(so_far.failed)
+                    bar.update(task, completed=done, failed=len(so_far.failed))
 
-            try:
-                return pull(self.definitions, self.instance, keys, advance)
-            except KeyboardInterrupt:
-                bar.stop()
-                # Counted by the files: Dagster's events of the last moment were not heard any more.
-                now = datetime.now(UTC)
-                tables = (window_table(self.data.store, kind, of_kind, now) for kind, of_kind in windows.items())
-                count = sum(row.looked_at is not None and row.looked_at >= began for rows in tables for row in rows)
-                err.print(f"{count} windows are landed and stay. `leads-pipeline coverage` tells which are left.")
-                raise
+                if keys:
+                    report = pull(self.definitions, self.instance, keys, advance)
+                if inventory:
+                    bar.update(task, description="Pulling the inventory")
+                    troubles += self._pull_inventory()
+                bar.update(task, description="Publishing leads.duckdb")
+                published = self.publish()
+        except KeyboardInterrupt:
+            # Counted by the files: Dagster's last events were not heard any more.
+            now = datetime.now(UTC)
+            tables = (window_table(self.data.store, kind, of_kind, now) for kind, of_kind in windows.items())
+            count = sum(row.looked_at is not None and row.looked_at >= began for rows in tables for row in rows)
+            err.print(f"{count} windows are landed and stay. `leads-pipeline coverage` tells which are left.")
+            raise
+        landed = [f"{count} windows of {kind.replace('_', ' ')}" for kind, count in sorted(report.landed.items())]
+        out.print(
+            f"Landed: {', '.join([*landed, *(['the inventory'] if inventory and not troubles else [])]) or 'nothing'}."
+        )
+        if published is None:
+            self._show_published(before)
+        self._show_failed(report)
+        troubles = [*([report.error] if report.error else []), *troubles, *([published] if published else [])]
+        for trouble in troubles:
+            err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
+        return report.succeeded and not troubles
 
-    def pull_inventory(self) -> list[str]:
+    def publish(self) -> str | None:
+        """Publish what is landed; what went wrong, if anything did."""
+        return run_job(self.definitions, self.instance, PUBLISH_JOB)
+
+    def refresh(self) -> list[str]:
+        """The same, and say where it is published."""
+        before = self._published_leads()
+        with err.status("Publishing leads.duckdb"):
+            trouble = self.publish()
+        if trouble is None:
+            self._show_published(before)
+        return [trouble] if trouble else []
+
+    def _pull_inventory(self) -> list[str]:
         """Pull today's inventory; what went wrong, if anything did."""
         reasons: list[str] = []
 
@@ -129,25 +159,51 @@ class Session:
                 metadata = event.step_materialization_data.materialization.metadata
                 reasons.extend([str(metadata[NOT_PULLED].value)] if NOT_PULLED in metadata else [])
 
-        with err.status("Pulling the inventory"):
-            tags = {"dagster/partition": self.today.isoformat()}
-            trouble = run_job(self.definitions, self.instance, INVENTORY_JOB, tags=tags, listen=listen)
-        if trouble or reasons:
-            return [trouble or reasons[0]]
-        out.print(f"Landed the inventory of {self.today}.")
-        return []
+        tags = {"dagster/partition": self.today.isoformat()}
+        trouble = run_job(self.definitions, self.instance, INVENTORY_JOB, tags=tags, listen=listen)
+        return [trouble] if trouble else reasons[:1]
 
-    def publish(self) -> str | None:
-        """Publish what is landed; what went wrong, if anything did."""
-        return run_job(self.definitions, self.instance, PUBLISH_JOB)
+    def _published_leads(self) -> int | None:
+        """How many leads are published. None if the file can't be read: the next publication makes it anew."""
+        file = LeadsFile(self.data)
+        if not file.path.exists():
+            return 0
+        with suppress(LeadsPipelineError):
+            counts = [file.query(f"select count(*) from {kind.table}")[1] for kind in LEAD_KINDS]  # noqa: S608 - our own
+            return sum(int(count) for [(count,)] in counts)
+        return None
 
-    def refresh(self) -> list[str]:
-        """The same, and say where it is published."""
-        with err.status("Publishing leads.duckdb"):
-            trouble = self.publish()
-        if trouble is None:
-            out.print(f"Published: {LeadsFile(self.data).path}", highlight=False, soft_wrap=True)
-        return [trouble] if trouble else []
+    def _show_published(self, before: int | None) -> None:
+        count = self._published_leads()
+        new = (
+            "" if count is None or before is None else f" It holds {count} leads, {max(0, count - before)} of them new."
+        )
+        out.print(f"Published: {LeadsFile(self.data).path}.{new}", highlight=False, soft_wrap=True)
+
+    def _show_failed(self, report: PullReport) -> None:
+        """Print the failed windows: each cause, then the windows of each branch, counted."""
+        causes: dict[str, list[tuple[str, str]]] = {}
+        for window, (reason, _) in sorted(report.failed.items()):
+            causes.setdefault(reason, []).append(window)
+        branches = self.branches() if causes else Branches()
+        for reason, windows in sorted(causes.items(), key=lambda item: -len(item[1])):
+            count = "1 window" if len(windows) == 1 else f"{len(windows)} windows"
+            out.print(f"\n[bold red]{count} failed: {escape(reason)}[/bold red]", highlight=False)
+            out.print(f"  {escape(report.failed[windows[0]][1])}", soft_wrap=True, highlight=False)
+            days: dict[str, list[str]] = {}
+            for kind, key in windows:
+                day, scope = key.split("|")
+                days.setdefault(f"{kind.replace('_', ' ')}, {branches.shown(scope)}", []).append(day)
+            for group, of_group in [*days.items()][:LISTED_FAILURES]:
+                until = f" to {of_group[-1]}" if len(of_group) > 1 else ""
+                out.print(f"  {escape(group)}: {len(of_group)} ({of_group[0]}{until})", highlight=False)
+            if len(days) > LISTED_FAILURES:
+                out.print(f"  … and {len(days) - LISTED_FAILURES} more branches", highlight=False)
+        if report.failed:
+            wanted = sorted(key.split("|")[0] for _, key in report.failed)
+            again = f"leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}"
+            daemon = "The daemon retries temporary errors. " if is_served(self.settings.dagster_folder) else ""
+            out.print(f"\n{daemon}Pull them again with: {again}", highlight=False, soft_wrap=True)
 
 
 def opened(settings: Settings) -> DataFolder:
@@ -181,26 +237,6 @@ def dagster_instance(home: Path) -> DagsterInstance:
             f"Dagster refuses {home / 'dagster.yaml'} ({type(error).__name__}). Correct the file and the variables "
             "that it names. Or move it away: the next start writes a new one, with a new history. The leads stay."
         ) from None
-
-
-def show_report(report: PullReport, troubles: Sequence[str], branches: Branches) -> None:
-    """Print what landed, and what failed: windows by reason, then what went wrong after the pull."""
-    landed = " and ".join(f"{count} of {kind.replace('_', ' ')}" for kind, count in sorted(report.landed.items()))
-    out.print(f"Landed windows: {landed or 'none'}. They hold {report.leads} leads, {report.new} of them new.")
-    by_reason: dict[str, list[tuple[str, str, str]]] = {}
-    for (kind, key), (reason, message) in sorted(report.failed.items()):
-        by_reason.setdefault(reason, []).append((kind, key, message))
-    for reason, windows in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-        named = ", ".join(f"{kind} {branches.shown_window(key)}" for kind, key, _ in windows[:LISTED_FAILURES])
-        more = f" and {len(windows) - LISTED_FAILURES} more" if len(windows) > LISTED_FAILURES else ""
-        out.print(
-            f"\n[bold red]Failed, {reason}: {len(windows)}[/bold red] ({escape(named)}{more})",
-            soft_wrap=True,
-            highlight=False,
-        )
-        out.print(f"  {escape(windows[0][2])}", soft_wrap=True, highlight=False)
-    for trouble in (*([report.error] if report.error else []), *troubles):
-        err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
 
 
 _COLOURS = {Light.GREEN: "green", Light.YELLOW: "yellow", Light.RED: "red"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, Definitions, EventLogEntry, MetadataValue
+from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, Definitions, EventLogEntry
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.orchestration.dagster_compat import DagsterExecutionInterruptedError, make_new_run_id
@@ -17,14 +17,12 @@ from leads_pipeline.orchestration.pulling import PULL_JOB, raw_key
 
 @dataclass(slots=True)
 class PullReport:
-    """How a pull went: landed windows by kind, the leads in them, and of each failed window its reason and message.
+    """How a pull went: how many windows landed of each kind, and the reason and message of each failed window.
 
     `error` says why the run failed if no window did.
     """
 
     landed: dict[str, int] = field(default_factory=dict)
-    leads: int = 0
-    new: int = 0
     failed: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     error: str | None = None
 
@@ -40,10 +38,7 @@ class PullReport:
             return False
         kind = event.asset_key.path[-1].removeprefix("raw_")
         if event.event_type is DagsterEventType.ASSET_MATERIALIZATION:
-            metadata = event.step_materialization_data.materialization.metadata
             self.landed[kind] = self.landed.get(kind, 0) + 1
-            self.leads += _number(metadata, "dagster/partition_row_count")
-            self.new += _number(metadata, "new")
             return True
         if event.event_type is DagsterEventType.ASSET_OBSERVATION:
             metadata = event.asset_observation_data.asset_observation.metadata
@@ -115,11 +110,6 @@ def run_job(
         raise KeyboardInterrupt
     messages = (message for event in failed if (message := _message(event)))
     return next(messages, f"Run {run_id} of {name} failed. The Dagster UI shows why.")
-
-
-def _number(metadata: Mapping[str, MetadataValue[Any]], name: str) -> int:
-    value = metadata[name].value if name in metadata else 0
-    return value if isinstance(value, int) else 0
 
 
 def _is_interruption(event: DagsterEvent) -> bool:

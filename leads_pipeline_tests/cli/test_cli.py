@@ -165,8 +165,9 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
     result = run("backfill", "--from", here.day(3), "--to", here.day(3), "--kind", "applicant")
     assert result.exit_code == 1
-    assert f"(applicant_leads {here.key(3, 102)} (Leeds [city]))" in result.output
-    assert "refused (403)" in result.output
+    assert "1 window failed: refused (403)" in result.output
+    assert f"applicant leads, branch-102 (Leeds [city]): 1 ({here.day(3)})" in result.output
+    assert f"Pull them again with: leads-pipeline backfill --from {here.day(3)} --to {here.day(3)}" in result.output
     assert f"Published: {here.data.folder / 'leads.duckdb'}" in result.output
     _, rows = LeadsFile(here.data).query("select scope from landed_windows order by 1")
     assert rows == [("branch-101",), ("branch-103",)]
@@ -176,7 +177,7 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     ("arguments", "said"),
     [
         (["--from", "yesterday", "--to", "2026-11-19"], "'yesterday' is not a day. Write 2026-11-19."),
-        (["--from", "2001-01-01", "--to", "2001-01-02"], "--from 2001-01-01 is no partition"),
+        (["--from", "2001-01-01", "--to", "2001-01-02"], "--from 2001-01-01 is before the first day, "),
         (["--from", "2001-01-02", "--to", "2001-01-01"], "--to 2001-01-01 lies before --from 2001-01-02."),
     ],
 )
