@@ -89,7 +89,11 @@ def _chosen_days(
             f"--to {last} is in the future: today in {session.settings.zone.key} is {session.today}."
         )
     if first < session.first_day:
-        setter = "LEADS_START_DATE says so" if session.settings.start_date else "this data folder was first used then"
+        setter = (
+            "LEADS_START_DATE says so"
+            if session.settings.start_date
+            else "the first start of this data folder chose it"
+        )
         raise click.UsageError(
             f"--from {first} is before the first day, {session.first_day}: {setter}. To begin earlier, set "
             f"LEADS_START_DATE={first}. The portal keeps leads for {RETENTION.days} days."

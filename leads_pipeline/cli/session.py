@@ -195,8 +195,9 @@ class Session:
                 day, scope = key.split("|")
                 days.setdefault(f"{kind.replace('_', ' ')}, {branches.shown(scope)}", []).append(day)
             for group, of_group in [*days.items()][:LISTED_FAILURES]:
-                until = f" to {of_group[-1]}" if len(of_group) > 1 else ""
-                out.print(f"  {escape(group)}: {len(of_group)} ({of_group[0]}{until})", highlight=False)
+                many = f"{len(of_group)} windows, {of_group[0]} to {of_group[-1]}"
+                counted = many if len(of_group) > 1 else f"1 window, {of_group[0]}"
+                out.print(f"  {escape(group)}: {counted}", highlight=False)
             if len(days) > LISTED_FAILURES:
                 out.print(f"  … and {len(days) - LISTED_FAILURES} more branches", highlight=False)
         if report.failed:

@@ -166,7 +166,7 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     result = run("backfill", "--from", here.day(3), "--to", here.day(3), "--kind", "applicant")
     assert result.exit_code == 1
     assert "1 window failed: refused (403)" in result.output
-    assert f"applicant leads, branch-102 (Leeds [city]): 1 ({here.day(3)})" in result.output
+    assert f"applicant leads, branch-102 (Leeds [city]): 1 window, {here.day(3)}" in result.output
     assert f"Pull them again with: leads-pipeline backfill --from {here.day(3)} --to {here.day(3)}" in result.output
     assert f"Published: {here.data.folder / 'leads.duckdb'}" in result.output
     _, rows = LeadsFile(here.data).query("select scope from landed_windows order by 1")
