@@ -4,14 +4,19 @@ Belongs here: what every command needs. Doesn't: Dagster, so that a command that
 """
 
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.settings import Settings, variables
+from leads_pipeline.storage.room import full, tightest_of
 
 # 128 and the signal's number, as shells have it.
 EXIT_INTERRUPTED = 130
@@ -22,15 +27,25 @@ err = Console(stderr=True)
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Show the pipeline's own errors as a sentence, and exit 2: they are about settings, not about the program."""
+    """Show the pipeline's own errors, and a full disk, as a sentence, and exit 2."""
     try:
         yield
     except LeadsPipelineError as error:
-        err.print(f"[bold red]{error.reason}:[/bold red] {escape(str(error))}", highlight=False)
-        sys.exit(2)
+        _fail(error.reason, str(error))
     except KeyboardInterrupt:
         err.print("Stopped.")
         sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        settings = Settings.from_variables(variables())
+        folders = [settings.data_dir, settings.dagster_folder, Path(tempfile.gettempdir())]
+        if (folder := tightest_of(error, folders)) is None:
+            raise
+        _fail("storage", full(folder))
+
+
+def _fail(reason: str, message: str) -> NoReturn:
+    err.print(f"[bold red]{reason}:[/bold red] {escape(message)}", highlight=False)
+    sys.exit(2)
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:

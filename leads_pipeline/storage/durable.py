@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.room import full
 
 PRIVATE_FOLDER_MODE: Final = 0o700
 PRIVATE_FILE_MODE: Final = 0o600
@@ -119,11 +120,8 @@ def sweep(path: Path) -> None:
                 path.with_name(name).unlink()
 
 
-_FULL: Final = "Free some space, then run again."
 _FORBIDDEN: Final = "Give this user the right to read and write there, or set LEADS_DATA_DIR to another folder."
 _ADVICE: Final = {
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
     errno.EFBIG: "Raise the limit on file sizes (ulimit -f), then run again.",
     errno.EACCES: _FORBIDDEN,
     errno.EPERM: _FORBIDDEN,
@@ -131,7 +129,9 @@ _ADVICE: Final = {
 }
 
 
-def _advice(error: OSError) -> str:
+def _advice(path: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return full(path)
     return _ADVICE.get(error.errno or 0, "Check the disk and its file system, then run again.")
 
 
@@ -146,7 +146,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def not_read(path: Path, error: OSError) -> StorageError:
     """What `reading` raises for the error."""
-    return StorageError(f"{path} can't be read: {error.strerror}. {_advice(error)}")
+    return StorageError(f"{path} can't be read: {error.strerror}. {_advice(path, error)}")
 
 
 @contextmanager
@@ -156,5 +156,5 @@ def storing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"{path} can't be written: {error.strerror}. {_advice(error)} What was landed before is untouched."
+            f"{path} can't be written: {error.strerror}. {_advice(path, error)} What was landed before is untouched."
         ) from error

@@ -17,6 +17,7 @@ import duckdb
 from leads_pipeline.domain.contract import FieldType
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.storage.durable import copy_file
+from leads_pipeline.storage.room import full, is_tight, says_full
 
 # What DuckDB may hold before it spills to the data folder. 320,000 leads are published within 590 MB, as fast as within
 # 770 with 1 GB (measured), and all marts of 9 million leads are made as fast with 400 MB.
@@ -117,29 +118,37 @@ def telling_errors(data: HasFolder) -> Iterator[None]:
     """Turn DuckDB's errors into ours, which say what to do and don't quote a lead."""
     try:
         yield
-    except (duckdb.IOException, duckdb.TransactionException) as error:
-        # These speak of files and the disk, never of content: a commit fails where a write does.
-        raise StorageError(
-            f"DuckDB can't read or write below {data.folder}: {error} What was published before is untouched."
-        ) from None
-    except duckdb.OutOfMemoryException:
-        raise StorageError(
-            f"DuckDB ran out of its memory and of space to spill to below {data.folder}. Free some space, then run "
-            "again. What was published before is untouched."
-        ) from None
     except duckdb.Error as error:
-        if _tells_of_damage(error):
-            raise StorageError(
-                f"DuckDB found damage in a file below {data.folder} ({type(error).__name__}; its message may quote "
-                "a lead and is left out). What was published before is untouched."
-            ) from None
-        # What is found before anything is read is about the statement alone.
-        reads_nothing = isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException))
-        text = str(error).splitlines()[0] if reads_nothing else "its message may quote a lead and is left out"
-        raise BugError(
-            f"A statement of leads-pipeline fails in DuckDB with {type(error).__name__} ({text}). What was "
-            "published before is untouched. Running again doesn't help, nor does another disk: please report it."
-        ) from None
+        raise _told(data.folder, error) from None
+
+
+def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
+    untouched = "What was published before is untouched."
+    # On a full disk a commit fails as on a damaged one, and then each statement after it.
+    if says_full(str(error)) or (_tells_of_damage(error) and is_tight(folder)):
+        published = folder / WAREHOUSE_FILE
+        room = full(folder, published.stat().st_size if published.exists() else 0)
+        return StorageError(f"DuckDB can't write below {folder}. {room} {untouched}")
+    if isinstance(error, (duckdb.IOException, duckdb.TransactionException)):
+        # These speak of files and the disk, never of content: a commit fails where a write does.
+        return StorageError(f"DuckDB can't read or write below {folder}: {error} {untouched}")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return StorageError(
+            f"DuckDB ran out of its memory and of space to spill to below {folder}. Free some space, then run again. "
+            f"{untouched}"
+        )
+    if _tells_of_damage(error):
+        return StorageError(
+            f"DuckDB found damage in a file below {folder} ({type(error).__name__}; its message may quote a lead and "
+            f"is left out). {untouched}"
+        )
+    # What is found before anything is read is about the statement alone.
+    reads_nothing = isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException))
+    text = str(error).splitlines()[0] if reads_nothing else "its message may quote a lead and is left out"
+    return BugError(
+        f"A statement of leads-pipeline fails in DuckDB with {type(error).__name__} ({text}). {untouched} Running "
+        "again doesn't help, nor does another disk: please report it."
+    )
 
 
 def _tells_of_damage(error: duckdb.Error) -> bool:

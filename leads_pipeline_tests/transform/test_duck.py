@@ -6,7 +6,7 @@ import pytest
 
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.duck import connection, write_anew
+from leads_pipeline.transform.duck import connection, telling_errors, write_anew
 from leads_pipeline_tests.support.house import Quick
 
 
@@ -73,3 +73,18 @@ def test_a_checkpoint_writes_little_anew_of_what_has_not_changed(tmp_path: Path)
         db.execute("checkpoint")
 
     assert len(before - groups()) <= 8
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            duckdb.FatalException("database has been invalidated: … No space left on device"),
+            r"The file system \S+ is full",
+        ),
+        (duckdb.FatalException("database has been invalidated"), "found damage in a file"),
+    ],
+)
+def test_a_full_disk_is_told_apart_from_damage(tmp_path: Path, error: duckdb.Error, told: str) -> None:
+    with pytest.raises(StorageError, match=told), telling_errors(DataFolder.at(tmp_path)):
+        raise error

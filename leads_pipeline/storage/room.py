@@ -1,0 +1,65 @@
+"""Room on a disk: which file system is full, and how much the pipeline needs.
+
+Belongs here: telling a full disk from other errors, for this package's writes, SQLite's and DuckDB's.
+"""
+
+import errno
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+# A publication writes a second leads.duckdb, and spills to a third place while it does.
+_NEEDED_BYTES: Final = 100_000_000
+_NEEDED_FACTOR: Final = 3
+
+# Databases say "I/O error" if a write finds no room. It counts as a full disk if no more than this is free.
+_TIGHT_BYTES: Final = 5_000_000
+
+
+def full(path: Path, published_bytes: int = 0) -> str:
+    """Say which file system is full and what to do. `published_bytes` is the size of leads.duckdb."""
+    folder = _existing(path)
+    mount = next(one for one in (folder, *folder.parents) if one.parent == one or _device(one) != _device(one.parent))
+    usage, needed = shutil.disk_usage(folder), max(_NEEDED_BYTES, _NEEDED_FACTOR * published_bytes)
+    return (
+        f"The file system {mount} is full: {usage.free / 1e6:.1f} of {usage.total / 1e6:.0f} MB are free. Free at "
+        f"least {needed / 1e6:.0f} MB, then run again. Landed leads are safe."
+    )
+
+
+def is_tight(path: Path) -> bool:
+    """Whether the file system has so little room that a database can't write."""
+    return shutil.disk_usage(_existing(path)).free <= _TIGHT_BYTES
+
+
+def says_full(text: str) -> bool:
+    """Whether the text of a database's error is about room."""
+    return any(words in text for words in ("No space left", "disk is full", "Disk quota exceeded"))
+
+
+def tightest_of(error: BaseException, folders: Iterable[Path]) -> Path | None:
+    """Return the folder with the least room if the error, or one that led to it, is about room. Otherwise None."""
+    tightest = min(folders, key=lambda folder: shutil.disk_usage(_existing(folder)).free)
+    for one in _causes(error):
+        if isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT):
+            return Path(one.filename) if isinstance(one.filename, str) else tightest
+        if isinstance(one, sqlite3.Error) and (says_full(str(one)) or is_tight(tightest)):
+            return tightest
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _existing(path: Path) -> Path:
+    path = path.absolute()
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
+def _device(path: Path) -> int:
+    return path.stat().st_dev
