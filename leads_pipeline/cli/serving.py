@@ -119,6 +119,7 @@ def _run_together(settings: Settings, host: str, port: int, log_level: str) -> i
         finally:
             service.end()
     if ended is None:
+        data.state.forget_service()  # nobody is to be told that it is silent
         click.echo("Stopped. Landed leads stay.")
         return 0
     click.echo(
