@@ -110,7 +110,7 @@ def _show_demo(session: Session, first: date) -> None:
         "where day >= $first group by all order by kind, state",
         {"first": first},
     )
-    out.print(table(names, rows, f"Windows since {first} (today is open)"))
+    out.print(table(names, rows, f"Since {first}"))
     out.print("\nA first query:\n")
     out.print(Syntax(FIRST_QUERY, "sql", theme="ansi_dark", background_color="default"))
     out.print(table(*warehouse.query(FIRST_QUERY)))

@@ -44,7 +44,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def _fail(reason: str, message: str) -> NoReturn:
-    err.print(f"[bold red]{reason}:[/bold red] {escape(message)}", highlight=False)
+    err.print(f"[bold red]{reason}:[/bold red] {escape(message)}", highlight=False, soft_wrap=True)
     sys.exit(2)
 
 

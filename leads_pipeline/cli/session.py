@@ -133,7 +133,7 @@ class Session:
         self._show_failed(report)
         troubles = [*([report.error] if report.error else []), *troubles, *([published] if published else [])]
         for trouble in troubles:
-            err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False)
+            err.print(f"[bold red]failed:[/bold red] {escape(trouble)}", highlight=False, soft_wrap=True)
         return report.succeeded and not troubles
 
     def publish(self) -> str | None:
