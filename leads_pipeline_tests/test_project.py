@@ -15,7 +15,8 @@ from packaging.utils import canonicalize_name
 
 from leads_pipeline.settings import GONE, VARIABLES
 
-ROOT = Path(__file__).parent.parent
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCK = (ROOT / "requirements.lock").read_text()
 SECTION = "dependency-groups"
@@ -157,3 +158,14 @@ def test_make_says_what_to_do_about_a_python_that_is_too_old(tmp_path: Path) -> 
     assert "needs Python 3.11 or newer" in result.stderr
     assert "Python 3.9.2" in result.stderr
     assert not (tmp_path / "venv").exists()
+
+
+def test_the_table_of_promises_names_each_test() -> None:
+    """By its file, or by its folder."""
+    told = (TESTS / "README.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(([\w./]+)\)", told))
+    files = {path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
+    untold = {
+        name for name in files if name not in linked and name.partition("/")[0] not in {*linked, "faults", "mutants"}
+    }
+    assert untold == set()
