@@ -40,8 +40,8 @@ def backup(target: Path, keep: int) -> None:
         with err.status("Copying what has changed"):
             done = back_up(data, target, keep, datetime.now(UTC))
     click.echo(
-        f"Backup {target / done.name}: {done.files} files, {done.bytes / 1e6:.1f} MB. New since the backup before: "
-        f"{done.new} files, {done.new_bytes / 1e6:.1f} MB. Older backups deleted: {done.removed}."
+        f"Backup {target / done.name}: {done.files} files, {done.bytes / 1e6:.1f} MB. Copied now: {done.new} files, "
+        f"{done.new_bytes / 1e6:.1f} MB. Older backups deleted: {done.removed}."
     )
     if done.is_first:
         click.echo(f"This is the first backup in {target}.")
@@ -49,8 +49,8 @@ def backup(target: Path, keep: int) -> None:
             click.echo("It is on the same disk as the data folder. If that disk fails, both are lost.", err=True)
     if done.damaged:
         click.echo(
-            f"{_counted(done.damaged)} damaged. If the backup before has them whole, the new one has them too. Run "
-            "`leads-pipeline verify`.",
+            f"Damaged files in the data folder: {_counted(done.damaged)}. If the backup before has them whole, the new "
+            "one has them too. Run `leads-pipeline verify`.",
             err=True,
         )
     sys.exit(1 if done.damaged else 0)
@@ -74,8 +74,8 @@ def restore(source: Path) -> None:
         click.echo(f"Restored {done.files} files of {done.source} to {settings.data_dir}.")
         if done.damaged:
             click.echo(
-                f"{_counted(done.damaged)} damaged and left out. Their leads are in leads.duckdb, if that is whole. "
-                "Their windows are pulled again while the portal has them.",
+                f"Damaged files of the backup, left out: {_counted(done.damaged)}. Their leads are in leads.duckdb, if "
+                "that is whole. Their windows are pulled again while the portal has them.",
                 err=True,
             )
         with Session.opened() as session:
@@ -87,7 +87,7 @@ def restore(source: Path) -> None:
 
 def _counted(keys: list[str]) -> str:
     more = f" and {len(keys) - LISTED_FILES} more" if len(keys) > LISTED_FILES else ""
-    return f"{len(keys)} files ({', '.join(keys[:LISTED_FILES])}{more}) are"
+    return f"{len(keys)} ({', '.join(keys[:LISTED_FILES])}{more})"
 
 
 @click.command()
