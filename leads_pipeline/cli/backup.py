@@ -14,6 +14,7 @@ from leads_pipeline.observe.verification import verify as verify_folder
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.backup import back_up
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.restore import end_restore
 from leads_pipeline.storage.restore import restore as put_back
 
 # Two weeks of nights.
@@ -80,8 +81,10 @@ def restore(source: Path) -> None:
             )
         with Session.opened() as session:
             troubles = session.refresh()
+        if not troubles:
+            end_restore(data)
     for trouble in troubles:
-        click.echo(f"Publishing failed: {trouble} Then run `leads-pipeline backfill --last 1d`.", err=True)
+        click.echo(f"Publishing failed: {trouble} Then run the same command again.", err=True)
     sys.exit(1 if done.damaged or troubles else 0)
 
 

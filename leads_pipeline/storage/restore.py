@@ -58,7 +58,8 @@ class _File(NamedTuple):
 def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
     """Copy a snapshot into an empty data folder. `source` is the snapshot, or a target: then its newest one counts.
 
-    Of two suppression lists the longer one stays. A restore that was killed is finished by another one. Raises
+    Of two suppression lists the longer one stays. A restore that was killed is finished by another one, until
+    `end_restore` is called, once the folder is published. Raises
     SettingsError if there is no backup or the folder isn't empty, StorageError if a disk can't be read or written.
     """
     source, files = _found(source, now)
@@ -68,6 +69,7 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
     with storing(under_way):
         shutil.rmtree(under_way, ignore_errors=True)
         make_folder(under_way)
+    data.state.note_swept(0)  # one that was killed while it published may have swept
     with ThreadPoolExecutor(_WRITERS) as pool:
         done = list(pool.map(partial(_put, data, under_way), files))
     _keep_longer_list(data, under_way)
@@ -75,9 +77,14 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
         versions.chmod(0o750)  # readable by the owner's group, as analysts are
     if moment := made_at(source):
         data.state.note_backup(moment)
-    shutil.rmtree(under_way)
     damaged = [key for key, is_whole in done if not is_whole]
     return Restored(source, len(done) - len(damaged), damaged)
+
+
+def end_restore(data: DataFolder) -> None:
+    """Have the folder count as restored: from now on no restore puts anything into it."""
+    with storing(data.folder / _UNDER_WAY):
+        shutil.rmtree(data.folder / _UNDER_WAY)
 
 
 def _found(source: Path, now: datetime) -> tuple[Path, list[_File]]:

@@ -19,7 +19,7 @@ from leads_pipeline.privacy.sweeping import sweep
 from leads_pipeline.storage.backup import BackedUp, back_up, snapshots
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED, Place
-from leads_pipeline.storage.restore import Restored, restore
+from leads_pipeline.storage.restore import Restored, end_restore, restore
 from leads_pipeline.storage.store import open_store
 from leads_pipeline.storage.suppression import Action, Entry
 from leads_pipeline_tests.storage.test_store import moto, new_bucket
@@ -331,7 +331,9 @@ def test_a_restore_that_was_killed_is_finished_by_the_next(
     assert contents(back.folder) != contents(data.folder)
     restored(target, back)
     assert contents(back.folder) == contents(data.folder)
-    assert not (back.folder / ".restoring").exists()
+    end_restore(back)
+    with pytest.raises(SettingsError, match="isn't empty"):
+        restored(target, back)
 
 
 # --- places that are refused ------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.restore import restore
+from leads_pipeline.storage.restore import end_restore, restore
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.reading import LeadsFile
@@ -313,6 +313,7 @@ class Quick(House):
     def _restore(self, source: Path) -> None:
         restore(source, self.data, self.now)
         self.publish()
+        end_restore(self.data)
 
 
 class Real(House):
