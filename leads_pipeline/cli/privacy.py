@@ -172,7 +172,9 @@ def retain(dry_run: bool) -> None:
     with plain_errors(), Session.opened() as session:
         keep_days = session.settings.keep_personal_days
         if keep_days is None:
-            raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are.")
+            raise QuestionError(
+                "LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more."
+            )
         before = due_before(datetime.now(UTC), session.settings.zone, keep_days)
         days = list(cut_days(session.data, before, is_dry=dry_run))
         done = [day for day in days if day.error is None]
@@ -290,8 +292,11 @@ def object_(dry_run: bool, **asked: Any) -> None:
         if dry_run or not request.can_be_listed:
             _stop(request, f"Leads of the person: {leads}.")
         entry = requests.add(session.data, request, datetime.now(UTC))
-        done = f"The person is out of mart_hidden_valuations, also with new leads. In the other tables stay {leads}."
-        _hand_out(session, entry, f"{done}\n{_until_lifted(entry)}", _carry_out(session, entry))
+        done = (
+            f"Out of mart_hidden_valuations: the person, with later leads too. Kept in the other tables: {leads}.\n"
+            f"{_until_lifted(entry)}"
+        )
+        _hand_out(session, entry, done, _carry_out(session, entry))
 
 
 @privacy.command(short_help="Set a person's leads aside.")

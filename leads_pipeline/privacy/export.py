@@ -42,9 +42,9 @@ _SOURCES: Final = {
     "correction": "the agent corrected it",
 }
 
-# In a description, the part behind a semicolon or an example is for analysts.
+# In a description, the part behind a semicolon or an example is for analysts. The page has moments of the local zone.
 _DESCRIPTIONS: Final = {
-    (kind.name, field.path): re.split("; |, e[.]g[.]", field.description)[0]
+    (kind.name, field.path): re.split("; |, e[.]g[.]|, UTC", field.description)[0]
     for kind in LEAD_KINDS
     for field in (
         *kind.fields,
@@ -84,8 +84,8 @@ class Contact:
         return cls(list(names), list(others))
 
     def masked(self) -> "Contact":
-        """Enough of it to recognise a person whom you know."""
-        names = [" ".join(f"{word[:1]}…" for word in name.split()) for name in self.names]
+        """Enough of it to recognise a person whom you know, and to tell Jane from John."""
+        names = [" ".join(f"{word[: 2 if len(word) > 3 else 1]}…" for word in name.split()) for name in self.names]
         return Contact(names, [_masked(text) for text in self.others])
 
 

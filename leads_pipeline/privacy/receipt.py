@@ -47,7 +47,7 @@ _OUT_OF_REACH: Final = {
 
 _PUBLISHED: Final = "Carried out and published."
 _COMPLETE: Final = dict.fromkeys(_OUT_OF_REACH, _PUBLISHED) | {
-    Action.ERASE: "All files were searched again. Nothing of the person is left in them."
+    Action.ERASE: "All files were searched again: what had to go is gone."
 }
 _NOT_COMPLETE: Final = "NOT complete: something is left. See to it, then run `leads-pipeline privacy apply`."
 
@@ -95,7 +95,7 @@ def write_receipt(data: DataFolder, entry: Entry, done: str, *, is_complete: boo
     text = (
         f"{NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"
         f"Received on {received}. Answer the person by {due_on(received)}.\n"
-        f"Noted {entry.at:%Y-%m-%d %H:%M} UTC.\n\n{done}\n"
+        f"On the suppression list since {entry.at:%Y-%m-%d %H:%M} UTC.\n\n{done}\n"
         f"{_COMPLETE[entry.action] if is_complete else _NOT_COMPLETE}\n\n"
         f"The pipeline can't reach these places. Please see to them:\n{out_of_reach}\n"
     )

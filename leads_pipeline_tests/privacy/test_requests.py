@@ -90,7 +90,7 @@ def test_find_shows_two_groups_and_every_reason() -> None:
 @pytest.mark.usefixtures("desk")
 def test_find_masks_names_addresses_and_numbers() -> None:
     for shown in (privacy("find", *JANE), privacy("find", *JANE, "--json")):
-        assert "J… R…" in shown.output.replace("\\u2026", "…")
+        assert {"Ja… R…", "Jo… R…"} <= {*re.findall("J.… R…", shown.output.replace("\\u2026", "…"))}
         assert not any(text in shown.output for text in (EMAIL, "900123", "Jane", "rk)"))
     assert privacy("find", *JANE, "--show", exit_code=2).stderr.startswith("question")
 
