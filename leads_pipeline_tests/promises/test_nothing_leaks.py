@@ -51,12 +51,13 @@ EMAIL, PHONE, MESSAGE = "canaryemail77@person.example", "07700900077", "canaryMe
 POSTCODE, STREET, PLACE = "ZZ97 3QX", "canaryStreet18f3", "51.9182736"
 # A name as a programmer might give one, for it to stand where a field's or a member's name is due.
 PERSON = "canaryPerson4d1c"
-ERASED, RECIPIENT = "canaryerased19@person.example", "canaryagent3c@agency.example"
-PERSONAL: Final = (EMAIL, RECIPIENT, PHONE, MESSAGE, POSTCODE, STREET, PLACE, PERSON, ERASED)
+ERASED, CORRECTED = "canaryerased19@person.example", "canarycorrected8b@person.example"
+RECIPIENT = "canaryagent3c@agency.example"
+PERSONAL: Final = (EMAIL, RECIPIENT, PHONE, MESSAGE, POSTCODE, STREET, PLACE, PERSON, ERASED, CORRECTED)
 
 # Where leads belong: as they came, and in the published file in tables of leads.
 PLACES: Final = (
-    r"data/(raw|tables|spool|quarantine)/.*|"
+    r"data/(raw|restricted|tables|spool|quarantine)/.*|"
     r"data/(leads\.duckdb|\.versions/\S+)"
     r"( (applicant_leads|appraisal_leads|applicant_viewing_times|applicant_listing_images))?"
 )
@@ -369,6 +370,10 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
     assert all(place.startswith("data/.state/tokens/") for place in found[TOKEN])
     assert found.pop(TOKEN)
     assert {canary: places for canary in SECRETS if (places := found.get(canary))} == {}
+    # An answer without a list of leads is kept in quarantine, and an erasure names it.
+    assert [place for place in found[ERASED] if not place.startswith("data/quarantine/")] == []
+    assert any(place.startswith("data/restricted/") for place in found[EMAIL])
+    assert "data/leads.duckdb applicant_leads" in found[CORRECTED]
     wrong = {canary: {one for one in found[canary] if not re.fullmatch(PLACES, one)} for canary in PERSONAL}
     assert {canary: places for canary, places in wrong.items() if places} == {}
 
@@ -389,6 +394,9 @@ def use(here: Installation, web: str, mail: str) -> None:
     assert statuses[-1] == 401
     here.run(*backfill)
     here.run(PROGRAM, "privacy", "erase", "--email", ERASED, "--yes")
+    here.run(PROGRAM, "privacy", "correct", "--lead", "pushed", "--new-email", CORRECTED)
+    here.run(PROGRAM, "privacy", "restrict", "--lead", "101-1")
+    here.run(PROGRAM, "privacy", "object", "--email", EMAIL)
     here.run(PROGRAM, "privacy", "share", str(here.folder / "output" / "shared.duckdb"))
     here.run(PROGRAM, "privacy", "log")
     here.run(PROGRAM, "privacy", "find", "--email", EMAIL)
