@@ -144,19 +144,18 @@ def export(folder: Path, **given: Any) -> None:
 @privacy.command(short_help="Write a copy without names, to share.")
 @click.argument("file", type=click.Path(path_type=Path))
 def share(file: Path) -> None:
-    """Write FILE, a new DuckDB file: a pseudonymised copy of the published leads, for wide use.
+    """Write FILE, a new DuckDB file: a pseudonymised copy of the figures, for wide use.
 
-    An allow-list says which fields pass. Its table `about` says what it is, and that it isn't anonymous.
-    docs/privacy.md says more.
+    It holds one row a lead without ids, names and contacts, and the marts that know no single person. Its table
+    `about` says what it is, and that it isn't anonymous. docs/privacy.md says more.
     """
     with plain_errors():
         data, _ = _opened()
         if data.is_behind:
             with Session.opened() as session:
                 _carry_out(session)
-        shared = write_share(data, file.absolute(), datetime.now(UTC))
-    counts = ", ".join(f"{name} {count}" for name, count in shared.rows.items())
-    out.print(f"{file}: {counts}. Leads of small groups, with less: {shared.in_small_groups}.", soft_wrap=True)
+        rows = write_share(data, file.absolute(), datetime.now(UTC))
+    out.print(f"{file}: {', '.join(f'{name} {count}' for name, count in rows.items())}.", soft_wrap=True)
     out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")
 
 

@@ -1,8 +1,7 @@
-"""The pseudonymised copy: what passes, what small groups lose, what it says of itself."""
+"""The pseudonymised copy: what passes, and what it says of itself."""
 
-import random
 import stat
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,15 +13,13 @@ import pytest
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS, FieldType, LeadKind
 from leads_pipeline.errors import StorageError
 from leads_pipeline.privacy import share as share_room
-from leads_pipeline.privacy.share import KEPT_OF_SMALL_GROUPS, allow_list, write_share
+from leads_pipeline.privacy.share import write_share
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.people import listed
-from leads_pipeline_tests.support.staging import DAY, NEXT_DAY, land, publish
+from leads_pipeline_tests.support.staging import DAY, land, publish
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SCOPES = ("branch-101", "branch-102")
-WORDS = {"APPLICANT_SOURCE_ZOOPLA_WEBSITE": "zoopla website", "": "unknown", "Ann's own website": "…"}
 
 PLANTED = "Quenby"
 NAUGHTY = ("", " \u202e", "\0", "'; drop table x; --", "<b>", "\ud800", "😀" * 50, "\n")
@@ -85,11 +82,8 @@ def test_nothing_of_a_person_is_in_any_cell_of_the_copy(data: DataFolder, tmp_pa
         land(data, kind, [full_of(kind, f"{PLANTED}{number}", text) for number, text in enumerate(texts)])
     publish(data)
     write_share(data, tmp_path / "copy.duckdb", NOW)
+    assert rows_of(tmp_path / "copy.duckdb", "select count(*) from lead_facts") == [(2 * len(texts),)]
     for kind in LEAD_KINDS:
-        # A branch's day of people enough, so that it is the allow-list that keeps them out.
-        sql = f"select count(*) from {kind.table} where not is_small_group"  # noqa: S608 - the contract's own name
-        [(big,)] = rows_of(tmp_path / "copy.duckdb", sql)
-        assert big == len(texts)
         assert PLANTED in str(rows_of(data.folder / "leads.duckdb", f"from {kind.table}"))
     for text in texts_in(tmp_path / "copy.duckdb"):
         assert PLANTED.casefold() not in text.casefold()
@@ -98,30 +92,6 @@ def test_nothing_of_a_person_is_in_any_cell_of_the_copy(data: DataFolder, tmp_pa
     content = (tmp_path / "copy.duckdb").read_bytes()
     assert PLANTED.encode() not in content
     assert NUMBER.to_bytes(8, "little") not in content
-
-
-POSTCODES = {
-    "SW1A 1AA": "SW1A",
-    "w1a1aa": "W1A",
-    " e1 6an": "E1",
-    "M60 1NW": "M60",
-    "EC1V": "EC1V",
-    "SW1A 1": None,
-    "E1 6A": None,
-    "N1 1AA, flat 2": None,
-    "Jane's, N1 1AA": None,
-    "07700 900123": None,
-    "": None,
-}
-
-
-@pytest.mark.slow
-def test_of_a_postcode_the_outward_half_alone_passes(data: DataFolder, tmp_path: Path) -> None:
-    land(data, APPLICANT, [lead(str(n), f"p{n}", consumerPostcode=written) for n, written in enumerate(POSTCODES)])
-    publish(data)
-    write_share(data, tmp_path / "copy.duckdb", NOW)
-    found = rows_of(tmp_path / "copy.duckdb", "select outward_code from applicant_leads")
-    assert Counter(code for (code,) in found) == Counter(POSTCODES.values())
 
 
 @pytest.mark.slow
@@ -144,96 +114,30 @@ def test_a_field_that_the_contract_gains_stays_out(data: DataFolder, tmp_path: P
     assert not any(PLANTED in text for text in texts_in(after))
 
 
-def test_the_copy_has_the_tables_and_columns_that_are_named_and_each_is_explained(
-    data: DataFolder, tmp_path: Path
-) -> None:
+def test_the_copy_has_facts_without_ids_and_marts_of_no_single_person(data: DataFolder, tmp_path: Path) -> None:
+    land(data, APPLICANT, people("p", 6))
     publish(data)
     file = tmp_path / "copy.duckdb"
-    write_share(data, file, NOW)
-    named = {(table.name, column) for table in allow_list() for column in table.columns}
-    named |= {("about", "topic"), ("about", "says")} | {(kind.table, "is_small_group") for kind in LEAD_KINDS}
-    found = rows_of(file, "select table_name, column_name, comment from duckdb_columns() where not internal")
-    assert {(table, column) for table, column, _ in found} == named
-    assert all(comment for *_, comment in found)
-    assert all(comment for (comment,) in rows_of(file, "select comment from duckdb_tables()"))
+    counts = write_share(data, file, NOW)
+    columns = rows_of(file, "select table_name, column_name, comment from duckdb_columns() where not internal")
+    names = {table: {column for of, column, _ in columns if of == table} for table, *_ in columns}
+    assert names.keys() == {
+        *("about", "lead_facts", "mart_coverage", "mart_enquiry_mix", "mart_hourly", "mart_leads_daily"),
+    }
+    assert {"person", "listing_id", "lead_day", "source"} <= names["lead_facts"]
+    assert {"lead_id", "created_at"}.isdisjoint(names["lead_facts"])
+    assert all(comment for *_, comment in columns)
+    assert (counts["lead_facts"], rows_of(file, "select sum(leads) from mart_leads_daily")) == (6, [(6,)])
     about = dict(rows_of(file, "from about"))
     assert "isn't anonymous" in about["what it isn't"]
     assert "UK GDPR applies" in about["law"]
     assert about["made at"] == "2026-11-21T12:00:00+00:00"
-    for table in allow_list():
-        assert f"{table.name}: {', '.join(table.columns)}" in about["allow-list"]
-    assert len(about["allow-list, checksum"]) == 64
-
-
-@pytest.mark.slow
-def test_a_small_group_keeps_branch_day_and_source_alone(data: DataFolder, tmp_path: Path) -> None:
-    more = {"consumerSituation": "CONSUMER_SITUATION_OTHER", "organiseViewing": True, "consumerPostcode": "E1 6AN"}
-    land(data, APPLICANT, [{**one, **more} for one in people("five", 5)], scope="branch-101")
-    # Four people with nine leads, and as many that name nobody.
-    again = [lead(f"again{number}", f"four{number % 4}", **more) for number in range(5)]
-    nobody = [lead(f"nobody{number}", None, **more) for number in range(9)]
-    small = [{**one, **more} for one in people("four", 4)] + again + nobody
-    land(data, APPLICANT, small, scope="branch-102")
-    # Another kind's people make the group no larger.
-    land(data, APPRAISAL, people("owner", 6), scope="branch-102")
-    publish(data)
-    file = tmp_path / "copy.duckdb"
-    assert write_share(data, file, NOW).in_small_groups == len(small)
-    [columns] = [table.columns for table in allow_list() if table.name == "applicant_leads"]
-    rest = ", ".join(column for column in columns if column not in KEPT_OF_SMALL_GROUPS)
-    shown = f"select lead_day, branch, source, is_small_group, {rest} from applicant_leads where scope = "  # noqa: S608 - our own names
-    found = rows_of(file, shown + "'branch-102'")
-    assert found == [(DAY, "branch-102", "unknown", True, *[None] * len(rest.split(", ")))] * len(small)
-    assert rows_of(
-        file,
-        "select distinct is_small_group, situation, wants_viewing, outward_code from applicant_leads "
-        "where scope = 'branch-101'",
-    ) == [(False, "other", True, "E1")]
-    assert rows_of(file, "select distinct is_small_group from appraisal_leads") == [(False,)]
-
-
-def made_up(seed: int) -> dict[tuple[str, Any], list[dict[str, Any]]]:
-    """Leads by scope and day, of people who come again."""
-    dice = random.Random(seed)  # noqa: S311 - made-up leads
-    made: dict[tuple[str, Any], list[dict[str, Any]]] = {}
-    for scope in SCOPES:
-        for day in (DAY, NEXT_DAY):
-            made[scope, day] = [
-                lead(
-                    f"{scope} {day} {number}",
-                    dice.choice([None, *(f"person{one}" for one in range(9))]),
-                    createdAt=f"{day}T{dice.randrange(8, 20):02}:00:00Z",
-                    leadSource=dice.choice([*WORDS]),
-                )
-                for number in range(dice.choice([3, 60]))
-            ]
-    return made
 
 
 def landed(data: DataFolder, made: Mapping[tuple[str, Any], Iterable[Any]]) -> None:
     for (scope, day), leads in made.items():
         land(data, APPLICANT, list(leads), scope=scope, day=day, fetched_at=NOW - timedelta(hours=1))
     publish(data)
-
-
-@pytest.mark.slow
-def test_leads_by_branch_day_and_source_are_right_in_the_copy(data: DataFolder, tmp_path: Path) -> None:
-    made = made_up(1)
-    landed(data, made)
-    write_share(data, tmp_path / "copy.duckdb", NOW)
-    truth = Counter((scope, day, WORDS[one["leadSource"]]) for (scope, day), of in made.items() for one in of)
-    found = rows_of(
-        tmp_path / "copy.duckdb", "select scope, lead_day, source, count(*) from applicant_leads group by all"
-    )
-    assert {tuple(key): count for *key, count in found} == truth
-    people_of = {key: {one["contact"]["email"] for one in of if one["contact"]} for key, of in made.items()}
-    big = rows_of(
-        tmp_path / "copy.duckdb",
-        "select scope, lead_day, count(distinct person) from applicant_leads where not is_small_group group by all",
-    )
-    assert {(scope, day): count for scope, day, count in big} == {
-        key: len(of) for key, of in people_of.items() if len(of) >= 5
-    }
 
 
 @pytest.mark.slow
@@ -245,7 +149,7 @@ def test_two_copies_share_no_hash_and_no_order(data: DataFolder, tmp_path: Path)
     hashes, groups, orders = [], [], []
     for name in ("one", "other"):
         write_share(data, tmp_path / name, NOW)
-        rows = rows_of(tmp_path / name, "select person, listing from applicant_leads order by rowid")
+        rows = rows_of(tmp_path / name, "select person, listing_id from lead_facts order by rowid")
         by_person = defaultdict(list)
         for place, (person, _) in enumerate(rows):
             by_person[person].append(place)
@@ -274,7 +178,7 @@ def test_who_is_to_be_erased_is_swept_before_a_copy_is_made(tmp_path: Path, monk
         write_share(data, tmp_path / "copy.duckdb", NOW)
     assert not (tmp_path / "copy.duckdb").exists()
     assert run("privacy", "share", tmp_path / "copy.duckdb").exit_code == 0
-    assert rows_of(tmp_path / "copy.duckdb", "select count(*) from applicant_leads") == [(1,)]
+    assert rows_of(tmp_path / "copy.duckdb", "select count(*) from lead_facts") == [(1,)]
 
 
 @pytest.mark.slow
