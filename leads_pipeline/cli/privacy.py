@@ -5,20 +5,28 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
-from functools import reduce
 from pathlib import Path
-from typing import Any, Final, NoReturn, TextIO
+from typing import Any, Final, NoReturn
 
 import click
 from rich.markup import escape
 
 from leads_pipeline.cli.output import err, out, plain_errors, table
+from leads_pipeline.cli.people import (
+    LISTED,
+    counted,
+    found_as_json,
+    identifiers,
+    person_of,
+    search,
+    show_found,
+    show_unread,
+)
 from leads_pipeline.cli.session import Session, opened
-from leads_pipeline.domain.person import Person, email_keys, phone_keys
+from leads_pipeline.domain.person import email_keys, phone_keys
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy import receipt, requests
-from leads_pipeline.privacy.export import Contact, context_of, versions_of, write_export
-from leads_pipeline.privacy.finding import Found, FoundLead, find
+from leads_pipeline.privacy.export import write_export
 from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.share import write_share
@@ -26,43 +34,14 @@ from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Entry
 
-# As options, as words of --from, and in the order in which they are asked for.
-_IDENTIFIERS: Final = {
-    "email": ("E-mail address", "E-mail address, in any spelling; repeat for more."),
-    "phone": ("Telephone number", "Telephone number, in any spelling; repeat for more."),
-    "lead": ("Lead id", "A lead's id. It counts as theirs; repeat for more."),
-    "name": ("First and last name", "First and last name. It tells people apart who share a number."),
-    "postcode": ("Postcode", "The person's own postcode."),
-}
-
 # A reference of the agency's own, in which no name and no address fits.
 _CASE: Final = re.compile(r"[A-Za-z0-9._/-]{1,40}")
-
-_LISTED: Final = 20
 
 privacy = click.Group(
     "privacy",
     short_help="Find, export, erase or restrict a person's data.",
     help="Find, export, erase or restrict a person's data. docs/privacy.md has the steps.",
 )
-
-
-def identifiers(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say who is sought."""
-    options = [
-        click.option(f"--{name}", f"{name}s", multiple=True, help=help_) for name, (_, help_) in _IDENTIFIERS.items()
-    ]
-    options += [
-        click.option(
-            "--from",
-            "listed",
-            type=click.File(encoding="utf-8", errors="replace"),
-            metavar="FILE",
-            help="Read them from a file, or from - (standard input): lines such as `email: jane@people.example`.",
-        ),
-        click.option("--shared", is_flag=True, help="Allow what more than three names share. Check each lead."),
-    ]
-    return reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
 def dated(command: Callable[..., None]) -> Callable[..., None]:
@@ -93,13 +72,13 @@ def find_(show: bool, as_json: bool, **given: Any) -> None:
         if show and not sys.stdout.isatty():
             raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
         data, _ = _opened()
-        person = _person(**given)
-        found = _found(data, person, is_shared=given["shared"])
+        person = person_of(**given)
+        found = search(data, person, is_shared=given["shared"])
         held = requests.in_force(data.gate.entries.read(), person, found)
     if as_json:
-        click.echo(json.dumps(_as_json(found, held, show=show), indent=2))
+        click.echo(json.dumps(found_as_json(found, held, show=show), indent=2))
     else:
-        _show(found, show=show)
+        show_found(found, show=show)
         for entry in held:
             out.print(f"On the suppression list: {NOUNS[entry.action]} {entry.number}.")
     sys.exit(1 if found.unread else 0)
@@ -127,7 +106,7 @@ def export(folder: Path, **given: Any) -> None:
     """
     with plain_errors():
         data, settings = _opened()
-        found = _found(data, _person(**given), is_shared=given["shared"])
+        found = search(data, person_of(**given), is_shared=given["shared"])
         if found.theirs:
             for path in write_export(folder, found.theirs, data.state.claimed_by(), settings, datetime.now(UTC)):
                 out.print(f"{path}", highlight=False, soft_wrap=True)
@@ -137,7 +116,7 @@ def export(folder: Path, **given: Any) -> None:
             f"Leads to look at, not exported: {len(found.to_look_at)}. `leads-pipeline privacy find` shows them. "
             "Add one with --lead ID."
         )
-    _show_unread(found)
+    show_unread(found)
     sys.exit(0 if found.theirs and not found.unread else 1)
 
 
@@ -179,7 +158,7 @@ def retain(dry_run: bool) -> None:
         done = [day for day in days if day.error is None]
         for day in done:
             if day.leads:
-                out.print(f"{day.day} {day.kind.name}: {_leads(day.leads)}", highlight=False)
+                out.print(f"{day.day} {day.kind.name}: {counted(day.leads)}", highlight=False)
         leads = sum(day.leads for day in done)
         out.print(f"Leads from before {before} that {'are due' if dry_run else 'are anonymous now'}: {leads}.")
         troubles = [f"{day.day} {day.kind.name}: {day.error}" for day in days if day.error is not None]
@@ -248,25 +227,25 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
         request = _asked(session, Action.ERASE, **asked)
         others = [lead for lead in request.found.to_look_at if lead.lead_id in cleared]
         if missing := set(cleared) - {lead.lead_id for lead in others}:
-            raise QuestionError(f"--clear-message names {_leads(len(missing))} that are not among those to look at.")
+            raise QuestionError(f"--clear-message names {counted(len(missing))} that are not among those to look at.")
         count = len(request.found.theirs)
         if dry_run or not (request.can_be_listed or others):
             _stop(request, f"Leads to erase: {count}. Messages of others to empty: {len(others)}.")
         if not yes:
-            question = f"Erase {_leads(count)} for good? Messages of others to empty: {len(others)}."
+            question = f"Erase {counted(count)} for good? Messages of others to empty: {len(others)}."
             click.confirm(question, abort=True, err=True)
         entry = requests.add(session.data, request, datetime.now(UTC), others)
         troubles = _carry_out(session, entry)
-        found = _found(session.data, request.person, is_shared=True)
+        found = search(session.data, request.person, is_shared=True)
         if quarantine == "delete":
             session.data.quarantine.delete(found.quarantined)
-            found = _found(session.data, request.person, is_shared=True)
+            found = search(session.data, request.person, is_shared=True)
         left = receipt.left_of(session.data, entry, found, cleared)
         troubles += [f"{lead.kind} lead {lead.lead_id}: {', '.join(lead.places)}" for lead in left]
         troubles += [f"{path} is in quarantine. Delete it with --quarantine delete." for path in found.quarantined]
         new, to_look_at = ([lead for lead in of if lead not in left] for of in (found.theirs, found.to_look_at))
         done = (
-            f"Erased: {_leads(count)}, with all versions.\n"
+            f"Erased: {counted(count)}, with all versions.\n"
             f"Messages of others emptied: {len(others)}.\n"
             f"New enquiries of theirs, which stay: {len(new)}.\n"
             f"Leads to look at, which stay: {len(to_look_at)}. `leads-pipeline privacy find` shows them.\n"
@@ -287,7 +266,7 @@ def object_(dry_run: bool, **asked: Any) -> None:
     """
     with plain_errors(), Session.opened() as session:
         request = _asked(session, Action.OBJECT, **asked)
-        leads = _leads(len(request.found.theirs))
+        leads = counted(len(request.found.theirs))
         if dry_run or not request.can_be_listed:
             _stop(request, f"Leads of the person: {leads}.")
         entry = requests.add(session.data, request, datetime.now(UTC))
@@ -310,7 +289,7 @@ def restrict(dry_run: bool, **asked: Any) -> None:
     """
     with plain_errors(), Session.opened() as session:
         request = _asked(session, Action.RESTRICT, **asked)
-        leads = _leads(len(request.found.in_raw))
+        leads = counted(len(request.found.in_raw))
         if dry_run or not request.can_be_listed:
             _stop(request, f"To set aside: {leads}.")
         entry = requests.add(session.data, request, datetime.now(UTC))
@@ -343,7 +322,7 @@ def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked
         if not (new_email or new_phone):
             raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
         request = _asked(session, Action.CORRECT, **asked)
-        leads = _leads(len(request.found.in_raw))
+        leads = counted(len(request.found.in_raw))
         if dry_run or not request.found.theirs:
             _stop(request, f"To correct: {leads}.")
         entry = requests.add_correction(session.data, request, new_email, new_phone, datetime.now(UTC))
@@ -415,9 +394,9 @@ def _asked(
     session: Session, action: Action, *, case: str, received: datetime | None, shared: bool, **given: Any
 ) -> Request:
     """A request, from the options. What was found of the person is shown."""
-    day, person = _received_on(case, received), _person(shared=shared, **given)
-    found = _found(session.data, person, is_shared=shared)
-    _show(found, show=False)
+    day, person = _received_on(case, received), person_of(shared=shared, **given)
+    found = search(session.data, person, is_shared=shared)
+    show_found(found, show=False)
     return Request(action, person, found, day, case)
 
 
@@ -456,7 +435,7 @@ def _until_lifted(entry: Entry) -> str:
     return f"It holds until `leads-pipeline privacy lift {entry.number}`."
 
 
-# --- who is sought, and what is shown -----------------------------------------------------------------------------
+# --- what the commands share -------------------------------------------------------------------------------------
 
 
 def _opened() -> tuple[DataFolder, Settings]:
@@ -464,32 +443,6 @@ def _opened() -> tuple[DataFolder, Settings]:
     if not settings.data_dir.is_dir():
         raise QuestionError(f"{settings.data_dir} is no folder. LEADS_DATA_DIR names the data folder.")
     return opened(settings), settings
-
-
-def _person(listed: TextIO | None, shared: bool, **given: Sequence[str]) -> Person:  # noqa: ARG001 - of the options
-    """Who is sought, by options, by a file, or by asking. Raises QuestionError."""
-    values = {name: list(given[f"{name}s"]) for name in _IDENTIFIERS}
-    if listed is not None:
-        _read_list(listed, values)
-    if not any(values.values()):
-        if not sys.stdin.isatty():
-            raise QuestionError("Nobody is sought. Give --email, --phone, --lead, --name, --postcode or --from.")
-        for name, (label, _) in _IDENTIFIERS.items():
-            answer = click.prompt(f"{label} (none: return)", default="", show_default=False, err=True)
-            values[name] += [answer] if answer.strip() else []
-    return Person.of(values["email"], values["phone"], values["lead"], values["name"], values["postcode"])
-
-
-def _read_list(lines: TextIO, values: dict[str, list[str]]) -> None:
-    for number, line in enumerate(lines, 1):
-        name, colon, value = line.partition(":")
-        if not line.strip():
-            continue
-        if not colon or name.strip().casefold() not in values:
-            raise QuestionError(
-                f"Line {number} of --from can't be read. Write one of {', '.join(_IDENTIFIERS)}, a colon and the value."
-            )
-        values[name.strip().casefold()].append(value.strip())
 
 
 def _received_on(case: str, received: datetime | None) -> date:
@@ -503,70 +456,6 @@ def _received_on(case: str, received: datetime | None) -> date:
     return day
 
 
-def _found(data: DataFolder, person: Person, *, is_shared: bool) -> Found:
-    with err.status("Looking") as status:
-        return find(data, person, is_shared=is_shared, tell=lambda count: status.update(f"Looking: {count} files"))
-
-
-def _leads(number: int) -> str:
-    return f"{number} lead{'' if number == 1 else 's'}"
-
-
-def _show(found: Found, *, show: bool) -> None:
-    """Print both groups, and the files that couldn't be read."""
-    for title, leads in (("Theirs", found.theirs), ("To look at", found.to_look_at)):
-        if not leads:
-            continue
-        rows = []
-        for lead in leads:
-            contact = Contact.of(lead) if show else Contact.of(lead).masked()
-            texts = ("\n".join(contact.names), "\n".join(contact.others), "\n".join(sorted(lead.why)))
-            more = ["\n".join(context_of(lead))] if show else []
-            rows.append((lead.kind, lead.lead_id, *texts, *more, "\n".join(lead.places)))
-        more_names = ["day, branch, postcode and message"] if show else []
-        names = ("kind", "lead id", "name", "contact", "why", *more_names, "versions received, by place")
-        shown = table(names, [[escape(text) for text in row] for row in rows], title)
-        for column in shown.columns:
-            column.overflow, column.no_wrap = "fold", column.header == "lead id"  # an id is of use only whole
-        out.print(shown)
-    out.print(
-        f"Theirs: {_leads(len(found.theirs))}. To look at: {_leads(len(found.to_look_at))}. Files read: {found.files}."
-    )
-    _show_unread(found)
-
-
-def _show_unread(found: Found) -> None:
-    for path in found.unread[:_LISTED]:
-        err.print(f"[bold red]not read:[/bold red] {escape(path)}", highlight=False, soft_wrap=True)
-    if len(found.unread) > _LISTED:
-        err.print(f"… and {len(found.unread) - _LISTED} more.")
-    if found.unread:
-        err.print("These files may hold the person as well. docs/privacy.md says what to do with them.")
-
-
 def _show_troubles(troubles: Sequence[str]) -> None:
-    for trouble in troubles[:_LISTED]:
+    for trouble in troubles[:LISTED]:
         err.print(f"[bold red]left:[/bold red] {escape(trouble)}", highlight=False, soft_wrap=True)
-
-
-def _as_json(found: Found, held: Sequence[Entry], *, show: bool) -> dict[str, object]:
-    def of(lead: FoundLead) -> dict[str, object]:
-        contact = Contact.of(lead) if show else Contact.of(lead).masked()
-        return {
-            "kind": lead.kind,
-            "lead_id": lead.lead_id,
-            "names": contact.names,
-            "contacts": contact.others,
-            "why": sorted(lead.why),
-            "versions": len(versions_of(lead)),
-            "rows": [{"place": row.place, "file": row.path} for row in lead.rows],
-        }
-
-    return {
-        "theirs": [of(lead) for lead in found.theirs],
-        "to_look_at": [of(lead) for lead in found.to_look_at],
-        "quarantine": found.quarantined,
-        "not_read": found.unread,
-        "in_force": [{"number": entry.number, "action": entry.action} for entry in held],
-        "files": found.files,
-    }
