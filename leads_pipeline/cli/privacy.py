@@ -135,7 +135,9 @@ def share(file: Path) -> None:
                 _carry_out(session)
         rows = write_share(data, file.absolute(), datetime.now(UTC))
     out.print(f"{file}: {', '.join(f'{name} {count}' for name, count in rows.items())}.", soft_wrap=True)
-    out.print("It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.")
+    out.print(
+        "It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.", soft_wrap=True
+    )
 
 
 @privacy.command(short_help="Make old leads anonymous.")
