@@ -25,6 +25,7 @@ from leads_pipeline.domain.window import Window
 from leads_pipeline.privacy.finding import find
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.leads import LeadBook
+from leads_pipeline.storage.suppression import Action
 from leads_pipeline_tests.support.house import Quick
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, left_by_list, listed
@@ -46,6 +47,15 @@ def erase(folder: Path) -> None:
     house.publish()
     for path in find(house.data, Person.of([EMAIL])).quarantined:
         (house.folder / path).unlink()
+
+
+def restrict_and_lift(folder: Path) -> None:
+    """Set her leads aside and land them again."""
+    house = Quick(folder / "data")
+    entry = listed(house.data.gate.entries, Action.RESTRICT, until=None)
+    house.publish()
+    listed(house.data.gate.entries, Action.LIFT, emails=(), of=entry.number)
+    house.publish()
 
 
 def retain(folder: Path) -> None:
@@ -102,6 +112,24 @@ def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(tmp_path: Path, f
         assert house.leads("applicant").keys() == {"john"}, where
         assert left_by_list(house.data) == [], where
         assert EMAIL not in everything_in(folder), where
+        shutil.rmtree(folder)
+
+
+def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(tmp_path: Path, full: Path) -> None:
+    before = Quick(full / "data")
+    raw, published = sorted({*before.raw("applicant")}), before.leads("applicant").keys()
+    for at in points(full, tmp_path, restrict_and_lift, Fault.KILL):
+        folder = tmp_path / str(at)
+        shutil.copytree(full, folder, symlinks=True)
+        outcome = run(restrict_and_lift, folder, folder=folder, fault=Fault.KILL, at=at)
+        where = f"{at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
+        house = Quick(folder / "data")
+        for entry in house.data.gate.entries.read().active:
+            listed(house.data.gate.entries, Action.LIFT, emails=(), of=entry.number)
+        house.publish()
+        assert sorted({*house.raw("applicant")}) == raw, where
+        assert house.leads("applicant").keys() == published, where
+        assert house.data.gate.restricted_places() == [], where
         shutil.rmtree(folder)
 
 
