@@ -71,15 +71,15 @@ def attached_version(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
     sweep_readers(data)
     name = f"query-{secrets.token_hex(8)}"
     with data.state.reading(f"{name}-spill"), connection(data, name) as db:
-        try:
-            _attach(db, path)
-        except duckdb.IOException:  # a publication may have removed the version since the link was resolved
-            _attach(db, path)
+        while True:
+            version = path.resolve()
+            try:
+                db.execute(f"attach {literal(str(version))} as published (read_only)")
+                break
+            except duckdb.IOException:
+                if path.resolve() == version:  # else a publication has removed it since
+                    raise
         yield db
-
-
-def _attach(db: duckdb.DuckDBPyConnection, path: Path) -> None:
-    db.execute(f"attach {literal(str(path.resolve()))} as published (read_only)")
 
 
 def is_readable(data: HasFolder, name: str, file: Path, tables: Collection[str] | None = None) -> bool:
