@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import ssl
 import time
 import zlib
@@ -36,21 +37,37 @@ def make_client(
 ) -> httpx.Client:
     """One kept connection, for one thread. Proxies come from the environment; redirects are never followed.
 
-    Raises SettingsError where the environment's proxy is none.
+    Raises SettingsError if the environment's proxy or file of certificates can't be used.
     """
+    verify = tls or tls_context()
     try:
         return httpx.Client(
             headers=headers,
             transport=transport,
             timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
             limits=httpx.Limits(max_connections=1, keepalive_expiry=KEEPALIVE_SECONDS),
-            verify=tls or True,
+            verify=verify,
             event_hooks={"response": [_forget_redirect]},
         )
     except (httpx.InvalidURL, ValueError, ImportError):
         pass
     # Outside of the except block: that error's text can hold the proxy's password.
     raise SettingsError(f"No connection can be made. {ADDRESS_HINT}")
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return which certificates are trusted: those of SSL_CERT_FILE or SSL_CERT_DIR if it is set, else certifi's.
+
+    Raises SettingsError if that file or folder can't be used.
+    """
+    try:
+        return httpx.create_ssl_context()
+    except OSError:
+        name = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
+        raise SettingsError(
+            f"{name} is {os.environ.get(name)}, where no certificates can be read. Correct it, or unset it to trust "
+            "the usual authorities."
+        ) from None
 
 
 def _forget_redirect(response: httpx.Response) -> None:

@@ -24,7 +24,7 @@ from leads_pipeline.errors import (
     TooLargeError,
     UnreachableError,
 )
-from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body
+from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body, tls_context
 from leads_pipeline.portal.pace import Pace, RetryPolicy
 from leads_pipeline.portal.tokens import Token, Tokens
 from leads_pipeline.portal.verdicts import (
@@ -136,7 +136,7 @@ class Requests:
         except httpx.InvalidURL:
             raise SettingsError(f"The service's address is none. {ADDRESS_HINT}") from None
         self._path = self._base.raw_path.decode().rstrip("/")
-        self._tls = httpx.create_ssl_context()
+        self._tls = tls_context()
         self._pace = Pace(service.policy, self._timing.rng)
         self._slots = threading.Semaphore(at_once)
         self._guard = threading.Lock()
