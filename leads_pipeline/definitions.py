@@ -19,13 +19,13 @@ from dagster import (
 )
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.observe.watch import alert_sensor
+from leads_pipeline.orchestration.alerting import alert_sensor
 from leads_pipeline.orchestration.assets import build_assets
 from leads_pipeline.orchestration.dagster_compat import UnresolvedAssetJobDefinition
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publishing import publish_sensor
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, Asking, inventory_schedule
-from leads_pipeline.orchestration.resources import AlertService, DataFolderResource, InventoryService, LeadsService
+from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import first_day
 from leads_pipeline.storage.durable import forgo_core_dumps
@@ -72,14 +72,13 @@ def _build(settings: Settings) -> Definitions:
             "data": data,
             "leads": leads,
             "inventory": inventory,
-            "alerts": AlertService.of(settings),
         },
         jobs=_jobs(),
         schedules=[*asking.schedules(), inventory_schedule(settings)],
         sensors=[
             asking.sensor(),
             publish_sensor(settings.zone, is_bucket=settings.store is not None),
-            *([alert_sensor(settings, partitions)] if settings.has_alerts else []),
+            alert_sensor(settings),
         ],
         # A process per step costs more than most steps (1.25 s a run against 2.5 s).
         executor=in_process_executor,

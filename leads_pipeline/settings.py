@@ -212,6 +212,10 @@ def _tables(value: str) -> str:
     return value
 
 
+def _recipients(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
 def _places(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(";") if part.strip())
 
@@ -343,18 +347,21 @@ class Settings(BaseSettings):
     receive_key: Secret | None = setting("LEADS_RECEIVE_KEY", _RECEIVE)
     """The key that deliveries must carry, with 16 characters or more: `openssl rand -hex 32`"""
 
-    alert_email: str | None = setting("LEADS_ALERT_EMAIL", _ALERTS)
-    """Who gets e-mails: addresses, comma-separated"""
+    alert_email: Annotated[tuple[str, ...], PlainValidator(_recipients)] = setting("LEADS_ALERT_EMAIL", _ALERTS, ())
+    """Who gets e-mails: addresses, comma-separated. They go through the mail server of LEADS_SMTP_URL"""
+    alert_from: str | None = setting("LEADS_ALERT_FROM", _ALERTS)
+    """The sender of the e-mails; if it is empty, the user of LEADS_SMTP_URL if that is an address, else the first
+    recipient"""
     smtp_url: Secret | None = setting("LEADS_SMTP_URL", _ALERTS)
     """The mail server: smtps://user:password@host:465, or smtp://host:587 with STARTTLS. In user and password, write %,
-    @ and / as %25, %40 and %2F"""
+    @ and / as %25, %40 and %2F. `?tls=none` at the end sends unencrypted, to a server of your own network"""
     alert_slack_webhook: Secret | None = setting("LEADS_ALERT_SLACK_WEBHOOK", _ALERTS)
     """Address of a webhook of Slack, or of one that takes the same (Mattermost; Discord with /slack behind it)"""
     alert_webhook: Secret | None = setting("LEADS_ALERT_WEBHOOK", _ALERTS)
     """Address of any other webhook; it gets JSON"""
     heartbeat_url: Secret | None = setting("LEADS_HEARTBEAT_URL", _ALERTS)
-    """Address of an outside monitor that rings when calls stop. It is called after each nightly pull that worked, with
-    /start at its end when a pull begins, and /fail if one failed"""
+    """Address of an outside monitor that rings when calls stop. It is called every hour, with /fail at the end of its
+    path if windows or the publication are late"""
 
     dagster_postgres: Secret | None = setting(POSTGRES_VARIABLE, _DAGSTER, link=_POSTGRES)
     """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no
@@ -440,12 +447,6 @@ class Settings(BaseSettings):
     def has_delta(self) -> bool:
         """Whether the published tables are wanted as Delta tables as well."""
         return self.tables == "delta"
-
-    @property
-    def has_alerts(self) -> bool:
-        """Whether anything of the alerts is set."""
-        ways = (self.alert_email, self.smtp_url, self.alert_slack_webhook, self.alert_webhook, self.heartbeat_url)
-        return any(ways)
 
     @property
     def no_inventory(self) -> str | None:

@@ -1,18 +1,19 @@
 """Try the alert channels: `alert`."""
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
 import click
-from dagster import build_resources
 
 from leads_pipeline.cli.output import plain_errors
-from leads_pipeline.errors import LeadsPipelineError, SettingsError
-from leads_pipeline.observe.alerts import Alert, Level, Occasion
-from leads_pipeline.observe.channels import beat
-from leads_pipeline.orchestration.resources import AlertService
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.observe.channels import attempt, channels_of, heartbeat_of
+from leads_pipeline.observe.digest import Digest
+from leads_pipeline.observe.told import Told
 from leads_pipeline.settings import Settings, variables
+from leads_pipeline.storage.data_folder import DataFolder
 
 
 @click.command()
@@ -20,29 +21,31 @@ from leads_pipeline.settings import Settings, variables
 def alert(is_test: bool) -> None:  # noqa: ARG001 - what else it may do one day has to be asked for by name too
     """Send a message on each channel that is set up, and call the heartbeat, to see whether they work.
 
-    Exit code 1 if one didn't take it, 2 if none is set up.
+    Exit code 1 if one doesn't work, 2 if none is set up.
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-    with plain_errors(), build_resources({"alerts": AlertService.of(settings)}) as made:
-        service: AlertService = made.alerts
         now = datetime.now(UTC)
-        message = "This is a test: alerts of leads_pipeline arrive here. Nothing is wrong."
-        test = Alert(Occasion.TEST, ("test",), "a test", message, Level.WARNING, now, now)
-        ways = {channel.name: partial(channel.send, test) for channel in service.channels()}
-        if (url := service.heartbeat()) is not None:
-            ways["LEADS_HEARTBEAT_URL"] = partial(beat, "LEADS_HEARTBEAT_URL", url, "")
-        if not ways:
+        sends: dict[str, Callable[[], str | None]] = {
+            channel.name: partial(channel.send, Digest(now)) for channel in channels_of(settings)
+        }
+        if heartbeat := heartbeat_of(settings):
+            sends[heartbeat.name] = partial(heartbeat.beat, is_well=True)
+        if not sends:
             raise SettingsError(
-                "No channel is set up, so nobody is told when something goes wrong. Set LEADS_ALERT_EMAIL with "
-                "LEADS_SMTP_URL, LEADS_ALERT_SLACK_WEBHOOK or LEADS_ALERT_WEBHOOK."
+                "No channel is set up, so nobody is told of problems. Set LEADS_ALERT_EMAIL with LEADS_SMTP_URL, "
+                "LEADS_ALERT_SLACK_WEBHOOK or LEADS_ALERT_WEBHOOK."
             )
-        is_well = True
-        for name, send in ways.items():
-            try:
-                send()
-                click.echo(f"{click.style('sent', 'green')}   {name}")
-            except LeadsPipelineError as error:
-                is_well = False
-                click.echo(f"{click.style('failed', 'red')} {name}: {error}")
-    sys.exit(0 if is_well else 1)
+        troubles = {}
+        for name, send in sends.items():
+            _, trouble = attempt(name, send)
+            troubles[name] = trouble
+            word = click.style("failed", fg="red") if trouble else click.style("sent  ", fg="green")
+            click.echo(f"{word} {name}" + (f": {trouble}" if trouble else ""))
+        state = DataFolder.of(settings).state.path
+        if state.exists():  # a test makes no data folder
+            told = Told.read(state)
+            for name, trouble in troubles.items():
+                told.note_attempt(name, trouble, now)
+            told.write(state)
+    sys.exit(1 if any(troubles.values()) else 0)

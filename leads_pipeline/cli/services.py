@@ -15,12 +15,11 @@ from leads_pipeline.observe.doctor import (
     Finding,
     Light,
     examine,
-    examine_alerts,
     examine_env_file,
     examine_home,
     examine_names,
 )
-from leads_pipeline.orchestration.resources import AlertService, InventoryService, LeadsService
+from leads_pipeline.orchestration.resources import InventoryService, LeadsService
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder
 
@@ -56,11 +55,9 @@ def _findings() -> Iterator[Finding]:
     used = {
         "leads": LeadsService.of(settings, data),
         "inventory": InventoryService.of(settings, data),
-        "alerts": AlertService.of(settings),
     }
     with build_resources(used) as made:
         yield from examine(settings, data, made.leads, made.inventory)
-        yield examine_alerts(made.alerts)
     home = settings.dagster_folder
     variables()["DAGSTER_HOME"] = str(home)  # its dagster.yaml asks for it
     yield examine_home(home)

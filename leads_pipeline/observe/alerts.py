@@ -1,192 +1,121 @@
-"""What somebody is to be told, and when: each cause once, again while it lasts, and once when it is over.
+"""What people are told, and when: a digest for each channel, and an hourly heartbeat.
 
-Belongs here: causes, and what a channel was told of them so far. Doesn't: finding causes (watch.py), sending alerts
-(channels.py).
+A channel gets a message if there is an open error or warning that it wasn't told of, if an error is over, and once a
+day while an error is open. Belongs here: these rules. Doesn't: finding problems (findings.py), words (digest.py),
+sending (channels.py).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from enum import IntEnum, StrEnum
-from typing import Any, Final, Self
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from leads_pipeline.errors import StorageError
+from leads_pipeline.observe.channels import Channel, Heartbeat, attempt
+from leads_pipeline.observe.digest import Digest, Open, Over
+from leads_pipeline.observe.findings import Finding, Level
+from leads_pipeline.observe.told import Entry, Memory, Told
+
+# A finding that often ends by itself is told once it has lasted for so long.
+PATIENCE: Final = timedelta(hours=1)
+REPEATED_AFTER: Final = timedelta(days=1)
+BEAT_EVERY: Final = timedelta(hours=1)
+
+# Errors of these finders mean that leads are late. The heartbeat says so.
+_LATE: Final = ("windows-", "publication")
 
 
-class Level(IntEnum):
-    """An error is told again each day while it lasts, a warning each week."""
+class Alerts:
+    """Tells the channels, and remembers it in the `.state` folder.
 
-    WARNING = 1
-    ERROR = 2
-
-
-REPEATED_AFTER: Final = {Level.WARNING: timedelta(days=7), Level.ERROR: timedelta(days=1)}
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Something that somebody should know of.
-
-    `key` tells it from others and stays the same while it lasts. `message` says what happened, what is at stake until
-    when, and what to do. It is told once it has lasted for `patience`, from `since` where that is known, else from when
-    it was noticed. News has no end, and is told once.
+    To be kept for as long as the process lives: on a full disk, it alone remembers what was told.
     """
 
-    key: str
-    title: str
-    message: str
-    level: Level = Level.ERROR
-    patience: timedelta = timedelta(0)
-    is_news: bool = False
-    since: datetime | None = None
+    def __init__(self, state: Path, channels: Sequence[Channel], heartbeat: Heartbeat | None) -> None:
+        self._state = state
+        self._channels = channels
+        self._heartbeat = heartbeat
+        self._unsaved: Told | None = None
 
+    def tell(self, findings: Sequence[Finding], failed_finders: Collection[str], now: datetime) -> dict[str, bool]:
+        """Send what is due. Return by channel whether that worked; a channel with nothing to send isn't named.
 
-class Occasion(StrEnum):
-    """Why an alert is sent."""
-
-    NEW = "new"
-    WORSE = "worse"
-    STILL = "still"
-    OVER = "over"
-    TEST = "test"
-
-
-_WORDS: Final = {Occasion.WORSE: "Worse: ", Occasion.STILL: "Still: ", Occasion.OVER: "Over: "}
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """A message for one channel. `keys` are those of its causes: one, or all news of the moment."""
-
-    occasion: Occasion
-    keys: tuple[str, ...]
-    title: str
-    message: str
-    level: Level
-    since: datetime
-    at: datetime
-
-    @property
-    def headline(self) -> str:
-        """One line, as for the subject of an e-mail."""
-        return f"[leads_pipeline] {_WORDS.get(self.occasion, '')}{self.title}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Noticed:
-    """A cause as a channel knows it. `told_at` is None as long as it wasn't told.
-
-    `may_be_told`: it was about to be, and nobody noted what became of it, as where the process was killed meanwhile.
-    """
-
-    since: datetime
-    title: str
-    level: Level
-    told_at: datetime | None = None
-    is_news: bool = False
-    may_be_told: bool = False
-
-
-@dataclass(slots=True)
-class Memory:
-    """What one channel was told. An alert that can't be sent is due again."""
-
-    _noticed: dict[str, _Noticed] = field(default_factory=dict)
-
-    def notice(self, causes: Iterable[Cause], now: datetime, is_unsure: Callable[[str], bool]) -> list[Alert]:
-        """Take in what there is now, and say what is to be told.
-
-        Where `is_unsure` of a key, its absence doesn't mean that it is over.
+        What a finder found before is neither new nor over while the finder fails.
         """
-        causes_now = {cause.key: cause for cause in causes}
-        alerts: list[Alert] = []
-        news: list[Alert] = []
-        for key in [key for key in self._noticed if key not in causes_now and not is_unsure(key)]:
-            entry = self._noticed[key]
-            if entry.is_news or (entry.told_at is None and not entry.may_be_told):
-                del self._noticed[key]
-            else:
-                lasted = f"It lasted from {_moment(entry.since)} to {_moment(now)} at most."
-                alerts.append(Alert(Occasion.OVER, (key,), entry.title, lasted, entry.level, entry.since, now))
-        for key, cause in causes_now.items():
-            new = _Noticed(min(cause.since or now, now), cause.title, cause.level, is_news=cause.is_news)
-            entry = self._noticed.setdefault(key, new)
-            if (occasion := _occasion(cause, entry, now)) is not None:
-                message = f"{cause.message}\n\nSince {_moment(entry.since)}."
-                alert = Alert(occasion, (key,), cause.title, message, cause.level, entry.since, now)
-                (news if cause.is_news else alerts).append(alert)
-        return [*alerts, *([_joined(news)] if news else [])]
+        told = self._unsaved or Told.read(self._state)
+        found = {one.key: one for one in findings if one.level is not Level.HINT}
+        kept = {key for key in told.keys() - found.keys() if key.partition("/")[0] in failed_finders}
+        told.noticed = {key: told.noticed.get(key, now) for key in found.keys() | kept}
+        open_ = [Open(one, min(one.since or told.noticed[one.key], now)) for one in found.values()]
+        set_up: list[Channel | Heartbeat] = [*self._channels, *([self._heartbeat] if self._heartbeat else [])]
+        told.forget_other_channels({one.name for one in set_up})
+        results = {channel.name: self._tell(channel, told, open_, kept, now) for channel in self._channels}
+        if self._heartbeat and (told.beat_at is None or now - told.beat_at >= BEAT_EVERY):
+            results[self._heartbeat.name] = self._beat(self._heartbeat, told, open_, now)
+        self._save(told)
+        return {name: is_sent for name, is_sent in results.items() if is_sent is not None}
 
-    def note_may_be_told(self, alert: Alert, *, may_be: bool) -> None:
-        """The alert is about to be sent, or couldn't be: whoever may have been told of a cause is told of its end."""
-        for key in alert.keys:
-            self._noticed[key] = replace(self._noticed[key], may_be_told=may_be)
+    def _tell(
+        self, channel: Channel, told: Told, open_: Sequence[Open], kept: Collection[str], now: datetime
+    ) -> bool | None:
+        """Send the channel's digest. Return whether that worked, None if nothing is due."""
+        memory = told.channels.setdefault(channel.name, Memory())
+        digest = due(memory, [one for one in open_ if one.key != f"alert-channels/{channel.name}"], kept, now)
+        if digest is None:
+            return None
+        # Noted before it is sent, and not forgotten if that fails: somebody may have been told, so the end is told too.
+        memory.open |= {one.key: _entry(one) for one in digest.new if one.key not in memory.open}
+        self._save(told)
+        is_sent, trouble = attempt(channel.name, lambda: channel.send(digest))
+        told.note_attempt(channel.name, trouble, now)
+        if is_sent:
+            shown = {one.key: _entry(one, is_told=True) for one in (*digest.new, *digest.still_open)}
+            memory.open = {key: entry for key, entry in memory.open.items() if key in kept} | shown
+            memory.told_at = now
+        self._save(told)
+        return is_sent
 
-    def note_told(self, alert: Alert) -> None:
-        """The alert was sent."""
-        for key in alert.keys:
-            if alert.occasion is Occasion.OVER:
-                del self._noticed[key]
-            else:
-                # Of news, which are never told again, the title that they share does no harm.
-                entry = self._noticed[key]
-                self._noticed[key] = replace(
-                    entry, title=alert.title, level=alert.level, told_at=alert.at, may_be_told=False
-                )
+    def _beat(self, heartbeat: Heartbeat, told: Told, open_: Sequence[Open], now: datetime) -> bool:
+        is_late = any(one.is_error and one.key.startswith(_LATE) and _counts(one, now) for one in open_)
+        is_called, trouble = attempt(heartbeat.name, lambda: heartbeat.beat(is_well=not is_late))
+        told.note_attempt(heartbeat.name, trouble, now)
+        if is_called:
+            told.beat_at = now
+        return is_called
 
-    def pack(self) -> dict[str, list[Any]]:
-        """As JSON has it."""
-        return {
-            key: [
-                entry.since.timestamp(),
-                entry.title,
-                entry.level.value,
-                entry.told_at.timestamp() if entry.told_at else None,
-                entry.is_news,
-                entry.may_be_told,
-            ]
-            for key, entry in self._noticed.items()
-        }
-
-    @classmethod
-    def unpack(cls, packed: Mapping[str, Sequence[Any]]) -> Self:
-        """The reverse of `pack`. Raises what a wrong form causes: ValueError, TypeError, AttributeError."""
-        return cls(
-            {
-                key: _Noticed(
-                    datetime.fromtimestamp(since, UTC),
-                    title,
-                    Level(level),
-                    datetime.fromtimestamp(told_at, UTC) if told_at is not None else None,
-                    is_news,
-                    any(may_be_told),
-                )
-                # Earlier versions kept five of them.
-                for key, (since, title, level, told_at, is_news, *may_be_told) in packed.items()
-            }
-        )
+    def _save(self, told: Told) -> None:
+        try:
+            told.write(self._state)
+            self._unsaved = None
+        except StorageError:  # the disk is a finding of its own, which has to be told
+            self._unsaved = told
 
 
-def _occasion(cause: Cause, entry: _Noticed, now: datetime) -> Occasion | None:
-    if entry.told_at is None:
-        return Occasion.NEW if now - entry.since >= cause.patience else None
-    if cause.is_news:
+def due(memory: Memory, open_: Sequence[Open], kept: Collection[str], now: datetime) -> Digest | None:
+    """Return what a channel is to be told now, None if nothing is due.
+
+    `kept` are keys that may be open or not, because their finders failed.
+    """
+    known = [one for one in open_ if one.key in memory.open or _counts(one, now)]
+    new = [one for one in known if _is_news(one, memory)]
+    keys = {one.key for one in known}
+    over = {key: entry for key, entry in memory.open.items() if key not in keys and key not in kept}
+    is_over = any(entry.is_error or not entry.is_told for entry in over.values())
+    is_repeated = any(one.is_error for one in known) and memory.told_at and now - memory.told_at >= REPEATED_AFTER
+    if not (new or is_over or is_repeated):
         return None
-    if cause.level > entry.level:
-        return Occasion.WORSE
-    return Occasion.STILL if now - entry.told_at >= REPEATED_AFTER[cause.level] else None
+    ended = [Over(key, entry.message, entry.since) for key, entry in sorted(over.items())]
+    return Digest(now, new, ended, [one for one in known if one not in new])
 
 
-def _joined(news: Sequence[Alert]) -> Alert:
-    """One alert of all news of the moment."""
-    if len(news) == 1:
-        return news[0]
-    return replace(
-        news[0],
-        keys=tuple(alert.keys[0] for alert in news),
-        title=f"{news[0].title}, and {len(news) - 1} more",
-        message="\n\n".join(alert.message for alert in news),
-        level=max(alert.level for alert in news),
-    )
+def _is_news(one: Open, memory: Memory) -> bool:
+    before = memory.open.get(one.key)
+    return before is None or not before.is_told or (one.is_error and not before.is_error)
 
 
-def _moment(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
+def _counts(one: Open, now: datetime) -> bool:
+    return not one.finding.may_pass or now - one.since >= PATIENCE
+
+
+def _entry(one: Open, *, is_told: bool = False) -> Entry:
+    return Entry(message=one.finding.message, is_error=one.is_error, since=one.since, is_told=is_told)

@@ -1,27 +1,34 @@
-"""Where alerts go: e-mail, webhooks, and the heartbeat that an outside monitor waits for.
+"""Where alerts go: webhooks, e-mail, and the heartbeat that an outside monitor waits for.
 
-Belongs here: sending, and what went wrong with it. Doesn't: what is told when (observe/alerts.py). Addresses can hold
-passwords and tokens, so they are read like secrets and appear in no message.
+Belongs here: sending, and the errors of sending. Doesn't: what is told when (alerts.py), the words (digest.py).
+Addresses can hold passwords and tokens: they are read like secrets, and are in no message and no log.
 """
 
+import base64
 import logging
 import smtplib
 import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
+from http import HTTPStatus
 from typing import Any, Final, Protocol
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import httpx
 
-from leads_pipeline.errors import AlertError, SettingsError
-from leads_pipeline.observe.alerts import Alert, Level
-from leads_pipeline.portal.credentials import SecretSource
-from leads_pipeline.settings import is_loopback
+from leads_pipeline.errors import AlertError, LeadsPipelineError, SettingsError
+from leads_pipeline.observe.digest import Digest, Open
+from leads_pipeline.portal.credentials import SecretSource, secret_of
+from leads_pipeline.portal.http import make_client, tls_context
+from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, why_no_connection
+from leads_pipeline.settings import Secret, Settings, is_loopback
 
-# A sensor's tick sends several, and has a minute.
+# Dagster ends a tick of a sensor after a minute.
 TIMEOUT_SECONDS: Final = 10.0
-
+# Discord takes no more than 2,000 characters.
+_CHAT_CHARACTERS: Final = 1800
 _SMTP_PORTS: Final = {"smtps": 465, "smtp": 587}
 
 
@@ -30,143 +37,198 @@ class Channel(Protocol):
 
     name: str
 
-    def send(self, alert: Alert) -> None:
-        """Send it. Raises AlertError, or SettingsError where the channel's address can't be right."""
+    def send(self, digest: Digest) -> str | None:
+        """Send it. Return a sentence if it was sent, but not to everybody.
+
+        Raises AlertError, SettingsError and CredentialsError, or an error of the library.
+        """
         ...
 
 
+def attempt(name: str, send: Callable[[], str | None]) -> tuple[bool, str | None]:
+    """Return whether the message was sent, and a sentence about what is wrong. No error is raised.
+
+    The libraries raise many kinds of errors, and one channel's error must not silence the others.
+    """
+    try:
+        return True, send()
+    except LeadsPipelineError as error:
+        return False, str(error)
+    except Exception as error:  # noqa: BLE001 - as the docstring says; its text can hold the address
+        return (
+            False,
+            f"{name} can't be used ({type(error).__name__}). Check its value and the proxy in the environment.",
+        )
+
+
 class Webhook:
-    """Posts each alert as a JSON object."""
+    """Posts each message as a JSON object."""
 
     def __init__(self, name: str, url: SecretSource) -> None:
         self.name = name
         self._url = url
 
-    def send(self, alert: Alert) -> None:
+    def send(self, digest: Digest) -> None:
         """Post it (see Channel)."""
-        _request("POST", self.name, self._url.read().strip(), self._body(alert))
+        _request("POST", self.name, self._url.read().strip(), self._body(digest))
 
-    def _body(self, alert: Alert) -> dict[str, Any]:
+    def _body(self, digest: Digest) -> dict[str, Any]:
         return {
-            "occasion": alert.occasion.value,
-            "level": alert.level.name.lower(),
-            "title": alert.title,
-            "message": alert.message,
-            "causes": list(alert.keys),
-            "since": alert.since.isoformat(),
-            "at": alert.at.isoformat(),
+            "title": digest.title,
+            "message": digest.text,
+            "at": digest.at.isoformat(),
+            "new": [_as_json(one) for one in digest.new],
+            "over": [{"key": one.key, "message": one.message, "since": one.since.isoformat()} for one in digest.over],
+            "still_open": [_as_json(one) for one in digest.still_open],
         }
 
 
 class SlackWebhook(Webhook):
-    """Posts each alert as Slack's incoming webhooks take it, and those of Mattermost, Discord (/slack) and others."""
+    """Posts each message as Slack's incoming webhooks take it, and those of Mattermost and Discord (/slack)."""
 
-    def _body(self, alert: Alert) -> dict[str, Any]:
-        text = f"*{alert.headline}*\n{alert.message}"
+    def _body(self, digest: Digest) -> dict[str, Any]:
+        text = f"*{digest.title}*\n{digest.text}"
+        if len(text) > _CHAT_CHARACTERS:
+            text = f"{text[:_CHAT_CHARACTERS]} …\n`leads-pipeline findings` shows the rest."
         # Slack reads these three, and only these, as its own marks (Slack's documentation on formatting text).
         for mark, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
             text = text.replace(mark, escaped)
         return {"text": text}
 
 
-class Email:
-    """Sends each alert as an e-mail through the server at smtps://user:password@host:465, or smtp:// with STARTTLS."""
+class Heartbeat:
+    """The address of an outside monitor that rings when calls stop."""
 
-    def __init__(self, name: str, url: SecretSource, recipients: tuple[str, ...]) -> None:
+    def __init__(self, name: str, url: SecretSource) -> None:
+        self.name = name
+        self._url = url
+
+    def beat(self, *, is_well: bool) -> None:
+        """Call the address, or the one with /fail at the end of its path. Raises as Channel.send does."""
+        url = self._url.read().strip()
+        parts = _split(self.name, url, ("https", "http"))
+        if not is_well:
+            url = urlunsplit(parts._replace(path=parts.path.rstrip("/") + "/fail"))
+        _request("GET", self.name, url)
+
+
+class Email:
+    """Sends each message through the mail server at smtps://user:password@host:465, or smtp:// with STARTTLS.
+
+    `sender` is None if the settings name none.
+    """
+
+    def __init__(self, name: str, url: SecretSource, recipients: Sequence[str], sender: str | None) -> None:
         self.name = name
         self._url = url
         self._recipients = recipients
+        self._sender = sender
 
-    def send(self, alert: Alert) -> None:
-        """Mail it (see Channel)."""
-        address = _split(self.name, self._url.read().strip(), tuple(_SMTP_PORTS))
-        user = unquote(address.username or "")
+    def send(self, digest: Digest) -> str | None:
+        """Mail it (see Channel). Return who was refused, if not everybody was."""
+        address = _mail_address(self.name, self._url.read().strip())
+        user, password = unquote(address.username or ""), unquote(address.password or "")
         mail = EmailMessage()
-        mail["Subject"] = alert.headline
-        mail["From"] = user if "@" in user else self._recipients[0]
+        mail["Subject"] = digest.title
+        mail["From"] = self._sender or (user if "@" in user else self._recipients[0])
         mail["To"] = ", ".join(self._recipients)
-        mail["Date"] = formatdate(alert.at.timestamp())
+        mail["Date"] = formatdate(digest.at.timestamp())
         mail["Message-ID"] = make_msgid(domain=address.hostname)
-        if alert.level is Level.ERROR:
+        if digest.has_new_error:
             mail["Importance"] = "high"
-        mail.set_content(alert.message)
+        mail.set_content(digest.text)
         try:
-            with _server(address) as server:
+            with _connected(self.name, address) as server:
                 if user:
-                    server.login(user, unquote(address.password or ""))
-                server.send_message(mail)
-        except smtplib.SMTPNotSupportedError:
-            raise AlertError(
-                f"The mail server of {self.name} takes no password without TLS, or none at all. Write smtps://, or "
-                "leave user and password out."
-            ) from None
-        except smtplib.SMTPResponseException as error:
-            raise AlertError(f"The mail server of {self.name} refused the message with {error.smtp_code}.") from None
-        except smtplib.SMTPRecipientsRefused:
-            raise AlertError(f"The mail server of {self.name} refused every address of LEADS_ALERT_EMAIL.") from None
+                    _log_in(server, user, password)
+                refused = server.send_message(mail)
         except (OSError, smtplib.SMTPException) as error:
-            raise AlertError(
-                f"The mail server of {self.name} can't be reached ({type(error).__name__}). Check host, port and TLS."
-            ) from None
+            raise AlertError(f"The mail server of {self.name} {_smtp_verdict(error)}") from None
+        return f"The mail server of {self.name} {_refused_recipients(refused)}" if refused else None
 
 
-def _server(address: SplitResult) -> smtplib.SMTP:
-    host, port = address.hostname or "", address.port or _SMTP_PORTS[address.scheme]
-    context = ssl.create_default_context()
-    if address.scheme == "smtps":
-        return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=context)
-    server = smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS)
-    try:
-        server.ehlo()
-        if server.has_extn("starttls"):
-            server.starttls(context=context)
-        elif not is_loopback(host):
-            raise smtplib.SMTPNotSupportedError
-    except BaseException:
-        server.close()
-        raise
-    return server
+def channels_of(settings: Settings) -> list[Channel]:
+    """Return the channels that are set up. Raises SettingsError if the mail is set up by half."""
+    channels: list[Channel] = []
+    if url := _source(settings.alert_webhook):
+        channels.append(Webhook("LEADS_ALERT_WEBHOOK", url))
+    if url := _source(settings.alert_slack_webhook):
+        channels.append(SlackWebhook("LEADS_ALERT_SLACK_WEBHOOK", url))
+    if bool(settings.alert_email) != bool(settings.smtp_url):
+        raise SettingsError("LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together. Set both, or none.")
+    if url := _source(settings.smtp_url):
+        channels.append(Email("LEADS_SMTP_URL", url, settings.alert_email, settings.alert_from))
+    return channels
 
 
-def beat(name: str, url: SecretSource, path: str) -> None:
-    """Call the heartbeat's address, with /start or /fail behind it, as the common dead man's switches have it.
+def heartbeat_of(settings: Settings) -> Heartbeat | None:
+    """Return the heartbeat, None if none is set up."""
+    url = _source(settings.heartbeat_url)
+    return Heartbeat("LEADS_HEARTBEAT_URL", url) if url else None
 
-    Raises AlertError, or SettingsError where the address can't be right.
-    """
-    _request("GET", name, url.read().strip().rstrip("/") + path)
+
+def _source(secret: Secret | None) -> SecretSource | None:
+    return secret_of(secret.value, secret.file) if secret else None
+
+
+def _as_json(one: Open) -> dict[str, Any]:
+    finding = one.finding
+    return {
+        "key": one.key,
+        "level": finding.level.value,
+        "message": finding.message,
+        "what_to_do": finding.what_to_do,
+        "since": one.since.isoformat(),
+        "link": finding.link,
+    }
+
+
+# --- HTTP -------------------------------------------------------------------------------------------------------------
 
 
 def _request(method: str, name: str, url: str, body: dict[str, Any] | None = None) -> None:
     _split(name, url, ("https", "http"))
-    log = logging.getLogger("httpx")
-    hidden = _Hidden(url)
-    log.addFilter(hidden)
     try:
-        answer = httpx.request(method, url, json=body, timeout=TIMEOUT_SECONDS)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise AlertError(
-            f"The address of {name} can't be reached ({type(error).__name__}). Check the address and the network."
-        ) from None
+        # The answer's body stays unread.
+        with _unlogged(), make_client() as http, http.stream(method, url, json=body, timeout=TIMEOUT_SECONDS) as answer:
+            status = answer.status_code
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+        raise AlertError(f"The address of {name} can't be reached: {why_no_connection(error)}") from None
+    except httpx.TransportError as error:
+        raise AlertError(f"The address of {name} gave no answer ({type(error).__name__}). {LATER}") from None
+    except UNUSABLE_ADDRESS:
+        raise SettingsError(f"{name} holds no address that can be called. Copy it again.") from None
+    if status // 100 != 2:
+        raise AlertError(f"The address of {name} {_http_verdict(name, status)}")
+
+
+def _http_verdict(name: str, status: int) -> str:
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return f"asks for patience (429). {LATER}"
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return "is behind a proxy that refuses (407). Check the proxy in the environment, its user and its password."
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return f"has a fault of its own ({status}). {LATER} If it stays so, tell those who run it."
+    if status // 100 == 3:
+        return f"sends to another address ({status}), and no redirect is followed. Set {name} to the new address."
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+        return f"doesn't exist any more, or refuses ({status}). Make a new one there, and set {name} to it."
+    return f"refuses the message ({status}). Check that {name} is for this kind of message."
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep httpx from logging the address: who knows it can write to the channel."""
+    log = logging.getLogger("httpx")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
     finally:
-        log.removeFilter(hidden)
-    if not answer.is_success:
-        raise AlertError(f"The address of {name} answered {answer.status_code}. Check that it is the right one.")
+        log.disabled = before
 
 
-class _Hidden(logging.Filter):
-    """Keeps an address out of httpx's log: whoever knows it can write to the channel."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self._url = url
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record may be logged."""
-        return not any(arg == self._url for arg in record.args or () if isinstance(arg, httpx.URL))
-
-
-def _split(name: str, url: str, schemes: tuple[str, ...]) -> SplitResult:
-    """The parts of an address. Raises SettingsError, without the address, where it can't be one."""
+def _split(name: str, url: str, schemes: Sequence[str]) -> SplitResult:
+    """Return the parts of an address. Raises SettingsError, without the address, if it can't be one."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
@@ -177,3 +239,84 @@ def _split(name: str, url: str, schemes: tuple[str, ...]) -> SplitResult:
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise SettingsError(f"{name} begins with http://, so that anybody on the way could read it. Write https://.")
     return parts
+
+
+# --- mail -------------------------------------------------------------------------------------------------------------
+
+
+def _mail_address(name: str, url: str) -> SplitResult:
+    """Return the parts of the mail server's address. Raises SettingsError, without the address, if it can't be one."""
+    before_at = url.partition("://")[2].rpartition("@")[0]
+    for character, escaped in (("/", "%2F"), ("?", "%3F"), ("#", "%23")):
+        if character in before_at:
+            raise SettingsError(f'{name} holds a "{character}" in the user or the password. Write it as {escaped}.')
+    parts = _split(name, url, tuple(_SMTP_PORTS))
+    if parts.query not in ("", "tls=none"):
+        raise SettingsError(f"{name} holds an option that isn't known. The only one is ?tls=none, at the end.")
+    return parts
+
+
+def _connected(name: str, address: SplitResult) -> smtplib.SMTP:
+    """Connect, with TLS unless the address asks for none or is this machine. Raises AlertError and those of smtplib."""
+    host, port = address.hostname or "", address.port or _SMTP_PORTS[address.scheme]
+    if address.scheme == "smtps":
+        return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=tls_context())
+    server = smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS)
+    try:
+        server.ehlo()
+        if address.query != "tls=none" and server.has_extn("starttls"):
+            server.starttls(context=tls_context())
+        elif address.query != "tls=none" and not is_loopback(host):
+            raise AlertError(
+                f"The mail server of {name} offers no encryption (STARTTLS), so nothing was sent. Write smtps://, or "
+                "put ?tls=none at the end of the address to send password and messages unencrypted."
+            )
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _log_in(server: smtplib.SMTP, user: str, password: str) -> None:
+    if (user + password).isascii():
+        server.login(user, password)
+        return
+    # smtplib sends ASCII alone; RFC 4616 says UTF-8.
+    code, answer = server.docmd("AUTH", "PLAIN " + base64.b64encode(f"\0{user}\0{password}".encode()).decode())
+    if code != 235:  # RFC 4954
+        raise smtplib.SMTPAuthenticationError(code, answer)
+
+
+def _smtp_verdict(error: OSError) -> str:
+    """Say what the server did, and what to do about it. What the server wrote isn't repeated."""
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return _refused_recipients(error.recipients)
+    if isinstance(error, smtplib.SMTPNotSupportedError):
+        return "takes no password without TLS, or none at all. Write smtps://, or leave user and password out."
+    if isinstance(error, smtplib.SMTPResponseException):
+        code = error.smtp_code
+        if code // 100 == 4:
+            return f"can't take the message now ({code}). {LATER}"
+        if isinstance(error, smtplib.SMTPAuthenticationError):
+            return f"refuses the user or the password ({code}). Correct them."
+        sender = "Set LEADS_ALERT_FROM to a sender that this server lets you use."
+        if isinstance(error, smtplib.SMTPSenderRefused):
+            return f"refuses the sender ({code}). {sender}"
+        return f"refuses the message ({code}). If it wants another sender: {sender}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            "has a certificate that isn't trusted. If your network has its own certificate authority, put that "
+            "authority's file into SSL_CERT_FILE."
+        )
+    if isinstance(error, ssl.SSLError):
+        return "doesn't speak TLS at once. Write smtp:// with its port for STARTTLS, usually 587."
+    why = error.strerror or type(error).__name__
+    return f"can't be reached ({why}). Check host, port and network. smtps:// is usually port 465."
+
+
+def _refused_recipients(refused: dict[str, tuple[int, bytes]]) -> str:
+    codes = sorted({code for code, _ in refused.values()})
+    named = f"{', '.join(sorted(refused))} ({', '.join(map(str, codes))})"
+    if all(code // 100 == 4 for code in codes):
+        return f"doesn't take messages for {named} yet. {LATER}"
+    return f"refuses messages for {named}. Correct LEADS_ALERT_EMAIL."

@@ -28,6 +28,7 @@ from leads_pipeline.observe.finding import (
     some,
 )
 from leads_pipeline.observe.known import Known
+from leads_pipeline.observe.told import Told
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.landing import members_beside
 from leads_pipeline.storage.windows import list_days
@@ -330,15 +331,24 @@ def backup(known: Known) -> Iterator[Found]:
 
 @finder("alert-channels")
 def alert_channels(known: Known) -> Iterator[Found]:
-    """Nobody is told of problems.
+    """Nobody is told of problems, or a channel doesn't work.
 
     Meaning: without a channel, problems are seen only by people who look. Without a heartbeat, nobody notices that
-    this machine is off.
+    this machine is off. A channel that doesn't work is told on the others.
     Do: set `LEADS_ALERT_EMAIL` and `LEADS_SMTP_URL`, or a webhook, and `LEADS_HEARTBEAT_URL`. Then run
     `leads-pipeline alert --test`.
-    Over: when both are set.
+    Over: when both are set, and a message or a test has got through.
     """
     settings = known.settings
+    for variable, failure in Told.read(known.data.state.path).failures.items():
+        yield Found(
+            Level.ERROR,
+            f"Messages don't get through on {variable}. {failure.message}",
+            "Run `leads-pipeline alert --test` to try it again.",
+            since=failure.since,
+            part=variable,
+            may_pass=True,
+        )
     has_channel = settings.alert_webhook or settings.alert_slack_webhook or (settings.alert_email and settings.smtp_url)
     if not has_channel:
         yield Found(

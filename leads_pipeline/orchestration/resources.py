@@ -1,4 +1,4 @@
-"""The Dagster resources: the two services' authenticated clients, the data folder, and where alerts go.
+"""The Dagster resources: the two services' authenticated clients, and the data folder.
 
 Belongs here: settings as fields that the UI may show, and clients made of them. A secret's field names its variable or
 its file. Doesn't: what is fetched when (orchestration/assets/), or what a value may be (settings.py).
@@ -14,7 +14,6 @@ from dagster import ConfigurableResource, EnvVar, InitResourceContext, ResourceD
 
 from leads_pipeline.domain.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.observe.channels import Channel, Email, SlackWebhook, Webhook
 from leads_pipeline.portal import ClientCredentials, InventoryClient, LeadsClient, Tokens
 from leads_pipeline.portal.credentials import PgpSecret, SecretSource, secret_of
 from leads_pipeline.settings import AuthMethod, Secret, Settings, is_loopback
@@ -194,54 +193,6 @@ class InventoryService(ConfigurableResource[None]):
         """A client with its token. Raises SettingsError naming the missing variables."""
         agency_ref = _required(self.agency_ref, "INVENTORY_AGENCY_REF")
         return InventoryClient(_required(self.base_url, "INVENTORY_BASE_URL"), self.tokens(), agency_ref)
-
-
-class AlertService(ConfigurableResource[None]):
-    """Where alerts go, and the heartbeat."""
-
-    webhook: str | None = None
-    webhook_file: str | None = None
-    slack_webhook: str | None = None
-    slack_webhook_file: str | None = None
-    email: str | None = None
-    smtp_url: str | None = None
-    smtp_url_file: str | None = None
-    heartbeat_url: str | None = None
-    heartbeat_url_file: str | None = None
-
-    @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """The channels of these settings. People's addresses aren't shown either."""
-        return cls(
-            email=EnvVar("LEADS_ALERT_EMAIL") if settings.alert_email else None,
-            **_fields(
-                webhook=settings.alert_webhook,
-                slack_webhook=settings.alert_slack_webhook,
-                smtp_url=settings.smtp_url,
-                heartbeat_url=settings.heartbeat_url,
-            ),
-        )
-
-    def channels(self) -> list[Channel]:
-        """The channels that are set up. Raises SettingsError if one is set up by half."""
-        channels: list[Channel] = []
-        for variable, make, value, file in (
-            ("LEADS_ALERT_WEBHOOK", Webhook, self.webhook, self.webhook_file),
-            ("LEADS_ALERT_SLACK_WEBHOOK", SlackWebhook, self.slack_webhook, self.slack_webhook_file),
-        ):
-            if (url := secret_of(value, file)) is not None:
-                channels.append(make(variable, url))
-        server = secret_of(self.smtp_url, self.smtp_url_file)
-        recipients = tuple(part.strip() for part in (self.email or "").split(",") if part.strip())
-        if recipients and server is not None:
-            channels.append(Email("LEADS_SMTP_URL", server, recipients))
-        elif recipients or server is not None:
-            raise SettingsError("LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together. Set both, or none.")
-        return channels
-
-    def heartbeat(self) -> SecretSource | None:
-        """The address to call after each nightly pull, None where there is none."""
-        return secret_of(self.heartbeat_url, self.heartbeat_url_file)
 
 
 def origin(base_url: str) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     import sqlalchemy
 
     from leads_pipeline.domain.window import RETENTION
-    from leads_pipeline.errors import CredentialsError, InvalidAnswerError, ServerError
+    from leads_pipeline.errors import CredentialsError, InvalidAnswerError, LeadsPipelineError, ServerError
     from leads_pipeline.privacy.sweeping import sweep
     from leads_pipeline.settings import AuthMethod
     from leads_pipeline.storage.durable import storing, sync
@@ -440,16 +440,69 @@ def _(request):
 # --- alerts -----------------------------------------------------------------------------------------------------------
 
 
-@mutant("what was told is forgotten", "leads_pipeline.observe.alerts:Memory.note_told", promise=TOLD, tests=ALERTS)
-def _(self, alert):
+@mutant("what was told is forgotten", "leads_pipeline.observe.alerts:Alerts._save", promise=TOLD, tests=ALERTS)
+def _(self, told):
     return None
 
 
-@mutant(
-    "a channel's address is logged", "leads_pipeline.observe.channels:_Hidden.filter", promise=SECRET, tests=CHANNELS
-)
-def _(self, record):
+@mutant("a short outage is told", "leads_pipeline.observe.alerts:_counts", promise=TOLD, tests=ALERTS)
+def _(one, now):
     return True
+
+
+@mutant("an unsent message counts as told", "leads_pipeline.observe.alerts:_entry", promise=TOLD, tests=ALERTS)
+def _(one, *, is_told=False):
+    return unbroken(one, is_told=True)
+
+
+@mutant("a warning never becomes an error", "leads_pipeline.observe.alerts:_is_news", promise=TOLD, tests=ALERTS)
+def _(one, memory):
+    return one.key not in memory.open or not memory.open[one.key].is_told
+
+
+@mutant("a finder that fails ends what it found", "leads_pipeline.observe.alerts:due", promise=TOLD, tests=ALERTS)
+def _(memory, open_, kept, now):
+    return unbroken(memory, open_, (), now)
+
+
+@mutant("an open error isn't told again each day", "leads_pipeline.observe.alerts:due", promise=TOLD, tests=ALERTS)
+def _(memory, open_, kept, now):
+    return unbroken(memory.model_copy(update={"told_at": now}), open_, kept, now)
+
+
+@mutant(
+    "one channel's odd error silences the others", "leads_pipeline.observe.channels:attempt", promise=TOLD, tests=ALERTS
+)
+def _(name, send):
+    try:
+        return True, send()
+    except LeadsPipelineError as error:
+        return False, str(error)
+
+
+@mutant("a broken channel is forgotten", "leads_pipeline.observe.told:Told.note_attempt", promise=TOLD, tests=ALERTS)
+def _(self, channel, trouble, now):
+    return None
+
+
+@mutant("the heartbeat never fails", "leads_pipeline.observe.alerts:Alerts._beat", promise=TOLD, tests=ALERTS)
+def _(self, heartbeat, told, open_, now):
+    return unbroken(self, heartbeat, told, (), now)
+
+
+@mutant("a channel's address is logged", "leads_pipeline.observe.channels:_unlogged", promise=SECRET, tests=CHANNELS)
+def _():
+    yield
+
+
+@mutant("a mail goes out unencrypted", "leads_pipeline.observe.channels:_connected", promise=SECRET, tests=CHANNELS)
+def _(name, address):
+    return unbroken(name, address._replace(query="tls=none"))
+
+
+@mutant("a refused recipient isn't told", "leads_pipeline.observe.channels:Email.send", promise=TOLD, tests=CHANNELS)
+def _(self, digest):
+    unbroken(self, digest)
 
 
 # --- people -----------------------------------------------------------------------------------------------------------

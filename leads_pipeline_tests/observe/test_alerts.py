@@ -1,133 +1,384 @@
-"""What is told when: once, daily or weekly while it lasts, once when it is over, and never twice."""
+"""What is told when: once, daily while it lasts, once when it is over. Kills and broken channels lose no message."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.observe.alerts import Alert, Cause, Level, Memory, Occasion
+from leads_pipeline.errors import AlertError
+from leads_pipeline.observe.alerts import Alerts
+from leads_pipeline.observe.channels import Heartbeat
+from leads_pipeline.observe.digest import Digest
+from leads_pipeline.observe.findings import Finding, Level
+from leads_pipeline.observe.told import Memory, Told
 
-NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-BROKEN = Cause("broken", "it is broken", "What to do.")
-SLOW = Cause("slow", "it is slow", "Wait.", patience=timedelta(hours=1))
-ODD = Cause("odd", "it is odd", "Look.", Level.WARNING)
-NEWS = [Cause(f"news {number}", f"new field {number}", "Take it in.", is_news=True) for number in range(3)]
-
-
-def told(memory: Memory, causes: list[Cause], hours: float, *, is_unsure: bool = False) -> list[tuple[Occasion, str]]:
-    """What is told after that many hours, and sent."""
-    alerts = memory.notice(causes, NOON + timedelta(hours=hours), lambda _: is_unsure)
-    for alert in alerts:
-        memory.note_told(alert)
-    return [(alert.occasion, alert.title) for alert in alerts]
+MIDNIGHT = datetime(2026, 11, 22, tzinfo=UTC)
+MINUTE = 1 / 60
 
 
-def test_a_cause_is_told_once_then_daily_and_once_when_it_is_over() -> None:
-    memory = Memory()
-    assert told(memory, [BROKEN], 0) == [(Occasion.NEW, "it is broken")]
-    assert told(memory, [BROKEN], 23.9) == []
-    assert told(memory, [BROKEN], 24) == [(Occasion.STILL, "it is broken")]
-    assert told(memory, [BROKEN], 47) == []
-    assert told(memory, [], 47.1) == [(Occasion.OVER, "it is broken")]
-    assert told(memory, [], 48) == []
+def finding(key: str, level: Level = Level.ERROR, *, may_pass: bool = False, since: datetime | None = None) -> Finding:
+    return Finding(key, level, f"{key} is broken. Leads wait.", since, f"Mend {key}.", f"findings.md#{key}", may_pass)
 
 
-def test_a_warning_is_told_again_weekly() -> None:
-    memory = Memory()
-    assert told(memory, [ODD], 0) == [(Occasion.NEW, "it is odd")]
-    assert told(memory, [ODD], 24 * 7 - 1) == []
-    assert told(memory, [ODD], 24 * 7) == [(Occasion.STILL, "it is odd")]
+DISK = finding("disk")
+REFUSED = finding("windows-refused")
+OUTAGE = finding("windows-failing", may_pass=True)
+DRIFT = finding("drift/newField", Level.WARNING)
+HINT = finding("backup", Level.HINT)
 
 
-def test_what_may_pass_is_told_once_it_has_lasted_and_its_end_only_then() -> None:
-    memory = Memory()
-    assert told(memory, [SLOW], 0) == []
-    assert told(memory, [], 0.5) == []
-    assert told(memory, [SLOW], 0.6) == []
-    assert told(memory, [SLOW], 1.5) == []
-    assert told(memory, [SLOW], 1.6) == [(Occasion.NEW, "it is slow")]
-    assert told(memory, [], 1.7) == [(Occasion.OVER, "it is slow")]
+class Channel:
+    """Keeps its messages, unless it is down."""
+
+    def __init__(self, name: str = "LEADS_ALERT_WEBHOOK") -> None:
+        self.name = name
+        self.messages: list[Digest] = []
+        self.error: BaseException | None = None
+        self.trouble: str | None = None
+
+    def send(self, digest: Digest) -> str | None:
+        if isinstance(self.error, Exception):
+            raise self.error
+        self.messages.append(digest)
+        if self.error:
+            raise self.error
+        return self.trouble
 
 
-def test_a_warning_that_becomes_an_error_is_told_at_once() -> None:
-    memory = Memory()
-    worse = Cause("odd", "it is worse", "Run.")
-    assert told(memory, [ODD], 0) == [(Occasion.NEW, "it is odd")]
-    assert told(memory, [worse], 1) == [(Occasion.WORSE, "it is worse")]
-    assert told(memory, [ODD], 2) == []
+class Beats(Heartbeat):
+    """Keeps how it was called."""
+
+    def __init__(self) -> None:
+        self.name = "LEADS_HEARTBEAT_URL"
+        self.calls: list[bool] = []
+        self.error: Exception | None = None
+
+    def beat(self, *, is_well: bool) -> None:
+        if self.error:
+            raise self.error
+        self.calls.append(is_well)
 
 
-def test_the_end_of_what_can_t_be_seen_now_is_not_told() -> None:
-    memory = Memory()
-    assert told(memory, [BROKEN], 0) == [(Occasion.NEW, "it is broken")]
-    assert told(memory, [], 1, is_unsure=True) == []
-    assert told(memory, [BROKEN], 2) == []
-    assert told(memory, [], 3) == [(Occasion.OVER, "it is broken")]
+Told_ = dict[str, list[str]]
 
 
-def test_all_news_of_the_moment_are_one_message_and_are_never_told_again() -> None:
-    memory = Memory()
-    assert told(memory, [*NEWS[:2], BROKEN], 0) == [
-        (Occasion.NEW, "it is broken"),
-        (Occasion.NEW, "new field 0, and 1 more"),
+class Service:
+    """A service that looks at findings, and can be started anew."""
+
+    def __init__(self, state: Path, *channels: Channel, heartbeat: Heartbeat | None = None) -> None:
+        self.state, self.channels, self.heartbeat = state, channels, heartbeat
+        self.start()
+
+    def start(self) -> None:
+        self.alerts = Alerts(self.state, self.channels, self.heartbeat)
+
+    def look(self, hours: float, *findings: Finding, failed: Sequence[str] = ()) -> list[Told_]:
+        """Look at that hour after midnight. Give what the first channel was told, by key."""
+        before = len(self.channels[0].messages)
+        self.alerts.tell(findings, failed, MIDNIGHT + timedelta(hours=hours))
+        return [shown(one) for one in self.channels[0].messages[before:]]
+
+
+def shown(digest: Digest) -> Told_:
+    parts = {
+        "new": [one.key for one in digest.new],
+        "over": [one.key for one in digest.over],
+        "still open": [one.key for one in digest.still_open],
+    }
+    return {name: keys for name, keys in parts.items() if keys}
+
+
+@pytest.fixture
+def channel() -> Channel:
+    return Channel()
+
+
+@pytest.fixture
+def service(tmp_path: Path, channel: Channel) -> Service:
+    return Service(tmp_path, channel)
+
+
+# --- once, daily, and over --------------------------------------------------------------------------------------------
+
+
+def test_an_error_is_told_once_then_daily_and_once_when_it_is_over(service: Service) -> None:
+    assert service.look(0, DISK) == [{"new": ["disk"]}]
+    assert service.look(23.9, DISK) == []
+    assert service.look(24, DISK) == [{"still open": ["disk"]}]
+    assert service.look(47, DISK) == []
+    assert service.look(47.1) == [{"over": ["disk"]}]
+    assert service.look(200) == []
+
+
+def test_what_is_found_at_one_look_is_one_message_with_all_that_is_open(service: Service) -> None:
+    assert service.look(0, DISK) == [{"new": ["disk"]}]
+    assert service.look(1, DISK, REFUSED, DRIFT) == [
+        {"new": ["windows-refused", "drift/newField"], "still open": ["disk"]}
     ]
-    assert told(memory, [*NEWS, BROKEN], 1) == [(Occasion.NEW, "new field 2")]
-    assert told(memory, [*NEWS, BROKEN], 24 * 30) == [(Occasion.STILL, "it is broken")]
-    assert told(memory, [BROKEN], 24 * 30 + 1) == []
+    assert service.look(2, REFUSED, DRIFT) == [{"over": ["disk"], "still open": ["windows-refused", "drift/newField"]}]
 
 
-def test_what_could_not_be_sent_is_due_again() -> None:
-    memory = Memory()
-    [unsent] = memory.notice([BROKEN], NOON, lambda _: False)
-    [again] = memory.notice([BROKEN], NOON + timedelta(minutes=5), lambda _: False)
-    assert (unsent.occasion, again.occasion, again.since) == (Occasion.NEW, Occasion.NEW, NOON)
-    memory.note_told(again)
-    [over] = memory.notice([], NOON + timedelta(hours=1), lambda _: False)
-    [over_again] = memory.notice([], NOON + timedelta(hours=2), lambda _: False)
-    assert over.occasion is over_again.occasion is Occasion.OVER
+def test_the_outage_of_a_night_is_one_message_and_one_more_when_it_is_over(service: Service) -> None:
+    looks = [service.look(tick * 5 * MINUTE, replace(OUTAGE, since=MIDNIGHT)) for tick in range(12 * 9)]
+    assert [messages for messages in looks if messages] == [[{"new": ["windows-failing"]}]]
+    assert looks[12], "after an hour"
+    assert service.look(9.1) == [{"over": ["windows-failing"]}]
 
 
-def test_what_earlier_versions_kept_is_read() -> None:
-    memory = Memory.unpack({"broken": [NOON.timestamp(), "it is broken", 2, NOON.timestamp(), False]})
-    assert told(memory, [], 1) == [(Occasion.OVER, "it is broken")]
+def test_an_error_that_can_pass_by_itself_is_told_after_an_hour_and_its_end_only_then(service: Service) -> None:
+    assert service.look(0, OUTAGE) == []
+    assert service.look(0.9) == []
+    assert service.look(1, OUTAGE) == []
+    assert service.look(1.9, OUTAGE) == []
+    assert service.look(2, OUTAGE) == [{"new": ["windows-failing"]}]
+    later = replace(OUTAGE, since=MIDNIGHT + timedelta(hours=2))
+    assert service.look(2.1, later) == [], "it is still the same problem"
+    assert service.look(2.2) == [{"over": ["windows-failing"]}]
 
 
-def test_a_message_says_since_when_and_an_end_how_long() -> None:
-    memory = Memory()
-    [new] = memory.notice([BROKEN], NOON, lambda _: False)
-    assert new.message == "What to do.\n\nSince 2026-11-22 12:00 UTC."
-    assert new.headline == "[leads_pipeline] it is broken"
-    memory.note_told(new)
-    [over] = memory.notice([], NOON + timedelta(hours=3), lambda _: False)
-    assert over.message == "It lasted from 2026-11-22 12:00 UTC to 2026-11-22 15:00 UTC at most."
-    assert over.headline == "[leads_pipeline] Over: it is broken"
+def test_a_new_warning_is_told_and_neither_its_end_nor_a_day_makes_a_message(service: Service) -> None:
+    assert service.look(0, DRIFT) == [{"new": ["drift/newField"]}]
+    assert service.look(30, DRIFT) == []
+    assert service.look(31) == []
+    assert service.look(32, DISK) == [{"new": ["disk"], "over": ["drift/newField"]}]
+    assert service.look(33, DISK, DRIFT) == [{"new": ["drift/newField"], "still open": ["disk"]}]
+
+
+def test_a_warning_that_becomes_an_error_is_told_again(service: Service) -> None:
+    assert service.look(0, replace(DISK, level=Level.WARNING)) == [{"new": ["disk"]}]
+    assert service.look(1, DISK) == [{"new": ["disk"]}]
+    assert service.look(2, DISK) == []
+
+
+def test_a_hint_is_never_told(service: Service) -> None:
+    assert service.look(0, HINT) == []
+    assert service.look(1, HINT, DISK) == [{"new": ["disk"]}]
+
+
+def test_while_a_finder_fails_what_it_found_is_neither_over_nor_told_again(service: Service) -> None:
+    broken = finding("finder-failed/windows-refused", may_pass=True)
+    assert service.look(0, REFUSED) == [{"new": ["windows-refused"]}]
+    assert service.look(0.5, broken, failed=["windows-refused"]) == []
+    assert service.look(1.5, broken, failed=["windows-refused"]) == [{"new": ["finder-failed/windows-refused"]}]
+    assert service.look(2, REFUSED) == [{"over": ["finder-failed/windows-refused"], "still open": ["windows-refused"]}]
+    assert service.look(3) == [{"over": ["windows-refused"]}]
+
+
+def test_patience_goes_on_while_a_finder_fails(service: Service) -> None:
+    assert service.look(0, OUTAGE) == []
+    assert service.look(0.5, failed=["windows-failing"]) == []
+    assert service.look(1, OUTAGE) == [{"new": ["windows-failing"]}]
+
+
+# --- channels that don't work, and kills ------------------------------------------------------------------------------
+
+
+def test_a_restart_changes_nothing(service: Service) -> None:
+    assert service.look(0, DISK, OUTAGE) == [{"new": ["disk"]}]
+    service.start()
+    assert service.look(1, DISK, OUTAGE) == [{"new": ["windows-failing"], "still open": ["disk"]}]
+    service.start()
+    assert service.look(2) == [{"over": ["disk", "windows-failing"]}]
+
+
+def test_a_channel_that_does_not_work_keeps_no_other_waiting_and_is_told_when_it_works(tmp_path: Path) -> None:
+    mail, slack = Channel("LEADS_SMTP_URL"), Channel("LEADS_ALERT_SLACK_WEBHOOK")
+    service = Service(tmp_path, mail, slack)
+    mail.error = ImportError("socksio, by proxy user:pa55")
+    assert service.look(0, DISK) == []
+    assert [shown(one) for one in slack.messages] == [{"new": ["disk"]}]
+    failure = Told.read(tmp_path).failures["LEADS_SMTP_URL"]
+    assert failure.since == MIDNIGHT
+    assert "ImportError" in failure.message
+    assert "pa55" not in failure.message
+    mail.error = AlertError("Down.")
+    service.look(2, DISK)
+    assert Told.read(tmp_path).failures["LEADS_SMTP_URL"].since == MIDNIGHT
+    mail.error = None
+    assert service.look(3, DISK) == [{"new": ["disk"]}]
+    assert Told.read(tmp_path).failures == {}
+    assert len(slack.messages) == 1
+
+
+def test_a_broken_channel_is_told_on_the_others_alone(tmp_path: Path) -> None:
+    mail, slack = Channel("LEADS_SMTP_URL"), Channel("LEADS_ALERT_SLACK_WEBHOOK")
+    service = Service(tmp_path, mail, slack)
+    assert service.look(0, finding("alert-channels/LEADS_SMTP_URL")) == []
+    assert [shown(one) for one in slack.messages] == [{"new": ["alert-channels/LEADS_SMTP_URL"]}]
+
+
+def test_a_message_that_not_everybody_got_is_sent_once(tmp_path: Path, service: Service, channel: Channel) -> None:
+    channel.trouble = "refuses it@agency.example"
+    assert service.look(0, DISK) == [{"new": ["disk"]}]
+    assert service.look(1, DISK) == []
+    assert Told.read(tmp_path).failures["LEADS_ALERT_WEBHOOK"].message == "refuses it@agency.example"
+
+
+def test_what_ended_while_a_channel_was_down_is_told_as_over(service: Service, channel: Channel) -> None:
+    channel.error = AlertError("Down.")
+    assert service.look(0, DISK) == service.look(1) == []
+    channel.error = None
+    service.look(2)
+    [message] = channel.messages
+    assert [(one.key, one.since) for one in message.over] == [("disk", MIDNIGHT)]
+    assert service.look(3) == []
+
+
+@pytest.mark.parametrize(("findings", "told"), [([DISK], {"new": ["disk"]}), ([], {"over": ["disk"]})])
+def test_after_a_kill_between_sending_and_noting_a_message_is_repeated_and_the_end_is_told(
+    service: Service, channel: Channel, findings: list[Finding], told: Told_
+) -> None:
+    channel.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        service.look(0, DISK)
+    channel.error = None
+    service.start()
+    assert service.look(1, *findings) == [told]
+
+
+def test_a_channel_that_is_set_up_later_is_told_what_is_open(tmp_path: Path, service: Service) -> None:
+    service.look(0, DISK)
+    added = Channel("LEADS_SMTP_URL")
+    assert Service(tmp_path, added).look(1, DISK) == [{"new": ["disk"]}]
+    assert Told.read(tmp_path).channels.keys() == {"LEADS_SMTP_URL"}
+
+
+def test_where_nothing_can_be_written_a_message_is_sent_once(tmp_path: Path, channel: Channel) -> None:
+    disk = tmp_path / "disk"
+    disk.touch()  # no folder can be made below a file
+    service = Service(disk / ".state", channel)
+    assert service.look(0, DISK) == [{"new": ["disk"]}]
+    assert service.look(1, DISK) == []
+    disk.unlink()
+    assert service.look(2) == [{"over": ["disk"]}]
+    assert Told.read(service.state).channels[channel.name].open == {}
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"channels": 7}', "\udcff"])
+def test_a_file_that_says_nothing_has_open_problems_told_once_more(
+    tmp_path: Path, service: Service, content: str
+) -> None:
+    service.look(0, DISK)
+    (tmp_path / "alerts.json").write_text(content, errors="surrogateescape")
+    assert service.look(1, DISK) == [{"new": ["disk"]}]
 
 
 @given(
     st.lists(
-        st.tuples(st.sets(st.sampled_from([BROKEN, SLOW, ODD, *NEWS])), st.floats(0, 40), st.booleans()), max_size=12
+        st.tuples(
+            st.sets(st.sampled_from([DISK, REFUSED, OUTAGE, DRIFT])),
+            st.floats(0.1, 30),
+            st.booleans(),
+            st.sampled_from(["", "", "disk", "drift"]),
+        ),
+        max_size=12,
     )
 )
-def test_a_memory_that_was_packed_goes_on_as_it_would_have(history: list[tuple[set[Cause], float, bool]]) -> None:
-    """Over any history: nothing begins twice or ends without having begun, and packing changes nothing."""
-    memory, packed = Memory(), Memory()
-    hours, open_ = 0.0, set[str]()
-    for causes, later, is_sent in history:
+def test_over_any_history_a_problem_begins_once_and_ends_once(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[set[Finding], float, bool, str]]
+) -> None:
+    channel = Channel()
+    service = Service(tmp_path_factory.mktemp("state"), channel)
+    hours, open_, levels = 0.0, set[str](), {one.key: one.level for one in (DISK, REFUSED, OUTAGE, DRIFT)}
+    for findings, later, is_down, failing in history:
         hours += later
-        now = NOON + timedelta(hours=hours)
-        there = sorted(causes, key=lambda cause: cause.key)
-        alerts: list[Alert] = memory.notice(there, now, lambda _: False)
-        packed = Memory.unpack(packed.pack())
-        assert packed.notice(there, now, lambda _: False) == alerts
-        for alert in alerts if is_sent else []:
-            memory.note_told(alert)
-            packed.note_told(alert)
-            keys = set(alert.keys)
-            if alert.occasion is Occasion.NEW:
-                assert not keys & open_
-                open_ |= {key for key in keys if not key.startswith("news")}
-            elif alert.occasion is Occasion.OVER:
-                assert keys <= open_
-                open_ -= keys
-            else:
-                assert keys <= open_
+        channel.error = AlertError("Down.") if is_down else None
+        before = open_
+        there = {one for one in findings if not failing or not one.key.startswith(failing)}
+        for told in service.look(hours, *sorted(there, key=lambda one: one.key), failed=[failing]):
+            assert not {*told.get("new", ())} & open_
+            assert {*told.get("still open", ())} <= open_
+            open_ = (open_ | {*told.get("new", ())}) - {*told.get("over", ())}
+        if not is_down:
+            errors = {one.key for one in there if one.level is Level.ERROR and not one.may_pass}
+            assert errors <= open_, "no error that counts stays untold"
+            ended = {key for key in before if levels[key] is Level.ERROR} - {one.key for one in there}
+            assert not {key for key in ended if not failing or not key.startswith(failing)} & open_, "no end is lost"
+    assert isinstance(Told.read(service.state).channels.get(channel.name, Memory()), Memory)
+
+
+# --- the heartbeat ----------------------------------------------------------------------------------------------------
+
+
+def test_the_heartbeat_is_called_each_hour_and_says_when_leads_are_late(tmp_path: Path, channel: Channel) -> None:
+    beats = Beats()
+    service = Service(tmp_path, channel, heartbeat=beats)
+    calls: list[tuple[float, Finding | None]] = [
+        (0, None),
+        (0.9, None),
+        (1, DISK),
+        (2, REFUSED),
+        (3, replace(REFUSED, level=Level.WARNING)),
+        (4, finding("publication")),
+        (5, finding("windows-overdue", since=MIDNIGHT, may_pass=True)),
+        (6, replace(OUTAGE, since=MIDNIGHT + timedelta(hours=5.5))),
+    ]
+    for hours, found in calls:
+        service.look(hours, *([found] if found else []))
+    assert beats.calls == [True, True, False, True, False, False, True]
+
+
+def test_a_heartbeat_that_fails_is_noted_and_called_again_at_the_next_look(tmp_path: Path, channel: Channel) -> None:
+    beats = Beats()
+    service = Service(tmp_path, channel, heartbeat=beats)
+    beats.error = AlertError("Down.")
+    service.look(0)
+    service.look(0.1)
+    assert Told.read(tmp_path).failures["LEADS_HEARTBEAT_URL"].message == "Down."
+    beats.error = None
+    service.look(0.2)
+    service.look(1)
+    assert beats.calls == [True]
+    assert Told.read(tmp_path).failures == {}
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_says_what_happened_what_to_do_and_since_when(service: Service, channel: Channel) -> None:
+    service.look(0, DISK)
+    service.look(3, DRIFT)
+    [new, over] = channel.messages
+    assert new.title == "[leads_pipeline] New problem: disk is broken."
+    assert new.text == (
+        "New:\n\n"
+        "- Error: disk is broken. Leads wait.\n"
+        "  What to do: Mend disk.\n"
+        "  Since 2026-11-22 00:00 UTC. More: findings.md#disk"
+    )
+    assert over.title == "[leads_pipeline] New warning: drift/newField is broken."
+    assert over.text.endswith(
+        "Over, or acknowledged:\n\n"
+        "- disk is broken.\n"
+        "  It lasted from 2026-11-22 00:00 UTC to 2026-11-22 03:00 UTC at most."
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "title"),
+    [
+        ([DISK], "Still open: 1 problem"),
+        ([DISK, REFUSED], "New problem: windows-refused is broken."),
+        ([DISK, REFUSED, OUTAGE, DRIFT], "2 new problems: windows-refused is broken."),
+        ([], "Over: disk is broken. No problem is open."),
+    ],
+)
+def test_a_title_tells_a_phone_what_it_is_about(
+    service: Service, channel: Channel, found: list[Finding], title: str
+) -> None:
+    service.look(0, DISK)
+    service.look(24, *(replace(one, since=MIDNIGHT) for one in found))
+    assert channel.messages[-1].title == f"[leads_pipeline] {title}"
+
+
+def test_a_long_message_is_cut_with_a_count(service: Service, channel: Channel) -> None:
+    many = [finding(f"checks/{number}") for number in range(25)]
+    service.look(0, *many)
+    [message] = channel.messages
+    assert message.title == "[leads_pipeline] 25 new problems: checks/0 is broken."
+    assert message.text.count("What to do") == 20
+    assert message.text.endswith("- and 5 more: `leads-pipeline findings` lists them.")

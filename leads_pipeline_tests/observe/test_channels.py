@@ -1,30 +1,38 @@
-"""Each channel against a real socket: what arrives, and what is told where it doesn't."""
+"""Each channel against a real socket: what arrives, and what is told if it doesn't."""
 
 import json
 import logging
+import shutil
+import ssl
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email import message_from_bytes
 from email.policy import default
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
-from leads_pipeline.errors import AlertError, LeadsPipelineError, SettingsError
-from leads_pipeline.observe.alerts import Alert, Level, Occasion
-from leads_pipeline.observe.channels import Channel, Email, SlackWebhook, Webhook, beat
+from leads_pipeline.observe.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook, attempt
+from leads_pipeline.observe.digest import Digest, Open, Over
+from leads_pipeline.observe.findings import Finding, Level
+from leads_pipeline.observe.told import Told
 from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline_tests.support.newcomer import free_port
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-ALERT = Alert(Occasion.NEW, ("disk",), "the disk gets full", "Make <room> & soon. £", Level.ERROR, NOON, NOON)
+FULL = Open(
+    Finding("disk", Level.ERROR, "The disk gets full.", NOON, "Make <room> & soon. £", "findings.md#disk"), NOON
+)
+DIGEST = Digest(NOON, [FULL], [Over("backup", "No backup.", NOON)])
 TOKEN = "T0KEN"
 
 
@@ -76,172 +84,371 @@ def web_sink() -> Iterator[WebSink]:
         sink.server_close()
 
 
-def test_a_webhook_gets_the_alert_as_json(web: WebSink) -> None:
-    Webhook("LEADS_ALERT_WEBHOOK", StaticSecret(f"{web.url}/hook?key={TOKEN}")).send(ALERT)
+def webhook(url: str) -> Channel:
+    return Webhook("LEADS_ALERT_WEBHOOK", StaticSecret(url))
+
+
+def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
+    assert attempt("", lambda: webhook(f" {web.url}/hook?key={TOKEN} ").send(DIGEST)) == (True, None)
     [(method, path, body)] = web.requests
-    assert (method, path) == ("POST", f"/hook?key={TOKEN}")
+    assert (method, path) == ("POST", f"/hook?key={TOKEN}"), "a blank around an address isn't part of it"
+    noon = "2026-11-22T12:00:00+00:00"
     assert json.loads(body) == {
-        "occasion": "new",
-        "level": "error",
-        "title": "the disk gets full",
-        "message": "Make <room> & soon. £",
-        "causes": ["disk"],
-        "since": "2026-11-22T12:00:00+00:00",
-        "at": "2026-11-22T12:00:00+00:00",
+        "title": "[leads_pipeline] New problem: The disk gets full.",
+        "message": DIGEST.text,
+        "at": noon,
+        "new": [
+            {
+                "key": "disk",
+                "level": "error",
+                "message": "The disk gets full.",
+                "what_to_do": "Make <room> & soon. £",
+                "since": noon,
+                "link": "findings.md#disk",
+            }
+        ],
+        "over": [{"key": "backup", "message": "No backup.", "since": noon}],
+        "still_open": [],
     }
 
 
-def test_slack_reads_no_marks_into_a_message(web: WebSink) -> None:
-    SlackWebhook("LEADS_ALERT_SLACK_WEBHOOK", StaticSecret(f" {web.url}/{TOKEN} ")).send(ALERT)
-    [(_, path, body)] = web.requests
-    assert path == f"/{TOKEN}", "a blank around an address isn't part of it"
-    text = "*[leads_pipeline] the disk gets full*\nMake &lt;room&gt; &amp; soon. £"
-    assert json.loads(body) == {"text": text}
-
-
-def test_the_heartbeat_is_called_with_what_happened_behind_it(web: WebSink) -> None:
-    for path in ("/start", "", "/fail"):
-        beat("LEADS_HEARTBEAT_URL", StaticSecret(f" {web.url}/{TOKEN}/ "), path)
-    assert [request[:2] for request in web.requests] == [
-        ("GET", f"/{TOKEN}/start"),
-        ("GET", f"/{TOKEN}"),
-        ("GET", f"/{TOKEN}/fail"),
-    ]
-
-
-@pytest.mark.parametrize("status", [302, 404, 500])
-def test_what_a_webhook_does_not_take_is_told_without_its_address(web: WebSink, status: int) -> None:
-    web.status = status
-    with pytest.raises(AlertError, match=f"LEADS_ALERT_WEBHOOK answered {status}") as raised:
-        Webhook("LEADS_ALERT_WEBHOOK", StaticSecret(f"{web.url}/{TOKEN}")).send(ALERT)
-    assert TOKEN not in str(raised.value)
-    assert len(web.requests) == 1
-
-
-def test_an_address_that_nobody_answers_at_is_told_without_it() -> None:
-    with web_sink() as sink:
-        url = f"{sink.url}/{TOKEN}"
-    with pytest.raises(AlertError, match=r"can't be reached \(ConnectError\)") as raised:
-        Webhook("LEADS_ALERT_WEBHOOK", StaticSecret(url)).send(ALERT)
-    assert TOKEN not in str(raised.value)
-    assert raised.value.__cause__ is None
+def test_slack_gets_a_text_without_marks_that_fits_into_discord(web: WebSink) -> None:
+    for digest in (DIGEST, Digest(NOON, [FULL] * 20)):
+        SlackWebhook("LEADS_ALERT_SLACK_WEBHOOK", StaticSecret(f"{web.url}/{TOKEN}")).send(digest)
+    short, long = (json.loads(body)["text"] for _, _, body in web.requests)
+    assert short.startswith("*[leads_pipeline] New problem: The disk gets full.*\nNew:\n\n- Error: The disk gets full.")
+    assert "Make &lt;room&gt; &amp; soon. £" in short
+    assert long.endswith(" …\n`leads-pipeline findings` shows the rest.")
+    assert len(long) < 2000
 
 
 @pytest.mark.parametrize(
-    "address", ["hooks.example/T0KEN", "ftp://hooks.example/T0KEN", "http://hooks.example/T0KEN", "https://[T0KEN"]
+    ("path", "well", "failing"),
+    [
+        (f"/{TOKEN}", f"/{TOKEN}", f"/{TOKEN}/fail"),
+        ("/beat/?key=1&x=%2F", "/beat/?key=1&x=%2F", "/beat/fail?key=1&x=%2F"),
+    ],
 )
-def test_what_can_be_no_address_is_told_without_it(address: str) -> None:
-    with pytest.raises(SettingsError, match="LEADS_ALERT_WEBHOOK") as raised:
-        Webhook("LEADS_ALERT_WEBHOOK", StaticSecret(address)).send(ALERT)
-    assert TOKEN not in str(raised.value)
+def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink, path: str, well: str, failing: str) -> None:
+    heartbeat = Heartbeat("LEADS_HEARTBEAT_URL", StaticSecret(f"{web.url}{path}"))
+    for is_well in (True, False):
+        heartbeat.beat(is_well=is_well)
+    assert [request[:2] for request in web.requests] == [("GET", well), ("GET", failing)]
 
 
-def test_an_address_is_not_logged(web: WebSink, caplog: pytest.LogCaptureFixture) -> None:
-    before = [*logging.getLogger("httpx").filters]
-    with caplog.at_level(logging.INFO, "httpx"):
-        Webhook("LEADS_ALERT_WEBHOOK", StaticSecret(f"{web.url}/{TOKEN} é")).send(ALERT)
-    assert TOKEN not in caplog.text
-    assert logging.getLogger("httpx").filters == before
-
-
-class MailSink:
-    """Keeps what it is sent, for whoever knows the password."""
-
-    def __init__(self) -> None:
-        self.mails: list[bytes] = []
-        self.recipients: list[str] = []
-
-    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
-        if b"full" not in envelope.content:
-            return "550 unwanted"
-        self.mails.append(envelope.content)
-        self.recipients += envelope.rcpt_tos
-        return "250 OK"
-
-
-@pytest.fixture
-def mail() -> Iterator[tuple[MailSink, str]]:
-    sink = MailSink()
-
-    def authenticate(*arguments: Any) -> AuthResult:
-        return AuthResult(success=arguments[-1].password == b"p@ss", handled=False)
-
-    port = free_port()
-    server = Controller(
-        sink, "127.0.0.1", port=port, authenticator=authenticate, auth_require_tls=False, ready_timeout=30
-    )
-    server.start()
-    yield sink, f"127.0.0.1:{port}"
-    server.stop()
-
-
-def email(address: str) -> Channel:
-    return Email("LEADS_SMTP_URL", StaticSecret(address), ("ops@agency.example", "it@agency.example"))
-
-
-def test_an_e_mail_reaches_everybody_with_subject_and_message(mail: tuple[MailSink, str]) -> None:
-    sink, host = mail
-    email(f"smtp://alerts%40agency.example:p%40ss@{host}").send(ALERT)
-    [content] = sink.mails
-    message = message_from_bytes(content, policy=default)
-    assert message["Subject"] == "[leads_pipeline] the disk gets full"
-    assert message["From"] == "alerts@agency.example"
-    assert message["To"] == "ops@agency.example, it@agency.example"
-    assert sink.recipients == ["ops@agency.example", "it@agency.example"]
-    body = message.get_body()
-    assert body is not None
-    assert body.get_content().strip() == "Make <room> & soon. £"
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (302, "no redirect is followed. Set LEADS_ALERT_WEBHOOK to the new address"),
+        (400, "refuses the message"),
+        (404, "Make a new one there"),
+        (407, "behind a proxy that refuses"),
+        (429, "asks for patience"),
+        (500, "has a fault of its own"),
+    ],
+)
+def test_each_answer_that_is_no_success_says_whose_turn_it_is(web: WebSink, status: int, words: str) -> None:
+    web.status = status
+    is_sent, trouble = attempt("", lambda: webhook(f"{web.url}/{TOKEN}").send(DIGEST))
+    assert not is_sent
+    assert str(status) in str(trouble)
+    assert words in str(trouble)
+    assert TOKEN not in str(trouble)
+    assert len(web.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("smtp://alerts:wrong@{host}", "refused the message with 535"),
-        ("smtps://alerts:p%40ss@{host}", r"can't be reached \(SSLError\)"),
-        ("smtp://alerts:p%40ss@127.0.0.1:1", r"can't be reached \(ConnectionRefusedError\)"),
-        ("https://alerts:p%40ss@{host}", "begins with smtps:// or smtp://"),
+        ("http://127.0.0.1:9/T0KEN", "can't be reached: "),
+        ("hooks.example/T0KEN", "is no address"),
+        ("ftp://hooks.example/T0KEN", "begins with https:// or http://"),
+        ("http://hooks.example/T0KEN", "anybody on the way"),
+        ("https://[T0KEN", "is no address"),
+        (f"https://{'T0KEN' * 20}.example/", "holds no address that can be called"),
     ],
 )
-def test_what_keeps_an_e_mail_from_being_sent_is_told_without_the_password(
-    mail: tuple[MailSink, str], address: str, words: str
+def test_an_address_that_cannot_be_used_is_told_without_it(address: str, words: str) -> None:
+    is_sent, trouble = attempt("", lambda: webhook(address).send(DIGEST))
+    assert not is_sent
+    assert words in str(trouble)
+    assert TOKEN not in str(trouble)
+
+
+def test_an_address_is_not_logged(web: WebSink, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "httpx"):
+        webhook(f"{web.url}/{TOKEN} é").send(DIGEST)
+    assert TOKEN not in caplog.text
+    assert not logging.getLogger("httpx").disabled
+
+
+# --- mail -------------------------------------------------------------------------------------------------------------
+
+
+class MailSink:
+    """A mail server. It answers to commands as a test says: by `MAIL`, `DATA`, or a recipient's address."""
+
+    def __init__(self) -> None:
+        self.host = f"127.0.0.1:{free_port()}"
+        self.mails: list[Any] = []
+        self.password = b"p@ss"
+        self.answers: dict[str, str] = {}
+
+    def authenticate(self, *arguments: Any) -> AuthResult:
+        return AuthResult(success=arguments[-1].password == self.password, handled=False)
+
+    async def handle_MAIL(self, _s: Any, _n: Any, envelope: Any, address: str, _o: Any) -> str:  # noqa: N802 - aiosmtpd's
+        envelope.mail_from = address
+        return self.answers.get("MAIL", "250 OK")
+
+    async def handle_RCPT(self, _s: Any, _n: Any, envelope: Any, address: str, _o: Any) -> str:  # noqa: N802 - aiosmtpd's
+        if address not in self.answers:
+            envelope.rcpt_tos.append(address)
+        return self.answers.get(address, "250 OK")
+
+    async def handle_DATA(self, _s: Any, _n: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's
+        if "DATA" not in self.answers:
+            self.mails.append(envelope)
+        return self.answers.get("DATA", "250 OK")
+
+
+@contextmanager
+def mail_server(**options: Any) -> Iterator[MailSink]:
+    sink = MailSink()
+    port = int(sink.host.rpartition(":")[2])
+    server = Controller(sink, "127.0.0.1", port=port, authenticator=sink.authenticate, ready_timeout=30, **options)
+    server.start()
+    try:
+        yield sink
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def mail() -> Iterator[MailSink]:
+    with mail_server(auth_require_tls=False) as sink:
+        yield sink
+
+
+OPS, IT = "ops@agency.example", "it@agency.example"
+
+
+def mailed(address: str, sender: str | None = None) -> tuple[bool, str]:
+    """Send the message. Give whether it was sent, and what is told."""
+    channel = Email("LEADS_SMTP_URL", StaticSecret(address), (OPS, IT), sender)
+    is_sent, trouble = attempt(channel.name, lambda: channel.send(DIGEST))
+    assert "p%40ss" not in str(trouble)
+    assert "p@ss" not in str(trouble)
+    return is_sent, trouble or ""
+
+
+@pytest.mark.parametrize(
+    ("user", "sender", "shown"),
+    [
+        ("alerts%40agency.example", None, "alerts@agency.example"),
+        ("apikey", None, OPS),
+        ("apikey", "Leads <leads@agency.example>", "Leads <leads@agency.example>"),
+    ],
+)
+def test_a_mail_reaches_everybody_from_the_sender_of_the_settings(
+    mail: MailSink, user: str, sender: str | None, shown: str
 ) -> None:
-    with pytest.raises(LeadsPipelineError, match=words) as raised:
-        email(address.format(host=mail[1])).send(ALERT)
-    assert "p%40ss" not in str(raised.value)
-    assert "wrong" not in str(raised.value)
+    assert mailed(f"smtp://{user}:p%40ss@{mail.host}", sender) == (True, "")
+    [envelope] = mail.mails
+    message = message_from_bytes(envelope.content, policy=default)
+    assert message["Subject"] == DIGEST.title
+    assert message["From"] == shown
+    assert envelope.mail_from in shown
+    assert message["To"] == f"{OPS}, {IT}"
+    assert message["Importance"] == "high"
+    assert envelope.rcpt_tos == [OPS, IT]
+    body = message.get_body()
+    assert body is not None
+    assert body.get_content().split() == DIGEST.text.split()
 
 
-def test_a_server_that_refuses_the_message_is_told(mail: tuple[MailSink, str]) -> None:
-    unwanted = Alert(Occasion.NEW, ("x",), "something", "else", Level.ERROR, NOON, NOON)
-    with pytest.raises(AlertError, match="refused the message with 550"):
-        email(f"smtp://{mail[1]}").send(unwanted)
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("smtp://alerts:wr0ng@{host}", "refuses the user or the password (535)"),
+        ("smtps://alerts:p%40ss@{host}", "doesn't speak TLS at once"),
+        ("smtp://alerts:p%40ss@127.0.0.1:1", "can't be reached (Connection refused)"),
+        ("https://alerts:p%40ss@{host}", "begins with smtps:// or smtp://"),
+        (f"smtp://alerts:p%40ss@{'x' * 70}.example", "LEADS_SMTP_URL can't be used (UnicodeError)"),
+        ("smtp://alerts:wr0ng/p@{host}", 'holds a "/" in the user or the password. Write it as %2F'),
+        ("smtp://alerts:wr0ng?p@{host}", "%3F"),
+        ("smtp://alerts:wr0ng#p@{host}", "%23"),
+        ("smtp://alerts:p%40ss@{host}?tls=no", "?tls=none"),
+    ],
+)
+def test_a_mail_server_that_cannot_be_used_is_told_without_the_password(
+    mail: MailSink, address: str, words: str
+) -> None:
+    is_sent, trouble = mailed(address.format(host=mail.host))
+    assert not is_sent
+    assert words in trouble
+    assert "wr0ng" not in trouble
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({OPS: "451 greylisted", IT: "451 greylisted"}, "doesn't take messages for it@agency.example, ops@"),
+        ({OPS: "550 no", IT: "550 no"}, "Correct LEADS_ALERT_EMAIL"),
+        ({"MAIL": "550 not your address"}, "refuses the sender (550). Set LEADS_ALERT_FROM"),
+        ({"MAIL": "451 busy"}, "can't take the message now (451)"),
+        ({"DATA": "550 not your address"}, "If it wants another sender: Set LEADS_ALERT_FROM"),
+        ({"DATA": "452 full"}, "can't take the message now (452)"),
+    ],
+)
+def test_a_server_that_does_not_take_the_mail_says_whose_turn_it_is(
+    mail: MailSink, answers: dict[str, str], words: str
+) -> None:
+    mail.answers = answers
+    is_sent, trouble = mailed(f"smtp://{mail.host}")
+    assert not is_sent
+    assert words in trouble
+
+
+def test_a_refused_recipient_is_named_and_the_others_get_the_mail(mail: MailSink) -> None:
+    mail.answers = {IT: "550 no such user"}
+    is_sent, trouble = mailed(f"smtp://{mail.host}")
+    assert is_sent
+    assert "refuses messages for it@agency.example (550)" in trouble
+    assert mail.mails[0].rcpt_tos == [OPS]
+
+
+@pytest.mark.parametrize(("password", "words"), [("pä", ""), ("wräng", "refuses the user or the password (535)")])
+def test_a_password_may_hold_a_letter_outside_ascii(mail: MailSink, password: str, words: str) -> None:
+    mail.password = "pä".encode()
+    is_sent, trouble = mailed(f"smtp://apikey:{password}@{mail.host}")
+    assert (is_sent, bool(mail.mails)) == (not words, not words)
+    assert words in trouble
+
+
+@pytest.mark.parametrize("query", ["", "?tls=none"])
+def test_a_server_of_another_machine_needs_tls_unless_the_address_says_none(mail: MailSink, query: str) -> None:
+    # This address leads to this machine and doesn't look so.
+    host = mail.host.replace("127.0.0.1", "0.0.0.0")  # noqa: S104 - nothing listens there
+    is_sent, trouble = mailed(f"smtp://alerts:p%40ss@{host}{query}")
+    assert is_sent == bool(query)
+    assert ("put ?tls=none" in trouble) == (not query)
+    assert len(mail.mails) == is_sent
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_starttls_trusts_the_authorities_of_ssl_cert_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_trusted: bool
+) -> None:
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            "key",
+            "-out",
+            "cert",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    if is_trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+    with mail_server(tls_context=context, require_starttls=True) as sink:
+        is_sent, trouble = mailed(f"smtp://alerts:p%40ss@{sink.host}")
+    assert is_sent == is_trusted
+    assert ("a certificate that isn't trusted" in trouble) == (not is_trusted)
 
 
 # --- leads-pipeline alert --test --------------------------------------------------------------------------------------
 
 
-def test_the_command_tries_every_channel_and_the_heartbeat(web: WebSink, mail: tuple[MailSink, str]) -> None:
-    variables = {
+def alert_test(**variables: str) -> Result:
+    result = CliRunner().invoke(main, ["alert", "--test"], env=variables)
+    assert isinstance(result.exception, SystemExit | None)
+    return result
+
+
+@pytest.fixture
+def channels(web: WebSink, mail: MailSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The variables of all channels, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return {
         "LEADS_ALERT_WEBHOOK": f"{web.url}/{TOKEN}/hook",
         "LEADS_ALERT_SLACK_WEBHOOK": f"{web.url}/{TOKEN}/slack",
         "LEADS_HEARTBEAT_URL": f"{web.url}/{TOKEN}/beat",
-        "LEADS_ALERT_EMAIL": "it@agency.example",
-        "LEADS_SMTP_URL": f"smtp://{mail[1]}",
+        "LEADS_ALERT_EMAIL": f"{OPS}, {IT}",
+        "LEADS_SMTP_URL": f"smtp://apikey:p%40ss@{mail.host}",
+        "LEADS_ALERT_FROM": "leads@agency.example",
     }
-    result = CliRunner().invoke(main, ["alert", "--test"], env=variables)
+
+
+def test_the_command_tries_every_channel_and_the_heartbeat(
+    channels: dict[str, str], web: WebSink, mail: MailSink, tmp_path: Path
+) -> None:
+    assert alert_test(**channels).exit_code == 0
+    assert [path for _, path, _ in web.requests] == [f"/{TOKEN}/hook", f"/{TOKEN}/slack", f"/{TOKEN}/beat"]
+    assert json.loads(web.requests[0][2])["title"] == "[leads_pipeline] This is a test. Nothing is wrong."
+    assert message_from_bytes(mail.mails[0].content)["From"] == "leads@agency.example"
+    mail.answers = {IT: "550 no such user"}
+    result = alert_test(**channels)
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "sent   LEADS_ALERT_WEBHOOK",
         "sent   LEADS_ALERT_SLACK_WEBHOOK",
-        # This server takes only mails that have the word full in them.
-        "failed LEADS_SMTP_URL: The mail server of LEADS_SMTP_URL refused the message with 550.",
+        "failed LEADS_SMTP_URL: The mail server of LEADS_SMTP_URL refuses messages for it@agency.example (550). "
+        "Correct LEADS_ALERT_EMAIL.",
         "sent   LEADS_HEARTBEAT_URL",
     ]
-    assert [path for _, path, _ in web.requests] == [f"/{TOKEN}/hook", f"/{TOKEN}/slack", f"/{TOKEN}/beat"]
-    assert json.loads(web.requests[0][2])["occasion"] == "test"
+    assert list(tmp_path.iterdir()) == [], "a test makes no data folder"
 
 
-def test_the_command_says_where_no_channel_is_set_up() -> None:
-    result = CliRunner().invoke(main, ["alert", "--test"], env={})
+def test_a_test_that_works_ends_the_finding_of_the_channel(channels: dict[str, str], tmp_path: Path) -> None:
+    state = tmp_path / "data" / ".state"
+    told = Told()
+    for name in ("LEADS_ALERT_WEBHOOK", "LEADS_SMTP_URL"):
+        told.note_attempt(name, "Down.", NOON)
+    told.write(state)
+    channels["LEADS_SMTP_URL"] = "smtp://127.0.0.1:1"
+    assert alert_test(**channels).exit_code == 1
+    failures = Told.read(state).failures
+    assert failures.keys() == {"LEADS_SMTP_URL"}
+    assert failures["LEADS_SMTP_URL"].since == NOON
+
+
+@pytest.mark.parametrize(("name", "value"), [("ALL_PROXY", "socks5://127.0.0.1:9"), ("SSL_CERT_FILE", "/nothing.pem")])
+def test_an_odd_error_of_the_webhooks_does_not_keep_the_mail(
+    channels: dict[str, str], mail: MailSink, name: str, value: str
+) -> None:
+    result = alert_test(**channels, **{name: value})
+    assert result.exit_code == 1
+    assert result.stdout.count(name) >= 2
+    assert len(mail.mails) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "Set LEADS_ALERT_EMAIL with LEADS_SMTP_URL"),
+        ({"LEADS_ALERT_EMAIL": OPS}, "LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together"),
+        ({"LEADS_SMTP_URL": "smtp://127.0.0.1"}, "LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together"),
+    ],
+)
+def test_the_command_says_what_is_not_set_up(given: dict[str, str], words: str) -> None:
+    result = alert_test(**given)
     assert result.exit_code == 2
-    assert "Set LEADS_ALERT_EMAIL with LEADS_SMTP_URL" in " ".join(result.output.split())
+    assert words in " ".join(result.output.split())

@@ -95,7 +95,7 @@ def test_all_is_green_where_all_is_well(variables: dict[str, str]) -> None:
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
         *("variables", "settings", "secret", "clock", "token", "applicant leads", "appraisal leads"),
         *("inventory token", "inventory", "data folder", "free space", "backup", "one file system"),
-        *("file modes", "whole files", "suppression list", "retention", "portal of the data", "versions", "alerts"),
+        *("file modes", "whole files", "suppression list", "retention", "portal of the data", "versions"),
         "Dagster's home",
     ]
 
@@ -436,18 +436,6 @@ def test_a_secret_from_a_pgp_message_gets_a_token(variables: dict[str, str], tmp
     assert "canary" not in call(variables, **changes).output
     del changes["LEADS_PGP_PRIVATE_KEY_FILE"]
     assert "LEADS_PGP_PRIVATE_KEY_FILE is not set" in found(variables, **changes).messages["secret"]
-
-
-def test_alerts_that_go_nowhere_or_are_set_up_by_half_are_told(variables: dict[str, str]) -> None:
-    assert "nobody hears of a failure" in found(variables).messages["alerts"]
-    both = {"LEADS_ALERT_EMAIL": "it@agency.example", "LEADS_SMTP_URL": "smtps://mail.example"}
-    set_up = found(variables, **both)
-    assert set_up.lights["alerts"] == "green"
-    assert "LEADS_SMTP_URL" in set_up.messages["alerts"]
-    assert "nothing rings when the machine is off" in set_up.messages["alerts"]
-    half = found(variables, LEADS_ALERT_EMAIL="it@agency.example")
-    assert half.lights["alerts"] == "red"
-    assert "go together" in half.messages["alerts"]
 
 
 def test_a_home_of_dagsters_without_our_limits_is_told(variables: dict[str, str], tmp_path: Path) -> None:

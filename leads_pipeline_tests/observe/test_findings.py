@@ -12,6 +12,7 @@ from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.observe.finding import Finder, Found
 from leads_pipeline.observe.findings import Finding, Level, acknowledge, failed_finders, find
 from leads_pipeline.observe.known import Known
+from leads_pipeline.observe.told import Told
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.raw import Place
@@ -79,6 +80,18 @@ def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a
     assert real.keys() == {"backup", "alert-channels"}
     assert {one.level for one in real.values()} == {Level.WARNING}
     assert "leads-pipeline backup TARGET" in real["backup"].what_to_do
+
+
+def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: Quick) -> None:
+    land_all(house)
+    house.publish()
+    told, began_at = Told(), house.now - timedelta(hours=2)
+    told.note_attempt("LEADS_SMTP_URL", "The mail server can't be reached.", began_at)
+    told.write(house.data.state.path)
+    [one] = found(house).values()
+    assert (one.key, one.level, one.may_pass) == ("alert-channels/LEADS_SMTP_URL", Level.ERROR, True)
+    assert one.since == began_at
+    assert one.message == "Messages don't get through on LEADS_SMTP_URL. The mail server can't be reached."
 
 
 def test_a_folder_into_which_nothing_was_pulled_is_refused(house: Quick) -> None:

@@ -66,7 +66,7 @@ def test_it_loads_without_any_settings(tmp_path: Path) -> None:
         "pull_hourly",
         "pull_inventory_daily",
     }
-    assert {sensor.name for sensor in repository.sensor_defs} == {"retry_failed_partitions", "publish_changes"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {"retry_failed_partitions", "publish_changes", "alert"}
 
 
 def test_it_loads_with_all_settings(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ PLACES: Final = (
 SAID: Final = f"{MESSAGE} {EMAIL} {PHONE} {POSTCODE} {PERSON}"
 
 # The sensor that sends alerts.
-ALERTING: Final = "tell_people"
+ALERTING: Final = "alert"
 
 
 # --- leads and errors that are full of canaries -----------------------------------------------------------------------

@@ -8,7 +8,6 @@ from leads_pipeline.observe.doctor.findings import MOST_NAMED, Finding, Light, s
 from leads_pipeline.observe.doctor.folder import examine_backup, examine_space, same_portal, writable
 from leads_pipeline.observe.doctor.services import (
     examine,
-    examine_alerts,
     examine_env_file,
     examine_home,
     examine_names,
@@ -19,7 +18,6 @@ __all__ = [
     "Finding",
     "Light",
     "examine",
-    "examine_alerts",
     "examine_backup",
     "examine_env_file",
     "examine_home",

@@ -17,7 +17,7 @@ from leads_pipeline.domain.window import Window, today
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.observe.doctor.findings import Finding, Light, Warned, look_at, some_of
 from leads_pipeline.observe.doctor.folder import examine_folder
-from leads_pipeline.orchestration.resources import AlertService, InventoryService, LeadsService
+from leads_pipeline.orchestration.resources import InventoryService, LeadsService
 from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
 from leads_pipeline.portal.credentials import client_secret
 from leads_pipeline.portal.http import server_time
@@ -129,24 +129,6 @@ def examine_inventory(settings: Settings, inventory: InventoryService) -> Iterat
         return f"Searched the first of {len(settings.inventory_addresses)} places: {len(page.items)} items on a page."
 
     yield look_at("inventory", search)
-
-
-def examine_alerts(alerts: AlertService) -> Finding:
-    """Where somebody is told of what goes wrong; that it arrives is for `leads-pipeline alert --test` to show."""
-
-    def look() -> str:
-        channels = [channel.name for channel in alerts.channels()]
-        if not channels:
-            return (
-                "Not set up: nobody hears of a failure who doesn't look. LEADS_ALERT_EMAIL with LEADS_SMTP_URL would "
-                "tell you by e-mail."
-            )
-        silence = (
-            "" if alerts.heartbeat() else " LEADS_HEARTBEAT_URL isn't set, so nothing rings when the machine is off."
-        )
-        return f"Go to {', '.join(channels)}; `leads-pipeline alert --test` tries them.{silence}"
-
-    return look_at("alerts", look)
 
 
 def examine_home(home: Path) -> Finding:

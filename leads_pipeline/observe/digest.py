@@ -1,0 +1,118 @@
+"""A message to people: what is new, what is over, and what is still open.
+
+Belongs here: its words. Doesn't: when it is due (alerts.py), how it is sent (channels.py).
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from leads_pipeline.observe.findings import Finding, Level
+
+# Longer lists aren't read on a phone.
+MOST_IN_FULL: Final = 20
+_TITLE_CHARACTERS: Final = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A finding that is open, and since when: as the finder says, or since it was noticed."""
+
+    finding: Finding
+    since: datetime
+
+    @property
+    def key(self) -> str:
+        """The finding's key."""
+        return self.finding.key
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the finding is an error, and no warning."""
+        return self.finding.level is Level.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A finding that ended between the last look and this one."""
+
+    key: str
+    message: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """One message for one channel. Each open finding is either in `new` or in `still_open`. A test has none at all."""
+
+    at: datetime
+    new: Sequence[Open] = ()
+    over: Sequence[Over] = ()
+    still_open: Sequence[Open] = ()
+
+    @property
+    def has_new_error(self) -> bool:
+        """Whether somebody should look now."""
+        return any(one.is_error for one in self.new)
+
+    @property
+    def title(self) -> str:
+        """One line, as for the subject of an e-mail."""
+        open_errors = sum(one.is_error for one in self.still_open)
+        problems = "1 problem" if open_errors == 1 else f"{open_errors} problems"
+        if self.new:
+            what = "problem" if self.has_new_error else "warning"
+            count = sum(one.is_error is self.has_new_error for one in self.new)
+            start = f"New {what}" if count == 1 else f"{count} new {what}s"
+            title = f"{start}: {_first_sentence(self.new[0].finding.message)}"
+        elif self.over:
+            start = "Over" if len(self.over) == 1 else f"{len(self.over)} problems are over"
+            rest = f"Still open: {problems}." if open_errors else "No problem is open."
+            title = f"{start}: {_first_sentence(self.over[0].message)} {rest}"
+        elif self.still_open:
+            title = f"Still open: {problems}"
+        else:
+            title = "This is a test. Nothing is wrong."
+        return f"[leads_pipeline] {textwrap.shorten(title, _TITLE_CHARACTERS, placeholder=' …')}"
+
+    @property
+    def text(self) -> str:
+        """All of it as plain text."""
+        parts = [
+            *_part("New", map(_shown, self.new)),
+            *_part("Over, or acknowledged", map(self._ended, self.over)),
+            *_part("Still open", map(_shown, self.still_open)),
+        ]
+        return "\n\n".join(parts) or "Alerts of leads_pipeline arrive here."
+
+    def _ended(self, over: Over) -> str:
+        return f"{_first_sentence(over.message)}\nIt lasted from {_moment(over.since)} to {_moment(self.at)} at most."
+
+
+def _part(title: str, items: Iterable[str]) -> Iterator[str]:
+    """Return a section with its first items; nothing if there are none."""
+    shown = list(items)
+    if shown:
+        yield f"{title}:"
+    yield from ("- " + textwrap.indent(one, "  ").lstrip() for one in shown[:MOST_IN_FULL])
+    if len(shown) > MOST_IN_FULL:
+        yield f"- and {len(shown) - MOST_IN_FULL} more: `leads-pipeline findings` lists them."
+
+
+def _shown(one: Open) -> str:
+    finding = one.finding
+    lines = [f"{finding.level.capitalize()}: {finding.message}", f"What to do: {finding.what_to_do}"]
+    lines.append(f"Since {_moment(one.since)}." + (f" More: {finding.link}" if finding.link else ""))
+    return "\n".join(lines)
+
+
+def _first_sentence(message: str) -> str:
+    found = re.match(r".+?[.!?](?=\s|$)", message)
+    return found[0] if found else message
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"

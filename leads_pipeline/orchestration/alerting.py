@@ -1,0 +1,42 @@
+"""The sensor that tells people. The rules are in observe/alerts.py."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from dagster import DefaultSensorStatus, SensorDefinition, SensorEvaluationContext, SkipReason, sensor
+
+from leads_pipeline.observe.alerts import Alerts
+from leads_pipeline.observe.channels import channels_of, heartbeat_of
+from leads_pipeline.observe.findings import failed_finders, find
+from leads_pipeline.observe.known import Known
+from leads_pipeline.orchestration.service_note import note_service
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
+
+ALERT_INTERVAL_SECONDS = 300
+
+
+def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> SensorDefinition:
+    """Return the sensor. It is there without a channel too, because it notes what Dagster knows for the findings."""
+    alerts = Alerts(DataFolder.of(settings).state.path, channels_of(settings), heartbeat_of(settings))
+
+    @sensor(
+        name="alert",
+        minimum_interval_seconds=ALERT_INTERVAL_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Tells people of new problems, once a day of open ones, and once that a problem is over. "
+        "Calls the heartbeat each hour.",
+        required_resource_keys={"data"},
+    )
+    def alert(context: SensorEvaluationContext) -> SkipReason:
+        data, now = context.resources.data, clock()
+        note_service(context.instance, context.repository_def, data.state, now)
+        findings = find(Known.of(settings, data, now))
+        results = alerts.tell(findings, failed_finders(findings), now)
+        for name in [name for name, is_sent in results.items() if not is_sent]:
+            context.log.warning("%s: the message wasn't sent. `leads-pipeline findings` says why.", name)
+        return SkipReason(
+            f"Found {len(findings)}. Sent on: {', '.join(n for n, ok in results.items() if ok) or 'none'}."
+        )
+
+    return alert

@@ -1,0 +1,76 @@
+"""The sensor `alert`: a portal refuses and heals, and a real sink is told once of each."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import DefaultSensorStatus, SensorDefinition
+
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.orchestration.alerting import alert_sensor
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.faults import Then
+from leads_pipeline_tests.observe.test_channels import WebSink, web_sink
+from leads_pipeline_tests.support.installation import Installation, installation
+
+TOKEN = "T0KEN"
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def web() -> Iterator[WebSink]:
+    with web_sink() as sink:
+        yield sink
+
+
+@pytest.fixture
+def here(tmp_path: Path, web: WebSink) -> Iterator[Installation]:
+    variables = {
+        "LEADS_ALERT_WEBHOOK": f"{web.url}/{TOKEN}/hook",
+        "LEADS_HEARTBEAT_URL": f"{web.url}/{TOKEN}/beat",
+    }
+    with installation(tmp_path, Config(branches=3, leads_per_day=8), variables=variables, first=4) as started:
+        yield started
+
+
+def pull(here: Installation, then: Then | None = None) -> None:
+    """Pull two days of three branches, both kinds, with that fault for all of them."""
+    keys = here.keys((2, 3))
+    here.simulator.set_faults(here.rules(keys, then) if then else [])
+    here.pull(keys, LEAD_KINDS)
+
+
+def test_refused_windows_are_one_message_and_one_more_when_they_are_landed(here: Installation, web: WebSink) -> None:
+    now = datetime.now(UTC)
+
+    def tick(later: timedelta = timedelta()) -> list[str]:
+        """Give what is told after that time: titles, and the paths of the heartbeat's calls."""
+        nonlocal now
+        now += later
+        web.requests.clear()
+        result = here.tick(alert_sensor(here.settings, clock=lambda: now))
+        assert TOKEN not in str(result)
+        return [json.loads(body)["title"] if body else path.removeprefix(f"/{TOKEN}") for _, path, body in web.requests]
+
+    pull(here, Then(status=403))
+    [message, beat] = tick()
+    assert message.startswith("[leads_pipeline] New problem: ")
+    assert "refuse" in message
+    assert beat == "/beat/fail"
+    assert here.data.state.service() is not None
+    assert tick(HOUR / 2) == []
+    pull(here)
+    [message] = tick()
+    assert message.startswith("[leads_pipeline] Over: ")
+    assert tick(HOUR / 2) == ["/beat"]
+
+
+def test_the_sensor_is_on_without_a_channel_too(here: Installation) -> None:
+    for name in ("LEADS_ALERT_WEBHOOK", "LEADS_HEARTBEAT_URL"):
+        del here.environment[name]
+    [sensor] = [one for one in here.definitions.sensors or () if one.name == "alert"]
+    assert isinstance(sensor, SensorDefinition)
+    assert sensor.default_status is DefaultSensorStatus.RUNNING
+    assert "Sent on: none" in str(here.tick(sensor).skip_message)
