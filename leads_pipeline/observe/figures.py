@@ -59,7 +59,7 @@ class Figures:
             leads=_leads(known),
             windows={state.value: states[state] for state in WindowState},
             last_landing_at=max(looks, default=None),
-            last_publication_at=known.publications.published_at if known.has_published else None,
+            last_publication_at=known.publications.published_at if (folder / WAREHOUSE_FILE).exists() else None,
             last_backup_at=known.data.state.last_backup(),
             service_seen_at=known.service[0] if known.service else None,
             next_deletion_at=min(deletions, default=None),

@@ -4,18 +4,21 @@ Belongs here: the form. Doesn't: the finders (findings.py, which loads them), th
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
 from leads_pipeline.errors import LeadsPipelineError, QuestionError
-from leads_pipeline.observe.known import Known
+from leads_pipeline.observe.known import Known, UnreadableFileError
 
 RUNBOOK: Final = "docs/findings.md"
 
 # A finder that can't look is a finding with this name and the finder's.
 FAILED: Final = "finder-failed"
+
+# The finding that tells of a leads.duckdb that can't be read.
+LEADS_DUCKDB: Final = "leads-duckdb"
 
 # How many things of one cause are named. The rest are counted.
 _NAMED: Final = 10
@@ -92,37 +95,33 @@ def finder(name: str, *, stays: bool = False) -> Callable[[Look], Look]:
 def find(known: Known, finders: Iterable[Finder] | None = None) -> list[Finding]:
     """Return what all finders find, but for what was acknowledged: errors first, then the oldest first."""
     acknowledged = known.data.state.acknowledged()
-    found = [one for each in finders or FINDERS.values() for one in _look(each, known) if one.key not in acknowledged]
+    found: list[Finding] = []
+    waiting: list[Finding] = []
+    for each in finders or FINDERS.values():
+        try:
+            found += (_finding(each.name, one) for one in each.look(known))
+        except UnreadableFileError:
+            message = f"The check {each.name} can't be made, as leads.duckdb can't be read."
+            waiting.append(_failed(each.name, message, "What to do about leads.duckdb helps here too."))
+        except LeadsPipelineError as error:
+            message = f"The check {each.name} can't be made: {error}"
+            found.append(_failed(each.name, message, "Do what the message says. Until then, the check tells nobody."))
+    if any(one.key == LEADS_DUCKDB for one in found):  # one cause is one error
+        waiting = [replace(one, level=Level.HINT) for one in waiting]
+    found = [one for one in (*found, *waiting) if one.key not in acknowledged]
     levels = list(Level)
     return sorted(found, key=lambda one: (levels.index(one.level), one.since or datetime.max.replace(tzinfo=UTC)))
 
 
-def _look(finder: Finder, known: Known) -> list[Finding]:
-    try:
-        return [
-            Finding(
-                key=f"{finder.name}/{one.part}" if one.part else finder.name,
-                level=one.level,
-                message=one.message,
-                since=one.since,
-                what_to_do=one.what_to_do,
-                link=f"{RUNBOOK}#{finder.name}",
-                may_pass=one.may_pass,
-            )
-            for one in finder.look(known)
-        ]
-    except LeadsPipelineError as error:
-        return [
-            Finding(
-                key=f"{FAILED}/{finder.name}",
-                level=Level.ERROR,
-                message=f"The check {finder.name} can't be made: {error}",
-                since=None,
-                what_to_do="Do what the message says. Until then, nobody is told of what this check would find.",
-                link=f"{RUNBOOK}#{FAILED}",
-                may_pass=True,
-            )
-        ]
+def _finding(finder: str, one: Found) -> Finding:
+    key = f"{finder}/{one.part}" if one.part else finder
+    link = f"{RUNBOOK}#{finder}"
+    return Finding(key, one.level, one.message, one.since, one.what_to_do, link, one.may_pass)
+
+
+def _failed(finder: str, message: str, what_to_do: str) -> Finding:
+    link = f"{RUNBOOK}#{FAILED}"
+    return Finding(f"{FAILED}/{finder}", Level.ERROR, message, None, what_to_do, link, may_pass=True)
 
 
 def failed_finders(findings: Iterable[Finding]) -> frozenset[str]:

@@ -18,6 +18,7 @@ from leads_pipeline.observe import window_findings
 from leads_pipeline.observe.damage import damage_message, damaged_files, published_trouble
 from leads_pipeline.observe.finding import (
     FINDERS,
+    LEADS_DUCKDB,
     Finding,
     Found,
     Level,
@@ -96,7 +97,7 @@ def publication(known: Known) -> Iterator[Found]:
         )
 
 
-@finder("leads-duckdb")
+@finder(LEADS_DUCKDB)
 def leads_duckdb(known: Known) -> Iterator[Found]:
     """leads.duckdb is missing or damaged.
 

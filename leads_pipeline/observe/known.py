@@ -17,7 +17,7 @@ import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Scope, Window, day_interval, days, today
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.settings import Settings, is_loopback
 from leads_pipeline.storage.branches import Branches, readable_branches
 from leads_pipeline.storage.data_folder import DataFolder, first_day
@@ -30,6 +30,10 @@ from leads_pipeline.transform.duck import WAREHOUSE_FILE, telling_errors
 RECENT_DAYS: Final = 60
 
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {"memory_limit": "256MB", "threads": "2"}
+
+
+class UnreadableFileError(StorageError):
+    """leads.duckdb is missing or damaged, which is a finding of its own."""
 
 
 @dataclass(frozen=True)
@@ -151,20 +155,23 @@ class Known:
 
     @cached_property
     def has_published(self) -> bool:
-        """Whether leads.duckdb is there."""
-        return (self.data.folder / WAREHOUSE_FILE).exists()
+        """Whether leads.duckdb was ever published here. It may be gone."""
+        return (self.data.folder / WAREHOUSE_FILE).exists() or (self.data.folder / ".versions").exists()
 
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return column names and rows of a query on leads.duckdb. Raises StorageError, and BugError.
+        """Return column names and rows of a query on leads.duckdb. Raises UnreadableFileError, and BugError.
 
         The link is resolved first: a version never changes, so this takes no folder and no lock, unlike LeadsFile.
         """
         path = str((self.data.folder / WAREHOUSE_FILE).resolve())
-        with telling_errors(self.data), duckdb.connect(path, read_only=True, config=_CONFIG) as db:
-            result = db.execute(statement, dict(parameters or {}))
-            return [column[0] for column in result.description], result.fetchall()
+        try:
+            with telling_errors(self.data), duckdb.connect(path, read_only=True, config=_CONFIG) as db:
+                result = db.execute(statement, dict(parameters or {}))
+                return [column[0] for column in result.description], result.fetchall()
+        except StorageError as error:
+            raise UnreadableFileError(str(error)) from None
 
     @cached_property
     def publications(self) -> Publications:

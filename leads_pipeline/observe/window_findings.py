@@ -4,7 +4,7 @@ Belongs here: the finders that look at the table of windows. Doesn't: the other 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final
 
@@ -133,23 +133,29 @@ def windows_lost(known: Known) -> Iterator[Found]:
     Over: when a person acknowledges it.
     """
     lost: defaultdict[date, list[tuple[str, str]]] = defaultdict(list)
-    first_day = known.today - timedelta(days=RECENT_DAYS)
-    if known.has_published:
-        for kind, day, scope in known.query(statement("findings/windows_lost"), {"day": first_day})[1]:
-            if kind in {one.name for one in known.kinds}:
-                lost[day].append((kind, scope))
     for row in known.recent:
         # The leads of a damaged window stay published.
         is_damaged = row.state is WindowState.FAILED and row.failure is not None and row.failure.attempts == 0
         is_whole = row.state in (WindowState.LANDED, WindowState.EMPTY)
         if row.window.is_deleted(known.now) and known.is_expected(row) and not (is_whole or is_damaged):
             lost[row.day].append((row.kind, row.scope))
+    yield from _lost(known, lost)
+    if known.has_published:
+        older: defaultdict[date, list[tuple[str, str]]] = defaultdict(list)
+        first_day = known.today - timedelta(days=RECENT_DAYS)
+        for kind, day, scope in known.query(statement("findings/windows_lost"), {"day": first_day})[1]:
+            if kind in {one.name for one in known.kinds}:
+                older[day].append((kind, scope))
+        yield from _lost(known, older)
+
+
+def _lost(known: Known, lost: Mapping[date, Sequence[tuple[str, str]]]) -> Iterator[Found]:
     for day, windows in sorted(lost.items()):
         named = [f"{kind} {known.branches.shown(scope)}" for kind, scope in windows]
         yield Found(
             Level.ERROR,
             f"Leads of {day} are lost: the portal deleted {some(named)} before it was landed whole.",
-            f"Ask the portal whether it still has them. Then take note: "
+            "Ask the portal whether it still has them. Then take note: "
             f"`leads-pipeline acknowledge windows-lost/{day}`.",
             known.window_end(day) + RETENTION,
             part=str(day),

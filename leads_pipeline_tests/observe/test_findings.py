@@ -256,6 +256,8 @@ def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_aga
         content = version.read_bytes()
         version.chmod(0o600)
         version.write_bytes(bytes(4096) + content[4096:])
+    assert set(found(house)) == {"leads-duckdb"}  # one cause is one error
+    assert {"drift", "checks"} <= failed_finders(find(known(house)))  # what they found before isn't over
     finding = found(house)["leads-duckdb"]
     assert "none is lost" in finding.message
     assert "leads-pipeline backfill" in finding.what_to_do
