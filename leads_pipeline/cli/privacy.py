@@ -161,8 +161,8 @@ def retain(dry_run: bool) -> None:
         for day in done:
             if day.leads:
                 out.print(f"{day.day} {day.kind.name}: {counted(day.leads)}", highlight=False)
-        leads = sum(day.leads for day in done)
-        out.print(f"Leads from before {before} that {'are due' if dry_run else 'are anonymous now'}: {leads}.")
+        leads = counted(sum(day.leads for day in done))
+        out.print(f"{'To be made anonymous' if dry_run else 'Made anonymous'}: {leads} from before {before}.")
         troubles = [f"{day.day} {day.kind.name}: {day.error}" for day in days if day.error is not None]
         if not dry_run and session.data.state.rewriting_wanted():
             troubles += session.refresh()
