@@ -43,14 +43,14 @@ class _Days(click.ParamType[timedelta]):
 @click.command()
 @click.option("--from", "first", type=_Day(), help="First day, as 2026-11-01.")
 @click.option("--to", "last", type=_Day(), help="Last day, included.")
-@click.option("--last", "recent", type=_Days(), help="Instead of --from and --to: the last days and today, as 10d.")
+@click.option("--last", "recent", type=_Days(), help="The last days and today, as 10d, instead of --from and --to.")
 @click.option("--scope", "scope_keys", multiple=True, help="Only this scope, as branch-101; repeat for more.")
 @click.option(
     "--kind",
     "kind_names",
     multiple=True,
     type=click.Choice([*(kind.name for kind in LEAD_KINDS), INVENTORY]),
-    help="Only this kind; repeat for more. Else all that is configured, the inventory where today is among the days.",
+    help="Only this kind; repeat for more. Default: all, and the inventory if today is among the days.",
 )
 def backfill(
     first: date | None,
@@ -59,7 +59,11 @@ def backfill(
     scope_keys: Sequence[str],
     kind_names: Sequence[str],
 ) -> None:
-    """Pull days of leads and publish them in leads.duckdb, without the Dagster UI."""
+    """Pull days of leads and publish them in leads.duckdb, without the Dagster UI.
+
+    Exit code 0 if every window landed, 1 if one did not, 2 if the question, a setting or the folder is wrong. Windows
+    that landed are published in any case.
+    """
     with plain_errors(), Session.opened() as session:
         scopes = session.chosen_scopes(scope_keys)
         first, last = _chosen_days(session, first, last, recent)

@@ -25,7 +25,7 @@ from leads_pipeline.storage.placement import Placement
     help="Port to listen on; 0 takes a free one.",
 )
 def receive(host: str, port: int) -> None:
-    """Take leads that the portal delivers by itself, and land them at once.
+    """Take leads that the portal pushes, and land them at once.
 
     Deliveries carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS in front of it.
     """
