@@ -91,6 +91,12 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def origin(base_url: str) -> str:
+    """Return whose leads they are: the portal's host. Whatever port it has, the simulator is "this machine"."""
+    host = urlsplit(base_url).hostname or base_url
+    return "this machine" if is_loopback(host) else host
+
+
 _KINDS = {
     "Zs": "a special space, such as a non-breaking one,",
     "Cc": "a control character, such as a line break,",

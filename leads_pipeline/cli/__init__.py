@@ -21,7 +21,7 @@ COMMANDS = {
     "coverage": ("windows", "Count landed, empty, failed and missing windows."),
     "demo": ("demo", "Run the main job on the simulated portal."),
     "dev": ("serving", "Start the Dagster UI and its daemon, to try things out."),
-    "doctor": ("services", "Check settings, secret, token, services and data folder."),
+    "doctor": ("doctor", "Check settings, secret, token, services and data folder."),
     "findings": ("health", "List open problems and what to do about them."),
     "metrics": ("health", "Print or serve the figures for Prometheus."),
     "privacy": ("privacy", "Find, export, erase or restrict a person's data."),
@@ -31,7 +31,7 @@ COMMANDS = {
     "settings": ("settings", "Show each setting, its value and where the value comes from."),
     "simulate": ("demo", "Start the simulated portal alone."),
     "status": ("health", "Show the pipeline's figures and open problems; --json for monitoring."),
-    "verify": ("backup", "Check every file, and compare counts from raw files to marts."),
+    "verify": ("doctor", "Check every file, and compare counts from raw files to marts."),
 }
 
 

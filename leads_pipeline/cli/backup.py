@@ -7,10 +7,8 @@ from pathlib import Path
 import click
 
 from leads_pipeline.cli.output import err, plain_errors
-from leads_pipeline.cli.session import Session, configured, opened, show_finding
+from leads_pipeline.cli.session import Session, configured, opened
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.observe.doctor import Light
-from leads_pipeline.observe.verification import verify as verify_folder
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.backup import back_up
 from leads_pipeline.storage.data_folder import DataFolder
@@ -91,18 +89,3 @@ def restore(source: Path) -> None:
 def _counted(keys: list[str]) -> str:
     more = f" and {len(keys) - LISTED_FILES} more" if len(keys) > LISTED_FILES else ""
     return f"{len(keys)} ({', '.join(keys[:LISTED_FILES])}{more})"
-
-
-@click.command()
-def verify() -> None:
-    """Read every file, compare every seal, and count the leads from raw to leads.duckdb to the marts.
-
-    A damaged raw file is set aside, as by any run. Exit code 1 if something is red.
-    """
-    is_well = True
-    with plain_errors():
-        settings = Settings.from_variables(variables())
-        for finding in verify_folder(opened(settings)):
-            is_well &= finding.light is not Light.RED
-            show_finding(finding)
-    sys.exit(0 if is_well else 1)

@@ -7,11 +7,10 @@ import click
 from leads_pipeline.cli.output import plain_errors
 from leads_pipeline.cli.session import opened
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.observe.doctor import writable
-from leads_pipeline.orchestration.resources import origin
 from leads_pipeline.portal.credentials import secret_of
 from leads_pipeline.portal.receiver import Receiver, serve
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings, origin, variables
+from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.placement import Placement
 
 
@@ -38,7 +37,7 @@ def receive(host: str, port: int) -> None:
                 "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's deliveries carry. Make "
                 "one with: openssl rand -hex 32"
             )
-        writable(settings.data_dir)
+        check_writable(settings.data_dir)
         data = opened(settings)
         receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), key.read())
         if settings.base_url:

@@ -27,11 +27,11 @@ from leads_pipeline.cli.output import plain_errors
 from leads_pipeline.cli.ports import HOST, is_listening, refuse_taken
 from leads_pipeline.cli.session import configured, dagster_instance, opened
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.observe.doctor import writable
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import end_dead_runs
 from leads_pipeline.settings import NO_PORTAL, Settings, variables
+from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.service_lock import alone
 
 # The location's name, too: what was switched on or off in the UI is remembered by it.
@@ -100,7 +100,7 @@ def dev(port: int, log_level: str) -> None:
 def _run_together(settings: Settings, host: str, port: int, log_level: str) -> int:
     """Run Dagster's processes until one ends or a signal comes, then end all. Return the exit code."""
     refuse_taken(port, host)
-    writable(settings.data_dir)
+    check_writable(settings.data_dir)
     data, home = opened(settings), dagster_home(settings)
     # Dagster gives an .env in its working directory precedence over the environment, even its empty lines. So it works
     # in its home, and its environment has everything.

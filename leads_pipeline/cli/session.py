@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-import click
 from dagster import DagsterError, DagsterEventType, DagsterInstance, Definitions, EventLogEntry
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,14 +16,15 @@ from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Scope, Window, today
 from leads_pipeline.errors import LeadsPipelineError, QuestionError, SettingsError
-from leads_pipeline.observe.doctor import Finding, Light, same_portal, some_of, writable
+from leads_pipeline.observe.finding import some
 from leads_pipeline.orchestration.assets.inventory import NOT_PULLED
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, due_windows
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.branches import Branches, read_branches
-from leads_pipeline.storage.data_folder import FIRST_DAYS, DataFolder, first_day
+from leads_pipeline.storage.data_folder import FIRST_DAYS, DataFolder, check_portal, first_day
+from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.proof import prove
 from leads_pipeline.storage.service_lock import is_served
@@ -52,7 +52,7 @@ class Session:
     def opened(cls, days_at_first: int = FIRST_DAYS.days) -> Iterator[Self]:
         """`days_at_first` is how far back the partitions of a new data folder go."""
         settings = configured()
-        writable(settings.data_dir)
+        check_writable(settings.data_dir)
         home = dagster_home(settings)
         variables()["DAGSTER_HOME"] = str(home)
         data, day = opened(settings), today(settings.zone, datetime.now(UTC))
@@ -67,7 +67,7 @@ class Session:
         if unknown := [key for key in keys if key not in configured]:
             raise QuestionError(
                 f"--scope: {', '.join(unknown)} is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES. They are "
-                f"{some_of(configured)}."
+                f"{some(configured)}."
             )
         return [scope for scope in self.settings.scopes if not keys or scope.key in keys]
 
@@ -212,7 +212,7 @@ def opened(settings: Settings) -> DataFolder:
     data = DataFolder.of(settings)
     if data.bucket is not None:
         prove(data.bucket)
-    same_portal(settings, data)
+    check_portal(settings, data)
     data.share()
     data.take_over()
     take_over_deliveries(data.bucket or data.store, data.raw, Placement(settings.scopes, settings.zone))
@@ -238,11 +238,3 @@ def dagster_instance(home: Path) -> DagsterInstance:
             f"Dagster refuses {home / 'dagster.yaml'} ({type(error).__name__}). Correct the file and the variables "
             "that it names. Or move it away: the next start writes a new one, with a new history. The leads stay."
         ) from None
-
-
-_COLOURS = {Light.GREEN: "green", Light.YELLOW: "yellow", Light.RED: "red"}
-
-
-def show_finding(finding: Finding) -> None:
-    """Print the finding in a line."""
-    click.echo(f"{click.style(f'{finding.light:<6}', _COLOURS[finding.light])} {finding.check}: {finding.message}")

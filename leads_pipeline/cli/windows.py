@@ -13,9 +13,9 @@ from leads_pipeline.cli.health import json_option, known
 from leads_pipeline.cli.output import out, plain_errors, table
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION
-from leads_pipeline.orchestration.publication import unpublished_days
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow, WindowState
+from leads_pipeline.transform.raw_windows import unpublished_days
 
 # A century: no installation is older, and the calendar ends somewhere.
 MAX_COVERAGE_DAYS = 36_525

@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.observe.finding import some
+from leads_pipeline.observe.known import Known
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.quarantine import Quarantined
-from leads_pipeline.storage.raw import QUARANTINE, Place, list_places
+from leads_pipeline.storage.raw import QUARANTINE, Place, list_folders, list_places
 from leads_pipeline.storage.rows import moment_of
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.transform.reading import LeadsFile
-
-FILES_NAMED: Final = 10
 
 
 def damaged_files(data: DataFolder) -> list[str]:
@@ -28,12 +29,13 @@ def damaged_files(data: DataFolder) -> list[str]:
 
 
 def _is_replaced(data: DataFolder, file: Quarantined) -> bool:
-    """Whether a whole look has come since. What was pushed may be nowhere else."""
+    """Whether a whole look has come since. What was pushed may be nowhere else. leads.duckdb is made anew."""
     if file.key == f"{QUARANTINE}/{WAREHOUSE_FILE}":
-        return LeadsFile(data).path.exists()
+        return True
     if file.place is None or file.set_aside_at is None or file.is_pushed:
         return False
-    newest = data.raw.read(file.place).folder.newest
+    folders = list_folders(data.store, file.place.key, datetime.now(UTC))
+    newest = folders[file.place.key].newest if file.place.key in folders else None
     return newest is not None and moment_of(newest.look) > file.set_aside_at
 
 
@@ -50,24 +52,25 @@ def _published(data: DataFolder) -> set[Place]:
 
 
 def damage_message(files: Sequence[str]) -> str:
-    """Say which files are damaged and what to do about it."""
-    named = ", ".join(files[:FILES_NAMED])
-    more = f" and {len(files) - FILES_NAMED} more" if len(files) > FILES_NAMED else ""
-    return (
-        f"{len(files)} files are damaged or missing: {named}{more}. What is published of their days stays. A window "
-        "that the portal still has is pulled again by itself. Else put the file back from a backup, or do without it: "
-        "data/README.md says how, under 'What is damaged'."
-    )
+    """Say which files are damaged or missing."""
+    are = "file is" if len(files) == 1 else "files are"
+    return f"{len(files)} {are} damaged or missing: {some(files)}. Leads that were published stay published."
 
 
-def published_trouble(data: DataFolder) -> str:
+WHAT_TO_DO: Final = (
+    "Check the disk. The service pulls windows again that the portal still has. For other files, see `What is damaged` "
+    "in data/README.md."
+)
+
+
+def published_trouble(known: Known) -> str:
     """Say what is wrong with leads.duckdb, empty if nothing is. Before the first publication there is none."""
-    file = LeadsFile(data)
-    if not file.path.exists():
-        was_there = (data.folder / ".versions").exists()
-        return "leads.duckdb is missing. Raw has the leads, so none is lost." if was_there else ""
+    if not known.has_published:
+        return ""
+    if not (known.data.folder / WAREHOUSE_FILE).exists():
+        return "leads.duckdb is missing. The raw files have the leads, so none is lost."
     try:
-        file.query("from pipeline.facts")
+        known.query("from landed_windows limit 1")
     except LeadsPipelineError:
-        return "leads.duckdb is damaged: it can't be opened. Raw has the leads, so none is lost."
+        return "leads.duckdb is damaged: it can't be opened. The raw files have the leads, so none is lost."
     return ""

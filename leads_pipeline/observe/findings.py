@@ -15,7 +15,7 @@ from leads_pipeline.domain.answer import shown_member
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe import window_findings
-from leads_pipeline.observe.damage import damage_message, damaged_files, published_trouble
+from leads_pipeline.observe.damage import WHAT_TO_DO, damage_message, damaged_files, published_trouble
 from leads_pipeline.observe.finding import (
     FINDERS,
     LEADS_DUCKDB,
@@ -106,7 +106,7 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
     happens again, check the disk.
     Over: when leads.duckdb opens again.
     """
-    if trouble := published_trouble(known.data):
+    if trouble := published_trouble(known):
         yield Found(
             Level.ERROR,
             trouble,
@@ -128,8 +128,7 @@ def files_damaged(known: Known) -> Iterator[Found]:
         yield Found(
             Level.ERROR,
             damage_message(files),
-            "Check the disk. The service pulls windows again that the portal still has. Put other files back from a "
-            "backup.",
+            WHAT_TO_DO,
         )
 
 

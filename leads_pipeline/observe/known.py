@@ -199,4 +199,5 @@ class Known:
     @cached_property
     def free_bytes(self) -> int:
         """The room that is left on the disk of the data folder."""
-        return shutil.disk_usage(self.data.folder).free
+        folder = self.data.folder
+        return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free

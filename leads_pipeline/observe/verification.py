@@ -1,92 +1,142 @@
-"""Whether all that a data folder holds is whole, and adds up from raw to the marts.
+"""What `verify` finds: whether every file is whole, and whether counts agree from raw files to marts.
 
-Belongs here: going through all of it once, at any time. Doesn't: what whole is (storage/, transform/).
+Belongs here: reading all of a data folder once. Doesn't: what whole means (storage/, transform/), services and settings
+(questions.py).
 """
 
+# ruff: noqa: S608 - only our own names are in the statements
+
+import secrets
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.observe.damage import damage_message, damaged_files
-from leads_pipeline.observe.doctor import Finding, Light
-from leads_pipeline.orchestration.publication import unpublished_days
+from leads_pipeline.observe.damage import WHAT_TO_DO, damage_message, damaged_files
+from leads_pipeline.observe.questions import Light, Seen
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
-from leads_pipeline.transform.reading import LeadsFile, Version
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
+from leads_pipeline.transform.publish import WindowKey
+from leads_pipeline.transform.raw_windows import files_hash
+from leads_pipeline.transform.reading import is_readable
+from leads_pipeline.transform.tables import lead_tables
+from leads_pipeline.transform.typed import TABLES, count_rows
+from leads_pipeline.transform.versions import Versions, number_of
 
 # Marts that count each lead once, in a column `leads`.
-_COUNTING_MARTS = ("mart_leads_daily", "mart_people_daily")
+_COUNTING_MARTS: Final = ("mart_leads_daily", "mart_people_daily")
 
-_REFRESH = "The daemon does it within minutes, and so does any `leads-pipeline backfill`."
+_PUBLISHES: Final = "The service publishes within a minute. Without it, run `leads-pipeline backfill --last 1d`."
+
+# Windows with the hash of their files and the ids of their leads.
+_Windows = dict[WindowKey, tuple[str, set[str]]]
 
 
-def verify(data: DataFolder) -> Iterator[Finding]:
-    """Read every file, compare every hash, then count from raw to the marts. Raises StorageError."""
-    places = list_places(data.store)
-    raw: dict[LeadKind, set[str]] = {kind: set() for kind in LEAD_KINDS}
+def verify(data: DataFolder) -> Iterator[Seen]:
+    """Read every file, compare every hash, then count from raw to the marts. Raises StorageError.
+
+    A damaged raw file is moved to quarantine, as by any run. Windows that wait for a publication, for example after an
+    erasure, aren't counted.
+    """
+    raw: _Windows = {}
     files = 0
-    for place in places:
+    for place in list_places(data.store):
         contents = data.raw.read(place)
+        if not contents.opened:  # damaged, or merged meanwhile
+            continue
         files += len(contents.opened)
-        raw[place.kind] |= {row.lead_id for row in contents.rows}
+        ids = {row.lead_id for row in contents.rows}
+        raw[place.kind.name, place.day, place.scope] = files_hash(contents.folder), ids
     searches = len([*data.inventory.searches()])
-    # What is damaged was set aside by now.
     damaged = damaged_files(data)
-    yield _finding(
-        "raw files",
-        f"{files} files of {len(places)} windows, {searches} of the inventory, each whole.",
-        [damage_message(damaged)] if damaged else [],
-    )
-    behind = "The folder isn't in line with the suppression list. Run `leads-pipeline privacy apply`, or publish."
-    days = unpublished_days(data)
-    yield _finding(
-        "raw to leads.duckdb",
-        "Everything that is landed is published.",
-        [
-            *([f"Landed and not published yet: {', '.join(map(str, days))}. {_REFRESH}"] if days else []),
-            *([behind] if data.is_behind else []),
-        ],
-    )
-    with LeadsFile(data).reading() as db:
-        try:
-            _read_all(db)
-            for kind in LEAD_KINDS:
-                yield from _published(db, data, kind, raw[kind])
-        except LeadsPipelineError as error:
-            # The next publication then reads all of the file, and makes a new one.
-            data.state.want_rewriting()
-            yield Finding(WAREHOUSE_FILE, Light.RED, str(error))
+    whole = f"{files} files of {len(raw)} windows and {searches} of the inventory: all are whole."
+    yield _seen("raw files", [damage_message(damaged), WHAT_TO_DO] if damaged else [], whole)
+    if data.is_behind:
+        yield Seen(
+            "suppression list",
+            Light.RED,
+            "The data folder is behind the list of erased people. Run `leads-pipeline privacy apply`.",
+        )
+    version = Versions(data.folder).current()
+    if version is None:
+        yield Seen("leads.duckdb", Light.RED, f"It is missing. The raw files have the leads. {_PUBLISHES}")
+        return
+    if not (data.folder / WAREHOUSE_FILE).exists():  # as in a backup
+        yield Seen("link", Light.YELLOW, f"leads.duckdb, the link to {version.name}, is missing. {_PUBLISHES}")
+    name = f"query-{secrets.token_hex(8)}"
+    with data.state.reading(f"{name}-spill"):
+        yield from _published(data, version, name, raw)
 
 
-def _read_all(db: Version) -> None:
-    """Have DuckDB decode each value of each table, and compare each block with its checksum."""
-    for schema, table in db.query("select schema_name, table_name from duckdb_tables() where not internal")[1]:
-        db.query(f"select bit_xor(hash(rows)) from {quoted(schema)}.{quoted(table)} as rows")  # noqa: S608 - our own names
+def _published(data: DataFolder, version: Path, name: str, raw: _Windows) -> Iterator[Seen]:
+    if not (Versions(data.folder).has_its_hash() and is_readable(data, name, version)):
+        # The next publication then reads all of it, and makes a new one.
+        data.state.want_rewriting()
+        yield Seen(
+            "leads.duckdb",
+            Light.RED,
+            "It is damaged: its bytes aren't those that were published. No lead of raw files is lost, and the next "
+            f"publication makes a new one. Check the disk. {_PUBLISHES}",
+        )
+        return
+    with connection(data, name) as db:
+        db.execute(f"attach {literal(str(version))} as published (read_only)")  # a process opens a file in one way only
+        db.execute("use published")
+        known = db.execute("select kind, day, scope, hash from pipeline.windows").fetchall()
+        published = {(kind, day, scope): hash_ for kind, day, scope, hash_ in known}
+        waiting = {window for window, (hash_, _) in raw.items() if published.get(window) != hash_}
+        if waiting:
+            days = ", ".join(sorted({str(day) for _, day, _ in waiting}))
+            yield Seen("leads.duckdb", Light.YELLOW, f"Landed and not published yet: {days}. {_PUBLISHES}")
+        else:
+            yield Seen("leads.duckdb", Light.GREEN, "It is whole, and has every window that landed.")
+        for kind in LEAD_KINDS:
+            ids = {
+                lead_id
+                for window, (_, of_window) in raw.items()
+                if window[0] == kind.name and window not in waiting
+                for lead_id in of_window
+            }
+            yield _count(db, data, kind, ids)
+        if (data.folder / TABLES).is_symlink():
+            yield _typed(db, data.folder / TABLES, number_of(version))
 
 
-def _published(db: Version, data: DataFolder, kind: LeadKind, raw: set[str]) -> Iterator[Finding]:
-    _, rows = db.query(f"select lead_id from {quoted(kind.table)}")  # noqa: S608 - our own name
+def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw: set[str]) -> Seen:
+    rows = db.execute(f"select lead_id from {quoted(kind.table)}").fetchall()
     published = {lead_id for (lead_id,) in rows}
     out = data.gate.entries.read().out
-    missing = [lead_id for lead_id in raw - published if not out.is_known(kind.name, lead_id)]
-    troubles = [f"{len(missing)} of {len(raw)} leads in raw aren't published. {_REFRESH}"] if missing else []
+    missing = sum(not out.is_known(kind.name, lead_id) for lead_id in raw - published)
+    troubles = [f"{missing} of {len(raw)} leads in raw files are not in leads.duckdb."] if missing else []
     if len(rows) != len(published):
-        troubles.append("Some leads are in leads.duckdb twice.")
-    only_here = len(published - raw)
-    kept = f" Of {only_here} raw has no file any more." if only_here else ""
-    yield _finding(f"leads.duckdb, {kind.name} leads", f"{len(rows)} leads, each once.{kept}", troubles)
-    wrong = []
+        troubles.append(f"{len(rows) - len(published)} leads are in leads.duckdb twice.")
     for mart in _COUNTING_MARTS:
-        sql = f"select coalesce(sum(leads), 0) from {mart} where kind = $kind"  # noqa: S608 - our own name
-        _, [(leads,)] = db.query(sql, {"kind": kind.name})
-        wrong += [f"{mart} counts {leads} leads, the table has {len(rows)}."] if leads != len(rows) else []
-    yield _finding(
-        f"leads.duckdb to marts, {kind.name} leads",
-        f"{len(rows)} leads in each of {', '.join(_COUNTING_MARTS)}.",
-        wrong,
-    )
+        [(leads,)] = db.execute(
+            f"select coalesce(sum(leads), 0) from {mart} where kind = $kind", {"kind": kind.name}
+        ).fetchall()
+        if leads != len(rows):
+            troubles.append(f"{mart} counts {leads} leads, and the table has {len(rows)}.")
+    if troubles:
+        troubles.append("This is a fault of the program: please report it.")
+    return _seen(f"{kind.name} leads", troubles, f"{len(rows)}, each once, in leads.duckdb and in the marts.")
 
 
-def _finding(check: str, well: str, troubles: list[str]) -> Finding:
-    return Finding(check, Light.RED, " ".join(troubles)) if troubles else Finding(check, Light.GREEN, well)
+def _typed(db: duckdb.DuckDBPyConnection, folder: Path, number: int) -> Seen:
+    if number_of(folder.resolve()) != number:
+        return Seen("typed tables", Light.YELLOW, f"They are older than leads.duckdb. {_PUBLISHES}")
+    wrong = []
+    for table in lead_tables():
+        [(rows,)] = db.execute(f"select count(*) from {quoted(table.name)}").fetchall()
+        if (found := count_rows(folder / table.name)) != rows:
+            has = "can't be read" if found is None else f"has {found} rows, and leads.duckdb has {rows}"
+            wrong.append(f"{TABLES}/{table.name} {has}.")
+    if wrong:
+        wrong.append(f"Run `rm {folder}`: the next publication writes them anew. {_PUBLISHES}")
+    return _seen("typed tables", wrong, "Each has the rows of leads.duckdb.")
+
+
+def _seen(check: str, troubles: list[str], well: str) -> Seen:
+    return Seen(check, Light.RED, " ".join(troubles)) if troubles else Seen(check, Light.GREEN, well)

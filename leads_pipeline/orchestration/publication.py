@@ -36,9 +36,8 @@ from leads_pipeline.transform.answers import answer_files
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.transform.inventory import load_inventory
 from leads_pipeline.transform.people import PERSON_MACROS, set_person_key
-from leads_pipeline.transform.publish import Content, Publication, WindowKey, publish
+from leads_pipeline.transform.publish import Content, Publication, publish
 from leads_pipeline.transform.raw_windows import RECENT_DAYS, RawWindows
-from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.transform.typed import TABLES, delete_tables, remove_tables, want_deltalake, write_tables
 from leads_pipeline.transform.versions import Versions
 
@@ -95,18 +94,6 @@ def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Outcome
             trouble = str(error)
             swept.failed[TABLES] = trouble  # they may hold somebody who is erased
         return Outcome(publication, swept, versions.path.stat().st_size, trouble)
-
-
-def unpublished_days(data: DataFolder) -> list[date]:
-    """Days with a raw window that leads.duckdb has not, or in an older state."""
-    file = LeadsFile(data)
-    published: dict[WindowKey, str] = {}
-    if file.path.exists():
-        with suppress(LeadsPipelineError):  # of another release, or damaged: all is to be published
-            rows = file.query("select kind, day, scope, hash from pipeline.windows")[1]
-            published = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
-    hashes = RawWindows(data.store, data.gate).hashes(of_all_days=False)
-    return sorted({day for (kind, day, scope), hash_ in hashes.items() if published.get((kind, day, scope)) != hash_})
 
 
 def write_typed(data: DataFolder, versions: Versions, tables: str) -> None:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any, Self, TypeVar
-from urllib.parse import urlsplit
 
 from dagster import ConfigurableResource, EnvVar, InitResourceContext, ResourceDependency
 
@@ -16,7 +15,7 @@ from leads_pipeline.domain.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PAT
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal import ClientCredentials, InventoryClient, LeadsClient, Tokens
 from leads_pipeline.portal.credentials import PgpSecret, SecretSource, secret_of
-from leads_pipeline.settings import AuthMethod, Secret, Settings, is_loopback
+from leads_pipeline.settings import AuthMethod, Secret, Settings, origin
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import open_store
 
@@ -195,10 +194,6 @@ class InventoryService(ConfigurableResource[None]):
         return InventoryClient(_required(self.base_url, "INVENTORY_BASE_URL"), self.tokens(), agency_ref)
 
 
-def origin(base_url: str) -> str:
-    """Whose leads they are: the service's host, whatever the port of one on this machine, such as the simulator."""
-    host = urlsplit(base_url).hostname or base_url
-    return "this machine" if is_loopback(host) else host
 
 
 def _required_secret(variable: str, value: str | None, file: str | None) -> SecretSource:

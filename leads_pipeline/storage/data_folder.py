@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from leads_pipeline.domain.window import RETENTION, today
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import Settings, origin
 from leads_pipeline.storage.cache import CachedStore
 from leads_pipeline.storage.inventory import Inventory
 from leads_pipeline.storage.landing import Raw
@@ -106,3 +106,9 @@ def first_day(settings: Settings) -> date:
         return settings.start_date
     remembered = DataFolder.of(settings).state.start_date()
     return remembered or today(settings.zone, datetime.now(UTC)) - FIRST_DAYS
+
+
+def check_portal(settings: Settings, data: DataFolder) -> None:
+    """Raise SettingsError if the folder holds leads of another portal than that of the settings."""
+    if settings.base_url and data.state.claimed_by():
+        data.state.claim(origin(settings.base_url))

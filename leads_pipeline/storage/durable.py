@@ -10,6 +10,7 @@ import resource
 import secrets
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,19 @@ def make_folder(folder: Path) -> None:
         make_folder(folder.parent)
         folder.mkdir(PRIVATE_FOLDER_MODE, exist_ok=True)
         sync(folder.parent)
+
+
+def check_writable(folder: Path) -> None:
+    """Raise StorageError if nothing can be written to the folder, or to where it would be made."""
+    there = folder
+    try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise StorageError(
+            f"Nothing can be written to {there} ({error.strerror}). Make it this user's own, or set LEADS_DATA_DIR."
+        ) from None
 
 
 def sweep(path: Path) -> None:

@@ -95,7 +95,7 @@ def publish(
 ) -> Publication | None:
     """Bring the data folder's leads.duckdb up to date; None if it is. The caller holds the lock of publications.
 
-    With `of_all_days`, or if somebody has written to the file, all of it is read first.
+    All of the file is read first for a rewriting, with `of_all_days`, and if somebody has written to it.
 
     - Update: only windows have changed, or what marts read besides. They are read into a copy.
     - Rewriting: raw files were rewritten, or the list has grown. The same, whatever the numbers of the leads. The copy
@@ -118,7 +118,7 @@ def _publish(
     if known and known.is_alone:
         versions.remove_older(0)  # a killed publication may have left some
     is_rewritten = is_rewritten or known is None or known.list_number != content.list_number
-    is_suspect = of_all_days or not versions.is_as_published()
+    is_suspect = of_all_days or is_rewritten or not versions.is_as_published()
     if before is None or known is None or known.fingerprint != _fingerprint(content):
         return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
     if is_suspect and not (versions.has_its_hash() and is_readable(versions, "publish", before)):

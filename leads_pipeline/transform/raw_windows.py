@@ -1,20 +1,25 @@
 """Raw windows as publishing reads them: what has changed, and each window's leads.
 
-Belongs here: hashes of windows, rows as Arrow tables. Doesn't: files (storage/), a lead's columns (reader.py).
+Belongs here: hashes of windows, which of them aren't published yet, rows as Arrow tables. Doesn't: files (storage/), a
+lead's columns (reader.py).
 """
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Raw, SuppressionList
 from leads_pipeline.storage.raw import RAW, Folder, Place, list_folders
 from leads_pipeline.storage.rows import merged, table_of
 from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.flatten import Batch
 from leads_pipeline.transform.publish import WindowKey
+from leads_pipeline.transform.reading import LeadsFile
 
 # A publication looks at the windows of so many days. Nobody pulls or pushes into older ones.
 RECENT_DAYS: Final = 60
@@ -33,7 +38,7 @@ class RawWindows:
         self._raw = Raw(store, suppressed, clock)
 
     def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
-        """What changes with a window's files, but not with a newer look that found the same."""
+        """Hash the files of each window of the last 60 days, or of all."""
         now = self._clock()
         days = [now.date() + timedelta(days=1) - timedelta(days=ago) for ago in range(RECENT_DAYS)]
         found: dict[WindowKey, str] = {}
@@ -43,7 +48,7 @@ class RawWindows:
             for prefix in prefixes:
                 for key, files in list_folders(self._store, prefix, now).items():
                     if files.files:
-                        found[_window_key(kind.name, key)] = _hash_of(files)
+                        found[_window_key(kind.name, key)] = files_hash(files)
         return found
 
     def read(self, windows: Collection[WindowKey]) -> Iterator[Batch]:
@@ -54,7 +59,7 @@ class RawWindows:
             rows = merged(contents.rows)
             if any(opened.footer.list_number < self._suppressed.number for opened in contents.opened):
                 rows = self._suppressed.admit(kind, day, scope, rows)
-            yield Batch(kind, day, scope, table_of(rows), _hash_of(contents.folder))
+            yield Batch(kind, day, scope, table_of(rows), files_hash(contents.folder))
 
 
 def _window_key(kind: str, folder: str) -> WindowKey:
@@ -62,5 +67,18 @@ def _window_key(kind: str, folder: str) -> WindowKey:
     return kind, date.fromisoformat(day.removeprefix("day=")), scope.removeprefix("scope=")
 
 
-def _hash_of(folder: Folder) -> str:
+def files_hash(folder: Folder) -> str:
+    """Return what changes with a window's files, but not with a newer look that found the same."""
     return hashlib.sha256(" ".join(sorted(file.hash for file in folder.files)).encode()).hexdigest()[:16]
+
+
+def unpublished_days(data: DataFolder) -> list[date]:
+    """Return the days of which leads.duckdb lacks a window, or has it in an older state."""
+    published: dict[WindowKey, str] = {}
+    file = LeadsFile(data)
+    if file.path.exists():
+        with suppress(LeadsPipelineError):  # of another release, or damaged: all is to be published
+            rows = file.query("select kind, day, scope, hash from pipeline.windows")[1]
+            published = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
+    hashes = RawWindows(data.store, data.gate).hashes(of_all_days=False)
+    return sorted({day for (kind, day, scope), hash_ in hashes.items() if published.get((kind, day, scope)) != hash_})

@@ -78,6 +78,15 @@ def write_tables(versions: Versions) -> int | None:
     return len(touched)
 
 
+def count_rows(table: Path) -> int | None:
+    """Read every value of a table's files. Return how many rows they hold, None if a file is damaged."""
+    files = (pq.ParquetFile(file, page_checksum_verification=True) for file in table.glob("*/data.parquet"))
+    try:
+        return sum(len(batch) for file in files for batch in file.iter_batches(use_threads=False))
+    except (OSError, pa.ArrowException):
+        return None
+
+
 def remove_tables(versions: Versions) -> None:
     """Remove the files. Nobody would bring them up to date, so they would keep everybody who is erased from now on."""
     path = versions.folder / TABLES
@@ -139,7 +148,7 @@ def _write_days(db: duckdb.DuckDBPyConnection, table: Table, folder: Path, days:
             file.parent.mkdir(mode=_FOLDER_MODE)
             # The folder's name says the day.
             of_day = rows.filter(pc.equal(rows["lead_day"], day)).drop_columns("lead_day")
-            pq.write_table(of_day, file, compression="zstd")
+            pq.write_table(of_day, file, compression="zstd", write_page_checksum=True)
             file.chmod(_FILE_MODE)
             sync(file)
 

@@ -23,9 +23,9 @@ from leads_pipeline.domain.answer import read_delivery
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
-from leads_pipeline.observe.doctor import writable
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB
 from leads_pipeline.simulator.faults import Then
+from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.service_lock import alone
@@ -361,14 +361,14 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
     result = run(*command.split(), *(["--port", str(free_port())] if command == "dev" else []))
     assert result.exit_code == 2
     with pytest.raises(StorageError, match="Nothing can be written to") as doctors_words:
-        writable(tmp_path / "data")
+        check_writable(tmp_path / "data")
     assert str(doctors_words.value) in " ".join(result.output.split())
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="a path is not there then, whatever the error")
 def test_a_folder_that_cannot_be_looked_at_is_told_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="File name too long"):
-        writable(tmp_path / ("d" * 300))
+        check_writable(tmp_path / ("d" * 300))
 
 
 def test_serve_refuses_what_cannot_work_before_it_starts_anything(

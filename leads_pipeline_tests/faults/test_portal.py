@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from leads_pipeline_tests.faults import command, fault
+from leads_pipeline_tests.faults import command
 from leads_pipeline_tests.faults.conftest import Install, installed
 from leads_pipeline_tests.promises.portal import portal
 from leads_pipeline_tests.support.raw_server import RawServer, respond, unknown_authority
@@ -71,7 +71,6 @@ def test_backfill_counts_a_lead_of_two_windows_once(pulled: Pulled) -> None:
     assert f"{len(pulled.published)} of them new" in pulled.text
 
 
-@fault(70, "doctor is silent")
 def test_doctor_explains_that_landed_days_are_of_another_time_zone(pulled: Pulled) -> None:
     assert any("LEADS_TIMEZONE" in message and light != "green" for light, message in pulled.in_another_zone.values())
 

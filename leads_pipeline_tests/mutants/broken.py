@@ -56,6 +56,8 @@ READER = (f"{TESTS}/transform/test_reader.py",)
 LOAD = (f"{TESTS}/transform/test_load.py",)
 PUBLISH = (f"{TESTS}/transform/test_publish.py",)
 DAMAGE = (f"{TESTS}/storage/test_damage.py",)
+VERIFICATION = (f"{TESTS}/observe/test_verification.py",)
+QUESTIONS = (f"{TESTS}/observe/test_questions.py",)
 REQUESTS = (f"{TESTS}/privacy/test_requests.py",)
 MARTS = (f"{TESTS}/transform/test_marts.py",)
 MART_FILES = (f"{TESTS}/transform/test_mart_files.py",)
@@ -704,6 +706,31 @@ def _(self):
 )
 def _(self):
     return self.path.exists()
+
+
+@mutant(
+    "typed tables are counted and not read",
+    "leads_pipeline.transform.typed:count_rows",
+    promise=TOLD,
+    tests=VERIFICATION,
+)
+def _(table):
+    return sum(pq.read_metadata(file).num_rows for file in table.glob("*/data.parquet"))
+
+
+@mutant(
+    "verify reads raw files and counts nothing",
+    "leads_pipeline.observe.verification:_count",
+    promise=TOLD,
+    tests=VERIFICATION,
+)
+def _(db, data, kind, raw):
+    return unbroken(db, data, kind, set())
+
+
+@mutant("doctor shows no finding", "leads_pipeline.observe.questions:_of_finders", promise=TOLD, tests=QUESTIONS)
+def _(findings, names):
+    return []
 
 
 @mutant("a damaged raw file counts as read", "leads_pipeline.transform.publish:_noting", promise=ONCE, tests=DAMAGE)

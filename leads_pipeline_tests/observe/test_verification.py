@@ -1,21 +1,24 @@
-"""Whether `verify` counts what is there, and notices what is missing."""
+"""`verify` reads every file, counts what is there, and says what is missing."""
 
+import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
-from leads_pipeline.observe.doctor import Finding, Light
+from leads_pipeline.observe.questions import Light
 from leads_pipeline.observe.verification import verify
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.transform.duck import connection
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, NEXT_DAY, land, publish
+
+EMAIL = "m@example.org"
+FIRST = 101
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +26,17 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two branches and days, of which midnight's lead is in both; published."""
     data = DataFolder.at(tmp_path_factory.mktemp("published") / "data")
     for day in (DAY, NEXT_DAY):
-        for branch in (101, 102):
-            leads: list[Mapping[str, object]] = [
-                {"id": "midnight", "createdAt": f"{NEXT_DAY}T00:00:00Z", "contact": {"email": "m@example.org"}},
-                *({"id": f"{day}-{branch}-{n}", "createdAt": f"{day}T09:00:00Z"} for n in range(3)),
+        for branch in (FIRST, 102):
+            midnight: dict[str, object] = {
+                "id": "midnight",
+                "createdAt": f"{NEXT_DAY}T00:00:00Z",
+                "contact": {"email": EMAIL},
+            }
+            others: list[dict[str, object]] = [
+                {"id": f"{day}-{branch}-{n}", "createdAt": f"{day}T09:00:00Z"} for n in range(3)
             ]
-            land(data, APPLICANT, leads[branch - 101 :], scope=f"branch-{branch}", day=day)
+            leads: list[dict[str, object]] = [midnight, *others] if branch == FIRST else others
+            land(data, APPLICANT, leads, scope=f"branch-{branch}", day=day)
             land(data, APPRAISAL, [], scope=f"branch-{branch}", day=day)
     publish(data)
     return data.folder
@@ -41,91 +49,126 @@ def data(tmp_path: Path, published: Path) -> DataFolder:
     return DataFolder.at(moved)
 
 
-def red(data: DataFolder) -> dict[str, str]:
-    return {finding.check: finding.message for finding in verify(data) if finding.light is Light.RED}
+def found(data: DataFolder) -> dict[str, tuple[Light, str]]:
+    return {one.check: (one.light, one.message) for one in verify(data)}
 
 
-def test_a_whole_folder_is_green_and_says_how_much_it_counted(published: Path) -> None:
-    found = {finding.check: finding for finding in verify(DataFolder.at(published))}
-    assert {finding.light for finding in found.values()} == {Light.GREEN}, found
-    # By hand: 3 leads of 2 branches on 2 days, and one lead of midnight that both days hold.
-    assert found["leads.duckdb, applicant leads"].message == "13 leads, each once."
-    assert found["leads.duckdb to marts, applicant leads"].message.startswith("13 leads in each of mart_leads_daily")
-    assert found["raw files"] == Finding(
-        "raw files", Light.GREEN, "8 files of 8 windows, 0 of the inventory, each whole."
-    )
+def not_green(data: DataFolder) -> dict[str, str]:
+    return {check: light for check, (light, _) in found(data).items() if light is not Light.GREEN}
 
 
-def test_a_copied_folder_is_green_and_its_next_publication_reads_nothing_again(data: DataFolder) -> None:
-    assert red(data) == {}
-    assert publish(data).publication is None
+def test_a_whole_folder_is_green_and_says_how_much_it_counted(data: DataFolder) -> None:
+    """By hand: 3 leads of 2 branches on 2 days, and one lead of midnight that both days hold."""
+    assert not_green(data) == {}
+    assert {check: message for check, (_, message) in found(data).items()} == {
+        "raw files": "8 files of 8 windows and 0 of the inventory: all are whole.",
+        "leads.duckdb": "It is whole, and has every window that landed.",
+        "applicant leads": "13, each once, in leads.duckdb and in the marts.",
+        "appraisal leads": "0, each once, in leads.duckdb and in the marts.",
+        "typed tables": "Each has the rows of leads.duckdb.",
+    }
 
 
-def test_a_damaged_raw_file_is_red(data: DataFolder) -> None:
+def test_a_damaged_raw_file_is_red_and_its_leads_are_not_missed(data: DataFolder) -> None:
     path = next((data.folder / "raw").rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-1])
-    assert red(data)["raw files"].startswith("1 files are damaged or missing: quarantine/raw/")
+    light, message = found(data)["raw files"]
+    assert light is Light.RED
+    assert message.startswith("1 file is damaged or missing: quarantine/raw/")
+    assert not_green(data) == {"raw files": "red"}
 
 
-def test_a_landed_lead_that_is_not_published_is_red(data: DataFolder) -> None:
-    land(data, APPLICANT, [{"id": "late"}], fetched_at=FETCHED_AT.replace(hour=9))
-    found = red(data)
-    assert f"Landed and not published yet: {DAY}." in found["raw to leads.duckdb"]
-    assert "1 of 14 leads in raw aren't published." in found["leads.duckdb, applicant leads"]
+def test_each_flipped_byte_of_the_published_file_is_red(data: DataFolder) -> None:
+    path = LeadsFile(data).path.resolve()
+    whole = path.read_bytes()
+    path.chmod(0o600)
+    for twentieth in range(20):
+        content = bytearray(whole)
+        content[(2 * twentieth + 1) * len(content) // 40] ^= 1
+        path.write_bytes(content)
+        light, message = found(data)["leads.duckdb"]
+        assert (light, "`leads-pipeline backfill --last 1d`" in message) == (Light.RED, True), twentieth
 
 
-def test_a_lead_that_only_the_published_file_has_is_green_and_told(data: DataFolder) -> None:
-    shutil.rmtree(data.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-101")
-    found = {finding.check: finding for finding in verify(data)}
-    assert found["leads.duckdb, applicant leads"] == Finding(
-        "leads.duckdb, applicant leads", Light.GREEN, "13 leads, each once. Of 3 raw has no file any more."
-    )
+def test_what_verify_finds_in_the_published_file_is_mended_by_the_next_publication(data: DataFolder) -> None:
+    path = LeadsFile(data).path.resolve()
+    path.chmod(0o600)
+    with path.open("r+b") as file:
+        file.seek(-1000, 2)
+        file.write(b"damage")
+    assert not_green(data) == {"leads.duckdb": "red"}
+    publish(data)
+    assert not_green(data) == {}
 
 
-def test_a_folder_that_is_not_published_is_red(data: DataFolder) -> None:
+def test_a_folder_without_its_published_file_is_red_and_without_the_link_alone_yellow(data: DataFolder) -> None:
+    file = LeadsFile(data).path.resolve()
     LeadsFile(data).path.unlink()
-    assert "is not there yet" in red(data)["leads.duckdb"]
+    assert not_green(data) == {"link": "yellow"}
+    file.unlink()
+    assert not_green(data) == {"leads.duckdb": "red"}
 
 
-@pytest.mark.parametrize(
-    ("change", "check", "says"),
-    [
-        ("delete from applicant_leads where lead_id = 'midnight'", "leads.duckdb, applicant leads", "1 of 13 leads"),
-        ("delete from pipeline.windows where scope = 'branch-102'", "raw to leads.duckdb", f"{DAY}, {NEXT_DAY}"),
-        ("insert into applicant_leads from applicant_leads", "leads.duckdb, applicant leads", "twice"),
-        (
-            "update mart_leads_daily set leads = leads + 1 where kind = 'applicant'",
-            "leads.duckdb to marts, applicant leads",
-            "mart_leads_daily counts",
-        ),
-    ],
-)
-def test_a_count_that_does_not_add_up_is_red(data: DataFolder, change: str, check: str, says: str) -> None:
+def test_a_window_that_waits_for_a_publication_is_yellow_and_is_not_counted(data: DataFolder) -> None:
+    land(data, APPLICANT, [{"id": "late"}], fetched_at=FETCHED_AT.replace(hour=9))
+    light, message = found(data)["leads.duckdb"]
+    assert light is Light.YELLOW
+    assert message.startswith(f"Landed and not published yet: {DAY}.")
+    assert not_green(data) == {"leads.duckdb": "yellow"}
+
+
+def test_leads_that_are_set_aside_are_not_missing(data: DataFolder) -> None:
+    listed(data.gate.entries, Action.RESTRICT, emails=[EMAIL], until=None)
+    publish(data)
+    assert not_green(data) == {}
+
+
+CHANGES = {
+    "1 of 13 leads in raw files are not in leads.duckdb.": "delete from applicant_leads where lead_id = 'midnight'",
+    "13 leads are in leads.duckdb twice.": "insert into applicant_leads from applicant_leads",
+    "mart_leads_daily counts 26 leads, and the table has 13.": "update mart_leads_daily set leads = 2 * leads",
+}
+
+
+@pytest.mark.parametrize("says", CHANGES)
+def test_a_count_that_does_not_agree_is_red(data: DataFolder, says: str) -> None:
     path = LeadsFile(data).path.resolve()
     path.chmod(0o600)
     with connection(data, "test", path) as db:
-        db.execute(change)
-    assert says in red(data)[check]
+        db.execute(CHANGES[says])
+    hash_ = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    whole = path.rename(path.with_name(f"leads-1-{hash_}.duckdb"))  # as if it had been published so
+    LeadsFile(data).path.unlink()
+    LeadsFile(data).path.symlink_to(whole)
+    assert says in found(data)["applicant leads"][1]
+    assert not_green(data)["applicant leads"] == "red"
 
 
-def test_leads_that_are_set_aside_are_not_missing(
-    data: DataFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def shorten(path: Path) -> None:
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[40] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, shorten, flip])
+def test_a_typed_table_that_is_damaged_is_red_until_it_is_written_anew(
+    data: DataFolder, harm: Callable[[Path], None]
 ) -> None:
-    there = DataFolder.at(data.folder, tmp_path / "list")
-    listed(there.gate.entries, Action.RESTRICT, emails=["m@example.org"], until=None)
-    publish(there)
-    found = {finding.check: finding for finding in verify(there)}
-    assert {finding.light for finding in found.values()} == {Light.GREEN}, found
-    assert found["leads.duckdb, applicant leads"].message.startswith("12 leads")
-    monkeypatch.setenv("LEADS_DATA_DIR", str(data.folder))
-    monkeypatch.setenv("LEADS_PRIVACY_DIR", str(tmp_path / "list"))
-    result = run("verify")
-    assert result.exit_code == 0, result.output
+    harm(next((data.folder / "tables" / "applicant_leads").resolve().rglob("*.parquet")))
+    light, message = found(data)["typed tables"]
+    assert (light, f"Run `rm {data.folder}/tables`" in message) == (Light.RED, True)
+    (data.folder / "tables").unlink()
+    publish(data)
+    assert not_green(data) == {}
 
 
 def test_leads_of_erased_people_that_a_backup_brought_back_are_red(data: DataFolder) -> None:
-    listed(data.gate.entries, emails=["m@example.org"], leads=[(APPLICANT.name, "midnight")], until=None)
-    assert (
-        "isn't in line with the suppression list. Run `leads-pipeline privacy apply`"
-        in red(data)["raw to leads.duckdb"]
-    )
+    listed(data.gate.entries, emails=[EMAIL], leads=[(APPLICANT.name, "midnight")], until=None)
+    light, message = found(data)["suppression list"]
+    assert (light, "Run `leads-pipeline privacy apply`" in message) == (Light.RED, True)

@@ -10,7 +10,7 @@ from dagster import SensorDefinition
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.observe.damage import damaged_files
-from leads_pipeline.observe.doctor import Light
+from leads_pipeline.observe.questions import Light
 from leads_pipeline.observe.verification import verify
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB
 from leads_pipeline.privacy.retain import cut_days
@@ -69,7 +69,7 @@ def test_readers_keep_what_a_damaged_or_missing_raw_file_held(data: DataFolder, 
     path = raw_of(data, "101")
     path.unlink() if is_gone else flip_a_bit(path)
     land(data, APPLICANT, [{"id": "next"}], day=NEXT_DAY, fetched_at=LATER)
-    assert next(finding.check for finding in verify(data) if finding.light is Light.RED) == "raw files"
+    assert next(seen.check for seen in verify(data) if seen.light is Light.RED) == "raw files"
     publish(data, LATER)
     assert published_ids(data) == [*ALL, "next"]
     [damaged] = damaged_files(data)
@@ -154,35 +154,6 @@ def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
     assert EMAIL.encode() not in content
 
 
-# --- leads.duckdb ----------------------------------------------------------------------------------------------------
-
-
-def test_verify_finds_damage_in_the_published_file_and_the_next_publication_makes_a_new_one(data: DataFolder) -> None:
-    path = LeadsFile(data).path.resolve()
-    whole = path.read_bytes()
-    tried = 0
-    for place in range(12_288 + 4_096, len(whole), len(whole) // 8):
-        content = bytearray(whole)
-        content[place] ^= 0xFF
-        path.chmod(0o600)
-        path.write_bytes(content)
-        red = [finding for finding in verify(data) if finding.light is Light.RED]
-        if not red:  # nobody uses that part of the file
-            continue
-        tried += 1
-        publication = publish(data).publication
-        assert publication is not None
-        assert publication.way in ("new file", "rewriting")  # which makes marts anew
-        for aside in damaged_files(data):  # its leads couldn't be read
-            assert aside.startswith("quarantine/leads")
-            (data.folder / aside).unlink()
-        assert [finding for finding in verify(data) if finding.light is Light.RED] == []
-        assert published_ids(data) == ALL
-        path = LeadsFile(data).path.resolve()
-        whole = path.read_bytes()
-    assert tried
-
-
 # --- as a user meets it ----------------------------------------------------------------------------------------------
 
 
@@ -220,7 +191,7 @@ def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_agai
     assert told.exit_code == 1
     assert all(key in told.output for key in damaged)
     doctor = run("doctor").output
-    assert "whole files: 2 files are damaged or missing: quarantine/raw/applicant_leads/" in doctor
+    assert "files: 2 files are damaged or missing: quarantine/raw/applicant_leads/" in doctor
     assert f"day={here.day(2)}/scope=branch-101/" in doctor
 
     [sensor] = [one for one in here.definitions.sensors or () if one.name == "retry_failed_partitions"]

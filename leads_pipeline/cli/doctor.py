@@ -1,0 +1,91 @@
+"""Ask whether everything works: `doctor` asks the services, `verify` reads every file."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from leads_pipeline.cli.health import json_option, known
+from leads_pipeline.cli.output import plain_errors
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.observe.known import Known
+from leads_pipeline.observe.questions import (
+    Light,
+    Seen,
+    ask_folder,
+    ask_inventory,
+    ask_leads,
+    ask_settings,
+    ask_variables,
+)
+from leads_pipeline.settings import Settings, variables
+from leads_pipeline.storage.data_folder import DataFolder
+
+_COLOURS = {Light.GREEN: "green", Light.HINT: "cyan", Light.YELLOW: "yellow", Light.RED: "red"}
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Ask settings, secret, services and data folder whether they work, and say what to do if one doesn't.
+
+    Sends one small request for each branch. Exit code 0 if no line is red, 1 if one is.
+    """
+    _show(_answers(), as_json=as_json)
+
+
+@click.command()
+@json_option
+def verify(as_json: bool) -> None:
+    """Read every file, compare it with its hash, and compare counts from raw files to leads.duckdb to the marts.
+
+    A damaged raw file is moved to quarantine, as by any run. Exit code 0 if no line is red, 1 if one is, 2 if nothing
+    can be told.
+    """
+    # Loaded here, because doctor reads no file.
+    from leads_pipeline.observe.verification import verify
+
+    with plain_errors():
+        data = known().data
+        data.share()
+        data.take_over()
+        _show(verify(data), as_json=as_json)
+
+
+def _answers() -> Iterator[Seen]:
+    # Loaded here, because verify needs no Dagster.
+    from dagster import build_resources
+
+    from leads_pipeline.orchestration.resources import InventoryService, LeadsService
+
+    yield from ask_variables(variables(), Path.cwd() / ".env")
+    try:
+        settings = Settings.from_variables(variables())
+        data = DataFolder.of(settings)
+    except SettingsError as error:
+        yield Seen("settings", Light.RED, str(error))
+        return
+    yield from ask_settings(settings)
+    # Dagster reads the secrets' variables, as it does in a run. The folder stays as it is, unlike in a run.
+    services = {"leads": LeadsService.of(settings, data), "inventory": InventoryService.of(settings, data)}
+    with build_resources(services) as made:
+        yield from ask_leads(settings, made.leads)
+        yield from ask_inventory(settings, made.inventory)
+    yield from ask_folder(Known(settings, data, datetime.now(UTC)))
+
+
+def _show(answers: Iterable[Seen], *, as_json: bool) -> None:
+    """Print a line for each answer, as it comes. End with 1 if one is red."""
+    seen = []
+    for one in answers:
+        seen.append(one)
+        if not as_json:
+            click.echo(f"{click.style(f'{one.light:<6}', _COLOURS[one.light])} {one.check}: {one.message}")
+    is_well = all(one.light is not Light.RED for one in seen)
+    if as_json:
+        click.echo(json.dumps({"is_well": is_well, "findings": [asdict(one) for one in seen]}, indent=2))
+    sys.exit(0 if is_well else 1)

@@ -1,0 +1,398 @@
+"""What `doctor` asks: whether settings, secret, services and data folder work, and what to do if one doesn't.
+
+Belongs here: live questions, a function each, and the short line if a finder found nothing. Doesn't: what is wrong with
+the data (findings.py), reading every file (verification.py). Only the store of tokens is written to.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, Protocol
+
+from leads_pipeline.domain.contract import LEAD_KINDS, Answer, LeadKind
+from leads_pipeline.domain.window import Window, today
+from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
+from leads_pipeline.observe.finding import FAILED, some
+from leads_pipeline.observe.findings import Finding, Level, find
+from leads_pipeline.observe.known import Known
+from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
+from leads_pipeline.portal.credentials import SecretSource, client_secret
+from leads_pipeline.portal.http import server_time
+from leads_pipeline.settings import OURS, Settings, pasted_with, unknown
+from leads_pipeline.storage.branches import read_branches
+from leads_pipeline.storage.data_folder import check_portal
+from leads_pipeline.storage.durable import check_writable
+from leads_pipeline.storage.proof import prove
+from leads_pipeline.storage.store import Store
+from leads_pipeline.transform.typed import want_deltalake
+
+# A person waits for the answer.
+_ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1)
+# Clocks that are kept by NTP differ by less than a second. A Date header has whole seconds.
+_CLOCK_WARN_SECONDS: Final = 30
+# A day would count as closed while the portal still adds leads to it.
+_CLOCK_FAIL_SECONDS: Final = 300
+# The window of the test request. It is short, so it answers at once, and it is over by any clock.
+_WINDOW_LENGTH: Final = timedelta(minutes=1)
+_WINDOW_AGE: Final = timedelta(minutes=10)
+
+_DAGSTER_PACKAGES: Final = ("dagster", "dagster-webserver", "dagster-dg-cli")
+
+
+class Light(StrEnum):
+    """Green: works. Hint: works, and more could be set up. Yellow: something should be done. Red: doesn't work."""
+
+    GREEN = "green"
+    HINT = "hint"
+    YELLOW = "yellow"
+    RED = "red"
+
+
+_LIGHTS: Final = {Level.ERROR: Light.RED, Level.WARNING: Light.YELLOW, Level.HINT: Light.HINT}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one question saw. `message` says what to do, unless the light is green."""
+
+    check: str
+    light: Light
+    message: str
+
+
+class Doubt(Exception):  # noqa: N818 - an answer on its way, not an error
+    """The reason for a yellow light."""
+
+
+class Service(Protocol):
+    """A service's access tokens, of the settings. Methods raise SettingsError that names the missing variables."""
+
+    def tokens(self) -> Tokens:
+        """The access tokens for the service."""
+
+
+class ServiceWithSecret(Service, Protocol):
+    """The leads service."""
+
+    def secret(self) -> SecretSource:
+        """Where the client secret comes from."""
+
+
+def ask(check: str, question: Callable[[], str]) -> Seen:
+    """Ask a question. It returns a line, or raises Doubt or LeadsPipelineError."""
+    try:
+        return Seen(check, Light.GREEN, question())
+    except (Doubt, BusyError) as doubt:
+        return Seen(check, Light.YELLOW, str(doubt))
+    except LeadsPipelineError as error:
+        return Seen(check, Light.RED, str(error))
+
+
+def not_tried(check: str, missing: str) -> Seen:
+    """Say that a question couldn't be asked."""
+    return Seen(check, Light.YELLOW, f"Not tried, as there is no {missing}.")
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def ask_variables(variables: Iterable[str], env_file: Path) -> Iterator[Seen]:
+    """Ask whether each variable that looks like one of ours is one, and whether others can read the secrets in .env."""
+    if env_file.is_file():
+        yield ask(".env", lambda: _env_file(env_file))
+    yield ask("variables", lambda: _variables(variables))
+
+
+def _env_file(path: Path) -> str:
+    ways = path.absolute().parents
+    if path.stat().st_mode & 0o004 and all(folder.stat().st_mode & 0o001 for folder in ways):
+        raise Doubt(f"Other users of this machine can read it and the secrets in it. Run `chmod 600 {path}`.")
+    return "Other users can't read it."
+
+
+def _variables(variables: Iterable[str]) -> str:
+    ours = [name for name in variables if name.startswith(OURS)]
+    if hints := unknown(ours):
+        raise SettingsError(" ".join(hints))
+    return f"{len(ours)} are set, and all are known."
+
+
+def ask_settings(settings: Settings) -> Iterator[Seen]:
+    """Ask whether settings and packages are complete."""
+    yield ask("settings", lambda: _settings(settings))
+    if settings.branches_file:
+        yield ask("branch names", lambda: _names(settings))
+    yield ask("versions", _versions)
+    if settings.has_delta:
+        yield ask("Delta tables", want_deltalake)
+
+
+def _settings(settings: Settings) -> str:
+    required = {
+        "LEADS_BASE_URL": settings.base_url,
+        "LEADS_AUTH_URL": settings.auth_url,
+        "LEADS_CLIENT_ID": settings.client_id,
+        "LEADS_BRANCH_IDS": settings.scopes,
+    }
+    if missing := [variable for variable, value in required.items() if not value]:
+        raise SettingsError(f"{', '.join(missing)}: not set. Put them into .env or the environment.")
+    count = len(settings.scopes)
+    return f"{count} {'scope' if count == 1 else 'scopes'} at {settings.base_url}, days in {settings.zone.key}."
+
+
+def _names(settings: Settings) -> str:
+    names = read_branches(settings.branches_file).names
+    if nameless := [scope.key for scope in settings.scopes if scope.key not in names]:
+        raise Doubt(
+            f"{len(nameless)} of {len(settings.scopes)} scopes have no name in LEADS_BRANCHES_FILE: {some(nameless)}. "
+            "Add a line for each."
+        )
+    return f"LEADS_BRANCHES_FILE names all {len(settings.scopes)} scopes."
+
+
+def _versions() -> str:
+    versions = {name: version(name) for name in (*_DAGSTER_PACKAGES, "duckdb")}
+    if len({versions[name] for name in _DAGSTER_PACKAGES}) > 1:
+        named = ", ".join(f"{name} {versions[name]}" for name in _DAGSTER_PACKAGES)
+        raise SettingsError(f"Dagster's packages have different versions: {named}. Install one version of all three.")
+    return f"Dagster {versions['dagster']}, DuckDB {versions['duckdb']}."
+
+
+# --- services ---------------------------------------------------------------------------------------------------------
+
+
+def ask_leads(
+    settings: Settings, leads: ServiceWithSecret, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> Iterator[Seen]:
+    """Ask the leads service: the time, a token, and for each kind of leads one small request per scope."""
+    secret = ask("secret", lambda: _secret(settings, leads))
+    yield secret
+    base_url = settings.base_url
+    if base_url:
+        yield ask("clock", lambda: _clock(server_time(base_url), clock()))
+    tokens: list[Tokens] = []
+    if secret.light is Light.RED:
+        yield not_tried("token", "secret")
+    else:
+        yield ask("token", lambda: _token(leads, tokens))
+    for kind in LEAD_KINDS:
+        name = f"{kind.name} leads"
+        if not tokens:
+            yield not_tried(name, "token")
+        elif not base_url or not settings.scopes:
+            yield not_tried(name, "branch" if base_url else "address")
+        else:
+            client = LeadsClient(base_url, tokens[0], max_concurrency=settings.max_concurrency, policy=_ONE_ATTEMPT)
+            yield ask(name, partial(_small_requests, client, kind, settings))
+
+
+def ask_inventory(settings: Settings, inventory: Service) -> Iterator[Seen]:
+    """Ask the inventory API for a token, and for the first page of the first place."""
+    if settings.inventory_base_url is None:
+        yield Seen("inventory", Light.GREEN, "Not set up. Everything else works without it.")
+        return
+    base_url, tokens = settings.inventory_base_url, list[Tokens]()
+    yield ask("inventory token", lambda: _token(inventory, tokens))
+
+    def search() -> str:
+        if not settings.inventory_agency_ref:
+            raise SettingsError("INVENTORY_AGENCY_REF is not set. It came by e-mail from the developer portal.")
+        client = InventoryClient(base_url, tokens[0], settings.inventory_agency_ref, policy=_ONE_ATTEMPT)
+        page = client.first_page(settings.inventory_addresses[0])
+        return f"The first of {len(settings.inventory_addresses)} places has {len(page.items)} items on its first page."
+
+    if not tokens:
+        yield not_tried("inventory", "token")
+    elif settings.no_inventory:
+        yield Seen("inventory", Light.YELLOW, settings.no_inventory)
+    elif settings.inventory_addresses:
+        yield ask("inventory", search)
+    else:
+        yield Seen("inventory", Light.GREEN, "Places come from leads, so there is no place to try.")
+
+
+def _secret(settings: Settings, leads: ServiceWithSecret) -> str:
+    value = client_secret(leads.secret())
+    pasted = {"The client secret": pasted_with(value), "LEADS_CLIENT_ID": pasted_with(settings.client_id or "-")}
+    if doubts := [f"{name} {doubt}" for name, doubt in pasted.items() if doubt]:
+        raise Doubt(" ".join(doubts))
+    key = settings.pgp_private_key_file if settings.client_secret_pgp_file else None
+    if key and key.stat().st_mode & 0o077:
+        raise Doubt(f"It works, but other users can read the private key. Run `chmod 600 {key}`.")
+    given = settings.client_secret
+    return f"Read from {settings.client_secret_pgp_file or (given and (given.file or given.variable))}."
+
+
+def _clock(theirs: datetime | None, ours: datetime) -> str:
+    if theirs is None:
+        raise Doubt("The portal sends no time to compare with. Check that this machine sets its clock by NTP.")
+    seconds = (ours - theirs).total_seconds()
+    if abs(seconds) <= _CLOCK_WARN_SECONDS:
+        return f"Within {max(1, round(abs(seconds)))} s of the portal's clock."
+    way = "ahead of" if seconds > 0 else "behind"
+    what = f"This machine's clock is {abs(seconds):.0f} s {way} the portal's. Run `timedatectl set-ntp true`."
+    if abs(seconds) > _CLOCK_FAIL_SECONDS:
+        raise SettingsError(f"{what} Until then, days may be pulled before they are over.")
+    raise Doubt(what)
+
+
+def _token(service: Service, got: list[Tokens]) -> str:
+    tokens = service.tokens()
+    minutes = tokens.get().lifetime_seconds / 60
+    got.append(tokens)
+    return (
+        f"{'A new one' if tokens.source == 'endpoint' else 'The stored one'} is valid. Tokens last {minutes:.0f} min."
+    )
+
+
+def _small_requests(client: LeadsClient, kind: LeadKind, settings: Settings) -> str:
+    """Ask for one minute of every scope. Raises the first error of a reason, with the scopes that it befell."""
+    end = datetime.now(UTC).replace(microsecond=0) - _WINDOW_AGE
+    windows = [Window(today(settings.zone, end), scope, end - _WINDOW_LENGTH, end) for scope in settings.scopes]
+    slowest = 0.0
+    failed: dict[str, list[tuple[str, LeadsPipelineError]]] = {}
+    for window, outcome in client.fetch_windows(kind, windows, lambda answer: answer):
+        if isinstance(outcome, Answer):
+            slowest = max(slowest, outcome.duration_seconds)
+        else:
+            failed.setdefault(outcome.reason, []).append((window.scope.key, outcome))
+    if failed:
+        lines = [
+            f"{reason}: {len(cases)} of {len(windows)} scopes ({some(sorted(key for key, _ in cases))}). {cases[0][1]}"
+            for reason, cases in sorted(failed.items())
+        ]
+        is_busy = all(isinstance(error, BusyError) for cases in failed.values() for _, error in cases)
+        raise (Doubt if is_busy else LeadsPipelineError)(" ".join(lines))
+    scopes = "1 scope answers" if len(windows) == 1 else f"All {len(windows)} scopes answer"
+    return f"{scopes} within {slowest:.2f} s."
+
+
+# --- the data folder --------------------------------------------------------------------------------------------------
+
+
+def ask_folder(known: Known) -> Iterator[Seen]:
+    """Ask whether the data folder can be used, then all finders."""
+    folder, bucket = known.data.folder, known.data.bucket
+    writable = ask("data folder", lambda: _writable(folder))
+    yield writable
+    if writable.light is Light.RED:
+        yield not_tried("data", "data folder")
+        return
+    if bucket is not None:
+        yield ask("object store", lambda: _store(known, bucket))
+    yield ask("source", lambda: _source(known))
+    if folder.exists():
+        yield ask("file rights", lambda: _modes(folder))
+    findings = find(known)
+    for check, names, well in _WATCHED:
+        if of_check := _of_finders(findings, names):
+            yield from (_seen(check, finding) for finding in of_check)
+            findings = [finding for finding in findings if finding not in of_check]
+        else:
+            yield ask(check, partial(well, known))
+    yield from (_seen(finding.key.replace("-", " "), finding) for finding in findings)
+
+
+def _of_finders(findings: Iterable[Finding], names: Sequence[str]) -> list[Finding]:
+    """Return what the finders with these names found, and those that couldn't look. A name may end with a hyphen."""
+    return [
+        finding
+        for finding in findings
+        if finding.key.removeprefix(f"{FAILED}/").partition("/")[0].startswith(tuple(names))
+    ]
+
+
+def _seen(check: str, finding: Finding) -> Seen:
+    return Seen(check, _LIGHTS[finding.level], f"{finding.message} {finding.what_to_do}")
+
+
+def _writable(folder: Path) -> str:
+    check_writable(folder)
+    return f"{folder} can be written to." if folder.exists() else f"{folder} is made at the first run."
+
+
+def _store(known: Known, store: Store) -> str:
+    seconds = round(prove(store).total_seconds())
+    known.data.share()
+    if abs(seconds) > _CLOCK_WARN_SECONDS:
+        raise Doubt(
+            f"The clocks of {store.address} and of this machine are {abs(seconds)} s apart. Set both by NTP. Of two "
+            "machines, the one that is ahead would have the newer leads."
+        )
+    return f"{store.address} can be written to, and does what it is asked."
+
+
+def _source(known: Known) -> str:
+    check_portal(known.settings, known.data)
+    claimed = known.data.state.claimed_by()
+    if claimed is None:
+        return "No leads yet."
+    return f"The data comes from {'the simulator on this machine' if claimed == 'this machine' else claimed}."
+
+
+def _modes(folder: Path) -> str:
+    tokens = folder / ".state" / "tokens"
+    if any(path.stat().st_mode & 0o077 for path in (tokens, *tokens.glob("*")) if path.exists()):
+        raise StorageError(f"Other users can read access tokens. Run `chmod -R go= {tokens}`.")
+    # A checkout's own data/ can be entered by everybody. What lies in it counts.
+    open_ones = [path for path in folder.iterdir() if path.stat().st_mode & 0o007 and path.name != "README.md"]
+    if open_ones and folder.stat().st_mode & 0o001:
+        named = some(sorted(path.name for path in open_ones))
+        raise Doubt(f"Other users of this machine can read leads, in {named}. Run `chmod o= {folder}`.")
+    return "Other users can't read tokens and leads."
+
+
+def _one_file_system(known: Known) -> str:
+    folder = known.data.folder
+    if not folder.exists():
+        return "No data folder yet."
+    device = folder.stat().st_dev
+    others = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.stat().st_dev != device)
+    if others:
+        raise StorageError(
+            f"{', '.join(others)} in {folder}: on another file system. Files are put in place by renaming, and that "
+            "works within one file system only. Mount the data folder as a whole."
+        )
+    return f"The data folder is on one file system, with {known.free_bytes / 1e9:.1f} GB free."
+
+
+def _published(known: Known) -> str:
+    return "It opens, and is up to date." if known.has_published else "Nothing is published yet."
+
+
+def _backup(known: Known) -> str:
+    if made_at := known.data.state.last_backup():
+        return f"The last one was made on {made_at:%Y-%m-%d %H:%M} UTC."
+    return "The bucket keeps the data. Its own versions are the backup."
+
+
+def _service(known: Known) -> str:
+    return f"It runs. It was last seen at {known.service[0]:%H:%M} UTC." if known.service else "It is not running."
+
+
+def _erased(known: Known) -> str:
+    entries = known.data.gate.entries
+    return f"The list is whole, and lies in {entries.folder}." if entries.read() else "None."
+
+
+def _retention(known: Known) -> str:
+    return f"Personal fields are deleted after {known.settings.keep_personal_days} days."
+
+
+# A line's name, the finders whose findings it shows, and the question that is asked if they found nothing.
+_WATCHED: Final[tuple[tuple[str, Sequence[str], Callable[[Known], str]], ...]] = (
+    ("windows", ("windows-",), lambda _: "No window is refused, failing or lost."),
+    ("files", ("files-damaged",), lambda _: "No damaged files."),
+    ("leads.duckdb", ("leads-duckdb", "publication"), _published),
+    ("tables", ("checks", "drift", "answer-members"), lambda _: "All checks pass."),
+    ("disk", ("disk",), _one_file_system),
+    ("backup", ("backup",), _backup),
+    ("service", ("service", "stopped"), _service),
+    ("alerts", ("alert-channels",), lambda _: "Set up. `leads-pipeline alert --test` tries them."),
+    ("erased people", ("suppression-list", "sweep"), _erased),
+    ("retention", ("retention",), _retention),
+)
