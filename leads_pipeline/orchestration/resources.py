@@ -194,8 +194,6 @@ class InventoryService(ConfigurableResource[None]):
         return InventoryClient(_required(self.base_url, "INVENTORY_BASE_URL"), self.tokens(), agency_ref)
 
 
-
-
 def _required_secret(variable: str, value: str | None, file: str | None) -> SecretSource:
     return _required(secret_of(value, file), variable)
 
