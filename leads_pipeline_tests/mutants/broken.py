@@ -50,6 +50,7 @@ CLIENT = (f"{TESTS}/portal/test_client.py",)
 CREDENTIALS = (f"{TESTS}/portal/test_credentials.py",)
 RECEIVER = (f"{TESTS}/portal/test_receiver.py",)
 ALERTS = (f"{TESTS}/observe/test_alerts.py",)
+FINDINGS = (f"{TESTS}/observe/test_findings.py",)
 CHANNELS = (f"{TESTS}/observe/test_channels.py",)
 PERSON = (f"{TESTS}/domain/test_person.py",)
 READER = (f"{TESTS}/transform/test_reader.py",)
@@ -505,6 +506,23 @@ def _(name, address):
 @mutant("a refused recipient isn't told", "leads_pipeline.observe.channels:Email.send", promise=TOLD, tests=CHANNELS)
 def _(self, digest):
     unbroken(self, digest)
+
+
+@mutant("no loss is told", "leads_pipeline.observe.window_findings:_lost", promise=TOLD, tests=FINDINGS)
+def _(known, lost):
+    return iter(())
+
+
+@mutant(
+    "what was acknowledged comes back", "leads_pipeline.storage.state:State.acknowledged", promise=TOLD, tests=FINDINGS
+)
+def _(self):
+    return set()
+
+
+@mutant("a first start alarms", "leads_pipeline.observe.known:Known.is_expected", promise=TOLD, tests=FINDINGS)
+def _(self, row):
+    return True
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
