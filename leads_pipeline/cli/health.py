@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from leads_pipeline.cli.output import out, plain_errors
 from leads_pipeline.cli.ports import HOST, refuse_taken
+from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.findings import acknowledge as take_note
 from leads_pipeline.observe.known import Known
@@ -26,7 +27,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def known() -> Known:
     """Return the facts of the installation that the variables name, as they are now. Raises SettingsError."""
     settings = Settings.from_variables(variables())
-    return Known.of(settings, DataFolder.of(settings), datetime.now(UTC))
+    data = DataFolder.of(settings)
+    if data.is_of_earlier_release:
+        raise SettingsError(
+            f"{data.folder} has files of an earlier version of leads-pipeline, and looking changes nothing. Start the "
+            "service, or run `leads-pipeline backfill --last 1d`: both take the files over first. Then look again.",
+            reason="earlier version's data folder",
+        )
+    return Known.of(settings, data, datetime.now(UTC))
 
 
 @click.command()

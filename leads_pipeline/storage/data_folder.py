@@ -19,7 +19,7 @@ from leads_pipeline.storage.raw import RESTRICTED
 from leads_pipeline.storage.state import State
 from leads_pipeline.storage.store import FolderStore, Store, open_store
 from leads_pipeline.storage.suppression import Gate, SuppressionList
-from leads_pipeline.storage.takeover import take_over, take_over_inventory
+from leads_pipeline.storage.takeover import has_former, take_over, take_over_inventory
 
 # The raw files of a bucket that this machine has read. It can be deleted at any time.
 _CACHE: Final = ".cache"
@@ -83,6 +83,11 @@ class DataFolder:
     def is_behind(self) -> bool:
         """Whether the suppression list has entries that the folder wasn't swept for."""
         return self.state.swept_to() != self.gate.number
+
+    @property
+    def is_of_earlier_release(self) -> bool:
+        """Whether `take_over` has something to do first. Until then, its windows seem to be missing."""
+        return not self.state.is_taken_over() and has_former(self.store)
 
     def share(self) -> None:
         """Exchange with the bucket what all machines must agree on. Raises SettingsError if they contradict."""

@@ -70,6 +70,11 @@ def take_over(store: Store, raw: Raw, root: str = RAW) -> int:
     return count
 
 
+def has_former(store: Store) -> bool:
+    """Whether windows of the landed version wait to be landed anew."""
+    return any(True for _ in _found(store, RAW))
+
+
 class _Delivered(msgspec.Struct):
     """A pushed lead as a line of a delivery."""
 
