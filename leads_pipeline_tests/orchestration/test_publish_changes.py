@@ -165,6 +165,15 @@ def test_a_night_in_which_the_clocks_change_publishes_once(house: House, night: 
     assert house.nightly == [True]
 
 
+def test_a_night_that_was_made_up_for_after_midnight_is_not_the_next(house: House) -> None:
+    house.clock.now = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
+    house.land()
+    assert house.publishes()
+    house.clock.now += 2 * HOUR
+    assert house.publishes()
+    assert house.nightly == [True, True]
+
+
 def test_a_publication_that_fails_is_tried_again_less_and_less_often(house: House) -> None:
     house.land()
     house.is_broken = True
