@@ -445,9 +445,9 @@ def test_one_field_makes_a_setting(tmp_path: Path) -> None:
     """In a copy, a setting is added to the model and nowhere else."""
     there = Path(leads_pipeline.__file__).parent
     copy = tmp_path / "leads_pipeline"
-    copy.mkdir()
-    for name in ("__init__", "errors", "window", "settings"):
-        shutil.copy(there / f"{name}.py", copy)
+    (copy / "domain").mkdir(parents=True)
+    for name in ("__init__", "errors", "settings", "domain/__init__", "domain/window"):
+        shutil.copy(there / f"{name}.py", copy / f"{name}.py")
     text = (copy / "settings.py").read_text(encoding="utf-8")
     last = "    # The usual name of other tools"
     assert last in text

@@ -58,7 +58,7 @@ def _push(environment: Mapping[str, str], port: int, leads: Sequence[Mapping[str
     headers = {"Authorization": environment["LEADS_RECEIVE_KEY"], "Content-Type": "application/json"}
     for lead in leads:
         request = Request(f"http://127.0.0.1:{port}/leads", json.dumps({"applicants": [lead]}).encode(), headers)
-        for _ in range(100):
+        for _ in range(600):  # a minute, as a busy machine takes its time to start the receiver
             try:
                 with urlopen(request) as answer:  # noqa: S310 - this machine
                     assert answer.status == 200
