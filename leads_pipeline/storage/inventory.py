@@ -159,6 +159,9 @@ def _read(content: bytes, file: RawFile) -> list[FoundItem] | None:
         return None
     try:
         table = pq.read_table(pa.BufferReader(content), use_threads=False)
+        if "fetched_at" not in table.column_names:  # the first files of this form had none
+            moments = pa.array([moment_of(file.look)] * len(table), SCHEMA.field("fetched_at").type)
+            table = table.append_column("fetched_at", moments)
         return list(map(FoundItem, *(table[name].to_pylist() for name in FoundItem._fields)))
     except (pa.ArrowInvalid, KeyError):
         return None

@@ -3,11 +3,14 @@
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.domain.contract import InventoryItem
 from leads_pipeline.storage.inventory import FoundItem, Inventory, Search
+from leads_pipeline.storage.rows import hash_of, microseconds
 from leads_pipeline.storage.store import FolderStore
 
 DAY = date(2026, 11, 19)
@@ -63,6 +66,18 @@ def test_an_item_that_is_found_again_keeps_the_moment_when_its_text_was_first_re
     [search] = searches.inventory.searches()
     assert [found.fetched_at for found in search.items] == [AT, LATER, LATER]
     assert searches.landed == 2, "a search that finds the same writes nothing"
+
+
+def test_a_file_without_moments_has_the_moment_of_its_search(searches: Searches) -> None:
+    """The release before this one wrote such files."""
+    table = pa.table({"item_id": ["1"], "address": ["York"], "payload": ["{}"]})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    content = sink.getvalue().to_pybytes()
+    key = f"raw/inventory/day={DAY}/{microseconds(AT):016d}-closed-1-{hash_of(content)}.parquet"
+    searches.store.create(key, content)
+
+    assert [*searches.inventory.searches()] == [Search(DAY, [FoundItem("1", "York", "{}", AT)])]
 
 
 def test_an_older_search_that_lands_late_changes_nothing(searches: Searches) -> None:
