@@ -1,7 +1,7 @@
 """The wiring: settings into resources, assets, jobs and schedules.
 
 Belongs here: what exists in the code location that Dagster loads. Doesn't: what an asset does
-(orchestration/assets/), how the command line runs it (orchestration/runs.py).
+(orchestration/raw_leads.py, orchestration/assets/), how the command line runs it (orchestration/runs.py).
 """
 
 import logging

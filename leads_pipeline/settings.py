@@ -388,7 +388,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what from_variables gives, and nothing by itself: definitions.py alone reads os.environ."""
+        """Take what from_variables gives, and nothing from os.environ. `variables` reads that."""
         return (init_settings,)
 
     @classmethod

@@ -1,7 +1,7 @@
 """Cutting what the portal sends into leads, each with its exact text.
 
-Belongs here: which bodies are answers, where a lead begins and ends, its id. Doesn't: requests (portal/), what a lead's
-members mean (domain/contract.py).
+Belongs here: which bodies are answers, the id of a lead. Doesn't: requests (portal/), where a piece of JSON begins and
+ends (slicing.py), what a lead's members mean (contract.py), typed rows (transform/reader.py).
 """
 
 import codecs

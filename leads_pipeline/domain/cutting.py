@@ -1,6 +1,7 @@
 """A lead without its person, or without its message: what stays of the text that was received.
 
-Belongs here: which members stay, and the address that stands for the person. Doesn't: files and days.
+Belongs here: which members stay, and the address that stands for the person. Doesn't: files and days, cutting an
+answer into leads (answer.py).
 """
 
 import hmac

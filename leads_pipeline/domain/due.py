@@ -1,6 +1,7 @@
 """When a window is asked for: one rule for the nightly pull, further looks and retries.
 
-Belongs here: the rule, and the failure that it looks at. Doesn't: reading either from a disk (storage/).
+Belongs here: the rule, and the failure that it looks at. Doesn't: reading looks and failures from the disk (storage/),
+starting a run (orchestration/pulling.py).
 """
 
 from collections.abc import Iterable

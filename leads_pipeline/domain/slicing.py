@@ -1,4 +1,4 @@
-"""Cutting JSON into its pieces, each exactly as received, also where it isn't valid JSON somewhere inside of one.
+"""Cuts JSON into pieces, each exactly as received. One piece with invalid JSON doesn't spoil the others.
 
 Belongs here: members of an object and elements of a list, as bytes. Doesn't: what they mean (answer.py).
 """

@@ -1,7 +1,7 @@
 """Days, scopes and windows: which partition asks the portal for which stretch of time.
 
 Belongs here: day + scope ⇄ partition key ⇄ UTC interval, and what retention leaves of it. Doesn't: HTTP, files,
-Dagster's own partition objects (orchestration/assets/ builds those from the keys made here).
+Dagster's own partition objects (orchestration/partitions.py).
 """
 
 import re

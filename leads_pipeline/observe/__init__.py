@@ -1,1 +1,1 @@
-"""Problems and figures, and how people are told of them."""
+"""Findings, figures, alerts, and the questions of `doctor` and `verify`."""

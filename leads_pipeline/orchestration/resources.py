@@ -1,7 +1,7 @@
 """The Dagster resources: the two services' authenticated clients, and the data folder.
 
 Belongs here: settings as fields that the UI may show, and clients made of them. A secret's field names its variable or
-its file. Doesn't: what is fetched when (orchestration/assets/), or what a value may be (settings.py).
+its file. Doesn't: which windows are pulled (pulling.py), or what a value may be (settings.py).
 """
 
 from contextlib import suppress

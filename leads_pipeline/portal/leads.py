@@ -1,4 +1,4 @@
-"""The leads client: from "this window, please" to an answer, or to an error of the right kind."""
+"""The leads client: fetches windows. The result of each is an answer or an error."""
 
 import hashlib
 import queue

@@ -1,7 +1,7 @@
 """Raw leads into the tables of leads: each lead once, in its newest version.
 
-Belongs here: one statement a table, made from the contract. Doesn't: reading a lead's text (reader.py), whose leads may
-be published, marts, the file around the tables.
+Belongs here: one statement a table, made from the contract. Doesn't: reading a lead's text (reader.py), leaving out the
+leads that the suppression list refuses, marts, the file around the tables.
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements

@@ -1,7 +1,7 @@
-"""leads.duckdb is brought up to date in a copy, which is checked and swapped in whole.
+"""Updates leads.duckdb in a copy, checks the copy, and swaps it in whole.
 
-Belongs here: the three ways to publish, what the file remembers, the check. Doesn't: how leads are loaded (flatten.py),
-files and links (versions.py), when to publish.
+Belongs here: the three ways to publish, what the file remembers, the check. Doesn't: reading raw windows
+(raw_windows.py), loading leads (flatten.py), files and links (versions.py), when to publish.
 """
 
 # ruff: noqa: S608 - only our own names are in the statements

@@ -1,4 +1,4 @@
-"""A lead's exact text becomes one nested, typed row.
+"""Turns a lead's exact text into one nested, typed row.
 
 Belongs here: decoding, strict casts, `_problems` and `_extra`, all from the contract's declarations.
 Doesn't: tables and SQL (flatten.py).

@@ -1,6 +1,7 @@
-"""The Dagster assets: raw windows, the tables and marts of leads.duckdb, the report, with their checks.
+"""The Dagster assets: raw inventory, the tables and marts of leads.duckdb, the report, with their checks.
 
-No IO manager: an asset calls storage or a publication, and says what was done. One module a layer.
+The assets of raw leads are in orchestration/raw_leads.py. There is no IO manager: an asset calls storage or a
+publication, and reports what it did.
 """
 
 from dagster import AssetsDefinition

@@ -1,7 +1,7 @@
 """The tables and marts of leads.duckdb, published together.
 
 Belongs here: what a run publishes, what the UI says of each table, the checks on the published file. Doesn't: the
-publication (publishing.py, transform/), the marts' SQL (sql/).
+publication (publication.py, transform/), when it runs (publishing.py), the marts' SQL (sql/).
 """
 
 import re

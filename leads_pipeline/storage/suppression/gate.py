@@ -1,7 +1,7 @@
 """The gate: what the suppression list keeps out of raw files, asked wherever rows are merged into one.
 
 Belongs here: asking the list, rows that are set aside in `restricted/`, cutting what lands in an anonymous day.
-Doesn't: the list itself (files.py), landing (storage/raw.py), going through a whole folder (privacy/).
+Doesn't: the list itself (files.py), landing (storage/landing.py), going through a whole folder (privacy/).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ YOUNGEST_ANONYMOUS_DAYS: Final = 35
 
 
 class Gate:
-    """What raw windows may hold. It is the SuppressionList of storage.raw.
+    """What raw windows may hold. It implements the protocol SuppressionList of storage/landing.py.
 
     `entries` is the list itself, `restricted` are the rows that are set aside. `key_of_day` gives the key under which
     the people of an anonymous day become random ids. Without it, nothing is cut. Methods raise StorageError if the list
