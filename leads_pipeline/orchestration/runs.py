@@ -4,7 +4,9 @@ Belongs here: running a job in this process, and how a pull went. Doesn't: what 
 (cli/).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,15 +96,16 @@ def run_job(
     run_id = make_new_run_id()
     if listen is not None:
         instance.add_event_listener(run_id, listen)
-    result = definitions.resolve_job_def(name).execute_in_process(
-        run_id=run_id,
-        instance=instance,
-        asset_selection=assets,
-        tags=dict(tags or {}),
-        raise_on_error=False,
-        # Dagster's log would hide what the command prints. The UI has it all.
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **(run_config or {})},
-    )
+    with _keeping_output():
+        result = definitions.resolve_job_def(name).execute_in_process(
+            run_id=run_id,
+            instance=instance,
+            asset_selection=assets,
+            tags=dict(tags or {}),
+            raise_on_error=False,
+            # Dagster's log would hide what the command prints. The UI has it all.
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **(run_config or {})},
+        )
     if result.success:
         return None
     failed = [event for event in result.all_events if event.is_step_failure]
@@ -110,6 +113,18 @@ def run_job(
         raise KeyboardInterrupt
     messages = (message for event in failed if (message := _message(event)))
     return next(messages, f"Run {run_id} of {name} failed. The Dagster UI shows why.")
+
+
+@contextmanager
+def _keeping_output() -> Iterator[None]:
+    """Dagster points this process's output at log files. If the disk is full, it doesn't point it back."""
+    kept = {number: os.dup(number) for number in (1, 2)}
+    try:
+        yield
+    finally:
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 def _is_interruption(event: DagsterEvent) -> bool:
