@@ -3,7 +3,8 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -131,7 +132,7 @@ def share(file: Path) -> None:
     with plain_errors():
         data, _ = _opened()
         if data.is_behind:
-            with Session.opened() as session:
+            with _session() as session:
                 _carry_out(session)
         rows = write_share(data, file.absolute(), datetime.now(UTC))
     out.print(f"{file}: {', '.join(f'{name} {count}' for name, count in rows.items())}.", soft_wrap=True)
@@ -149,7 +150,7 @@ def retain(dry_run: bool) -> None:
 
     Exit code 1 if a day couldn't be done, or leads.duckdb couldn't be written anew.
     """
-    with plain_errors(), Session.opened() as session:
+    with plain_errors(), _session() as session:
         keep_days = session.settings.keep_personal_days
         if keep_days is None:
             raise QuestionError(
@@ -225,7 +226,7 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
 
     Exit code 1 if something of the person is left.
     """
-    with plain_errors(), Session.opened() as session:
+    with plain_errors(), _session() as session:
         request = _asked(session, Action.ERASE, **asked)
         others = [lead for lead in request.found.to_look_at if lead.lead_id in cleared]
         if missing := set(cleared) - {lead.lead_id for lead in others}:
@@ -266,7 +267,7 @@ def object_(dry_run: bool, **asked: Any) -> None:
 
     Exit code 1 if it couldn't be published.
     """
-    with plain_errors(), Session.opened() as session:
+    with plain_errors(), _session() as session:
         request = _asked(session, Action.OBJECT, **asked)
         leads = counted(len(request.found.theirs))
         if dry_run or not request.can_be_listed:
@@ -289,7 +290,7 @@ def restrict(dry_run: bool, **asked: Any) -> None:
 
     Exit code 1 if something of theirs is still published.
     """
-    with plain_errors(), Session.opened() as session:
+    with plain_errors(), _session() as session:
         request = _asked(session, Action.RESTRICT, **asked)
         leads = counted(len(request.found.in_raw))
         if dry_run or not request.can_be_listed:
@@ -320,7 +321,7 @@ def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked
 
     Exit code 1 if it couldn't be published.
     """
-    with plain_errors(), Session.opened() as session:
+    with plain_errors(), _session() as session:
         if not (new_email or new_phone):
             raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
         request = _asked(session, Action.CORRECT, **asked)
@@ -342,7 +343,7 @@ def lift(numbers: Sequence[int], case: str, received: datetime | None, dry_run: 
 
     Exit code 1 if it couldn't be published.
     """
-    with plain_errors(), Session.opened() as session:
+    with plain_errors(), _session() as session:
         day = _received_on(case, received)
         entries = requests.liftable(session.data.gate.entries.read(), numbers)
         for entry in entries:
@@ -375,7 +376,7 @@ def apply(copy: Path | None) -> None:
 
     Exit code 1 if a file couldn't be gone through, or a file in quarantine/ may hold an erased person.
     """
-    with plain_errors(), Session.opened() as session:
+    with plain_errors(), _session() as session:
         if copy is not None:
             said = receipt.put_list_back(session.data, copy, datetime.now(UTC))
             out.print(escape(said), highlight=False, soft_wrap=True)
@@ -440,11 +441,24 @@ def _until_lifted(entry: Entry) -> str:
 # --- what the commands share -------------------------------------------------------------------------------------
 
 
-def _opened() -> tuple[DataFolder, Settings]:
+def _filled() -> Settings:
+    """The settings, if leads were landed in their data folder. In a mistyped folder nobody would be found."""
     settings = Settings.from_variables(variables())
-    if not settings.data_dir.is_dir():
-        raise QuestionError(f"{settings.data_dir} is no folder. LEADS_DATA_DIR names the data folder.")
+    if settings.store is None and not (settings.data_dir / "raw").is_dir():
+        raise QuestionError(f"{settings.data_dir} holds no leads. Nothing was done. Correct LEADS_DATA_DIR.")
+    return settings
+
+
+def _opened() -> tuple[DataFolder, Settings]:
+    settings = _filled()
     return opened(settings), settings
+
+
+@contextmanager
+def _session() -> Iterator[Session]:
+    _filled()
+    with Session.opened() as session:
+        yield session
 
 
 def _received_on(case: str, received: datetime | None) -> date:

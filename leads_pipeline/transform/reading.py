@@ -67,7 +67,7 @@ def attached_version(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
     """
     path = data.folder / WAREHOUSE_FILE
     if not path.exists():
-        raise StorageError(f"{path} is not there yet. Publish it first: `leads-pipeline backfill`.")
+        raise StorageError(f"{path} is missing. Run `leads-pipeline backfill --last 1d`: it publishes.")
     sweep_readers(data)
     name = f"query-{secrets.token_hex(8)}"
     with data.state.reading(f"{name}-spill"), connection(data, name) as db:

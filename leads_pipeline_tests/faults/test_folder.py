@@ -137,10 +137,22 @@ def test_status_of_a_restored_folder_tells_what_is_there(restored: Path) -> None
 
 @pytest.mark.parametrize(
     "arguments",
-    [("status",), ("findings",), ("coverage",), ("privacy", "log")],
+    [
+        ("status",),
+        ("findings",),
+        ("coverage",),
+        ("privacy", "log"),
+        ("privacy", "erase", "--yes", "--email", "jane@example.org"),
+        ("privacy", "object", "--email", "jane@example.org"),
+        ("privacy", "restrict", "--email", "jane@example.org"),
+        ("privacy", "correct", "--email", "jane@example.org", "--new-email", "j@example.org"),
+        ("privacy", "retain", "--dry-run"),
+        ("privacy", "apply"),
+        ("privacy", "lift", "1"),
+    ],
     ids=" ".join,
 )
-def test_a_command_that_only_looks_makes_no_folder(install: Install, arguments: tuple[str, ...]) -> None:
+def test_a_mistyped_folder_is_refused_and_not_made(install: Install, arguments: tuple[str, ...]) -> None:
     data = install(NOBODY, LEADS_DATA_DIR="mistyped").with_name("mistyped")
     outcome = command(*arguments)
     assert not data.exists()

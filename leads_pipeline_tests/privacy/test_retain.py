@@ -172,7 +172,7 @@ def test_leads_that_raw_has_lost_become_anonymous_in_the_published_file(full: Qu
 
 
 def test_who_has_set_no_retention_is_told_so(house: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.publish()
+    house.land("applicant", [{"id": "one", "createdAt": f"{DAY}T10:00:00Z"}])
     monkeypatch.setenv("LEADS_DATA_DIR", str(house.folder))
     monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
     told = run("privacy", "retain")
