@@ -16,7 +16,7 @@ from rich.table import Table
 
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.settings import Settings, variables
-from leads_pipeline.storage.room import full, tightest_of
+from leads_pipeline.storage.room import full, sqlite_error, tightest_of
 
 # 128 and the signal's number, as shells have it.
 EXIT_INTERRUPTED = 130
@@ -27,7 +27,7 @@ err = Console(stderr=True)
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Show the pipeline's own errors, and a full disk, as a sentence, and exit 2."""
+    """Show the pipeline's own errors, and those of a disk, as a sentence, and exit 2."""
     try:
         yield
     except LeadsPipelineError as error:
@@ -38,9 +38,15 @@ def plain_errors() -> Iterator[None]:
     except Exception as error:
         settings = Settings.from_variables(variables())
         folders = [settings.data_dir, settings.dagster_folder, Path(tempfile.gettempdir())]
-        if (folder := tightest_of(error, folders)) is None:
-            raise
-        _fail("storage", full(folder))
+        if (folder := tightest_of(error, folders)) is not None:
+            _fail("storage", full(folder))
+        if (failure := sqlite_error(error)) is not None:
+            _fail(
+                "storage",
+                f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. Check the disk, then run "
+                "again. Landed leads are safe.",
+            )
+        raise
 
 
 def _fail(reason: str, message: str) -> NoReturn:

@@ -50,6 +50,11 @@ def tightest_of(error: BaseException, folders: Iterable[Path]) -> Path | None:
     return None
 
 
+def sqlite_error(error: BaseException) -> sqlite3.Error | None:
+    """Return the error of SQLite that led to this one. Only Dagster's databases are SQLite's."""
+    return next((one for one in _causes(error) if isinstance(one, sqlite3.Error)), None)
+
+
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error

@@ -234,6 +234,13 @@ def test_a_full_disk_is_named_and_not_the_database(install: Install, small_disk:
 
 
 @pytest.mark.usefixtures("healthy")
+def test_a_database_of_dagster_that_cannot_be_opened_is_named(install: Install) -> None:
+    (install(NOBODY).with_name("home") / "history" / "runs.db").mkdir(parents=True)
+    outcome = command("backfill", "--last", "1d")
+    assert (outcome.code, "Dagster's database in" in outcome.text) == (2, True), outcome.text
+    assert "Traceback" not in outcome.text
+
+
 def test_a_full_backup_target_is_named(small_disk: Path) -> None:
     outcome = command("backup", small_disk / "backups")
     assert outcome.code != 0
