@@ -192,8 +192,11 @@ def test_the_copy_is_private_and_whole_or_not_there(
     data.folder.mkdir()
     told = run("privacy", "share", file)
     assert (told.exit_code, list(folder.iterdir())) == (2, [])
-    assert "not there yet" in told.stderr
+    assert "holds no leads" in told.stderr
     land(data, APPLICANT, people("p", 6))
+    told = run("privacy", "share", file)
+    assert (told.exit_code, list(folder.iterdir())) == (2, [])
+    assert "leads.duckdb is missing. Run `leads-pipeline backfill --last 1d`" in told.stderr
     publish(data)
 
     def cut(source: Path, _: Path) -> None:
