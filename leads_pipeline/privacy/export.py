@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from leads_pipeline.domain.contract import ENUM_PREFIXES, LEAD_KINDS
 from leads_pipeline.domain.person import plain, role_of, texts_of
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import FoundLead, Row
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.durable import make_folder, replace_file
+from leads_pipeline.transform.html import template_of
 
 # True of every installation. docs/privacy.md asks the agency to add the rest.
 PURPOSES: Final = (
@@ -177,20 +176,14 @@ def write_export(
 
 def _page(document: Mapping[str, Any], zone: ZoneInfo) -> str:
     """The same for a reader. Every text is escaped, and nothing is fetched from anywhere."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    template = template_of(
+        Path(__file__).with_name("person.html.jinja"),
+        in_words=lambda text: _in_words(str(text), zone),
+        label=_label,
+        kind=lambda kind: _KINDS.get(kind, "enquiry"),
+        how=lambda source: ", ".join(_SOURCES.get(one, one) for one in source.split(", ")),
     )
-    environment.filters |= {
-        "in_words": lambda text: _in_words(str(text), zone),
-        "label": _label,
-        "kind": lambda kind: _KINDS.get(kind, "enquiry"),
-        "how": lambda source: ", ".join(_SOURCES.get(one, one) for one in source.split(", ")),
-    }
-    return environment.get_template("person.html.jinja").render(document, zone=zone.key)
+    return template.render(document, zone=zone.key)
 
 
 def _in_words(text: str, zone: ZoneInfo) -> str:

@@ -10,10 +10,9 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.transform.duck import HasFolder, statement
+from leads_pipeline.transform.html import template_of
 from leads_pipeline.transform.reading import Reader
 from leads_pipeline.transform.report.charts import WEEKDAYS, Daily, Hourly
 
@@ -41,14 +40,7 @@ def write_report(db: Reader, data: HasFolder) -> Report:
     _, [(today, last_day)] = _of_days(db, "days")
     everywhere, *branches = _rows(db, "branches")
     figures = _figures(db, everywhere)
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    content = environment.get_template("report.html.jinja").render(
+    content = template_of(Path(__file__).with_name("report.html.jinja")).render(
         days=FIGURE_DAYS,
         shown=_ROWS_SHOWN,
         first_day=last_day and last_day - timedelta(days=6),
