@@ -132,7 +132,7 @@ def share(file: Path) -> None:
     with plain_errors():
         data, _ = _opened()
         if data.is_behind:
-            with _session() as session:
+            with Session.opened() as session:
                 _carry_out(session)
         rows = write_share(data, file.absolute(), datetime.now(UTC))
     out.print(f"{file}: {', '.join(f'{name} {count}' for name, count in rows.items())}.", soft_wrap=True)
