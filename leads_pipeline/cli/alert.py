@@ -18,7 +18,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 
 @click.command()
 @click.option("--test", "is_test", is_flag=True, required=True, help="Send a message on each channel that is set up.")
-def alert(is_test: bool) -> None:  # noqa: ARG001 - what else it may do one day has to be asked for by name too
+def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is no other
     """Send a message on each channel that is set up, and call the heartbeat, to see whether they work.
 
     Exit code 1 if one doesn't work, 2 if none is set up.

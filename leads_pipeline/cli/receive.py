@@ -7,7 +7,7 @@ import click
 from leads_pipeline.cli.output import plain_errors
 from leads_pipeline.cli.session import opened
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.portal.credentials import secret_of
+from leads_pipeline.portal.credentials import source_of
 from leads_pipeline.portal.receiver import Receiver, serve
 from leads_pipeline.settings import Settings, origin, variables
 from leads_pipeline.storage.durable import check_writable
@@ -30,8 +30,7 @@ def receive(host: str, port: int) -> None:
     """
     with plain_errors():
         settings = Settings.from_variables(variables())
-        given = settings.receive_key
-        key = secret_of(given.value, given.file) if given else None
+        key = source_of(settings.receive_key)
         if key is None:
             raise SettingsError(
                 "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's deliveries carry. Make "

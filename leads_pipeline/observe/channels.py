@@ -20,10 +20,10 @@ import httpx
 
 from leads_pipeline.errors import AlertError, LeadsPipelineError, SettingsError
 from leads_pipeline.observe.digest import Digest, Open
-from leads_pipeline.portal.credentials import SecretSource, secret_of
+from leads_pipeline.portal.credentials import SecretSource, source_of
 from leads_pipeline.portal.http import make_client, tls_context
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, why_no_connection
-from leads_pipeline.settings import Secret, Settings, is_loopback
+from leads_pipeline.settings import Settings, is_loopback
 
 # Dagster ends a tick of a sensor after a minute.
 TIMEOUT_SECONDS: Final = 10.0
@@ -150,25 +150,21 @@ class Email:
 def channels_of(settings: Settings) -> list[Channel]:
     """Return the channels that are set up. Raises SettingsError if the mail is set up by half."""
     channels: list[Channel] = []
-    if url := _source(settings.alert_webhook):
+    if url := source_of(settings.alert_webhook):
         channels.append(Webhook("LEADS_ALERT_WEBHOOK", url))
-    if url := _source(settings.alert_slack_webhook):
+    if url := source_of(settings.alert_slack_webhook):
         channels.append(SlackWebhook("LEADS_ALERT_SLACK_WEBHOOK", url))
     if bool(settings.alert_email) != bool(settings.smtp_url):
         raise SettingsError("LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together. Set both, or none.")
-    if url := _source(settings.smtp_url):
+    if url := source_of(settings.smtp_url):
         channels.append(Email("LEADS_SMTP_URL", url, settings.alert_email, settings.alert_from))
     return channels
 
 
 def heartbeat_of(settings: Settings) -> Heartbeat | None:
     """Return the heartbeat, None if none is set up."""
-    url = _source(settings.heartbeat_url)
+    url = source_of(settings.heartbeat_url)
     return Heartbeat("LEADS_HEARTBEAT_URL", url) if url else None
-
-
-def _source(secret: Secret | None) -> SecretSource | None:
-    return secret_of(secret.value, secret.file) if secret else None
 
 
 def _as_json(one: Open) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from leads_pipeline.errors import CredentialsError
 from leads_pipeline.portal import pgp
-from leads_pipeline.settings import odd_character, path_of
+from leads_pipeline.settings import Secret, odd_character, path_of
 
 # Issued secrets have 32 to 128 characters. Whatever is beyond this is another file by mistake.
 MAX_SECRET_BYTES = 8192
@@ -91,6 +91,11 @@ def secret_of(value: str | None, file: str | Path | None) -> SecretSource | None
     if file:
         return FileSecret(path_of(str(file)))
     return StaticSecret(value) if value else None
+
+
+def source_of(secret: Secret | None) -> SecretSource | None:
+    """Return where a secret of the settings comes from. None if it isn't set."""
+    return secret_of(secret.value, secret.file) if secret else None
 
 
 def client_secret(source: SecretSource) -> str:
