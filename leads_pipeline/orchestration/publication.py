@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import duckdb
@@ -26,7 +25,7 @@ from leads_pipeline.privacy.retain import anonymise_lost
 from leads_pipeline.privacy.sweeping import Swept, in_line
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import replace_file, storing
+from leads_pipeline.storage.durable import digest_of, replace_file, storing
 from leads_pipeline.storage.raw import PUSH_SCOPE, RAW, Place, list_folders
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Meant, Suppressed
@@ -193,15 +192,9 @@ def _fingerprint(inputs: marts.Inputs, inventory: Sequence[str]) -> str:
     others = [(row.kind, row.window, row.state, row.leads, row.looked_at) for row in inputs.other_windows]
     return hashlib.sha256(
         repr(
-            (inputs.today, windows, others, [_digest(path) for path in answer_files(inputs.folder)], inventory)
+            (inputs.today, windows, others, [digest_of(path) for path in answer_files(inputs.folder)], inventory)
         ).encode()
     ).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    with suppress(OSError):  # whoever reads it says so
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    return ""
 
 
 def _ids_of(db: duckdb.DuckDBPyConnection, meant: Meant, kind: LeadKind, source: str) -> list[str]:

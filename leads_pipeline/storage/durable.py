@@ -5,6 +5,7 @@ Doesn't: what the files hold, and who may write them when (storage/).
 """
 
 import errno
+import hashlib
 import os
 import resource
 import secrets
@@ -80,6 +81,15 @@ def _copied_in_kernel(source: Path, target: Path) -> bool:
         except OSError:  # a plain copy meets what is wrong with the disk as well, and says so
             return False
     return not left
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file. Empty if it can't be read, which the caller or the next reader tells."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 def sync(path: Path) -> None:

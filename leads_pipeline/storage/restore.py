@@ -4,7 +4,6 @@ Belongs here: putting files in place, which of two suppression lists stays, back
 publication that has to follow, which takes out who was erased since (orchestration/).
 """
 
-import hashlib
 import json
 import os
 import secrets
@@ -20,7 +19,7 @@ from typing import Final, NamedTuple
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.storage.backup import LIST, STORED, hash_in, made_at, own_keys, snapshots
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import copy_file, make_folder, publish_file, reading, storing, write_new
+from leads_pipeline.storage.durable import copy_file, digest_of, make_folder, publish_file, reading, storing, write_new
 from leads_pipeline.storage.raw import RAW
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import SuppressionList
@@ -138,7 +137,7 @@ def _keep_longer_list(data: DataFolder, under_way: Path) -> None:
 
 def _put(data: DataFolder, under_way: Path, file: _File) -> tuple[str, bool]:
     """Put a file in its place. Return its key, and whether it is as it was written. If not, it is left out."""
-    digest = _digest(file.path)
+    digest = digest_of(file.path)
     if not digest or not digest.startswith(file.hash):
         return file.key, False
     if data.bucket and file.key.startswith(STORED):
@@ -156,12 +155,3 @@ def _put(data: DataFolder, under_way: Path, file: _File) -> tuple[str, bool]:
         make_folder(target.parent)
         publish_file(draft, target)
     return file.key, True
-
-
-def _digest(path: Path) -> str:
-    """The SHA-256. Empty if the file can't be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return ""
