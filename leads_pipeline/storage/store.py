@@ -98,25 +98,22 @@ class FolderStore:
         """Write beside, sync, rename, sync the folder. After a power cut the file is there whole, or not at all."""
         path = self._folder / key
         with storing(path):
-            try:
-                with _draft(path, content) as draft:
+            while True:
+                # `delete_drafts` may take the draft.
+                with suppress(FileNotFoundError), _draft(path, content) as draft:
                     draft.replace(path)
-            except FileNotFoundError:  # `delete_drafts` took the draft
-                self.create(key, content)
-            else:
-                sync(path.parent)
+                    break
+            sync(path.parent)
 
     def create_once(self, key: str, content: bytes) -> bool:
         """The same by a hard link, which only one writer can make."""
         path = self._folder / key
         with storing(path):
-            try:
-                with _draft(path, content) as draft:
-                    path.hardlink_to(draft)
-            except FileNotFoundError:
-                return self.create_once(key, content)
-            except FileExistsError:
-                pass
+            while True:
+                with suppress(FileNotFoundError), _draft(path, content) as draft:
+                    with suppress(FileExistsError):
+                        path.hardlink_to(draft)
+                    break
             sync(path.parent)
             return path.read_bytes() == content
 

@@ -241,7 +241,9 @@ def test_a_database_of_dagster_that_cannot_be_opened_is_named(install: Install) 
     assert "Traceback" not in outcome.text
 
 
+@pytest.mark.usefixtures("healthy")
 def test_a_full_backup_target_is_named(small_disk: Path) -> None:
+    (small_disk / "fill").write_bytes(bytes(900_000))
     outcome = command("backup", small_disk / "backups")
     assert outcome.code != 0
     assert "full" in outcome.text

@@ -166,21 +166,17 @@ def test_what_a_killed_writer_left_is_no_key_and_can_be_deleted(tmp_path: Path) 
 
 def test_a_writer_whose_draft_is_deleted_writes_it_again(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
-    is_over = threading.Event()
 
     def delete() -> None:
-        while not is_over.is_set():
+        for _ in range(3_000):
             store.delete_drafts("")
 
     thread = threading.Thread(target=delete)
     thread.start()
-    try:
-        for number in range(300):
-            store.create(f"raw/{number}", b"lead")
-            assert store.create_once(f"once/{number}", b"key")
-    finally:
-        is_over.set()
-        thread.join()
+    for number in range(300):
+        store.create(f"raw/{number}", b"lead")
+        assert store.create_once(f"once/{number}", b"key")
+    thread.join()
     assert len(store.list("")) == 600
 
 
