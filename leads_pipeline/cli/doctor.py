@@ -50,10 +50,10 @@ def verify(as_json: bool) -> None:
     from leads_pipeline.observe.verification import verify
 
     with plain_errors():
-        data = known().data
-        data.share()
-        data.take_over()
-        _show(verify(data), as_json=as_json)
+        facts = known()
+        facts.data.share()
+        facts.data.take_over()
+        _show(verify(facts), as_json=as_json)
 
 
 def _answers() -> Iterator[Seen]:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -13,11 +14,13 @@ from rich.markup import escape
 from leads_pipeline.cli.output import out, plain_errors
 from leads_pipeline.cli.ports import HOST, refuse_taken
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.findings import acknowledge as take_note
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.windows import WindowState
 
 _COLOURS = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.HINT: "cyan"}
 
@@ -42,7 +45,7 @@ def known() -> Known:
 def status(as_json: bool) -> None:
     """Show the pipeline's figures and its open findings.
 
-    Exit code 0 if no error is open, 1 if one is, 2 if nothing can be told. Asks no service, needs no secret, and makes
+    Exit code 0 if no error is open, 1 if one is, 2 if it can't tell. Asks no service, needs no secret, and changes
     nothing.
     """
     # Loaded here, as `findings` has no figures.
@@ -54,12 +57,13 @@ def status(as_json: bool) -> None:
         told = asdict(figures) | {"is_well": figures.is_well, "findings": _as_json(figures.findings)}
         click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
     else:
-        leads = ", ".join(f"{count:,} {kind}" for kind, count in figures.leads.items())
+        leads = ", ".join(f"{count:,} {kind}" for kind, count in (figures.leads or {}).items())
         windows = ", ".join(f"{count} {state}" for state, count in figures.windows.items() if count)
+        windows = windows.replace(WindowState.OPEN, "not over yet")
         sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in figures.size_bytes.items())
         lines = {
-            "leads": leads or "none published",
-            "windows": f"{windows or 'none'} (of the portal's 30 days)",
+            "leads": leads or ("none published" if figures.leads == {} else "unknown: leads.duckdb can't be read"),
+            "windows": f"{windows or 'none'}, of the last 30 days",
             "last landing": _ago(figures.last_landing_at, figures.at),
             "last publication": _ago(figures.last_publication_at, figures.at),
             "last backup": _ago(figures.last_backup_at, figures.at),
@@ -78,9 +82,9 @@ def status(as_json: bool) -> None:
 @click.command()
 @json_option
 def findings(as_json: bool) -> None:
-    """List open problems: errors first, the oldest first.
+    """List the open findings: errors first, then the oldest first.
 
-    Exit code 0 if no error is open, 1 if one is, 2 if nothing can be told.
+    Exit code 0 if no error is open, 1 if one is, 2 if it can't tell.
     """
     with plain_errors():
         found = find(known())
@@ -94,13 +98,13 @@ def findings(as_json: bool) -> None:
 @click.command()
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 def acknowledge(keys: Sequence[str]) -> None:
-    """Take note of a loss or of news, so that it is no longer listed.
+    """Hide a finding about lost leads or new fields.
 
-    KEY is the key of a finding, such as windows-lost/2026-11-19. Its part before the slash stands for all of that kind.
+    KEY is the key of a finding, such as windows-lost/2026-11-19. windows-lost alone means all findings of that kind.
     """
     with plain_errors():
         for finding in take_note(known(), keys):
-            out.print(f"Noted: {escape(finding.key)}", highlight=False, soft_wrap=True)
+            out.print(f"Hidden: {escape(finding.key)}", highlight=False, soft_wrap=True)
 
 
 @click.command()
@@ -135,8 +139,11 @@ def show(found: Sequence[Finding]) -> None:
         out.print(f"         {escape(finding.message)}", highlight=False, soft_wrap=True)
         if after is None or after.what_to_do != finding.what_to_do:
             out.print(f"         → {escape(finding.what_to_do)}", highlight=False, soft_wrap=True)
-    if all(finding.level is Level.HINT for finding in found):
-        out.print("[green]No problems.[/green]")
+    levels = Counter(finding.level for finding in found)
+    counts = ", ".join(counted(levels[level], level) for level in Level if levels[level])
+    is_well = not (levels[Level.ERROR] or levels[Level.WARNING])
+    well = "[green]No errors or warnings.[/green]" if is_well else ""
+    out.print(f"{well} {counts}{'.' if counts else ''}".strip(), highlight=False)
 
 
 def _as_json(found: Sequence[Finding]) -> list[dict[str, object]]:

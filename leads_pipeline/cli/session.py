@@ -169,8 +169,7 @@ class Session:
         if not file.path.exists():
             return 0
         with suppress(LeadsPipelineError):
-            counts = [file.query(f"select count(*) from {kind.table}")[1] for kind in LEAD_KINDS]  # noqa: S608 - our own
-            return sum(int(count) for [(count,)] in counts)
+            return sum(file.lead_counts().values())
         return None
 
     def _show_published(self, before: int | None) -> None:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 
 import click
 from rich.markup import escape
@@ -13,6 +13,9 @@ from leads_pipeline.cli.health import json_option, known
 from leads_pipeline.cli.output import out, plain_errors, table
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION
+from leads_pipeline.observe.finding import counted
+from leads_pipeline.observe.known import Known
+from leads_pipeline.observe.window_findings import deletion, pull_command
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.transform.raw_windows import unpublished_days
@@ -35,10 +38,10 @@ LISTED = 20
 )
 @json_option
 def coverage(count: int, as_json: bool) -> None:
-    """Count landed, empty, failed and missing windows; tell how long they can be had.
+    """Count landed, empty, failed and missing windows, and tell until when the portal has their leads.
 
-    From the files as they are now. Makes nothing. Exit code 0 if every window that is over has landed and is published,
-    1 if one has not, 2 if nothing can be told.
+    From the files as they are now. Changes nothing. Exit code 0 if every window that is over has landed and is
+    published, 1 if one has not, 2 if it can't tell.
     """
     with plain_errors():
         facts = known()
@@ -49,15 +52,18 @@ def coverage(count: int, as_json: bool) -> None:
         click.echo(json.dumps(_as_json(windows, not_landed, unpublished, branches), indent=2))
     else:
         _show_counts(windows)
-        _show_not_landed(not_landed, facts.now, branches)
-        if unpublished:
+        _show_not_landed(not_landed, facts)
+        if facts.leads_duckdb_trouble:
+            out.print(f"\n{facts.leads_duckdb_trouble} No day can be read. Run `leads-pipeline backfill --last 1d`.")
+        elif unpublished:
             out.print(
-                f"Landed and not published yet: {', '.join(map(str, unpublished))}. The service publishes them within "
-                "minutes. Without it, run `leads-pipeline backfill --last 1d`."
+                f"\nLanded and not published yet: {', '.join(map(str, unpublished))}. "
+                f"{'The service publishes them within minutes' if facts.is_served else _PUBLISH}."
             )
     sys.exit(1 if not_landed or unpublished else 0)
 
 
+_PUBLISH = "Run `leads-pipeline backfill --last 1d`"
 _NOT_LANDED = (WindowState.FAILED, WindowState.MISSING)
 
 
@@ -70,35 +76,33 @@ def _counts(windows: Sequence[WindowRow]) -> Iterator[tuple[str, WindowState, li
 
 def _show_counts(windows: Sequence[WindowRow]) -> None:
     rows = []
-    for kind, state, counted in _counts(windows):
-        looks = [one.looked_at for one in counted if one.looked_at is not None]
+    for kind, state, of_state in _counts(windows):
+        looks = [one.looked_at for one in of_state if one.looked_at is not None]
         looked_at = (f"{min(looks):%m-%d %H:%M}", f"{max(looks):%m-%d %H:%M}") if looks else ("never", "")
-        rows.append((kind, state, len(counted), *looked_at))
-    out.print(table(("kind", "state", "windows", "looked at (UTC), from", "to"), rows))
+        rows.append((kind, state, len(of_state), *looked_at))
+    out.print(table(("kind", "state", "windows", "first pull (UTC)", "last pull (UTC)"), rows))
 
 
-def _show_not_landed(not_landed: Sequence[WindowRow], now: datetime, branches: Branches) -> None:
+def _show_not_landed(not_landed: Sequence[WindowRow], facts: Known) -> None:
     """What isn't landed, a paragraph a cause, soonest deleted first, and the command that pulls it."""
     causes: dict[tuple[str, str, str], list[WindowRow]] = {}
     for one in not_landed:
         causes.setdefault((one.kind, *_cause(one)), []).append(one)
     for (kind, state, _), windows in causes.items():
-        first, keys = windows[0], [branches.shown_window(one.window.partition_key) for one in windows]
-        which = "it" if len(windows) == 1 else "the first of them"
-        days_left = max(0.0, first.window.days_left(now))
-        when = f"in {days_left:.0f} days" if days_left >= 2 else f"in {24 * days_left:.0f} hours"
-        until = f"The portal deletes {which} {when if days_left else 'at this moment'}."
-        if windows[-1].window.is_deleted(now):
-            until = "The portal has deleted what they hold."
-        out.print(f"\n[bold]{len(windows)} {kind} {state}.[/bold] {until}", highlight=False)
+        first, keys = windows[0], [facts.branches.shown_window(one.window.partition_key) for one in windows]
+        title = f"{counted(len(windows), f'{kind} window')} {state}."
+        until = deletion(facts, windows)
+        if windows[-1].window.is_deleted(facts.now):
+            until = f"The portal has deleted {'its' if len(windows) == 1 else 'their'} leads."
+        out.print(f"\n[bold]{title}[/bold] {until}", highlight=False)
         if first.failure:
             out.print(Padding(escape(first.failure.message or first.failure.reason), (0, 0, 0, 2)), highlight=False)
         more = f"  … and {len(keys) - LISTED} more" if len(keys) > LISTED else ""
         out.print(Padding(f"{escape('  '.join(keys[:LISTED]))}{more}", (0, 0, 0, 2)), highlight=False)
-    if wanted := [one.window.day for one in not_landed if not one.window.is_deleted(now)]:
+    if wanted := [one for one in not_landed if not one.window.is_deleted(facts.now)]:
         is_refused = any(_is_refused(one) for one in not_landed)
-        when = "Correct what was refused, then pull" if is_refused else "Pull"
-        out.print(f"\n{when} them now: leads-pipeline backfill --from {wanted[0]} --to {wanted[-1]}", highlight=False)
+        when = "Correct what was refused, then run" if is_refused else "Run"
+        out.print(f"\n{when}: {pull_command(facts, wanted)}", highlight=False, soft_wrap=True)
 
 
 def _cause(one: WindowRow) -> tuple[str, str]:
@@ -120,7 +124,7 @@ def _as_json(
 ) -> dict[str, object]:
     return {
         "windows": [
-            {"kind": kind, "state": state, "windows": len(counted)} for kind, state, counted in _counts(windows)
+            {"kind": kind, "state": state, "windows": len(of_state)} for kind, state, of_state in _counts(windows)
         ],
         "not_landed": [
             {

@@ -22,7 +22,7 @@ REPEATED_AFTER: Final = timedelta(days=1)
 BEAT_EVERY: Final = timedelta(hours=1)
 
 # Errors of these finders mean that leads are late. The heartbeat says so.
-_LATE: Final = ("windows-", "publication")
+_LATE: Final = ("windows-", "leads-duckdb")
 
 
 class Alerts:

@@ -5,6 +5,7 @@ Belongs here: which figures there are, and their form for Prometheus. Doesn't: p
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,25 +15,26 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.storage.windows import WindowState
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.transform.duck import WAREHOUSE_FILE
+from leads_pipeline.transform.reading import LeadsFile
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """The figures of a moment, in UTC. A moment is None if the thing never happened, or isn't there any more.
 
-    `leads` counts those in leads.duckdb by kind. `windows` counts those that the portal still has, by state.
+    `leads` counts those in leads.duckdb by kind. It is empty if nothing was published, None if the file can't be read.
+    `windows` counts those that the portal still has, by state.
     `next_deletion_at` is when the portal begins to delete the first window that has not landed.
     """
 
     at: datetime
-    leads: Mapping[str, int]
+    leads: Mapping[str, int] | None
     windows: Mapping[str, int]
     last_landing_at: datetime | None
     last_publication_at: datetime | None
@@ -78,15 +80,12 @@ class Figures:
         return all(finding.level is not Level.ERROR for finding in self.findings)
 
 
-def _leads(known: Known) -> dict[str, int]:
-    """How many leads leads.duckdb has; none if it can't be read, which is a finding."""
-    try:
-        if not known.has_published:
-            return {}
-        counts = {kind: f"select count(*) from {quoted(kind.table)}" for kind in LEAD_KINDS}  # noqa: S608 - our own names
-        return {kind.name: known.query(count)[1][0][0] for kind, count in counts.items()}
-    except LeadsPipelineError:
+def _leads(known: Known) -> dict[str, int] | None:
+    if not known.has_published:
         return {}
+    with suppress(LeadsPipelineError):  # which is a finding
+        return LeadsFile(known.data).lead_counts()
+    return None
 
 
 def _size(path: Path) -> int:
@@ -136,14 +135,14 @@ class _Gauges:
             return
         yield _gauge("well", "1 if no error is open, else 0", {"": int(figures.is_well)})
         levels = Counter(finding.level for finding in figures.findings)
-        yield _gauge("findings", "open findings", {level.value: levels[level] for level in Level}, "level")
-        yield _gauge("windows", "windows that the portal still has", figures.windows, "state")
-        yield _gauge("leads", "leads in leads.duckdb", figures.leads, "kind")
+        yield _gauge("findings", "open findings by level", {level.value: levels[level] for level in Level}, "level")
+        yield _gauge("windows", "windows by state, of those that the portal still has", figures.windows, "state")
+        yield _gauge("leads", "leads in leads.duckdb", figures.leads or {}, "kind")
         for name, what in _MOMENTS.items():
             moment: datetime | None = getattr(figures, f"{name}_at")
             value = {"": moment.timestamp()} if moment else {}
             yield _gauge(f"{name}_timestamp_seconds", f"Unix time when {what}", value)
-        yield _gauge("size_bytes", "sizes of what grows", figures.size_bytes, "what")
+        yield _gauge("size_bytes", "size of a file or a folder", figures.size_bytes, "what")
         yield _gauge("free_bytes", "free on the disk of the data folder", {"": figures.free_bytes})
 
 

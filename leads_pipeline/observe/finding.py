@@ -4,7 +4,7 @@ Belongs here: the form. Doesn't: the finders (findings.py, which loads them), th
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
@@ -21,7 +21,7 @@ FAILED: Final = "finder-failed"
 LEADS_DUCKDB: Final = "leads-duckdb"
 
 # How many things of one cause are named. The rest are counted.
-_NAMED: Final = 10
+NAMED: Final = 10
 
 
 class Level(StrEnum):
@@ -92,25 +92,31 @@ def finder(name: str, *, stays: bool = False) -> Callable[[Look], Look]:
     return add
 
 
-def find(known: Known, finders: Iterable[Finder] | None = None) -> list[Finding]:
-    """Return what all finders find, but for what was acknowledged: errors first, then the oldest first."""
-    acknowledged = known.data.state.acknowledged()
-    found: list[Finding] = []
-    waiting: list[Finding] = []
+def look(known: Known, finders: Iterable[Finder] | None = None) -> tuple[list[Finding], set[str]]:
+    """Return what all finders find, and the names of those that can't look.
+
+    Errors come first, then the oldest. What was acknowledged is left out. What a finder that can't look has found
+    before is neither over nor new. If all that keeps it from looking is a leads.duckdb that is a finding itself, it is
+    no finding of its own.
+    """
+    found, failed = list[Finding](), dict[str, LeadsPipelineError]()
     for each in finders or FINDERS.values():
         try:
             found += (_finding(each.name, one) for one in each.look(known))
-        except UnreadableFileError:
-            message = f"The check {each.name} can't be made, as leads.duckdb can't be read."
-            waiting.append(_failed(each.name, message, "What to do about leads.duckdb helps here too."))
         except LeadsPipelineError as error:
-            message = f"The check {each.name} can't be made: {error}"
-            found.append(_failed(each.name, message, "Do what the message says. Until then, the check tells nobody."))
-    if any(one.key == LEADS_DUCKDB for one in found):  # one cause is one error
-        waiting = [replace(one, level=Level.HINT) for one in waiting]
-    found = [one for one in (*found, *waiting) if one.key not in acknowledged]
-    levels = list(Level)
-    return sorted(found, key=lambda one: (levels.index(one.level), one.since or datetime.max.replace(tzinfo=UTC)))
+            failed[each.name] = error
+    is_told = any(one.key == LEADS_DUCKDB for one in found)
+    found += (_failed(*one) for one in failed.items() if not (is_told and isinstance(one[1], UnreadableFileError)))
+    acknowledged, levels = known.data.state.acknowledged(), list(Level)
+    return sorted(
+        (one for one in found if one.key not in acknowledged),
+        key=lambda one: (levels.index(one.level), one.since or datetime.max.replace(tzinfo=UTC)),
+    ), {*failed}
+
+
+def find(known: Known, finders: Iterable[Finder] | None = None) -> list[Finding]:
+    """Return what all finders find (see `look`)."""
+    return look(known, finders)[0]
 
 
 def _finding(finder: str, one: Found) -> Finding:
@@ -119,15 +125,10 @@ def _finding(finder: str, one: Found) -> Finding:
     return Finding(key, one.level, one.message, one.since, one.what_to_do, link, one.may_pass)
 
 
-def _failed(finder: str, message: str, what_to_do: str) -> Finding:
+def _failed(finder: str, error: LeadsPipelineError) -> Finding:
+    what_to_do = f"Do what the message says. Until then, nobody is told of {finder}."
     link = f"{RUNBOOK}#{FAILED}"
-    return Finding(f"{FAILED}/{finder}", Level.ERROR, message, None, what_to_do, link, may_pass=True)
-
-
-def failed_finders(findings: Iterable[Finding]) -> frozenset[str]:
-    """Return the names of the finders that couldn't look. What they found before has neither ended nor begun anew."""
-    names = (finding.key.partition("/") for finding in findings)
-    return frozenset(finder for name, _, finder in names if name == FAILED)
+    return Finding(f"{FAILED}/{finder}", Level.ERROR, str(error), None, what_to_do, link, may_pass=True)
 
 
 def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:
@@ -139,9 +140,7 @@ def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:
     for key in keys:
         meant = [one for one in findings if key in (one.key, one.key.partition("/")[0])]
         if not meant:
-            raise QuestionError(
-                f"There is no open finding {key}. `leads-pipeline findings` lists them with their keys."
-            )
+            raise QuestionError(f"No open finding has the key {key}. `leads-pipeline findings` lists the keys.")
         finder = FINDERS.get(key.partition("/")[0])
         if finder is None or not finder.stays:
             raise QuestionError(f"{key} can't be acknowledged: it ends when its cause does. {meant[0].what_to_do}")
@@ -152,5 +151,10 @@ def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:
 
 def some(names: Sequence[str]) -> str:
     """Return the first names in a line, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 window`, `2 windows`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

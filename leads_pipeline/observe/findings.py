@@ -8,14 +8,13 @@ hint with the simulator, and a warning with a real portal.
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from leads_pipeline.domain.answer import shown_member
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe import window_findings
-from leads_pipeline.observe.damage import WHAT_TO_DO, damage_message, damaged_files, published_trouble
 from leads_pipeline.observe.finding import (
     FINDERS,
     LEADS_DUCKDB,
@@ -23,12 +22,13 @@ from leads_pipeline.observe.finding import (
     Found,
     Level,
     acknowledge,
-    failed_finders,
+    counted,
     find,
     finder,
+    look,
     some,
 )
-from leads_pipeline.observe.known import Known
+from leads_pipeline.observe.known import SILENCE, Known
 from leads_pipeline.observe.told import Told
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.landing import members_beside
@@ -36,7 +36,7 @@ from leads_pipeline.storage.windows import list_days
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
 
-__all__ = ["FINDERS", "Finding", "Level", "acknowledge", "failed_finders", "find", "window_findings"]
+__all__ = ["FINDERS", "Finding", "Level", "acknowledge", "find", "look", "window_findings"]
 
 # One is due each night. Once a year, a night comes 25 hours after the one before.
 _OLDEST_PUBLICATION: Final = timedelta(hours=27)
@@ -47,9 +47,6 @@ _OLDEST_INVENTORY: Final = timedelta(hours=27)
 # A nightly one may fail once.
 _OLDEST_BACKUP: Final = timedelta(days=2)
 
-# The sensor `alert` notes every five minutes that it works.
-_SILENCE: Final = timedelta(minutes=15)
-
 _MANY_EMPTIED: Final = 0.05
 
 _WARNING_BYTES: Final = 1_000_000_000
@@ -59,76 +56,60 @@ _ERROR_BYTES: Final = 100_000_000
 # --- leads.duckdb and the files ---------------------------------------------------------------------------------------
 
 
-@finder("publication")
-def publication(known: Known) -> Iterator[Found]:
-    """leads.duckdb is not brought up to date.
+@finder(LEADS_DUCKDB)
+def leads_duckdb(known: Known) -> Iterator[Found]:
+    """leads.duckdb is missing, damaged or not up to date, or the report is older.
 
-    Meaning: publishing fails, or nobody publishes. Analysts see old figures. Newer leads wait in raw: none is lost.
-    Do: see what the failed run of `publish` says in the Dagster UI. Mostly the disk is full. `leads-pipeline backfill
-    --last 1d` publishes now, and prints why it can't.
+    Meaning: nobody can query it, or analysts see old figures. Raw has the leads, so none is lost.
+    Do: `leads-pipeline backfill --last 1d` publishes now, or prints why it can't. Mostly the disk is full. If the
+    service runs, the last run of `publish` in the Dagster UI says why. For the report it is the asset `leads_report`.
+    Check the disk if the file is damaged again.
     Over: when a publication succeeds.
     """
     state, now = known.publications, known.now
     failures = state.failures - known.data.state.is_publishing()
     landed_at, published_at = known.data.state.landed_at(), state.published_at
-    since = published_at or landed_at
-    what_to_do = "Run `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't."
-    if failures > 0:
+    publish = "Run `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't."
+    if known.is_served:
+        publish = "See the last run of `publish` in the Dagster UI, and that the sensor `publish_changes` is on."
+    if trouble := known.leads_duckdb_trouble:
+        is_renewed = known.is_served and failures <= 0
         yield Found(
             Level.ERROR,
-            f"Publishing leads.duckdb failed {failures} times in a row. Newer leads wait in raw.",
-            f"See the last run of `publish` in the Dagster UI. {what_to_do}",
-            since,
+            f"{trouble} The raw files have the leads, so none is lost.",
+            "Nothing: the service publishes a new one within a minute. If it happens again, check the disk."
+            if is_renewed
+            else publish,
+        )
+    elif failures > 0:
+        yield Found(
+            Level.ERROR,
+            f"Publishing leads.duckdb failed {counted(failures, 'time')} in a row. Newer leads wait in raw.",
+            publish,
+            published_at or landed_at,
             may_pass=True,
         )
     elif landed_at and now - landed_at > _UNPUBLISHED and (published_at is None or landed_at > published_at):
         yield Found(
-            Level.ERROR,
-            f"Leads that landed on {landed_at:%Y-%m-%d %H:%M} UTC are not published.",
-            f"See that the service runs, and that `publish_changes` is on in the Dagster UI. {what_to_do}",
-            landed_at,
+            Level.ERROR, f"Leads that landed on {landed_at:%Y-%m-%d %H:%M} UTC are not published.", publish, landed_at
         )
     elif published_at and now - published_at > _OLDEST_PUBLICATION and known.service is not None:
         yield Found(
             Level.ERROR,
             f"Nothing was published since {published_at:%Y-%m-%d %H:%M} UTC. One publication is due each night.",
-            f"See that the service runs, and that `publish_changes` is on in the Dagster UI. {what_to_do}",
+            publish,
             published_at,
+            may_pass=True,
         )
-
-
-@finder(LEADS_DUCKDB)
-def leads_duckdb(known: Known) -> Iterator[Found]:
-    """leads.duckdb is missing or damaged.
-
-    Meaning: nobody can query it. Raw has the leads, so none is lost.
-    Do: the service publishes a new one within a minute. Without it, run `leads-pipeline backfill --last 1d`. If it
-    happens again, check the disk.
-    Over: when leads.duckdb opens again.
-    """
-    if trouble := published_trouble(known):
+    report = known.data.folder / "reports" / "leads.html"
+    written_at = datetime.fromtimestamp(report.stat().st_mtime, UTC) if report.exists() else None
+    if written_at and published_at and published_at - written_at > _REPORT_TAKES:
         yield Found(
-            Level.ERROR,
-            trouble,
-            "The service makes a new one within a minute. Without it, run `leads-pipeline backfill --last 1d`. If it "
-            "happens again, check the disk.",
-        )
-
-
-@finder("files-damaged")
-def files_damaged(known: Known) -> Iterator[Found]:
-    """Files are damaged or missing.
-
-    Meaning: the disk fails, or somebody changed files by hand. Leads of these files stay published.
-    Do: check the disk. A window that the portal still has is pulled again by itself. For the others, put the file back
-    from a backup: `data/README.md` says how, under "What is damaged".
-    Over: when a whole file replaced each of them.
-    """
-    if files := damaged_files(known.data):
-        yield Found(
-            Level.ERROR,
-            damage_message(files),
-            WHAT_TO_DO,
+            Level.WARNING,
+            f"The report is from {written_at:%Y-%m-%d %H:%M} UTC, older than leads.duckdb.",
+            "See what the asset `leads_report` says in the Dagster UI.",
+            written_at,
+            part="report",
         )
 
 
@@ -154,12 +135,25 @@ def check_tables(known: Known) -> Iterator[Found]:
 def drift(known: Known) -> Iterator[Found]:
     """The portal sends something that the contract doesn't know.
 
-    Meaning: a new field, a new value of an enumerated field, or a value of another type, from at least three people.
-    No lead is lost: raw has all of it, and `_extra` shows it.
-    Do: `docs/architecture.md` says which line in `domain/contract.py` makes a column of it. Or take note with
-    `leads-pipeline acknowledge KEY`.
+    Meaning: a new field, a new value of an enumerated field, or a value of another type, from at least three people. Or
+    a new member beside the list of leads: the portal may begin to answer in pages. No lead is lost by it. Raw has all
+    of it, and `_extra` shows new fields. A name that could be a person's is shown as `…`; the footers of the newest raw
+    files have it.
+    Do: nothing now. If it is beside the list, ask the portal's technical contact what it means. `docs/architecture.md`
+    says which line in `domain/contract.py` makes a column of a field. `leads-pipeline acknowledge KEY` hides it.
     Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges it.
     """
+    for kind in LEAD_KINDS:
+        folders = list_days(known.data.store, kind, [known.today - timedelta(days=1), known.today], known.now)
+        members = members_beside(known.data.store, folders.values())
+        for name, type_ in sorted({(shown_member(name), type_) for name, type_ in members.items()}):
+            yield Found(
+                Level.WARNING,
+                f"The portal's answers with {kind.name} leads have a new member beside the list: {name} ({type_}). "
+                "The portal may begin to answer in pages.",
+                "Ask the portal's technical contact what it means. Then hide it: `leads-pipeline acknowledge drift`.",
+                part=f"{kind.name}/{name}/{type_}",
+            )
     rows = (
         known.query("select kind, change, field, value, first_seen_day, leads from drift")[1]
         if known.has_published
@@ -169,9 +163,8 @@ def drift(known: Known) -> Iterator[Found]:
         what = f"{field} = {value}" if value is not None else field
         yield Found(
             Level.WARNING,
-            f"The portal sends {kind} leads with a {change}: {what} ({leads} since {day}). No lead is lost.",
-            "To make a column of it, add a line to domain/contract.py, as docs/architecture.md says. To take note of "
-            "all: `leads-pipeline acknowledge drift`.",
+            f"The portal sends a {change}: {what}, in {counted(leads, f'{kind} lead')} since {day}. None is lost.",
+            "Nothing now. docs/architecture.md says how it gets a column. Hide it: `leads-pipeline acknowledge drift`.",
             part=f"{kind}/{what}",
         )
 
@@ -204,29 +197,6 @@ def contacts_emptied(known: Known) -> Iterator[Found]:
             )
 
 
-@finder("answer-members", stays=True)
-def answer_members(known: Known) -> Iterator[Found]:
-    """The portal's answers have a new member beside the list of leads.
-
-    Meaning: the portal may begin to answer in pages. No lead is lost by the member itself. A name that could be a
-    person's is shown as `…`; the footers of the newest raw files have it.
-    Do: ask the portal's technical contact what it means. Then take note with `leads-pipeline acknowledge KEY`.
-    Over: when answers no longer have it, or when a person acknowledges it.
-    """
-    for kind in LEAD_KINDS:
-        folders = list_days(known.data.store, kind, [known.today - timedelta(days=1), known.today], known.now)
-        members = members_beside(known.data.store, folders.values())
-        for name, type_ in sorted({(shown_member(name), type_) for name, type_ in members.items()}):
-            yield Found(
-                Level.WARNING,
-                f"The portal's answers with {kind.name} leads have a new member beside the list: {name} ({type_}). "
-                "The portal may begin to answer in pages.",
-                "Ask the portal's technical contact what it means. Then take note: "
-                "`leads-pipeline acknowledge answer-members`.",
-                part=f"{kind.name}/{name}/{type_}",
-            )
-
-
 @finder("inventory")
 def inventory(known: Known) -> Iterator[Found]:
     """Today's inventory was not pulled.
@@ -246,24 +216,6 @@ def inventory(known: Known) -> Iterator[Found]:
         )
 
 
-@finder("report")
-def report(known: Known) -> Iterator[Found]:
-    """The report is older than leads.duckdb.
-
-    Meaning: writing `reports/leads.html` fails. leads.duckdb has the newest figures.
-    Do: see what the asset `leads_report` says in the Dagster UI.
-    Over: when the report is written.
-    """
-    written_at, published_at = known.report_written_at, known.publications.published_at
-    if written_at and published_at and published_at - written_at > _REPORT_TAKES:
-        yield Found(
-            Level.WARNING,
-            f"The report is from {written_at:%Y-%m-%d %H:%M} UTC, older than leads.duckdb.",
-            "See what the asset `leads_report` says in the Dagster UI.",
-            written_at,
-        )
-
-
 @finder("spool")
 def spool(known: Known) -> Iterator[Found]:
     """Pushed leads of an earlier version wait in spool/.
@@ -276,7 +228,8 @@ def spool(known: Known) -> Iterator[Found]:
     if waiting := [*(known.data.folder / "spool").glob("*.pushed")]:
         yield Found(
             Level.ERROR,
-            f"{len(waiting)} deliveries of an earlier version can't be read. They are in {known.data.folder}/spool.",
+            f"{counted(len(waiting), 'file')} with pushed leads of an earlier version can't be read: in "
+            f"{known.data.folder}/spool.",
             "Start the earlier version once: it lands what it can. Look into the files that stay, then delete them.",
         )
 
@@ -317,7 +270,7 @@ def backup(known: Known) -> Iterator[Found]:
         yield Found(
             _never_set_up(known),
             "No backup yet. Leads that the portal has deleted exist only on this disk.",
-            "Run `leads-pipeline backup TARGET` each night, with a folder on another disk.",
+            "Run `leads-pipeline backup TARGET` each night. TARGET is a folder on another disk, such as /mnt/backup.",
         )
     elif made_at and known.now - made_at > _OLDEST_BACKUP:
         yield Found(
@@ -366,15 +319,16 @@ def alert_channels(known: Known) -> Iterator[Found]:
 
 @finder("service")
 def service(known: Known) -> Iterator[Found]:
-    """The service gives no sign of life.
+    """The service gives no sign of life, or a schedule or sensor is off.
 
     Meaning: `serve` or `dev` ended without being stopped, or its daemon hangs, or the sensor `alert` is off. Nothing is
-    pulled, published or alerted.
-    Do: start the service: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the sensor
-    `alert` on in the Dagster UI.
-    Over: within five minutes of its start. If you stop it on purpose, by ctrl-C or SIGTERM, there is no finding.
+    pulled, published or alerted. Or somebody switched off a schedule or sensor, which does nothing any more.
+    Do: start the service: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the
+    schedule or sensor on in the Dagster UI, under Automation.
+    Over: within five minutes. If you stop the service on purpose, by ctrl-C or SIGTERM, there is no finding.
     """
-    if known.service and known.now - (seen_at := known.service[0]) > _SILENCE:
+    seen_at, stopped = known.service or (known.now, [])
+    if known.now - seen_at > SILENCE:
         yield Found(
             Level.ERROR,
             f"The service gave no sign of life since {seen_at:%Y-%m-%d %H:%M} UTC. Nothing is pulled or published.",
@@ -382,17 +336,7 @@ def service(known: Known) -> Iterator[Found]:
             "`alert` on in the Dagster UI.",
             seen_at,
         )
-
-
-@finder("stopped")
-def stopped(known: Known) -> Iterator[Found]:
-    """A schedule or sensor that the pipeline needs is off.
-
-    Meaning: somebody switched it off in the Dagster UI. What it does is no longer done.
-    Do: switch it on in the Dagster UI, under Automation.
-    Over: within five minutes.
-    """
-    for name in known.service[1] if known.service else ():
+    for name in stopped:
         if name != "pull_inventory_daily" or not known.settings.no_inventory:
             yield Found(
                 Level.ERROR,
@@ -410,8 +354,8 @@ def time_zone(known: Known) -> Iterator[Found]:
     """The time zone was changed, or never set.
 
     Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours than the
-    days to come: leads at their edges are in the neighbouring day. No lead is lost. Without the setting, days are days
-    of UTC, which begin an hour late in British summers.
+    days to come: leads at their edges are in the neighbouring day. No lead is lost. Without the setting, days
+    begin at 00:00 UTC: in summer, that is 01:00 in Britain.
     Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder: the portal's last 28 days
     come in again with the new hours as they are looked at again.
     Over: when the setting and the folder agree.
@@ -428,23 +372,31 @@ def time_zone(known: Known) -> Iterator[Found]:
     elif settings.scopes and "zone" not in settings.model_fields_set:
         yield Found(
             _never_set_up(known),
-            "LEADS_TIMEZONE isn't set, so days are days of UTC. In British summers they begin an hour late.",
+            "LEADS_TIMEZONE isn't set, so days begin at 00:00 UTC. In summer, that is 01:00 in Britain.",
             "Set LEADS_TIMEZONE=Europe/London if your branches are in Britain, or LEADS_TIMEZONE=UTC to keep it so.",
         )
 
 
 @finder("branch-names")
 def branch_names(known: Known) -> Iterator[Found]:
-    """The file with the branches' names can't be read.
+    """The file with the branches' names can't be read, or lacks a branch.
 
     Meaning: tables and report show the names of before, or ids.
     Do: mend the file that `LEADS_BRANCHES_FILE` names. The message says what is wrong.
-    Over: when it can be read.
+    Over: when it can be read, and names each branch.
     """
+    file = known.settings.branches_file
     try:
-        read_branches(known.settings.branches_file)
+        names = read_branches(file).names
     except SettingsError as error:
         yield Found(Level.WARNING, str(error), "Mend the file. The next publication reads it.")
+        return
+    if file and (nameless := [scope.key for scope in known.scopes if scope.key not in names]):
+        yield Found(
+            Level.WARNING,
+            f"LEADS_BRANCHES_FILE has no name for {some(nameless)}.",
+            f"Add a line for each to {file}. The next publication reads it.",
+        )
 
 
 @finder("sweep")
@@ -477,9 +429,10 @@ def suppression_list(known: Known) -> Iterator[Found]:
     if known.data.bucket is None and entries.folder.is_relative_to(known.data.folder) and entries.read():
         yield Found(
             _never_set_up(known),
-            f"The list of erased people lies in the data folder, in {entries.folder}. A restored backup would bring "
-            "erased people back.",
-            "Move that folder to where other backups are made of it, and set LEADS_PRIVACY_DIR.",
+            f"The suppression list is in the data folder, in {entries.folder}. A restored backup would bring erased "
+            "people back.",
+            f"Move it to another disk that has its own backups, such as `mv {entries.folder} /mnt/other/privacy`. Then "
+            "set LEADS_PRIVACY_DIR to its new place.",
         )
 
 
@@ -495,7 +448,8 @@ def retention(known: Known) -> Iterator[Found]:
         yield Found(
             Level.HINT,
             "LEADS_KEEP_PERSONAL_DAYS isn't set: names, addresses and messages are kept for ever.",
-            "Set it to the days that you need them. docs/privacy.md says what is deleted then.",
+            "Set LEADS_KEEP_PERSONAL_DAYS to the days that you need them, such as 730. docs/privacy.md says what is "
+            "deleted then.",
         )
 
 

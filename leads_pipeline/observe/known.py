@@ -5,35 +5,55 @@ service is asked, and no Dagster is needed.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-import duckdb
-
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.domain.window import Scope, Window, day_interval, days, today
-from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.domain.window import Scope, Window, days, today
+from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.settings import Settings, is_loopback
 from leads_pipeline.storage.branches import Branches, readable_branches
 from leads_pipeline.storage.data_folder import DataFolder, first_day
 from leads_pipeline.storage.publications import Publications
-from leads_pipeline.storage.raw import PUSH_SCOPE, Folder, Place
+from leads_pipeline.storage.quarantine import Quarantined
+from leads_pipeline.storage.raw import PUSH_SCOPE, QUARANTINE, Folder, Place, list_folders, list_places
+from leads_pipeline.storage.rows import moment_of
+from leads_pipeline.storage.service_lock import is_served
 from leads_pipeline.storage.windows import WindowRow, WindowState, list_days, window_rows
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, telling_errors
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.transform.reading import LeadsFile
 
 # The windows that a publication looks at, too: the portal's 30 days, and the losses of 30 days more.
 RECENT_DAYS: Final = 60
 
-_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {"memory_limit": "256MB", "threads": "2"}
+# The sensor `alert` notes every five minutes that it works.
+SILENCE: Final = timedelta(minutes=15)
 
 
 class UnreadableFileError(StorageError):
     """leads.duckdb is missing or damaged, which is a finding of its own."""
+
+
+class Damaged(NamedTuple):
+    """A file in quarantine/, or the folder of a window whose leads are published and that has no file any more.
+
+    `place` is the window's, None if the file is no window's. The portal doesn't send pushed leads again.
+    """
+
+    key: str
+    place: Place | None
+    is_pushed: bool
+
+    @property
+    def window(self) -> tuple[str, date, str] | None:
+        """Kind, day and scope of the window."""
+        return (self.place.kind.name, self.place.day, self.place.scope) if self.place else None
 
 
 @dataclass(frozen=True)
@@ -137,9 +157,11 @@ class Known:
         was_asked_for = row.failure is not None and row.failure.attempts > 0
         return was_asked_for or row.day >= self._first_days[row.kind, row.scope]
 
-    def window_end(self, day: date) -> datetime:
-        """Return when a day's windows end, in UTC."""
-        return day_interval(day, self.zone)[1]
+    @cached_property
+    def is_left_alone(self) -> bool:
+        """Whether somebody began the folder, nothing has landed, and nobody is about to pull."""
+        has_begun = self.data.state.start_date() is not None
+        return has_begun and not any(row.looked_at for row in self.recent) and not (self.is_served or self.is_pulling)
 
     @cached_property
     def is_pulling(self) -> bool:
@@ -161,28 +183,39 @@ class Known:
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return column names and rows of a query on leads.duckdb. Raises UnreadableFileError, and BugError.
-
-        The link is resolved first: a version never changes, so this takes no folder and no lock, unlike LeadsFile.
-        """
-        path = str((self.data.folder / WAREHOUSE_FILE).resolve())
+        """Return column names and rows of a query on leads.duckdb. Raises UnreadableFileError, and BugError."""
         try:
-            with telling_errors(self.data), duckdb.connect(path, read_only=True, config=_CONFIG) as db:
-                result = db.execute(statement, dict(parameters or {}))
-                return [column[0] for column in result.description], result.fetchall()
+            return LeadsFile(self.data).query(statement, parameters)
         except StorageError as error:
             raise UnreadableFileError(str(error)) from None
+
+    @cached_property
+    def leads_duckdb_trouble(self) -> str:
+        """What is wrong with leads.duckdb, empty if nothing is. Before the first publication there is none."""
+        if not self.has_published:
+            return ""
+        if not (self.data.folder / WAREHOUSE_FILE).exists():
+            return "leads.duckdb is missing."
+        try:
+            self.query("from landed_windows limit 1")
+        except LeadsPipelineError:
+            return "leads.duckdb is damaged: it can't be opened."
+        return ""
+
+    @cached_property
+    def damaged(self) -> list[Damaged]:
+        """Damaged and missing files (see `damaged_files`)."""
+        return damaged_files(self.data, self.now)
+
+    @cached_property
+    def damaged_windows(self) -> Collection[tuple[str, date, str]]:
+        """Kind, day and scope of each window with such a file."""
+        return {one.window for one in self.damaged if one.window}
 
     @cached_property
     def publications(self) -> Publications:
         """How publications went."""
         return Publications.read(self.data.state.path)
-
-    @cached_property
-    def report_written_at(self) -> datetime | None:
-        """When reports/leads.html was written."""
-        path = self.data.folder / "reports" / "leads.html"
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC) if path.exists() else None
 
     # --- the installation ---------------------------------------------------------------------------------------------
 
@@ -196,8 +229,48 @@ class Known:
         """When the daemon was last seen, and which schedules and sensors are stopped. None if none should run."""
         return self.data.state.service()
 
+    @property
+    def is_served(self) -> bool:
+        """Whether the service works, so that what it does needs nobody."""
+        if self.service:
+            return self.now - self.service[0] <= SILENCE
+        return is_served(self.settings.dagster_folder)
+
     @cached_property
     def free_bytes(self) -> int:
         """The room that is left on the disk of the data folder."""
         folder = self.data.folder
         return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
+
+
+def damaged_files(data: DataFolder, now: datetime) -> list[Damaged]:
+    """Return the files that are damaged or missing and that nothing whole has replaced, by key. Raises StorageError."""
+    aside = [file for file in data.quarantine.files() if not _is_replaced(data, file, now)]
+    missing = _published_places(data) - {*list_places(data.store)} - {file.place for file in aside}
+    return sorted(
+        [
+            *(Damaged(file.key, file.place, is_pushed=file.is_pushed) for file in aside),
+            *(Damaged(place.key, place, is_pushed=False) for place in missing),
+        ]
+    )
+
+
+def _is_replaced(data: DataFolder, file: Quarantined, now: datetime) -> bool:
+    """Whether a whole look has come since. What was pushed may be nowhere else. leads.duckdb is made anew."""
+    if file.key == f"{QUARANTINE}/{WAREHOUSE_FILE}":
+        return True
+    if file.place is None or file.set_aside_at is None or file.is_pushed:
+        return False
+    folders = list_folders(data.store, file.place.key, now)
+    newest = folders[file.place.key].newest if file.place.key in folders else None
+    return newest is not None and moment_of(newest.look) > file.set_aside_at
+
+
+def _published_places(data: DataFolder) -> set[Place]:
+    """Return the windows that published leads are of. None if leads.duckdb can't be read, which is a finding."""
+    places = set[Place]()
+    with suppress(LeadsPipelineError):
+        for kind in LEAD_KINDS:
+            rows = LeadsFile(data).query(f"select distinct window_day, scope from {quoted(kind.table)}")[1]  # noqa: S608 - our own
+            places |= {Place(kind, day, scope) for day, scope in rows}
+    return places

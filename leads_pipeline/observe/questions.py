@@ -4,7 +4,7 @@ Belongs here: live questions, a function each, and the short line if a finder fo
 the data (findings.py), reading every file (verification.py). Only the store of tokens is written to.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -16,14 +16,13 @@ from typing import Final, Protocol
 from leads_pipeline.domain.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.domain.window import Window, today
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
-from leads_pipeline.observe.finding import FAILED, some
+from leads_pipeline.observe.finding import counted, some
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
 from leads_pipeline.portal.credentials import SecretSource, client_secret
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.settings import OURS, Settings, pasted_with, unknown
-from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.data_folder import check_portal
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove
@@ -118,14 +117,12 @@ def _variables(variables: Iterable[str]) -> str:
     ours = [name for name in variables if name.startswith(OURS)]
     if hints := unknown(ours):
         raise SettingsError(" ".join(hints))
-    return f"{len(ours)} are set, and all are known."
+    return f"{counted(len(ours), 'variable')} set. All names are known."
 
 
 def ask_settings(settings: Settings) -> Iterator[Seen]:
     """Ask whether settings and packages are complete."""
     yield ask("settings", lambda: _settings(settings))
-    if settings.branches_file:
-        yield ask("branch names", lambda: _names(settings))
     yield ask("versions", _versions)
     if settings.has_delta:
         yield ask("Delta tables", want_deltalake)
@@ -140,18 +137,7 @@ def _settings(settings: Settings) -> str:
     }
     if missing := [variable for variable, value in required.items() if not value]:
         raise SettingsError(f"{', '.join(missing)}: not set. Put them into .env or the environment.")
-    count = len(settings.scopes)
-    return f"{count} {'scope' if count == 1 else 'scopes'} at {settings.base_url}, days in {settings.zone.key}."
-
-
-def _names(settings: Settings) -> str:
-    names = read_branches(settings.branches_file).names
-    if nameless := [scope.key for scope in settings.scopes if scope.key not in names]:
-        raise Doubt(
-            f"{len(nameless)} of {len(settings.scopes)} scopes have no name in LEADS_BRANCHES_FILE: {some(nameless)}. "
-            "Add a line for each."
-        )
-    return f"LEADS_BRANCHES_FILE names all {len(settings.scopes)} scopes."
+    return f"{counted(len(settings.scopes), 'scope')} at {settings.base_url}, days in {settings.zone.key}."
 
 
 def _versions() -> str:
@@ -275,7 +261,7 @@ def _small_requests(client: LeadsClient, kind: LeadKind, settings: Settings) -> 
 
 
 def ask_folder(known: Known) -> Iterator[Seen]:
-    """Ask whether the data folder can be used, then all finders."""
+    """Ask whether the data folder can be used, then all finders. A finding goes by its key."""
     folder, bucket = known.data.folder, known.data.bucket
     writable = ask("data folder", lambda: _writable(folder))
     yield writable
@@ -287,32 +273,21 @@ def ask_folder(known: Known) -> Iterator[Seen]:
     yield ask("source", lambda: _source(known))
     if folder.exists():
         yield ask("file rights", lambda: _modes(folder))
+        yield ask("file system", lambda: _one_file_system(known))
     findings = find(known)
-    for check, names, well in _WATCHED:
-        if of_check := _of_finders(findings, names):
-            yield from (_seen(check, finding) for finding in of_check)
-            findings = [finding for finding in findings if finding not in of_check]
-        else:
-            yield ask(check, partial(well, known))
-    yield from (_seen(finding.key.replace("-", " "), finding) for finding in findings)
+    yield from map(seen, findings)
+    if all(finding.level is Level.HINT for finding in findings):
+        yield Seen("findings", Light.GREEN, "No error or warning is open.")
 
 
-def _of_finders(findings: Iterable[Finding], names: Sequence[str]) -> list[Finding]:
-    """Return what the finders with these names found, and those that couldn't look. A name may end with a hyphen."""
-    return [
-        finding
-        for finding in findings
-        if finding.key.removeprefix(f"{FAILED}/").partition("/")[0].startswith(tuple(names))
-    ]
-
-
-def _seen(check: str, finding: Finding) -> Seen:
-    return Seen(check, _LIGHTS[finding.level], f"{finding.message} {finding.what_to_do}")
+def seen(finding: Finding) -> Seen:
+    """Return a finding as a line."""
+    return Seen(finding.key, _LIGHTS[finding.level], f"{finding.message} {finding.what_to_do}")
 
 
 def _writable(folder: Path) -> str:
     check_writable(folder)
-    return f"{folder} can be written to." if folder.exists() else f"{folder} is made at the first run."
+    return f"{folder} can be written to." if folder.exists() else f"{folder} doesn't exist yet. The first run makes it."
 
 
 def _store(known: Known, store: Store) -> str:
@@ -348,8 +323,6 @@ def _modes(folder: Path) -> str:
 
 def _one_file_system(known: Known) -> str:
     folder = known.data.folder
-    if not folder.exists():
-        return "No data folder yet."
     device = folder.stat().st_dev
     others = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.stat().st_dev != device)
     if others:
@@ -358,41 +331,3 @@ def _one_file_system(known: Known) -> str:
             "works within one file system only. Mount the data folder as a whole."
         )
     return f"The data folder is on one file system, with {known.free_bytes / 1e9:.1f} GB free."
-
-
-def _published(known: Known) -> str:
-    return "It opens, and is up to date." if known.has_published else "Nothing is published yet."
-
-
-def _backup(known: Known) -> str:
-    if made_at := known.data.state.last_backup():
-        return f"The last one was made on {made_at:%Y-%m-%d %H:%M} UTC."
-    return "The bucket keeps the data. Its own versions are the backup."
-
-
-def _service(known: Known) -> str:
-    return f"It runs. It was last seen at {known.service[0]:%H:%M} UTC." if known.service else "It is not running."
-
-
-def _erased(known: Known) -> str:
-    entries = known.data.gate.entries
-    return f"The list is whole, and lies in {entries.folder}." if entries.read() else "None."
-
-
-def _retention(known: Known) -> str:
-    return f"Personal fields are deleted after {known.settings.keep_personal_days} days."
-
-
-# A line's name, the finders whose findings it shows, and the question that is asked if they found nothing.
-_WATCHED: Final[tuple[tuple[str, Sequence[str], Callable[[Known], str]], ...]] = (
-    ("windows", ("windows-",), lambda _: "No window is refused, failing or lost."),
-    ("files", ("files-damaged",), lambda _: "No damaged files."),
-    ("leads.duckdb", ("leads-duckdb", "publication"), _published),
-    ("tables", ("checks", "drift", "answer-members"), lambda _: "All checks pass."),
-    ("disk", ("disk",), _one_file_system),
-    ("backup", ("backup",), _backup),
-    ("service", ("service", "stopped"), _service),
-    ("alerts", ("alert-channels",), lambda _: "Set up. `leads-pipeline alert --test` tries them."),
-    ("erased people", ("suppression-list", "sweep"), _erased),
-    ("retention", ("retention",), _retention),
-)

@@ -14,8 +14,10 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.observe.damage import WHAT_TO_DO, damage_message, damaged_files
-from leads_pipeline.observe.questions import Light, Seen
+from leads_pipeline.observe.finding import LEADS_DUCKDB, counted
+from leads_pipeline.observe.findings import FINDERS, find
+from leads_pipeline.observe.known import Known
+from leads_pipeline.observe.questions import Light, Seen, seen
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
@@ -29,20 +31,19 @@ from leads_pipeline.transform.versions import Versions, number_of
 # Marts that count each lead once, in a column `leads`.
 _COUNTING_MARTS: Final = ("mart_leads_daily", "mart_people_daily")
 
-_PUBLISHES: Final = "The service publishes within a minute. Without it, run `leads-pipeline backfill --last 1d`."
+_PUBLISHES: Final = "Run `leads-pipeline backfill --last 1d`."
 
 # Windows with the hash of their files and the ids of their leads.
 _Windows = dict[WindowKey, tuple[str, set[str]]]
 
 
-def verify(data: DataFolder) -> Iterator[Seen]:
+def verify(known: Known) -> Iterator[Seen]:
     """Read every file, compare every hash, then count from raw to the marts. Raises StorageError.
 
     A damaged raw file is moved to quarantine, as by any run. Windows that wait for a publication, for example after an
     erasure, aren't counted.
     """
-    raw: _Windows = {}
-    files = 0
+    data, raw, files = known.data, _Windows(), 0
     for place in list_places(data.store):
         contents = data.raw.read(place)
         if not contents.opened:  # damaged, or merged meanwhile
@@ -51,21 +52,23 @@ def verify(data: DataFolder) -> Iterator[Seen]:
         ids = {row.lead_id for row in contents.rows}
         raw[place.kind.name, place.day, place.scope] = files_hash(contents.folder), ids
     searches = len([*data.inventory.searches()])
-    damaged = damaged_files(data)
-    whole = f"{files} files of {len(raw)} windows and {searches} of the inventory: all are whole."
-    yield _seen("raw files", [damage_message(damaged), WHAT_TO_DO] if damaged else [], whole)
-    if data.is_behind:
-        yield Seen(
-            "suppression list",
-            Light.RED,
-            "The data folder is behind the list of erased people. Run `leads-pipeline privacy apply`.",
-        )
+    yield Seen(
+        "raw files",
+        Light.GREEN,
+        f"{counted(files, 'file')} of {counted(len(raw), 'window')} and {searches} of the inventory are whole.",
+    )
+    yield from map(seen, find(known, [FINDERS["files-damaged"], FINDERS["sweep"]]))
     version = Versions(data.folder).current()
     if version is None:
-        yield Seen("leads.duckdb", Light.RED, f"It is missing. The raw files have the leads. {_PUBLISHES}")
+        yield Seen(LEADS_DUCKDB, Light.RED, f"leads.duckdb is missing. The raw files have the leads. {_PUBLISHES}")
         return
-    if not (data.folder / WAREHOUSE_FILE).exists():  # as in a backup
-        yield Seen("link", Light.YELLOW, f"leads.duckdb, the link to {version.name}, is missing. {_PUBLISHES}")
+    if not (data.folder / WAREHOUSE_FILE).exists():
+        yield Seen(
+            LEADS_DUCKDB,
+            Light.YELLOW,
+            f"The link leads.duckdb is missing, as in a backup. The file behind it is .versions/{version.name}. "
+            f"{_PUBLISHES}",
+        )
     name = f"query-{secrets.token_hex(8)}"
     with data.state.reading(f"{name}-spill"):
         yield from _published(data, version, name, raw)
@@ -76,10 +79,10 @@ def _published(data: DataFolder, version: Path, name: str, raw: _Windows) -> Ite
         # The next publication then reads all of it, and makes a new one.
         data.state.want_rewriting()
         yield Seen(
-            "leads.duckdb",
+            LEADS_DUCKDB,
             Light.RED,
-            "It is damaged: its bytes aren't those that were published. No lead of raw files is lost, and the next "
-            f"publication makes a new one. Check the disk. {_PUBLISHES}",
+            "leads.duckdb is damaged: its bytes aren't those that were published. The raw files have the leads, so "
+            f"none is lost. {_PUBLISHES} Check the disk.",
         )
         return
     with connection(data, name) as db:
@@ -90,9 +93,9 @@ def _published(data: DataFolder, version: Path, name: str, raw: _Windows) -> Ite
         waiting = {window for window, (hash_, _) in raw.items() if published.get(window) != hash_}
         if waiting:
             days = ", ".join(sorted({str(day) for _, day, _ in waiting}))
-            yield Seen("leads.duckdb", Light.YELLOW, f"Landed and not published yet: {days}. {_PUBLISHES}")
+            yield Seen(LEADS_DUCKDB, Light.YELLOW, f"Landed and not published yet: {days}. {_PUBLISHES}")
         else:
-            yield Seen("leads.duckdb", Light.GREEN, "It is whole, and has every window that landed.")
+            yield Seen("published", Light.GREEN, f"{version.name} is whole, and has every window that landed.")
         for kind in LEAD_KINDS:
             ids = {
                 lead_id
@@ -121,7 +124,10 @@ def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw:
             troubles.append(f"{mart} counts {leads} leads, and the table has {len(rows)}.")
     if troubles:
         troubles.append("This is a fault of the program: please report it.")
-    return _seen(f"{kind.name} leads", troubles, f"{len(rows)}, each once, in leads.duckdb and in the marts.")
+    only = len(published - raw)
+    lost = f" {only} of them have no raw file any more." if only else ""
+    well = f"{len(rows)}, each once, in leads.duckdb and in the marts.{lost}"
+    return _seen(f"{kind.name} leads", troubles, well)
 
 
 def _typed(db: duckdb.DuckDBPyConnection, folder: Path, number: int) -> Seen:
@@ -134,7 +140,7 @@ def _typed(db: duckdb.DuckDBPyConnection, folder: Path, number: int) -> Seen:
             has = "can't be read" if found is None else f"has {found} rows, and leads.duckdb has {rows}"
             wrong.append(f"{TABLES}/{table.name} {has}.")
     if wrong:
-        wrong.append(f"Run `rm {folder}`: the next publication writes them anew. {_PUBLISHES}")
+        wrong.append(f"Run `rm {folder}`, then `leads-pipeline backfill --last 1d`, which writes them anew.")
     return _seen("typed tables", wrong, "Each has the rows of leads.duckdb.")
 
 

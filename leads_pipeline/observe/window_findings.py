@@ -1,16 +1,17 @@
-"""Findings about windows: refused, failing, late and lost ones.
+"""Findings about windows and their raw files: refused, failing, missing, damaged and lost ones.
 
 Belongs here: the finders that look at the table of windows. Doesn't: the other finders (findings.py).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final
 
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.due import due_at
-from leads_pipeline.domain.window import RETENTION
-from leads_pipeline.observe.finding import Found, Level, finder, some
+from leads_pipeline.domain.window import RETENTION, day_interval
+from leads_pipeline.observe.finding import NAMED, Found, Level, counted, finder, some
 from leads_pipeline.observe.known import RECENT_DAYS, Known
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.transform.duck import statement
@@ -31,14 +32,14 @@ def windows_refused(known: Known) -> Iterator[Found]:
     Over: when the windows land, or the branch is no longer configured.
     """
     by_reason: defaultdict[str, list[WindowRow]] = defaultdict(list)
-    for row in known.windows:
-        if row.state is WindowState.FAILED and row.failure and row.failure.verdict == "refused":
-            by_reason[row.reason].append(row)
+    for row in _failed(known, "refused"):
+        by_reason[row.reason].append(row)
     for reason, rows in by_reason.items():
+        then = _pull(known, rows, "Restart the service.")
         yield Found(
             Level.ERROR,
-            f"The portal refuses {_windows(known, rows)}. {_messages(rows)} {_deletion(known, rows)}",
-            f"Do what the message says. Then restart the service, or run `{_backfill(rows)}`.",
+            f"The portal refuses {_windows(known, rows)}. {_messages(rows)} {deletion(known, rows)}",
+            f"Do what the message says. Then: {then}",
             _first_failed_at(rows),
             part=reason,
         )
@@ -50,54 +51,59 @@ def windows_failing(known: Known) -> Iterator[Found]:
 
     Meaning: the portal, or the network on the way to it, doesn't answer as it should. The service asks again after 10
     minutes, then less often, down to twice a day. No lead is lost before the portal deletes it after 30 days.
-    Do: nothing for a day. After that, ask the portal.
+    Do: nothing for a day. After that, ask the portal. If you know that the portal works again, pull the windows now
+    with the command of `leads-pipeline coverage`: the service may wait for hours.
     Over: when the windows land.
     """
-    rows = [
-        row
-        for row in known.windows
-        if row.state is WindowState.FAILED and row.failure and row.failure.verdict == "temporary"
-    ]
-    if rows:
+    if rows := _failed(known, "temporary"):
+        command = pull_command(known, rows)
         yield Found(
             Level.ERROR,
-            f"Pulling fails for {_windows(known, rows)}. {_messages(rows)} {_deletion(known, rows)}",
-            f"The service asks again by itself. Without it, run `{_backfill(rows)}`. If it lasts for more than a day, "
-            "ask the portal.",
+            f"Pulling fails for {_windows(known, rows)}. {_messages(rows)} {deletion(known, rows)}",
+            _pull(
+                known, rows, f"The service asks again at {_asks_at(known, rows):%H:%M} UTC. To ask now: `{command}`."
+            ),
             _first_failed_at(rows),
             may_pass=True,
         )
 
 
-@finder("windows-overdue")
-def windows_overdue(known: Known) -> Iterator[Found]:
-    """Windows were not pulled in time.
+@finder("windows-missing")
+def windows_missing(known: Known) -> Iterator[Found]:
+    """Windows were not pulled, or not looked at again.
 
-    Meaning: windows should have been pulled, or looked at again, more than a day ago, and nobody tried. Late leads
-    would be missed.
+    Meaning: an error if a window should have been pulled more than a day ago, and nobody tried. A warning if windows
+    were pulled and should have been looked at again: late leads would be missed. A hint at a first start, or with a new
+    branch: the service pulls these windows within minutes.
     Do: see that the service runs, and that `retry_failed_partitions` is on in the Dagster UI. Or pull them by hand.
     Over: when the windows land.
     """
     if known.is_pulling:
         return
-    late: list[tuple[datetime, WindowRow]] = []
-    for row in known.windows:
-        at = due_at(row.window, row.looked_at, None, known.now, known.now)
-        if row.state is not WindowState.FAILED and known.is_expected(row) and at and at <= known.now - _OVERDUE:
-            late.append((at, row))
-    rows = [row for _, row in late]
-    missing = [row for row in rows if row.state is WindowState.MISSING]
-    if rows:
-        first = (
-            f"{len(missing)} were never pulled. {_deletion(known, missing)}" if missing else "All were pulled before."
-        )
+    dues = [(due_at(row.window, row.looked_at, None, known.now, known.now), row) for row in known.windows]
+    due = [(at, row) for at, row in dues if at and at <= known.now and not _is_told_elsewhere(known, row)]
+    missing = [row for _, row in due if row.state is WindowState.MISSING and known.is_expected(row)]
+    others = [row for _, row in due if row.state is WindowState.MISSING and not known.is_expected(row)]
+    late = [(at, row) for at, row in due if at <= known.now - _OVERDUE and known.is_expected(row)]
+    looks = [row for _, row in late if row.looked_at]
+    see = "See that `retry_failed_partitions` is on in the Dagster UI." if late else _BY_ITSELF
+    since = min((at for at, _ in late), default=None)
+    if missing:
+        count = len(late) - len(looks)
+        late_ones = f", {count} of them for more than a day" if count else ""
         yield Found(
-            Level.ERROR if missing else Level.WARNING,
-            f"More than a day late: {_windows(known, missing or rows)}. {first}",
-            f"See that the service runs. Or pull them now: `{_backfill(rows)}`.",
-            min(at for at, _ in late),
+            Level.ERROR if count else Level.HINT,
+            f"{_are(known, missing)} missing{late_ones}. {deletion(known, missing)}",
+            _pull(known, [*missing, *looks], see),
+            since,
             may_pass=True,
         )
+    elif looks:
+        message = f"Not looked at again, so that late leads would be missed: {_windows(known, looks)}."
+        yield Found(Level.WARNING, message, _pull(known, looks, see), since, may_pass=True)
+    if others:
+        message = f"{_are(known, others)} missing, and were never asked for. {deletion(known, others)}"
+        yield Found(Level.HINT, message, _pull(known, others, _BY_ITSELF), part="first")
 
 
 @finder("windows-deleted-soon")
@@ -109,17 +115,12 @@ def windows_deleted_soon(known: Known) -> Iterator[Found]:
     way.
     Over: when the windows land. If the portal deletes them first, they become `windows-lost`.
     """
-    rows = [
-        row
-        for row in known.windows
-        if row.state in _NOT_LANDED and row.days_left <= _DAYS_BEFORE_DELETION and known.is_expected(row)
-        if not (known.is_pulling and row.state is WindowState.MISSING)
-    ]
+    rows = [row for row in known.windows if _is_deleted_soon(known, row)]
     if rows:
         yield Found(
             Level.ERROR,
-            f"About to be lost: {_windows(known, rows)}. {_deletion(known, rows)}",
-            f"Pull them now: `{_backfill(rows)}`.",
+            f"{_are(known, rows)} about to be lost. {deletion(known, rows)}",
+            f"Run `{pull_command(known, rows)}`.",
             min(row.window.start for row in rows) + RETENTION - timedelta(days=_DAYS_BEFORE_DELETION),
         )
 
@@ -132,51 +133,113 @@ def windows_lost(known: Known) -> Iterator[Found]:
     Do: ask the portal whether it can still send them. Then take note with `leads-pipeline acknowledge KEY`.
     Over: when a person acknowledges it.
     """
-    lost: defaultdict[date, list[tuple[str, str]]] = defaultdict(list)
-    for row in known.recent:
-        # The leads of a damaged window stay published.
-        is_damaged = row.state is WindowState.FAILED and row.failure is not None and row.failure.attempts == 0
-        is_whole = row.state in (WindowState.LANDED, WindowState.EMPTY)
-        if row.window.is_deleted(known.now) and known.is_expected(row) and not (is_whole or is_damaged):
-            lost[row.day].append((row.kind, row.scope))
-    yield from _lost(known, lost)
+    lost = [
+        (row.kind, row.day, row.scope)
+        for row in known.recent
+        if row.window.is_deleted(known.now) and known.is_expected(row)
+        if row.state not in (WindowState.LANDED, WindowState.EMPTY) and not _is_damage(row)
+    ]
     if known.has_published:
-        older: defaultdict[date, list[tuple[str, str]]] = defaultdict(list)
         first_day = known.today - timedelta(days=RECENT_DAYS)
-        for kind, day, scope in known.query(statement("findings/windows_lost"), {"day": first_day})[1]:
-            if kind in {one.name for one in known.kinds}:
-                older[day].append((kind, scope))
-        yield from _lost(known, older)
-
-
-def _lost(known: Known, lost: Mapping[date, Sequence[tuple[str, str]]]) -> Iterator[Found]:
-    for day, windows in sorted(lost.items()):
-        named = [f"{kind} {known.branches.shown(scope)}" for kind, scope in windows]
+        kinds = {one.name for one in known.kinds}
+        rows = known.query(statement("findings/windows_lost"), {"day": first_day})[1]
+        lost += [(kind, day, scope) for kind, day, scope in rows if kind in kinds]
+    by_day: defaultdict[date, list[str]] = defaultdict(list)
+    for kind, day, scope in lost:
+        if (kind, day, scope) not in known.damaged_windows:  # their leads stay published
+            by_day[day].append(f"{kind} {known.branches.shown(scope)}")
+    for day, named in sorted(by_day.items()):
         yield Found(
             Level.ERROR,
             f"Leads of {day} are lost: the portal deleted {some(named)} before it was landed whole.",
             "Ask the portal whether it still has them. Then take note: "
             f"`leads-pipeline acknowledge windows-lost/{day}`.",
-            known.window_end(day) + RETENTION,
+            day_interval(day, known.zone)[1] + RETENTION,
             part=str(day),
         )
 
 
-@finder("windows-not-pulled")
-def windows_not_pulled(known: Known) -> Iterator[Found]:
-    """Windows can be pulled that nobody asked for yet.
+@finder("files-damaged")
+def files_damaged(known: Known) -> Iterator[Found]:
+    """Raw files are damaged or missing.
 
-    Meaning: this is a first start, or a new branch. The service pulls these windows within minutes.
-    Do: nothing if the service runs. Without it, pull them by hand.
-    Over: when the windows land.
+    Meaning: the disk fails, or somebody changed files by hand. A damaged file is in `quarantine/`. Leads that were
+    published stay in leads.duckdb.
+    Do: check the disk. If the portal still has the window, pull it again: the finding has the command, and says until
+    when. Otherwise put the file back from a backup: `data/README.md` says how, under "What is damaged".
+    Over: when a whole file replaced each of them, or nothing is left in `quarantine/` that nobody can replace.
     """
-    rows = [row for row in known.windows if row.state is WindowState.MISSING and not known.is_expected(row)]
-    if rows and not known.is_pulling:
-        yield Found(
-            Level.HINT,
-            f"Not pulled yet: {_windows(known, rows)}. {_deletion(known, rows)}",
-            f"The service pulls them by itself. Without it, run `{_backfill(rows)}`.",
+    windows = {(row.kind, row.day, row.scope): row for row in known.windows}
+    rows = [windows[one.window] for one in known.damaged if one.window in windows and not one.is_pushed]
+    of_kinds = [one for one in known.damaged if one.place is None or one.place.kind in known.kinds]
+    left = [one.key for one in of_kinds if one.place and (one.window not in windows or one.is_pushed)]
+    others = [one.key for one in of_kinds if one.place is None]
+    if rows := list(dict.fromkeys(rows)):
+        until = (
+            f"The portal has {'it' if len(rows) == 1 else 'the first of them'} until {_deleted_at(rows):%Y-%m-%d} UTC."
         )
+        yield Found(
+            Level.ERROR,
+            f"Raw files of {_windows(known, rows)} are damaged or missing. {_STAY}",
+            f"{_pull(known, rows, _BY_ITSELF)} {until} Check the disk.",
+        )
+    if left:
+        yield Found(
+            Level.ERROR,
+            f"{counted(len(left), 'raw file')} can't be pulled again, and {'is' if len(left) == 1 else 'are'} damaged "
+            f"or missing: {some(left)}. {_STAY}",
+            'Put them back from a backup, as data/README.md says under "What is damaged".',
+            part="backup",
+        )
+    if others:
+        yield Found(
+            Level.ERROR,
+            f"{counted(len(others), 'file')} in quarantine/ {'is' if len(others) == 1 else 'are'} of no window: "
+            f"{some(others)}.",
+            "Look into them, then delete them or move them away.",
+            part="others",
+        )
+
+
+_BY_ITSELF: Final = "Nothing: the service pulls within minutes."
+_STAY: Final = "Leads that were published stay in leads.duckdb."
+
+
+def _is_damage(row: WindowRow) -> bool:
+    """Whether the window's failure is a damaged file alone, which files-damaged tells of."""
+    return row.failure is not None and row.failure.attempts == 0
+
+
+def _failed(known: Known, verdict: str) -> list[WindowRow]:
+    """Return the windows that were asked for in vain."""
+    return [
+        row
+        for row in known.windows
+        if row.state is WindowState.FAILED and row.failure and row.failure.verdict == verdict and not _is_damage(row)
+    ]
+
+
+def _is_told_elsewhere(known: Known, row: WindowRow) -> bool:
+    """Whether another finding is about the window."""
+    is_damaged = (row.kind, row.day, row.scope) in known.damaged_windows
+    return is_damaged or row.state is WindowState.FAILED or _is_deleted_soon(known, row)
+
+
+def _is_deleted_soon(known: Known, row: WindowRow) -> bool:
+    """Whether it has not landed, and is deleted in three days. A pull may be about to land one that is missing."""
+    if row.state not in _NOT_LANDED or row.days_left > _DAYS_BEFORE_DELETION or _is_damage(row):
+        return False
+    is_pulled = known.is_pulling and row.state is WindowState.MISSING
+    is_damaged = (row.kind, row.day, row.scope) in known.damaged_windows
+    return (known.is_expected(row) or known.is_left_alone) and not is_pulled and not is_damaged
+
+
+def _pull(known: Known, rows: Sequence[WindowRow], if_served: str) -> str:
+    return if_served if known.is_served else f"Run `{pull_command(known, rows)}`."
+
+
+def _are(known: Known, rows: Sequence[WindowRow]) -> str:
+    return f"{_windows(known, rows)} {'is' if len(rows) == 1 else 'are'}"
 
 
 def _windows(known: Known, rows: Sequence[WindowRow]) -> str:
@@ -185,7 +248,7 @@ def _windows(known: Known, rows: Sequence[WindowRow]) -> str:
     scopes = sorted({known.branches.shown(row.scope) for row in rows})
     first, last = min(row.day for row in rows), max(row.day for row in rows)
     until = f" to {last}" if last != first else ""
-    return f"{len(rows)} {kinds} {'window' if len(rows) == 1 else 'windows'} of {some(scopes)}, {first}{until}"
+    return f"{counted(len(rows), f'{kinds} window')} of {some(scopes)}, {first}{until}"
 
 
 def _messages(rows: Iterable[WindowRow]) -> str:
@@ -194,16 +257,37 @@ def _messages(rows: Iterable[WindowRow]) -> str:
     return " ".join(messages.values())
 
 
-def _deletion(known: Known, rows: Sequence[WindowRow]) -> str:
-    begins = min(row.window.start for row in rows) + RETENTION
+def _deleted_at(rows: Iterable[WindowRow]) -> datetime:
+    return min(row.window.start for row in rows) + RETENTION
+
+
+def deletion(known: Known, rows: Sequence[WindowRow]) -> str:
+    """Say when the portal deletes these windows."""
+    their = "its" if len(rows) == 1 else "their"
+    begins = _deleted_at(rows)
     if begins <= known.now:
-        return "The portal is already deleting their leads."
-    return f"The portal begins to delete their leads on {begins:%Y-%m-%d %H:%M} UTC."
+        return f"The portal is already deleting {their} leads."
+    return f"The portal begins to delete {their} leads on {begins:%Y-%m-%d %H:%M} UTC."
 
 
-def _backfill(rows: Sequence[WindowRow]) -> str:
-    return f"leads-pipeline backfill --from {min(row.day for row in rows)} --to {max(row.day for row in rows)}"
+def pull_command(known: Known, rows: Sequence[WindowRow]) -> str:
+    """Return the command that pulls these windows, and as few others as possible."""
+    command = f"leads-pipeline backfill --from {min(row.day for row in rows)} --to {max(row.day for row in rows)}"
+    scopes, kinds = sorted({row.scope for row in rows}), sorted({row.kind for row in rows})
+    if len(scopes) < min(len(known.scopes), NAMED):
+        command += "".join(f" --scope {scope}" for scope in scopes)
+    if len(kinds) < len(LEAD_KINDS):
+        command += "".join(f" --kind {kind}" for kind in kinds)
+    return command
 
 
 def _first_failed_at(rows: Iterable[WindowRow]) -> datetime:
     return min(row.failure.first_failed_at for row in rows if row.failure)
+
+
+def _asks_at(known: Known, rows: Iterable[WindowRow]) -> datetime:
+    """Return when the service asks for the first of them again: at its next look if that has passed."""
+    moments = [
+        due_at(row.window, row.looked_at, row.failure, row.failure.failed_at, known.now) for row in rows if row.failure
+    ]
+    return max(known.now, min(filter(None, moments), default=known.now))

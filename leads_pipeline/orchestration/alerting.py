@@ -7,7 +7,7 @@ from dagster import DefaultSensorStatus, SensorDefinition, SensorEvaluationConte
 
 from leads_pipeline.observe.alerts import Alerts
 from leads_pipeline.observe.channels import channels_of, heartbeat_of
-from leads_pipeline.observe.findings import failed_finders, find
+from leads_pipeline.observe.findings import look
 from leads_pipeline.observe.known import Known
 from leads_pipeline.orchestration.service_note import note_service
 from leads_pipeline.settings import Settings
@@ -31,8 +31,8 @@ def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = lambda: 
     def alert(context: SensorEvaluationContext) -> SkipReason:
         data, now = context.resources.data, clock()
         note_service(context.instance, context.repository_def, data.state, now)
-        findings = find(Known.of(settings, data, now))
-        results = alerts.tell(findings, failed_finders(findings), now)
+        findings, failed = look(Known.of(settings, data, now))
+        results = alerts.tell(findings, failed, now)
         for name in [name for name, is_sent in results.items() if not is_sent]:
             context.log.warning("%s: the message wasn't sent. `leads-pipeline findings` says why.", name)
         return SkipReason(

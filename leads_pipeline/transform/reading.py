@@ -8,14 +8,16 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import duckdb
 
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import reading
 from leads_pipeline.transform.duck import (
+    MEMORY_LIMIT,
     SCRATCH_ROOT,
     WAREHOUSE_FILE,
     HasFolder,
@@ -24,6 +26,8 @@ from leads_pipeline.transform.duck import (
     quoted,
     telling_errors,
 )
+
+_SMALL: Final[dict[str, str | bool | int | float | list[str]]] = {"memory_limit": MEMORY_LIMIT, "threads": "2"}
 
 
 class Reader(Protocol):
@@ -65,9 +69,7 @@ def attached_version(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
 
     Attached, because a process can open a file in one way only. Raises StorageError where there is none.
     """
-    path = data.folder / WAREHOUSE_FILE
-    if not path.exists():
-        raise StorageError(f"{path} is missing. Run `leads-pipeline backfill --last 1d`: it publishes.")
+    path = _existing(data.folder / WAREHOUSE_FILE)
     sweep_readers(data)
     name = f"query-{secrets.token_hex(8)}"
     with data.state.reading(f"{name}-spill"), connection(data, name) as db:
@@ -132,6 +134,23 @@ class LeadsFile:
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The same for a single query. Raises StorageError where nothing is published yet."""
-        with self.reading() as db:
-            return db.query(statement, parameters)
+        """Answer a single query. Raises StorageError if nothing is published yet, and BugError.
+
+        The link is resolved first. A version never changes, so this takes no lock and makes no folder.
+        """
+        path = _existing(self.path).resolve()
+        with telling_errors(self._data), duckdb.connect(str(path), read_only=True, config=_SMALL) as db:
+            db.execute("set TimeZone = 'UTC'")
+            result = db.execute(statement, dict(parameters or {}))
+            return [column[0] for column in result.description], result.fetchall()
+
+    def lead_counts(self) -> dict[str, int]:
+        """Return how many leads of each kind are published. Raises StorageError."""
+        counts = {kind: f"select count(*) from {quoted(kind.table)}" for kind in LEAD_KINDS}  # noqa: S608 - our own
+        return {kind.name: self.query(count)[1][0][0] for kind, count in counts.items()}
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise StorageError(f"{path} is missing. Run `leads-pipeline backfill --last 1d`: it publishes.")
+    return path

@@ -61,9 +61,9 @@ def test_a_mistyped_folder_is_refused_and_not_made(
 def test_status_says_each_figure_once(house: Quick) -> None:
     text = run("status").stdout
     assert "leads             3 applicant, 3 appraisal\n" in text
-    assert "windows           2 landed, 2 open (of the portal's 30 days)\n" in text
+    assert "windows           2 landed, 2 not over yet, of the last 30 days\n" in text
     assert "service           not running\n" in text
-    assert text.endswith("No problems.\n")
+    assert text.endswith("No errors or warnings. 3 hints.\n")
     told = json.loads(run("status", "--json").stdout)
     assert (told["is_well"], told["leads"]) == (True, {"applicant": 3, "appraisal": 3})
     assert told["last_publication_at"] is None  # this test published without a run
@@ -79,7 +79,10 @@ def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: Quick) ->
         result = run(command)
         assert result.exit_code == 1
         assert "error    leads-duckdb\n         leads.duckdb is missing." in result.stdout
-        assert "→ The service makes a new one within a minute." in result.stdout
+        assert "→ Run `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't.\n" in result.stdout
+        assert "errors, " in result.stdout.splitlines()[-1]
+    assert "leads             unknown: leads.duckdb can't be read" in run("status").stdout
+    assert "leads.duckdb is missing. No day can be read." in run("coverage").stdout
     [found, *_] = json.loads(run("findings", "--json").stdout)["findings"]
     assert found.keys() == {"key", "level", "message", "since", "what_to_do", "link", "may_pass"}
     assert not json.loads(run("status", "--json").stdout)["is_well"]
@@ -102,9 +105,9 @@ def test_a_loss_is_noted_by_its_key_and_a_wrong_key_is_refused(house: Quick) -> 
     (house.folder / ".state" / "start_date").write_text(f"{lost}\n")
     assert f"windows-lost/{lost}" in run("findings").stdout
     refused = run("acknowledge", "windows-lost/2020-01-01")
-    assert (refused.exit_code, "There is no open finding" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "No open finding has the key" in refused.stderr) == (2, True)
     noted = run("acknowledge", f"windows-lost/{lost}")
-    assert (noted.exit_code, noted.stdout) == (0, f"Noted: windows-lost/{lost}\n")
+    assert (noted.exit_code, noted.stdout) == (0, f"Hidden: windows-lost/{lost}\n")
     assert f"windows-lost/{lost}" not in run("findings").stdout
 
 

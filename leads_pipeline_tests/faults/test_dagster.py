@@ -35,7 +35,7 @@ def test_status_tells_of_a_sensor_that_somebody_stopped(here: Installation) -> N
             here.instance.stop_sensor(sensor.get_remote_origin_id(), sensor.selector_id, sensor)
     note_service(here.instance, here.definitions.get_repository_def(), here.data.state, datetime.now(UTC))
     keys = {one["key"] for one in command("status", "--json").json["findings"]}
-    assert {"stopped/retry_failed_partitions", "stopped/publish_changes"} <= keys
+    assert {"service/retry_failed_partitions", "service/publish_changes"} <= keys
 
 
 def schemas(definitions: Definitions) -> dict[str, list[TableColumn]]:

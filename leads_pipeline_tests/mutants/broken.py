@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
 
     from leads_pipeline.domain.window import RETENTION
     from leads_pipeline.errors import CredentialsError, InvalidAnswerError, LeadsPipelineError, ServerError
+    from leads_pipeline.observe.questions import Light, Seen
     from leads_pipeline.privacy.sweeping import sweep
     from leads_pipeline.settings import AuthMethod
     from leads_pipeline.storage.durable import storing, sync
@@ -508,8 +509,8 @@ def _(self, digest):
     unbroken(self, digest)
 
 
-@mutant("no loss is told", "leads_pipeline.observe.window_findings:_lost", promise=TOLD, tests=FINDINGS)
-def _(known, lost):
+@mutant("no loss is told", "leads_pipeline.observe.window_findings:windows_lost", promise=TOLD, tests=FINDINGS)
+def _(known):
     return iter(())
 
 
@@ -746,9 +747,9 @@ def _(db, data, kind, raw):
     return unbroken(db, data, kind, set())
 
 
-@mutant("doctor shows no finding", "leads_pipeline.observe.questions:_of_finders", promise=TOLD, tests=QUESTIONS)
-def _(findings, names):
-    return []
+@mutant("doctor shows no finding", "leads_pipeline.observe.questions:seen", promise=TOLD, tests=QUESTIONS)
+def _(finding):
+    return Seen("findings", Light.GREEN, "No error or warning is open.")
 
 
 @mutant("a damaged raw file counts as read", "leads_pipeline.transform.publish:_noting", promise=ONCE, tests=DAMAGE)

@@ -313,8 +313,8 @@ def test_the_heartbeat_is_called_each_hour_and_says_when_leads_are_late(tmp_path
         (1, DISK),
         (2, REFUSED),
         (3, replace(REFUSED, level=Level.WARNING)),
-        (4, finding("publication")),
-        (5, finding("windows-overdue", since=MIDNIGHT, may_pass=True)),
+        (4, finding("leads-duckdb")),
+        (5, finding("windows-missing", since=MIDNIGHT, may_pass=True)),
         (6, replace(OUTAGE, since=MIDNIGHT + timedelta(hours=5.5))),
     ]
     for hours, found in calls:

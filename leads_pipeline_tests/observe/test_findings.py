@@ -10,7 +10,7 @@ import pytest
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.observe.finding import Finder, Found
-from leads_pipeline.observe.findings import Finding, Level, acknowledge, failed_finders, find
+from leads_pipeline.observe.findings import Finding, Level, acknowledge, find, look
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.told import Told
 from leads_pipeline.settings import Settings
@@ -22,6 +22,8 @@ SIMULATOR = "http://127.0.0.1:8000"
 PORTAL = "https://portal.example"
 KINDS = ("applicant", "appraisal")
 BRANCHES = ("branch-101", "branch-102")
+# What nobody has set up.
+HINTS = ("backup", "alert-channels", "retention")
 
 
 @pytest.fixture
@@ -51,6 +53,17 @@ def land_all(house: Quick, *days: date) -> None:
         for kind in KINDS:
             for branch in BRANCHES:
                 house.land(kind, [{"id": f"{kind}-{day}-{branch}"}], day, branch)
+
+
+def remove(house: Quick, day: date = NEXT_DAY) -> None:
+    """Remove the raw file of a window, as somebody might by hand."""
+    shutil.rmtree(house.folder / Place(lead_kind("applicant"), day, "branch-101").key)
+
+
+def damage(file: Path) -> None:
+    content = file.read_bytes()
+    file.chmod(0o600)
+    file.write_bytes(bytes(100) + content[100:])
 
 
 def fail(house: Quick, *, reason: str = "server error (503)", is_permanent: bool = False) -> None:
@@ -111,8 +124,9 @@ def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it
     [(key, finding)] = [one for one in found(house).items() if one[0].startswith("windows-")]
     assert (key, finding.level, finding.may_pass) == ("windows-refused/refused (403)", Level.ERROR, False)
     assert finding.message.startswith("The portal refuses 1 applicant window of branch-101, 2026-11-20. It was a ")
-    assert "begins to delete their leads on 2026-12-20 00:00 UTC" in finding.message
-    assert "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20" in finding.what_to_do
+    assert "begins to delete its leads on 2026-12-20 00:00 UTC" in finding.message
+    command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
+    assert finding.what_to_do == f"Do what the message says. Then: Run `{command}`."
     assert finding.since == house.now
     house.land("applicant", [], NEXT_DAY)
     assert "windows-refused/refused (403)" not in found(house)
@@ -134,12 +148,15 @@ def test_a_temporary_error_is_one_finding_for_all_windows_and_may_pass(house: Qu
 def test_a_window_that_nobody_asked_for_is_late_after_a_day(house: Quick) -> None:
     land_all(house, DAY)
     house.now = datetime(2026, 11, 22, 1, tzinfo=UTC)
-    assert "windows-overdue" not in found(house)
+    assert "windows-missing" not in found(house)
     house.now = datetime(2026, 11, 22, 2, tzinfo=UTC)
-    finding = found(house)["windows-overdue"]
+    finding = found(house)["windows-missing"]
     assert (finding.level, finding.may_pass) == (Level.ERROR, True)
-    assert "4 applicant and appraisal windows of branch-101, branch-102, 2026-11-20." in finding.message
-    assert "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20" in finding.what_to_do
+    assert finding.message.startswith(
+        "8 applicant and appraisal windows of branch-101, branch-102, 2026-11-20 to 2026-11-21 are missing, 4 of them "
+        "for more than a day. The portal begins to delete their leads on 2026-12-20 00:00 UTC."
+    )
+    assert finding.what_to_do == "Run `leads-pipeline backfill --from 2026-11-20 --to 2026-11-21`."
 
 
 def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: Quick) -> None:
@@ -149,16 +166,16 @@ def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: Quick) 
         for branch in BRANCHES:
             for day in (21, 22):
                 house.land(kind, [], date(2026, 11, day), branch)
-    finding = found(house)["windows-overdue"]
+    finding = found(house)["windows-missing"]
     assert finding.level is Level.WARNING
-    assert "2026-11-19 to 2026-11-20" in finding.message
+    assert "Not looked at again, so that late leads would be missed: 8 " in finding.message
 
 
 def test_the_days_before_the_first_pull_raise_no_alarm(house: Quick) -> None:
     house.first_day = DAY - timedelta(days=29)
     land_all(house)
     assert found(house) == {}
-    hint = next(one for one in find(known(house)) if one.key == "windows-not-pulled")
+    hint = next(one for one in find(known(house)) if one.key == "windows-missing/first")
     assert "2026-10-22 to 2026-11-18" in hint.message  # the portal has those
 
 
@@ -166,8 +183,10 @@ def test_a_new_branch_is_late_with_the_last_days_alone_and_may_pass(house: Quick
     house.first_day = DAY - timedelta(days=29)
     land_all(house)
     [late] = found(house, LEADS_BRANCH_IDS="101,102,103").values()
-    assert (late.key, late.may_pass) == ("windows-overdue", True)
-    assert "of branch-103, 2026-11-18 to 2026-11-19." in late.message
+    assert (late.key, late.may_pass) == ("windows-missing", True)
+    assert "of branch-103, " in late.message
+    assert "2026-11-18 to 2026-11-20 are missing, 4 of them for more than a day" in late.message
+    assert late.what_to_do.endswith(" --scope branch-103`.")
 
 
 def test_what_the_portal_deletes_within_three_days_is_an_error(house: Quick) -> None:
@@ -180,6 +199,17 @@ def test_what_the_portal_deletes_within_three_days_is_an_error(house: Quick) -> 
     assert "leads-pipeline backfill --from 2026-11-20" in finding.what_to_do
     house.now = datetime(2026, 12, 20, 12, tzinfo=UTC)
     assert "already deleting" in found(house)["windows-deleted-soon"].message
+
+
+def test_a_folder_that_was_begun_and_left_alone_is_an_error_once_the_portal_deletes_its_windows(house: Quick) -> None:
+    house.first_day = DAY - timedelta(days=29)
+    house.folder.mkdir()
+    house.data.state.remember_time_zone("Europe/London")
+    assert "windows-deleted-soon" not in found(house)  # before the first start
+    house.data.state.remember_start_date(house.first_day)
+    assert "2026-10-2" in found(house)["windows-deleted-soon"].message
+    house.data.state.note_service(house.now, [])
+    assert "windows-deleted-soon" not in found(house)  # the service pulls them within minutes
 
 
 @pytest.mark.parametrize("days_later", [31, 75])
@@ -216,7 +246,7 @@ def test_a_publication_that_fails_is_an_error_that_may_pass(house: Quick) -> Non
     land_all(house)
     house.publish()
     Publications(began_at=house.now, published_at=house.now, failures=2).write(house.data.state.path)
-    finding = found(house)["publication"]
+    finding = found(house)["leads-duckdb"]
     assert (finding.may_pass, finding.message.partition(" in")[0]) == (True, "Publishing leads.duckdb failed 2 times")
 
 
@@ -227,9 +257,9 @@ def test_leads_that_are_not_published_within_an_hour_are_an_error(house: Quick) 
     landed_at = (house.now + timedelta(minutes=1)).timestamp()
     os.utime(house.data.state.path / "landed", (landed_at, landed_at))
     house.later(minutes=59)
-    assert "publication" not in found(house)
+    assert "leads-duckdb" not in found(house)
     house.later(minutes=3)
-    assert "are not published" in found(house)["publication"].message
+    assert "are not published" in found(house)["leads-duckdb"].message
 
 
 def test_a_service_that_published_nothing_for_a_night_is_an_error(house: Quick) -> None:
@@ -239,9 +269,9 @@ def test_a_service_that_published_nothing_for_a_night_is_an_error(house: Quick) 
     landed_at = (house.now - timedelta(minutes=1)).timestamp()
     os.utime(house.data.state.path / "landed", (landed_at, landed_at))
     house.later(hours=28)
-    assert "publication" not in found(house)  # nobody runs a service here
+    assert "leads-duckdb" not in found(house)  # nobody runs a service here
     house.data.state.note_service(house.now, [])
-    assert "Nothing was published since" in found(house)["publication"].message
+    assert "Nothing was published since" in found(house)["leads-duckdb"].message
 
 
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
@@ -252,12 +282,9 @@ def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_aga
     if harm == "missing":
         house.file.unlink()
     else:
-        version = house.file.resolve()
-        content = version.read_bytes()
-        version.chmod(0o600)
-        version.write_bytes(bytes(4096) + content[4096:])
-    assert set(found(house)) == {"leads-duckdb"}  # one cause is one error
-    assert {"drift", "checks"} <= failed_finders(find(known(house)))  # what they found before isn't over
+        damage(house.file.resolve())
+    assert {one.key for one in find(known(house))} == {"leads-duckdb", *HINTS}  # one cause is one finding
+    assert {"drift", "checks"} <= look(known(house))[1]  # what they found before isn't over
     finding = found(house)["leads-duckdb"]
     assert "none is lost" in finding.message
     assert "leads-pipeline backfill" in finding.what_to_do
@@ -266,12 +293,40 @@ def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_aga
     assert "leads-duckdb" not in found(house)
 
 
-def test_a_damaged_raw_file_is_named(house: Quick) -> None:
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_last_day(house: Quick, harm: str) -> None:
     land_all(house)
     house.publish()
-    place = Place(lead_kind("applicant"), DAY, "branch-101")
-    shutil.rmtree(house.folder / place.key)
-    assert place.key in found(house)["files-damaged"].message
+    place = Place(lead_kind("applicant"), NEXT_DAY, "branch-101")
+    if harm == "missing":
+        remove(house)
+    else:
+        damage(next((house.folder / place.key).glob("*.parquet")))
+        house.data.raw.read(place)  # any run sets it aside
+    house.later(days=1)
+    land_all(house, date(2026, 11, 21))
+    house.publish()
+    assert set(found(house)) == {"files-damaged"}
+    finding = found(house)["files-damaged"]
+    assert finding.message.startswith(
+        "Raw files of 1 applicant window of branch-101, 2026-11-20 are damaged or missing."
+    )
+    command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
+    assert finding.what_to_do == f"Run `{command}`. The portal has it until 2026-12-20 UTC. Check the disk."
+    house.data.state.note_service(house.now, [])
+    assert "backfill" not in found(house)["files-damaged"].what_to_do
+    house.later(days=40)
+    told = found(house)["files-damaged/backup"]
+    assert place.key in told.message
+    assert "from a backup" in told.what_to_do
+    assert f"windows-lost/{NEXT_DAY}" not in found(house)  # its leads are published
+
+
+def test_a_file_that_is_no_windows_is_told_as_what_it_is(house: Quick) -> None:
+    land_all(house)
+    (house.folder / "quarantine").mkdir()
+    (house.folder / "quarantine" / "note.txt").touch()
+    assert "1 file in quarantine/ is of no window: quarantine/note.txt." in found(house)["files-damaged/others"].message
 
 
 def test_a_row_of_your_own_answers_that_cannot_be_read_is_a_warning(house: Quick) -> None:
@@ -363,7 +418,7 @@ def test_a_service_that_was_not_stopped_and_is_silent_is_an_error(house: Quick) 
 def test_a_sensor_that_somebody_stopped_is_an_error(house: Quick) -> None:
     land_all(house)
     house.data.state.note_service(house.now, ["publish_changes", "pull_inventory_daily"])
-    assert {key for key in found(house) if key.startswith("stopped")} == {"stopped/publish_changes"}
+    assert {key for key in found(house) if key.startswith("service")} == {"service/publish_changes"}
 
 
 def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: Quick) -> None:
@@ -386,6 +441,8 @@ def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(house: Q
     names.write_text("id,name\n101,York\n101,Leeds\n")
     assert "has 101 a second time in row 3" in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
     names.write_text("id,name\n101,York\n")
+    assert "has no name for branch-102" in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
+    names.write_text("id,name\n101,York\n102,Leeds\n")
     assert "branch-names" not in found(house, LEADS_BRANCHES_FILE=str(names))
 
 
@@ -419,10 +476,10 @@ def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: Quick
 
     land_all(house)
     finders = [Finder("broken", broken, stays=False), Finder("works", works, stays=False)]  # type: ignore[arg-type]
-    findings = find(known(house), finders)
+    findings, failed = look(known(house), finders)
     assert {one.key: one.level for one in findings} == {"finder-failed/broken": Level.ERROR, "works": Level.HINT}
     assert "The disk is gone." in findings[0].message
-    assert failed_finders(findings) == {"broken"}
+    assert failed == {"broken"}
 
 
 def test_errors_come_first_and_then_the_oldest(house: Quick) -> None:
@@ -439,7 +496,7 @@ def test_errors_come_first_and_then_the_oldest(house: Quick) -> None:
     assert parts == ["some/old", "some/young", "some/unknown", "some/hint"]
 
 
-@pytest.mark.parametrize(("key", "why"), [("windows-lost/2026-01-01", "no open finding"), ("backup", "ends when its")])
+@pytest.mark.parametrize(("key", "why"), [("windows-lost/2026-01-01", "No open finding"), ("backup", "ends when its")])
 def test_only_an_open_loss_or_news_can_be_acknowledged(house: Quick, key: str, why: str) -> None:
     land_all(house)
     with pytest.raises(QuestionError, match=why):

@@ -81,7 +81,7 @@ def found(variables: Mapping[str, str], **changes: str | None) -> Found:
 
 
 # A new folder has nothing to back up yet.
-FRESH = {"backup": "hint", "windows": "hint"}
+FRESH = {"backup": "hint", "windows-missing/first": "hint"}
 
 
 def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hints(variables: dict[str, str]) -> None:
@@ -91,8 +91,8 @@ def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hin
     assert [line for line in lines if not line.startswith(("green ", "hint "))] == []
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
         *("variables", "settings", "versions", "secret", "clock", "token", "applicant leads", "appraisal leads"),
-        *("inventory token", "inventory", "data folder", "source", "file rights", "windows", "files", "leads.duckdb"),
-        *("tables", "disk", "backup", "service", "alerts", "erased people", "retention"),
+        *("inventory token", "inventory", "data folder", "source", "file rights", "file system"),
+        *("windows-missing/first", "backup", "findings"),
     ]
 
 
@@ -127,8 +127,8 @@ RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
         ({"INVENTORY_AGENCY_REF": "wrong"}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF"),
         ({"INVENTORY_ADDRESSES": ""}, {"inventory": "yellow"}, "inventory", "says what to search for"),
         ({"INVENTORY_BASE_URL": ""}, {}, "inventory", "Not set up"),
-        ({"LEADS_TIMEZONE": None}, {"time zone": "hint"}, "time zone", "LEADS_TIMEZONE=Europe/London"),
-        ({"LEADS_ALERT_WEBHOOK": None}, {"alerts": "hint"}, "alerts", "alert --test"),
+        ({"LEADS_TIMEZONE": None}, {"time-zone": "hint"}, "time-zone", "LEADS_TIMEZONE=Europe/London"),
+        ({"LEADS_ALERT_WEBHOOK": None}, {"alert-channels": "hint"}, "alert-channels", "alert --test"),
     ],
 )
 def test_what_is_wrong_is_found_and_what_to_do_is_said(
@@ -249,7 +249,7 @@ def test_a_folder_that_cannot_be_made_is_red_and_the_data_is_not_looked_at(varia
 def test_doctor_makes_no_data_folder(variables: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "data").rmdir()
     seen = found(variables, LEADS_CLIENT_SECRET=None, INVENTORY_BASE_URL=None)  # without a token to keep
-    assert "is made at the first run" in seen.messages["data folder"]
+    assert "doesn't exist yet" in seen.messages["data folder"]
     assert not (tmp_path / "data").exists()
 
 
@@ -293,9 +293,9 @@ def no_database(data: DataFolder) -> None:
         (open_token, "file rights", "red", "chmod -R go= "),
         (open_leads, "file rights", "yellow", "chmod o= "),
         (old_backup, "backup", "yellow", "Run `leads-pipeline backup TARGET`"),
-        (list_without_its_key, "erased people", "red", "key"),
-        (damaged_file, "files", "red", "1 file is damaged or missing: quarantine/pushed"),
-        (no_database, "leads.duckdb", "red", "run `leads-pipeline backfill --last 1d`"),
+        (list_without_its_key, "finder-failed/suppression-list", "red", "key"),
+        (damaged_file, "files-damaged/others", "red", "1 file in quarantine/ is of no window: quarantine/pushed."),
+        (no_database, "leads-duckdb", "red", "Run `leads-pipeline backfill --last 1d`"),
     ],
 )
 def test_harm_to_the_data_folder_has_a_line_with_a_remedy(
@@ -308,7 +308,7 @@ def test_harm_to_the_data_folder_has_a_line_with_a_remedy(
     assert any(words in one.message for one in seen if one.check == check)
 
 
-@pytest.mark.parametrize("check", ["alerts", "backup", "time zone"])
+@pytest.mark.parametrize("check", ["alert-channels", "backup", "time-zone"])
 def test_with_a_real_portal_what_was_never_set_up_is_yellow(variables: dict[str, str], check: str) -> None:
     for name in ("LEADS_ALERT_WEBHOOK", "LEADS_TIMEZONE"):
         del variables[name]
@@ -325,7 +325,7 @@ def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path
     data = DataFolder.at(tmp_path / "data")
     other = Path("/proc/self") if tmp_path.stat().st_dev == MEMORY.stat().st_dev else MEMORY
     (data.folder / "reports").symlink_to(other)
-    [disk] = [one for one in look(variables, data) if one.check == "disk"]
+    [disk] = [one for one in look(variables, data) if one.check == "file system"]
     assert (disk.light, "reports in" in disk.message) == ("red", True)
 
 

@@ -3,13 +3,16 @@
 import hashlib
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
+from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light
 from leads_pipeline.observe.verification import verify
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.transform.duck import connection
@@ -50,7 +53,10 @@ def data(tmp_path: Path, published: Path) -> DataFolder:
 
 
 def found(data: DataFolder) -> dict[str, tuple[Light, str]]:
-    return {one.check: (one.light, one.message) for one in verify(data)}
+    settings = Settings.from_variables({"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)})
+    return {
+        one.check: (one.light, one.message) for one in verify(Known(settings, data, FETCHED_AT + timedelta(days=1)))
+    }
 
 
 def not_green(data: DataFolder) -> dict[str, str]:
@@ -61,8 +67,8 @@ def test_a_whole_folder_is_green_and_says_how_much_it_counted(data: DataFolder) 
     """By hand: 3 leads of 2 branches on 2 days, and one lead of midnight that both days hold."""
     assert not_green(data) == {}
     assert {check: message for check, (_, message) in found(data).items()} == {
-        "raw files": "8 files of 8 windows and 0 of the inventory: all are whole.",
-        "leads.duckdb": "It is whole, and has every window that landed.",
+        "raw files": "8 files of 8 windows and 0 of the inventory are whole.",
+        "published": f"{LeadsFile(data).path.resolve().name} is whole, and has every window that landed.",
         "applicant leads": "13, each once, in leads.duckdb and in the marts.",
         "appraisal leads": "0, each once, in leads.duckdb and in the marts.",
         "typed tables": "Each has the rows of leads.duckdb.",
@@ -72,10 +78,10 @@ def test_a_whole_folder_is_green_and_says_how_much_it_counted(data: DataFolder) 
 def test_a_damaged_raw_file_is_red_and_its_leads_are_not_missed(data: DataFolder) -> None:
     path = next((data.folder / "raw").rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-1])
-    light, message = found(data)["raw files"]
+    light, message = found(data)["files-damaged"]
     assert light is Light.RED
-    assert message.startswith("1 file is damaged or missing: quarantine/raw/")
-    assert not_green(data) == {"raw files": "red"}
+    assert message.startswith("Raw files of 1 app")
+    assert not_green(data) == {"files-damaged": "red"}
 
 
 def test_each_flipped_byte_of_the_published_file_is_red(data: DataFolder) -> None:
@@ -86,7 +92,7 @@ def test_each_flipped_byte_of_the_published_file_is_red(data: DataFolder) -> Non
         content = bytearray(whole)
         content[(2 * twentieth + 1) * len(content) // 40] ^= 1
         path.write_bytes(content)
-        light, message = found(data)["leads.duckdb"]
+        light, message = found(data)["leads-duckdb"]
         assert (light, "`leads-pipeline backfill --last 1d`" in message) == (Light.RED, True), twentieth
 
 
@@ -96,7 +102,7 @@ def test_what_verify_finds_in_the_published_file_is_mended_by_the_next_publicati
     with path.open("r+b") as file:
         file.seek(-1000, 2)
         file.write(b"damage")
-    assert not_green(data) == {"leads.duckdb": "red"}
+    assert not_green(data) == {"leads-duckdb": "red"}
     publish(data)
     assert not_green(data) == {}
 
@@ -104,17 +110,17 @@ def test_what_verify_finds_in_the_published_file_is_mended_by_the_next_publicati
 def test_a_folder_without_its_published_file_is_red_and_without_the_link_alone_yellow(data: DataFolder) -> None:
     file = LeadsFile(data).path.resolve()
     LeadsFile(data).path.unlink()
-    assert not_green(data) == {"link": "yellow"}
+    assert not_green(data) == {"leads-duckdb": "yellow"}
     file.unlink()
-    assert not_green(data) == {"leads.duckdb": "red"}
+    assert not_green(data) == {"leads-duckdb": "red"}
 
 
 def test_a_window_that_waits_for_a_publication_is_yellow_and_is_not_counted(data: DataFolder) -> None:
     land(data, APPLICANT, [{"id": "late"}], fetched_at=FETCHED_AT.replace(hour=9))
-    light, message = found(data)["leads.duckdb"]
+    light, message = found(data)["leads-duckdb"]
     assert light is Light.YELLOW
     assert message.startswith(f"Landed and not published yet: {DAY}.")
-    assert not_green(data) == {"leads.duckdb": "yellow"}
+    assert not_green(data) == {"leads-duckdb": "yellow"}
 
 
 def test_leads_that_are_set_aside_are_not_missing(data: DataFolder) -> None:
@@ -162,7 +168,7 @@ def test_a_typed_table_that_is_damaged_is_red_until_it_is_written_anew(
 ) -> None:
     harm(next((data.folder / "tables" / "applicant_leads").resolve().rglob("*.parquet")))
     light, message = found(data)["typed tables"]
-    assert (light, f"Run `rm {data.folder}/tables`" in message) == (Light.RED, True)
+    assert (light, f"Run `rm {data.folder}/tables`, then" in message) == (Light.RED, True)
     (data.folder / "tables").unlink()
     publish(data)
     assert not_green(data) == {}
@@ -170,5 +176,5 @@ def test_a_typed_table_that_is_damaged_is_red_until_it_is_written_anew(
 
 def test_leads_of_erased_people_that_a_backup_brought_back_are_red(data: DataFolder) -> None:
     listed(data.gate.entries, emails=[EMAIL], leads=[(APPLICANT.name, "midnight")], until=None)
-    light, message = found(data)["suppression list"]
+    light, message = found(data)["sweep"]
     assert (light, "Run `leads-pipeline privacy apply`" in message) == (Light.RED, True)

@@ -9,11 +9,12 @@ import pytest
 from dagster import SensorDefinition
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
-from leads_pipeline.observe.damage import damaged_files
+from leads_pipeline.observe import known
 from leads_pipeline.observe.questions import Light
 from leads_pipeline.observe.verification import verify
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB
 from leads_pipeline.privacy.retain import cut_days
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.suppression import Action
@@ -51,6 +52,10 @@ def raw_of(data: DataFolder, branch: str, day: date = DAY) -> Path:
     return path
 
 
+def damaged_files(data: DataFolder) -> list[str]:
+    return [one.key for one in known.damaged_files(data, datetime.now(UTC))]
+
+
 def flip_a_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 3] ^= 1
@@ -69,7 +74,9 @@ def test_readers_keep_what_a_damaged_or_missing_raw_file_held(data: DataFolder, 
     path = raw_of(data, "101")
     path.unlink() if is_gone else flip_a_bit(path)
     land(data, APPLICANT, [{"id": "next"}], day=NEXT_DAY, fetched_at=LATER)
-    assert next(seen.check for seen in verify(data) if seen.light is Light.RED) == "raw files"
+    settings = Settings.from_variables({"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)})
+    seen = verify(known.Known(settings, data, LATER))
+    assert next(one.check for one in seen if one.light is Light.RED) == "files-damaged"
     publish(data, LATER)
     assert published_ids(data) == [*ALL, "next"]
     [damaged] = damaged_files(data)
@@ -191,8 +198,8 @@ def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_agai
     assert told.exit_code == 1
     assert all(key in told.output for key in damaged)
     doctor = run("doctor").output
-    assert "files: 2 files are damaged or missing: quarantine/raw/applicant_leads/" in doctor
-    assert f"day={here.day(2)}/scope=branch-101/" in doctor
+    assert f"files-damaged: Raw files of 2 applicant windows of branch-101, branch-102, {here.day(2)} are" in doctor
+    assert "windows-" not in doctor
 
     [sensor] = [one for one in here.definitions.sensors or () if one.name == "retry_failed_partitions"]
     assert isinstance(sensor, SensorDefinition)

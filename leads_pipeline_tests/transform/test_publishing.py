@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline.observe.damage import damaged_files
+from leads_pipeline.observe.known import damaged_files
 from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Quick, Row
 
 TABLES = {
@@ -296,4 +296,4 @@ def test_a_damaged_published_file_is_nothing_to_see_to_once_another_is_published
     house.publish()
 
     assert (house.folder / "quarantine" / "leads.duckdb").read_bytes() == b"not a database"
-    assert damaged_files(house.data) == []
+    assert damaged_files(house.data, house.now) == []
