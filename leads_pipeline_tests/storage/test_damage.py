@@ -199,7 +199,7 @@ def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_agai
     assert all(key in told.output for key in damaged)
     doctor = run("doctor").output
     assert f"files-damaged: Raw files of 2 applicant windows of branch-101, branch-102, {here.day(2)} are" in doctor
-    assert "windows-" not in doctor
+    assert "windows-failing" not in doctor
 
     [sensor] = [one for one in here.definitions.sensors or () if one.name == "retry_failed_partitions"]
     assert isinstance(sensor, SensorDefinition)
