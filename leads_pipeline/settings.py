@@ -222,6 +222,15 @@ def _recipients(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
+def _owners(value: str) -> tuple[str, ...]:
+    """Dagster's form of owners: addresses, and teams with `team:` before their name."""
+    owners = tuple(part if "@" in part else f"team:{part.removeprefix('team:')}" for part in _recipients(value))
+    for owner in owners:
+        if not re.fullmatch(r"[\w.%+-]+@[\w-]+(\.[\w-]+)+|team:[\w-]+", owner, re.ASCII):
+            raise ValueError(f"holds {owner!r}. Write teams and e-mail addresses with commas between them: team:data.")
+    return owners
+
+
 def _places(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(";") if part.strip())
 
@@ -372,6 +381,8 @@ class Settings(BaseSettings):
     dagster_postgres: Secret | None = setting(POSTGRES_VARIABLE, _DAGSTER, link=_POSTGRES)
     """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no
     leads, and takes the extra `postgres`. Set it before the first start, which writes it into `dagster.yaml`"""
+    owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", _DAGSTER, ())
+    """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as team:data"""
     dagster_home: _Path = setting("DAGSTER_HOME", _DAGSTER)
     """The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. An empty value in `.env` would
     win over the environment's. `dagster dev` and `dg dev` forget all runs at their end without it"""

@@ -17,9 +17,9 @@ from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Scope, Window, today
 from leads_pipeline.errors import LeadsPipelineError, QuestionError, SettingsError
 from leads_pipeline.observe.finding import some
-from leads_pipeline.orchestration.assets.inventory import NOT_PULLED
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, due_windows
+from leads_pipeline.orchestration.raw_inventory import NOT_PULLED
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.branches import Branches, read_branches

@@ -1,17 +1,26 @@
-"""The sensor that tells people. The rules are in observe/alerts.py."""
+"""The sensor that tells people, and notes what Dagster knows for findings. The rules are in observe/alerts.py."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from dagster import DefaultSensorStatus, SensorDefinition, SensorEvaluationContext, SkipReason, sensor
+from dagster import (
+    DagsterInstance,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    RepositoryDefinition,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SkipReason,
+    sensor,
+)
 
 from leads_pipeline.observe.alerts import Alerts
 from leads_pipeline.observe.channels import channels_of, heartbeat_of
 from leads_pipeline.observe.findings import look
 from leads_pipeline.observe.known import Known
-from leads_pipeline.orchestration.service_note import note_service
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.state import State
 
 ALERT_INTERVAL_SECONDS = 300
 
@@ -40,3 +49,22 @@ def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = lambda: 
         )
 
     return alert
+
+
+def note_service(
+    instance: DagsterInstance, repository: RepositoryDefinition | None, state: State, now: datetime
+) -> None:
+    """Note that the daemon works, and which schedules and sensors a person stopped that are on by default.
+
+    `status` reads it in the data folder and needs no Dagster. Raises StorageError.
+    """
+    on_by_default = (
+        [
+            *(one.name for one in repository.schedule_defs if one.default_status is DefaultScheduleStatus.RUNNING),
+            *(one.name for one in repository.sensor_defs if one.default_status is DefaultSensorStatus.RUNNING),
+        ]
+        if repository
+        else []
+    )
+    stopped = {one.instigator_name for one in instance.all_instigator_state() if not one.is_running}
+    state.note_service(now, sorted(stopped & {*on_by_default}))

@@ -1,6 +1,6 @@
 """Names of Dagster that it doesn't document, each with its reason. If a release moves one, it is mended here."""
 
-from dagster import AssetCheckEvaluation, AssetCheckKey, AssetExecutionContext, DagsterInstance
+from dagster import AssetExecutionContext, DagsterInstance
 
 # dagster.yaml makes objects by these: their signatures name the types.
 from dagster._config.config_schema import UserConfigSchema
@@ -14,9 +14,6 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 # A run by a list of keys shows exactly its failed windows red only if they were planned in it. There is no public way
 # to plan a partition from inside of a run.
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
-
-# What a check came to the last time. Dagster's own question for it counts checks that are under way, too.
-from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 
 # The event log over kept connections (event_log.py) changes how these two connect, and asks Alembic for the forms of
 # their tables that this Dagster knows.
@@ -54,19 +51,10 @@ __all__ = [
     "UserConfigSchema",
     "daemon_id",
     "get_alembic_config",
-    "last_evaluation",
     "make_new_run_id",
     "show_as_planned",
     "sqlite_event_log",
 ]
-
-
-def last_evaluation(instance: DagsterInstance, check: AssetCheckKey) -> AssetCheckEvaluation | None:
-    """Return what the check came to the last time that it came to an end."""
-    records = instance.event_log_storage.get_asset_check_execution_history(
-        check, limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-    )
-    return next((record.event.asset_check_evaluation for record in records if record.event), None)
 
 
 def show_as_planned(context: AssetExecutionContext, key: str) -> None:

@@ -34,8 +34,8 @@ from dagster import (
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.due import due
 from leads_pipeline.domain.window import Window, today
+from leads_pipeline.orchestration.checks import raw_check_specs
 from leads_pipeline.orchestration.dagster_compat import daemon_id
-from leads_pipeline.orchestration.finding_checks import finding_specs
 from leads_pipeline.settings import NO_PORTAL, Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
@@ -165,9 +165,15 @@ def pull_request(keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime
         run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
         asset_selection=[raw_key(kind) for kind in keys],
         # The launch buttons of the Dagster UI take no checks unless they are named, and a run can't leave ours out.
-        asset_check_keys=[spec.key for kind in keys for spec in finding_specs(raw_key(kind).to_python_identifier())],
+        asset_check_keys=[spec.key for kind in keys for spec in raw_check_specs(raw_key(kind).to_python_identifier())],
         run_config={"ops": config},
+        tags=window_tags(keys, why),
     )
+
+
+def window_tags(keys: Mapping[LeadKind, Sequence[str]], why: str) -> dict[str, str]:
+    """Return the run's tags that say how many windows it is for, and who asked."""
+    return {"leads_pipeline/windows": str(sum(map(len, keys.values()))), "leads_pipeline/reason": why}
 
 
 def is_under_way(instance: DagsterInstance, job: str) -> bool:

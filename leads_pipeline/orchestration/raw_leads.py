@@ -4,11 +4,13 @@ Belongs here: keys -> fetch -> land -> what Dagster shows. Doesn't: HTTP (portal
 asked for (pulling.py).
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
+from urllib.parse import urlencode
 
 from dagster import (
     AssetCheckResult,
@@ -28,12 +30,13 @@ from dagster import (
 from leads_pipeline.domain.contract import Answer, LeadKind
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import LeadsPipelineError, PermanentError, RetentionError, StorageError
+from leads_pipeline.observe.finding import RUNBOOK
+from leads_pipeline.orchestration.checks import raw_check_specs, raw_checks
 from leads_pipeline.orchestration.dagster_compat import AssetPartitionStatus, show_as_planned
 from leads_pipeline.orchestration.failing import failure
-from leads_pipeline.orchestration.finding_checks import finding_results, finding_specs
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
 from leads_pipeline.orchestration.pulling import PullConfig, due_windows, raw_key, utc_now
-from leads_pipeline.portal import LeadsClient, Tokens
+from leads_pipeline.orchestration.resources import LeadsService
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import readable_branches
 from leads_pipeline.storage.data_folder import DataFolder
@@ -59,20 +62,14 @@ RAW_SCHEMA: Final = TableSchema([TableColumn(name, type_, text) for name, (type_
 Record = AssetMaterialization | AssetObservation
 
 
-class Leads(Protocol):
-    """The leads service."""
-
-    def connect(self) -> tuple[LeadsClient, Tokens]:
-        """Return a client and its tokens. Raises SettingsError or CredentialsError."""
-
-
 def raw_leads_asset(
     kind: LeadKind, settings: Settings, partitions: Partitions, *, clock: Callable[[], datetime] = utc_now
 ) -> AssetsDefinition:
     """Return `raw_applicant_leads` or `raw_appraisal_leads`, by day and scope."""
+    name = raw_key(kind).to_python_identifier()
 
     @asset(
-        name=raw_key(kind).to_python_identifier(),
+        name=name,
         description=(
             f"{kind.description}: one folder of Parquet per day and scope in raw/{kind.table}/, each lead as the exact "
             "JSON text received. Landing merges: what was landed once is never taken away."
@@ -80,14 +77,17 @@ def raw_leads_asset(
         partitions_def=partitions.windows,
         backfill_policy=BackfillPolicy.single_run(),
         output_required=False,
-        check_specs=finding_specs(raw_key(kind).to_python_identifier()),
+        check_specs=raw_check_specs(name),
         group_name="raw",
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
         metadata={"dagster/column_schema": RAW_SCHEMA},
     )
     def raw_leads(
-        context: AssetExecutionContext, config: PullConfig, leads: ResourceParam[Leads], data: ResourceParam[DataFolder]
+        context: AssetExecutionContext,
+        config: PullConfig,
+        leads: ResourceParam[LeadsService],
+        data: ResourceParam[DataFolder],
     ) -> Iterator[Record | AssetCheckResult]:
         if data.state.is_pulling():
             context.log.info("Another pull is under way, perhaps of the command line. This one begins after it.")
@@ -96,10 +96,10 @@ def raw_leads_asset(
                 pull = _Pull(context, config, data, kind, settings, partitions, clock())
                 yield from pull.records(leads)
         except LeadsPipelineError as error:  # nothing can be listed
-            raise failure(f"No {kind.name} leads could be pulled", error) from None
-        yield from finding_results(settings, data, kind, clock())
+            raise failure(f"No {kind.name} leads could be pulled", error, "windows-failing") from None
+        yield from raw_checks(settings, data, name, kind, clock())
         if pull.failures or pull.not_asked:
-            raise Failure(pull.summary(), allow_retries=False)
+            raise pull.failure()
 
     return raw_leads
 
@@ -131,36 +131,49 @@ class _Pull:
             windows = [window for window in windows if window in due or not window.is_closed(now)]
         self._windows, self._rows = windows, {row.window: row for row in rows}
         self._not_shown = self._landed_and_not_shown(partitions) if config.requested_at is not None else {}
+        self._landed: list[Landed] = []
         self.not_asked = 0
         self.failures: dict[Window, LeadsPipelineError] = {}
 
-    def records(self, leads: Leads) -> Iterator[Record]:
-        """Pull, and yield what Dagster is to show. A window that a person asked for is always shown."""
-        asked, is_silent = frozenset(self._windows), True
-        for row in self._not_shown.values():
-            if row.window not in asked:
-                yield self._landed_before(row)
-                is_silent = False
+    def records(self, leads: LeadsService) -> Iterator[Record]:
+        """Pull, and yield what Dagster is to show."""
+        log, kind, began, is_silent = self._context.log, self._kind.name, time.monotonic(), True
+        days = f", {self._windows[0].day} to {self._windows[-1].day}" if self._windows else ""
+        log.info("Pulling %s windows of %s leads%s.", len(self._windows), kind, days)
+        for record in self._records(leads):
+            yield record
+            is_silent = False
+        landed_before = next(filter(_is_landed, self._rows.values()), None)
+        if is_silent and landed_before and not self.failures:
+            yield self._landed_before(landed_before)  # Dagster calls a run without any materialization failed
+        log.info(
+            "Landed %s windows of %s leads, %s new and %s changed, in %.1f s. %s windows failed, %s were not asked.",
+            len(self._landed),
+            kind,
+            sum(landed.new for landed in self._landed),
+            sum(landed.changed for landed in self._landed),
+            time.monotonic() - began,
+            len(self.failures),
+            self.not_asked,
+        )
+
+    def _records(self, leads: LeadsService) -> Iterator[Record]:
+        """Pull. A window that a person asked for is always shown."""
+        asked, is_asked_by_person = frozenset(self._windows), self._config.requested_at is None
+        yield from (self._landed_before(row) for row in self._not_shown.values() if row.window not in asked)
         for window, outcome, token_source in self._pulled(leads):
+            row = self._rows[window]
             if not isinstance(outcome, LeadsPipelineError):
-                if (
-                    self._config.requested_at is None
-                    or window in self._not_shown
-                    or _is_news(self._rows[window], *outcome)
-                ):
+                self._landed.append(outcome[1])
+                if is_asked_by_person or window in self._not_shown or _is_news(row, *outcome):
                     yield self._materialization(window, _metadata(*outcome, token_source))
-                    is_silent = False
-            elif isinstance(outcome, RetentionError) and _is_landed(self._rows[window]):
-                yield self._landed_before(self._rows[window])
-                is_silent = False
+            elif isinstance(outcome, RetentionError) and _is_landed(row):
+                yield self._landed_before(row)
             elif outcome.attempts or isinstance(outcome, StorageError | PermanentError):
                 # A refused credential is a verdict on each window, asked for or not: it would be refused again.
                 yield self._failed(window, outcome)
             else:
                 self.not_asked += 1  # the run ended early, and the window waits as before
-        landed = next(filter(_is_landed, self._rows.values()), None)
-        if is_silent and landed and not self.failures:
-            yield self._landed_before(landed)  # Dagster calls a run without any materialization failed
 
     def _landed_and_not_shown(self, partitions: Partitions) -> dict[Window, WindowRow]:
         """Return what a killed run has landed: Dagster doesn't show it, or shows an earlier failure."""
@@ -169,7 +182,9 @@ class _Pull:
         not_shown = (self._rows[keys[key]] for key in keys if statuses.get(key) in {None, AssetPartitionStatus.FAILED})
         return {row.window: row for row in not_shown if _is_landed(row)}
 
-    def _pulled(self, leads: Leads) -> Iterator[tuple[Window, tuple[Answer, Landed] | LeadsPipelineError, str | None]]:
+    def _pulled(
+        self, leads: LeadsService
+    ) -> Iterator[tuple[Window, tuple[Answer, Landed] | LeadsPipelineError, str | None]]:
         raw, run_id = self._data.raw, self._context.run.run_id
 
         def land(answer: Answer) -> tuple[Answer, Landed]:
@@ -224,8 +239,8 @@ class _Pull:
     def _landed_before(self, row: WindowRow) -> AssetMaterialization:
         return self._materialization(row.window, {"dagster/partition_row_count": MetadataValue.int(row.leads)})
 
-    def summary(self) -> str:
-        """Say how many windows failed and why, by reason. The first few are named."""
+    def failure(self) -> Failure:
+        """Say how many windows failed and why, by reason. The first few are named, the first one is linked."""
         branches = readable_branches(self._settings.branches_file)
         by_reason: dict[str, list[Window]] = defaultdict(list)
         for window, error in self.failures.items():
@@ -239,11 +254,18 @@ class _Pull:
             )
             more = f" and {len(windows) - NAMED_FAILURES} more" if len(windows) > NAMED_FAILURES else ""
             lines.append(f"{reason}: {len(windows)} ({named}{more}). {self.failures[min(windows)]}")
+        is_temporary = all(error.is_transient for error in self.failures.values())
+        runbook = f"{RUNBOOK}#windows-{'failing' if is_temporary else 'refused'}"
         lines.append(
             "They are asked for again by themselves: after 10 minutes to 12 hours, refused ones after a day. After a "
-            "start of the service, for example with a corrected secret, refused ones are asked for at once."
+            "start of the service, for example with a corrected secret, refused ones are asked for at once.\n"
+            f"What to do: {runbook}"
         )
-        return "\n".join(lines)
+        metadata: dict[str, MetadataValue] = {"runbook": MetadataValue.path(runbook)}
+        if self.failures:
+            page = urlencode({"partition": min(self.failures).partition_key})
+            metadata["partition"] = MetadataValue.url(f"/assets/{self._context.asset_key.to_user_string()}?{page}")
+        return Failure("\n".join(lines), metadata=metadata, allow_retries=False)
 
 
 def _is_landed(row: WindowRow) -> bool:

@@ -14,7 +14,7 @@ from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, D
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.orchestration.dagster_compat import DagsterExecutionInterruptedError, make_new_run_id
-from leads_pipeline.orchestration.pulling import PULL_JOB, raw_key
+from leads_pipeline.orchestration.pulling import PULL_JOB, raw_key, window_tags
 
 
 @dataclass(slots=True)
@@ -74,6 +74,7 @@ def pull(
         instance,
         PULL_JOB,
         assets=[raw_key(kind) for kind in keys],
+        tags=window_tags(keys, "command line"),
         run_config={"ops": config},
         listen=listen,
     )

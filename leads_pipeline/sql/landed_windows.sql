@@ -1,14 +1,14 @@
 -- One row per window that was landed; an empty one has a row too
--- kind: applicant or appraisal
--- scope: Scope of the window, e.g. branch-101
--- window_day: Day of the window in the pipeline's time zone
--- window_start: First moment of the window, UTC
--- window_end: First moment after the window, UTC
--- rows: Leads landed for the window
--- looked_at: When the last whole answer was fetched, UTC
--- state: As in mart_coverage
--- is_closed: Whether an answer from after the window's end was landed
--- is_partial: Whether the portal had begun to delete the window before it was pulled whole
+-- kind varchar: applicant or appraisal
+-- scope varchar: Scope of the window, e.g. branch-101
+-- window_day date: Day of the window in the pipeline's time zone
+-- window_start timestamptz: First moment of the window, UTC
+-- window_end timestamptz: First moment after the window, UTC
+-- rows bigint: Leads landed for the window
+-- looked_at timestamptz: When the last whole answer was fetched, UTC
+-- state varchar: As in mart_coverage
+-- is_closed boolean: Whether an answer from after the window's end was landed
+-- is_partial boolean: Whether the portal had begun to delete the window before it was pulled whole
 
 select
     kind,

@@ -1,19 +1,19 @@
 -- One row per lead of any kind: the few columns that most figures need
 -- by lead_day
--- kind: applicant or appraisal
--- lead_id: The lead's own id
--- lead_day: Local day on which the lead was submitted
--- scope: Scope whose window held the lead, e.g. branch-101
--- created_at: When the lead was submitted, UTC; NULL where the portal doesn't know
--- hour: Local hour of that moment, 0 to 23
--- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
--- source: Site that the lead came from, one name over all kinds, readable, e.g. zoopla website; unknown where the portal doesn't say, … where it sends what may name a person
--- portal_source: Product of the portal that brought it, the campaign, readable, e.g. listing, prospectplus; likewise
--- situation: What an applicant says of their own situation, readable, e.g. first time buyer; unknown where they don't say, and for appraisals
--- listing_id: Id of the listing that an applicant asks about; NULL where the lead names none
--- person: Keyed hash of the e-mail address, or of the telephone number where there is none; NULL where neither is given
--- wants_viewing: Whether an applicant asks for a viewing; NULL where they don't say
--- is_just_curious: Whether an owner says that they are just curious; NULL where they don't say
+-- kind varchar: applicant or appraisal
+-- lead_id varchar: The lead's own id
+-- lead_day date: Local day on which the lead was submitted
+-- scope varchar: Scope whose window held the lead, e.g. branch-101
+-- created_at timestamptz: When the lead was submitted, UTC; NULL where the portal doesn't know
+-- hour integer: Local hour of that moment, 0 to 23
+-- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
+-- source varchar: Site that the lead came from, one name over all kinds, readable, e.g. zoopla website; unknown where the portal doesn't say, … where it sends what may name a person
+-- portal_source varchar: Product of the portal that brought it, the campaign, readable, e.g. listing, prospectplus; likewise
+-- situation varchar: What an applicant says of their own situation, readable, e.g. first time buyer; unknown where they don't say, and for appraisals
+-- listing_id varchar: Id of the listing that an applicant asks about; NULL where the lead names none
+-- person uuid: Keyed hash of the e-mail address, or of the telephone number where there is none; NULL where neither is given
+-- wants_viewing boolean: Whether an applicant asks for a viewing; NULL where they don't say
+-- is_just_curious boolean: Whether an owner says that they are just curious; NULL where they don't say
 
 select
     kind,

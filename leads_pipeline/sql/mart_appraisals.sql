@@ -1,18 +1,18 @@
 -- One row per local day, scope, market, urgency, confidence and curiosity: which valuations are asked for, worth what?
 -- by lead_day
--- lead_day: Local day on which the leads were submitted
--- scope: Scope whose window held them, e.g. branch-101
--- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- market: sales or lettings: what the owners think of
--- urgency: How soon the owners want to act, readable, e.g. within 3 months; unknown where they don't say
--- confidence: The portal's confidence in its estimates: low, medium or high; unknown where it doesn't say
--- is_just_curious: Whether the owners say that they are just curious; NULL where they don't say
--- leads: Leads
--- people: Different people of this row; leads without e-mail address and telephone number don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of appraisal_leads
--- estimates: Leads with an estimate of the portal's
--- total_estimate: Sum of these estimates: divided by the sum of `estimates` it is the mean of any rows
--- lowest_estimate: Lowest of these estimates
--- highest_estimate: Highest of these estimates
+-- lead_day date: Local day on which the leads were submitted
+-- scope varchar: Scope whose window held them, e.g. branch-101
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- market varchar: sales or lettings: what the owners think of
+-- urgency varchar: How soon the owners want to act, readable, e.g. within 3 months; unknown where they don't say
+-- confidence varchar: The portal's confidence in its estimates: low, medium or high; unknown where it doesn't say
+-- is_just_curious boolean: Whether the owners say that they are just curious; NULL where they don't say
+-- leads bigint: Leads
+-- people bigint: Different people of this row; leads without e-mail address and telephone number don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of appraisal_leads
+-- estimates bigint: Leads with an estimate of the portal's
+-- total_estimate bigint: Sum of these estimates: divided by the sum of `estimates` it is the mean of any rows
+-- lowest_estimate bigint: Lowest of these estimates
+-- highest_estimate bigint: Highest of these estimates
 
 with source as (
     select

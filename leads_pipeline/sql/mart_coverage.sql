@@ -1,16 +1,16 @@
 -- One row per kind, day and scope of the configured windows, and per window landed besides: what is there, what isn't?
--- kind: applicant or appraisal
--- day: Day of the window in the pipeline's time zone
--- scope: Scope of the window, e.g. branch-101
--- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- state: landed, empty (no leads), partial (some deleted unseen), open (not over yet), failed or missing (not pulled since it was over). If only a later look failed, the window is landed
--- rows: Leads landed for the window, before it was over too; NULL where nothing was
--- last_looked_at: When the last whole answer was fetched, UTC
--- failed_attempts: Runs that failed to pull it since it last landed
--- last_error: Why the last of them failed
--- is_refused: Whether that won't pass by itself: somebody has to change settings or rights
--- deleted_from_at: When the portal begins to delete the window's leads, UTC
--- is_configured: Whether the window belongs to the configured days and scopes
+-- kind varchar: applicant or appraisal
+-- day date: Day of the window in the pipeline's time zone
+-- scope varchar: Scope of the window, e.g. branch-101
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- state varchar: landed, empty (no leads), partial (some deleted unseen), open (not over yet), failed or missing (not pulled since it was over). If only a later look failed, the window is landed
+-- rows bigint: Leads landed for the window, before it was over too; NULL where nothing was
+-- last_looked_at timestamptz: When the last whole answer was fetched, UTC
+-- failed_attempts integer: Runs that failed to pull it since it last landed
+-- last_error varchar: Why the last of them failed
+-- is_refused boolean: Whether that won't pass by itself: somebody has to change settings or rights
+-- deleted_from_at timestamptz: When the portal begins to delete the window's leads, UTC
+-- is_configured boolean: Whether the window belongs to the configured days and scopes
 
 select
     kind,

@@ -1,13 +1,13 @@
 -- One row per local day, scope, market and situation: who asks, first-time buyers, investors, people with a home?
 -- by lead_day
--- lead_day: Local day on which the leads were submitted
--- scope: Scope whose window held them, e.g. branch-101
--- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- market: sales or lettings
--- situation: What the person says of their own situation, readable, e.g. first time buyer; unknown where they don't say
--- leads: Applicant leads
--- people: Different people of this row; leads without e-mail address and telephone number don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of applicant_leads
--- viewings: Leads that ask for a viewing
+-- lead_day date: Local day on which the leads were submitted
+-- scope varchar: Scope whose window held them, e.g. branch-101
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- market varchar: sales or lettings
+-- situation varchar: What the person says of their own situation, readable, e.g. first time buyer; unknown where they don't say
+-- leads bigint: Applicant leads
+-- people bigint: Different people of this row; leads without e-mail address and telephone number don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of applicant_leads
+-- viewings bigint: Leads that ask for a viewing
 
 select
     lead_day,

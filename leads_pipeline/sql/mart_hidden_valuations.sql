@@ -1,13 +1,13 @@
 -- One row per person who has a property to sell or to let and asked for no appraisal: whom should the agent call next? Without who objected to direct marketing
--- person: Keyed hash of the e-mail address or telephone number, as in the tables of leads and in mart_people
--- lead_id: The person's newest such lead; applicant_leads has their name and number for whoever may see it
--- lead_day: Local day of that lead
--- scope: Scope of that lead, e.g. branch-101
--- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- market: sales or lettings: what the person is looking for
--- situation: property to sell or property to let: what the person has
--- enquiries: Leads in which the person said so
--- first_lead_day: Local day of the first of them
+-- person uuid: Keyed hash of the e-mail address or telephone number, as in the tables of leads and in mart_people
+-- lead_id varchar: The person's newest such lead; applicant_leads has their name and number for whoever may see it
+-- lead_day date: Local day of that lead
+-- scope varchar: Scope of that lead, e.g. branch-101
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- market varchar: sales or lettings: what the person is looking for
+-- situation varchar: property to sell or property to let: what the person has
+-- enquiries bigint: Leads in which the person said so
+-- first_lead_day date: Local day of the first of them
 
 with source as (
     select

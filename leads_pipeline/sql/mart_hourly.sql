@@ -1,13 +1,13 @@
 -- One row per local day, hour, scope, kind and market: when do people ask?
 -- by lead_day
--- lead_day: Local day on which the leads were submitted
--- weekday: Day of the week of that day, 1 is Monday and 7 Sunday
--- hour: Local hour, 0 to 23
--- scope: Scope whose window held the leads, e.g. branch-101
--- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- kind: applicant or appraisal
--- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
--- leads: Leads submitted in it; those whose moment the portal doesn't know don't count
+-- lead_day date: Local day on which the leads were submitted
+-- weekday integer: Day of the week of that day, 1 is Monday and 7 Sunday
+-- hour integer: Local hour, 0 to 23
+-- scope varchar: Scope whose window held the leads, e.g. branch-101
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- kind varchar: applicant or appraisal
+-- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
+-- leads bigint: Leads submitted in it; those whose moment the portal doesn't know don't count
 
 select
     lead_day,

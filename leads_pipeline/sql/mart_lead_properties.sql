@@ -1,13 +1,13 @@
 -- One row per lead: which item of the inventory is the property that it is about? Matched by what is written, not by an id
--- kind: applicant (the listing asked about) or appraisal (the owner's property)
--- lead_id: The lead's own id
--- lead_day: Local day on which the lead was submitted
--- scope: Scope whose window held the lead, e.g. branch-101
--- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- match: address (postcode, street, number and flat agree: trust it), postcode only (a neighbour, or written too differently), none (no item at the postcode, or the lead names none). Measured on 3,500 made-up leads with addresses as people write them, and neighbours at each postcode: 98 % of the matches by address were right. Of the leads whose property is in the inventory, 88 % had such a match. With addresses as the inventory has them, both are 100 %
--- items: Items that fit: at the address, or at the postcode alone
--- item_id: The item at the address, the newest where there are several; NULL without a match by address
--- item_first_seen_day: First day on which a search found that item
+-- kind varchar: applicant (the listing asked about) or appraisal (the owner's property)
+-- lead_id varchar: The lead's own id
+-- lead_day date: Local day on which the lead was submitted
+-- scope varchar: Scope whose window held the lead, e.g. branch-101
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- match varchar: address (postcode, street, number and flat agree: trust it), postcode only (a neighbour, or written too differently), none (no item at the postcode, or the lead names none). Measured on 3,500 made-up leads with addresses as people write them, and neighbours at each postcode: 98 % of the matches by address were right. Of the leads whose property is in the inventory, 88 % had such a match. With addresses as the inventory has them, both are 100 %
+-- items bigint: Items that fit: at the address, or at the postcode alone
+-- item_id varchar: The item at the address, the newest where there are several; NULL without a match by address
+-- item_first_seen_day date: First day on which a search found that item
 
 with leads as not materialized (
     select

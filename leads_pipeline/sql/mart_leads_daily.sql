@@ -1,14 +1,14 @@
 -- One row per local day, scope, kind, market, source and portal_source: how many leads came, from how many people?
 -- by lead_day
--- lead_day: Local day on which the leads were submitted
--- scope: Scope whose window held them, e.g. branch-101
--- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- kind: applicant or appraisal
--- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
--- source: Site that the leads came from, one name over both kinds, readable, e.g. zoopla website; unknown where the portal doesn't say, … where it sends what may name a person
--- portal_source: Product of the portal that brought them, the campaign, readable, e.g. listing, prospectplus; likewise
--- leads: Leads
--- people: Different people of this row, by e-mail address, or telephone number where there is none; leads with neither don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of mart_people_daily
+-- lead_day date: Local day on which the leads were submitted
+-- scope varchar: Scope whose window held them, e.g. branch-101
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- kind varchar: applicant or appraisal
+-- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
+-- source varchar: Site that the leads came from, one name over both kinds, readable, e.g. zoopla website; unknown where the portal doesn't say, … where it sends what may name a person
+-- portal_source varchar: Product of the portal that brought them, the campaign, readable, e.g. listing, prospectplus; likewise
+-- leads bigint: Leads
+-- people bigint: Different people of this row, by e-mail address, or telephone number where there is none; leads with neither don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of mart_people_daily
 
 select
     lead_day,

@@ -1,11 +1,11 @@
 -- One row per local day, scope and listing that people asked about: which listings were asked for in a week or a month?
 -- by lead_day
--- lead_day: Local day on which the leads were submitted
--- scope: Scope whose window held them, e.g. branch-101
--- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- listing_id: Id of the listing; mart_listing_demand says what it is. Leads that name none don't count
--- leads: Leads about it
--- viewings: Leads that ask for a viewing
+-- lead_day date: Local day on which the leads were submitted
+-- scope varchar: Scope whose window held them, e.g. branch-101
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- listing_id varchar: Id of the listing; mart_listing_demand says what it is. Leads that name none don't count
+-- leads bigint: Leads about it
+-- viewings bigint: Leads that ask for a viewing
 
 select
     lead_day,

@@ -1,13 +1,13 @@
 -- One row per person, over all branches and days: who comes back, how often, and to how many branches?
--- person: Keyed hash of the e-mail address, or of the telephone number where there is none
--- leads: Leads of the person
--- applicant_leads: Those that ask about a listing
--- appraisal_leads: Those that ask for a valuation
--- scopes: Different scopes that the person turned to
--- branches: Names of these branches, in the order of the alphabet
--- days: Different local days on which the person asked
--- first_lead_day: Local day of the first lead
--- last_lead_day: Local day of the last lead
+-- person uuid: Keyed hash of the e-mail address, or of the telephone number where there is none
+-- leads bigint: Leads of the person
+-- applicant_leads bigint: Those that ask about a listing
+-- appraisal_leads bigint: Those that ask for a valuation
+-- scopes bigint: Different scopes that the person turned to
+-- branches varchar[]: Names of these branches, in the order of the alphabet
+-- days bigint: Different local days on which the person asked
+-- first_lead_day date: Local day of the first lead
+-- last_lead_day date: Local day of the last lead
 
 select
     person,

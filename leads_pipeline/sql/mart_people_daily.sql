@@ -1,15 +1,15 @@
 -- One row per person, situation, and what mart_leads_daily has a row per: from how many different people did any of the leads come?
 -- by lead_day
--- lead_day: Local day on which the leads were submitted
--- scope: Scope whose window held them, e.g. branch-101
--- branch: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
--- kind: applicant or appraisal
--- market: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
--- source: Site that the leads came from, one name over both kinds, readable, e.g. zoopla website; unknown where the portal doesn't say, … where it sends what may name a person
--- portal_source: Product of the portal that brought them, the campaign, readable, e.g. listing, prospectplus; likewise
--- situation: What the applicants say of their own situation, readable, e.g. first time buyer; unknown where they don't say, and for appraisals
--- person: Keyed hash of the e-mail address, or of the telephone number where there is none; NULL where neither is given. `count(distinct person)` is the number of different people of any rows
--- leads: Leads of that person, or of all whose person isn't known; `sum(leads)` is the number of leads of any rows
+-- lead_day date: Local day on which the leads were submitted
+-- scope varchar: Scope whose window held them, e.g. branch-101
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- kind varchar: applicant or appraisal
+-- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
+-- source varchar: Site that the leads came from, one name over both kinds, readable, e.g. zoopla website; unknown where the portal doesn't say, … where it sends what may name a person
+-- portal_source varchar: Product of the portal that brought them, the campaign, readable, e.g. listing, prospectplus; likewise
+-- situation varchar: What the applicants say of their own situation, readable, e.g. first time buyer; unknown where they don't say, and for appraisals
+-- person uuid: Keyed hash of the e-mail address, or of the telephone number where there is none; NULL where neither is given. `count(distinct person)` is the number of different people of any rows
+-- leads bigint: Leads of that person, or of all whose person isn't known; `sum(leads)` is the number of leads of any rows
 
 select
     lead_day,

@@ -38,14 +38,16 @@ EVERY_LEAD: Final = "every_lead"
 
 @dataclass(frozen=True, slots=True)
 class Mart:
-    """A table or view that one file of sql/ makes. `columns` are in the order of the select.
+    """A table or view that one file of sql/ makes. `columns` are in the order of the select, with their descriptions.
 
+    `types` are DuckDB's types of the columns, as the file declares them.
     `is_by_day`: a table with the column `lead_day`. The rows of a day are made from the leads of that day alone.
     """
 
     name: str
     description: str
     columns: Mapping[str, str]
+    types: Mapping[str, str]
     statement: str
     is_by_day: bool
 
@@ -79,8 +81,10 @@ def read_mart(path: Path) -> Mart:
     """Read a file. Its first comment line is the grain, the lines after it are the columns, up to an empty line."""
     header, _, statement = path.read_text(encoding="utf-8").partition("\n\n")
     description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
-    columns = dict(line.split(": ", 1) for line in lines if line != _BY_DAY)
-    return Mart(path.stem, description, columns, statement, is_by_day=_BY_DAY in lines)
+    declared = dict(line.split(": ", 1) for line in lines if line != _BY_DAY)
+    types = dict(column.partition(" ")[::2] for column in declared)
+    columns = dict(zip(types, declared.values(), strict=True))
+    return Mart(path.stem, description, columns, types, statement, is_by_day=_BY_DAY in lines)
 
 
 def fingerprint(branches: Branches) -> str:

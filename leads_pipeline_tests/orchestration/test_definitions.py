@@ -100,7 +100,7 @@ def test_no_secret_is_in_what_the_ui_is_told(tmp_path: Path, monkeypatch: pytest
     repository = build_definitions(environment).get_repository_def()
     with pytest.warns(DeprecationWarning, match="environment_vars"):  # Dagster's own snapshot calls it
         snapshot = serialize_value(RepositorySnap.from_def(repository))
-    assert "LEADS_CLIENT_SECRET" in snapshot
+    assert "https://leads.example" in snapshot
     assert SECRET not in snapshot
 
 
@@ -147,9 +147,10 @@ def test_a_file_variable_means_the_same_file_in_every_folder(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     environment = {"LEADS_CLIENT_SECRET_FILE": "secret", "LEADS_PGP_PRIVATE_KEY_FILE": "~/key.asc"}
-    expected = [str(tmp_path / "secret"), str(tmp_path / "home" / "key.asc")]
-    _, leads, _ = resources(Settings.from_variables(environment))
-    assert [leads.client_secret_file, leads.pgp_private_key_file] == expected
+    expected = [tmp_path / "secret", tmp_path / "home" / "key.asc"]
+    settings = Settings.from_variables(environment)
+    assert settings.client_secret
+    assert [settings.client_secret.file, settings.pgp_private_key_file] == expected
 
 
 def test_the_first_day_stays_where_it_was_at_the_first_start(tmp_path: Path) -> None:

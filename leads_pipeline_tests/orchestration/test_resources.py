@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from leads_pipeline.errors import (
     SettingsError,
 )
 from leads_pipeline.orchestration.resources import InventoryService, LeadsService
+from leads_pipeline.settings import Settings
 from leads_pipeline.simulator import Config
 from leads_pipeline.simulator import inventory as portals_inventory
 from leads_pipeline.simulator.server import running
@@ -25,62 +25,49 @@ from leads_pipeline_tests.support.sample_answers import UTC_ZONE, WINDOW
 SECRET = "a-secret-that-nobody-may-see"
 
 
-def leads(folder: Path, **changes: Any) -> LeadsService:
-    settings: dict[str, Any] = {
-        "base_url": "https://leads.example",
-        "auth_url": "https://login.example",
-        "client_id": "client",
-        "client_secret": SECRET,
+def leads(folder: Path, **changes: str) -> LeadsService:
+    """The service of these variables."""
+    variables = {
+        "LEADS_BASE_URL": "https://leads.example",
+        "LEADS_AUTH_URL": "https://login.example",
+        "LEADS_CLIENT_ID": "client",
+        "LEADS_CLIENT_SECRET": SECRET,
     }
-    return LeadsService(data=DataFolder.at(folder), **settings | changes)
+    return LeadsService.of(Settings.from_variables(variables | changes), DataFolder.at(folder))
 
 
-def inventory(folder: Path, **changes: Any) -> InventoryService:
-    settings: dict[str, Any] = {
-        "base_url": "https://inventory.example",
-        "client_id": "client",
-        "client_secret": SECRET,
-        "agency_ref": "agency",
+def inventory(folder: Path, **changes: str) -> InventoryService:
+    """The service of these variables."""
+    variables = {
+        "INVENTORY_BASE_URL": "https://inventory.example",
+        "INVENTORY_CLIENT_ID": "client",
+        "INVENTORY_CLIENT_SECRET": SECRET,
+        "INVENTORY_AGENCY_REF": "agency",
     }
-    return InventoryService(data=DataFolder.at(folder), **settings | changes)
+    return InventoryService.of(Settings.from_variables(variables | changes), DataFolder.at(folder))
 
 
-@pytest.mark.parametrize(
-    ("field", "variable"),
-    [
-        ("base_url", "LEADS_BASE_URL"),
-        ("auth_url", "LEADS_AUTH_URL"),
-        ("client_id", "LEADS_CLIENT_ID"),
-        ("client_secret", "LEADS_CLIENT_SECRET"),
-    ],
-)
-@pytest.mark.parametrize("nothing", [None, ""])
-def test_what_the_leads_service_misses_is_named(tmp_path: Path, field: str, variable: str, nothing: str | None) -> None:
+@pytest.mark.parametrize("variable", ["LEADS_BASE_URL", "LEADS_AUTH_URL", "LEADS_CLIENT_ID", "LEADS_CLIENT_SECRET"])
+def test_what_the_leads_service_misses_is_named(tmp_path: Path, variable: str) -> None:
     with pytest.raises(SettingsError, match=f"^{variable} is not set") as caught:
-        leads(tmp_path, **{field: nothing}).connect()
+        leads(tmp_path, **{variable: ""}).connect()
     assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("field", "variable"),
-    [
-        ("base_url", "INVENTORY_BASE_URL"),
-        ("client_id", "INVENTORY_CLIENT_ID"),
-        ("client_secret", "INVENTORY_CLIENT_SECRET"),
-        ("agency_ref", "INVENTORY_AGENCY_REF"),
-    ],
+    "variable", ["INVENTORY_BASE_URL", "INVENTORY_CLIENT_ID", "INVENTORY_CLIENT_SECRET", "INVENTORY_AGENCY_REF"]
 )
-def test_what_the_inventory_misses_is_named(tmp_path: Path, field: str, variable: str) -> None:
+def test_what_the_inventory_misses_is_named(tmp_path: Path, variable: str) -> None:
     with pytest.raises(SettingsError, match=f"^{variable} is not set"):
-        inventory(tmp_path, **{field: None}).connect()
+        inventory(tmp_path, **{variable: ""}).connect()
 
 
 def test_a_client_secret_that_cant_be_right_is_sent_nowhere(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("secr\u00e8t")
     for service in (
-        leads(tmp_path, client_secret="secr\u00e8t"),
-        inventory(tmp_path, client_secret_file=str(file), client_secret=None),
+        leads(tmp_path, LEADS_CLIENT_SECRET="secr\u00e8t"),
+        inventory(tmp_path, INVENTORY_CLIENT_SECRET_FILE=str(file), INVENTORY_CLIENT_SECRET=""),
     ):
         with pytest.raises(CredentialsError, match="holds a character outside ASCII at position 5") as caught:
             service.tokens().get()
@@ -90,13 +77,13 @@ def test_a_client_secret_that_cant_be_right_is_sent_nowhere(tmp_path: Path) -> N
 def test_leads_of_two_portals_do_not_mix(tmp_path: Path) -> None:
     leads(tmp_path).connect()
     with pytest.raises(SettingsError, match=r"holds leads from leads\.example, and another\.example is another portal"):
-        leads(tmp_path, base_url="https://another.example").connect()
-    leads(tmp_path, base_url="https://leads.example:8443/v2").connect()
+        leads(tmp_path, LEADS_BASE_URL="https://another.example").connect()
+    leads(tmp_path, LEADS_BASE_URL="https://leads.example:8443/v2").connect()
 
 
 def test_a_simulator_may_come_back_on_another_port(tmp_path: Path) -> None:
-    leads(tmp_path, base_url="http://127.0.0.1:8000", auth_url="http://127.0.0.1:8000").connect()
-    leads(tmp_path, base_url="http://localhost:9000", auth_url="http://localhost:9000").connect()
+    leads(tmp_path, LEADS_BASE_URL="http://127.0.0.1:8000").connect()
+    leads(tmp_path, LEADS_BASE_URL="http://localhost:9000").connect()
     with pytest.raises(SettingsError, match="holds leads from this machine"):
         leads(tmp_path).connect()
 
@@ -110,13 +97,12 @@ def test_a_secret_in_a_file_opens_the_service_in_both_forms(tmp_path: Path, auth
         file.chmod(0o600)
         client, auth = leads(
             tmp_path,
-            base_url=simulator.base_url,
-            auth_url=simulator.base_url,
-            client_id=environment["LEADS_CLIENT_ID"],
-            client_secret=None,
-            client_secret_file=str(file),
-            auth_method=auth_method,
-            audience=simulator.base_url,
+            LEADS_BASE_URL=simulator.base_url,
+            LEADS_AUTH_URL=simulator.base_url,
+            LEADS_CLIENT_ID=environment["LEADS_CLIENT_ID"],
+            LEADS_CLIENT_SECRET="",
+            LEADS_CLIENT_SECRET_FILE=str(file),
+            LEADS_AUTH_METHOD=auth_method,
         ).connect()
         # One that the portal has: the simulator's clock is the machine's.
         recent = Window.of((datetime.now(UTC) - timedelta(days=3)).date(), WINDOW.scope, UTC_ZONE)
@@ -129,21 +115,25 @@ def test_a_secret_in_a_file_opens_the_service_in_both_forms(tmp_path: Path, auth
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
-        ({"agency_ref": "another agency"}, RefusedError, r"answered 403 Forbidden.*check INVENTORY_AGENCY_REF"),
-        ({"client_secret": "wrong"}, CredentialsError, r"\(401, invalid_client\)"),
+        (
+            {"INVENTORY_AGENCY_REF": "another agency"},
+            RefusedError,
+            r"answered 403 Forbidden.*check INVENTORY_AGENCY_REF",
+        ),
+        ({"INVENTORY_CLIENT_SECRET": "wrong"}, CredentialsError, r"\(401, invalid_client\)"),
     ],
 )
 def test_a_wrong_agency_is_told_from_wrong_credentials_by_the_simulator(
     tmp_path: Path, changes: dict[str, str], error: type[LeadsPipelineError], said: str
 ) -> None:
     with running() as portal, pytest.raises(error, match=f"(?s){said}"):
-        inventory_of(portal.environment(), tmp_path, **changes).connect().search("")
+        inventory(tmp_path, **(portal.environment() | changes)).connect().search("")
 
 
 def test_a_simulator_that_repeats_its_cursor_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cursor = portals_inventory._cursor  # noqa: SLF001 - a portal that goes wrong
     with running(Config(branches=12)) as portal:
-        client = inventory_of(portal.environment(), tmp_path).connect()
+        client = inventory(tmp_path, **portal.environment()).connect()
         assert len({item.item_id for item in client.search("")}) > 250
         assert client.stats.requests == 2
         monkeypatch.setattr(portals_inventory, "_cursor", lambda search, _offset: cursor(search, 0))
@@ -152,25 +142,9 @@ def test_a_simulator_that_repeats_its_cursor_ends_the_search(tmp_path: Path, mon
     assert caught.value.reason == "repeating cursor"
 
 
-def inventory_of(environment: dict[str, str], folder: Path, **changes: Any) -> InventoryService:
-    named = {
-        "base_url": "INVENTORY_BASE_URL",
-        "client_id": "INVENTORY_CLIENT_ID",
-        "client_secret": "INVENTORY_CLIENT_SECRET",
-        "agency_ref": "INVENTORY_AGENCY_REF",
-    }
-    return inventory(folder, **{field: environment[variable] for field, variable in named.items()} | changes)
-
-
 def test_the_inventory_is_searched_with_its_own_token(tmp_path: Path) -> None:
     with running() as simulator:
         environment = simulator.environment()
-        client = inventory(
-            tmp_path,
-            base_url=simulator.base_url,
-            client_id=environment["INVENTORY_CLIENT_ID"],
-            client_secret=environment["INVENTORY_CLIENT_SECRET"],
-            agency_ref=environment["INVENTORY_AGENCY_REF"],
-        ).connect()
+        client = inventory(tmp_path, **environment).connect()
         assert client.search(environment["INVENTORY_ADDRESSES"])
         assert simulator.counters().token_requests == 1

@@ -385,3 +385,14 @@ def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(db: duckdb.DuckDBPyCo
     assert db.execute("select answered_at from answers order by number").fetchall() == [
         (at,) for at in moments.values()
     ]
+
+
+def test_the_columns_of_each_mart_have_the_types_that_its_file_declares(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs
+) -> None:
+    load(db)
+    assert make(db, inputs) == {}
+    for mart in marts():
+        declared = ", ".join(f"null::{type_} as {name}" for name, type_ in mart.types.items())
+        made, wanted = (db.execute(f"describe {of}").fetchall() for of in (f"from {mart.name}", f"select {declared}"))
+        assert [column[:2] for column in made] == [column[:2] for column in wanted], mart.name

@@ -94,7 +94,7 @@ def _pull(
             answers = {address: client.search(address) for address in addresses}
         rows = data.inventory.land(day, answers, began_at, context.run.run_id)
     except LeadsPipelineError as error:
-        raise failure(f"No inventory could be pulled for {day}", error) from None
+        raise failure(f"No inventory could be pulled for {day}", error, "inventory") from None
     return {"dagster/partition_row_count": rows, "addresses": len(answers), "requests": client.stats.requests}
 
 

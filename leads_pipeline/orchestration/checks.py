@@ -1,0 +1,78 @@
+"""Dagster's checks: findings on raw windows and files, and the statements of sql/checks/ on the published tables.
+
+Belongs here: specs and results. Doesn't: the findings (observe/findings.py), what a statement checks (sql/checks/).
+A check holds nothing back unless it `is_error`: a branch may have a quiet week, and the portal may drop a field.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
+
+from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.observe.findings import FINDERS, Level, find
+from leads_pipeline.observe.known import Known
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.transform.checks import checks, problems
+from leads_pipeline.transform.reading import Reader
+
+_FINDERS: Final = {
+    "windows": [finder for name, finder in FINDERS.items() if name.startswith("windows-")],
+    "files": [FINDERS["files-damaged"], FINDERS["spool"]],
+}
+_DESCRIPTIONS: Final = {
+    "windows": "No window is refused, failing, late or lost",
+    "files": "No file is damaged or missing",
+}
+
+# How many lines a check's description has.
+NAMED: Final = 20
+
+
+def raw_check_specs(asset: str) -> list[AssetCheckSpec]:
+    """Return the checks on the raw leads of a kind."""
+    return [AssetCheckSpec(check, asset=asset, description=text) for check, text in _DESCRIPTIONS.items()]
+
+
+def raw_checks(
+    settings: Settings, data: DataFolder, asset: str, kind: LeadKind, now: datetime
+) -> Iterator[AssetCheckResult]:
+    """Yield what they come to. Hints leave a check green. A run yields them before it fails: they say why."""
+    known = Known.of(settings, data, now, (kind,))
+    for check, finders in _FINDERS.items():
+        found = [one for one in find(known, finders) if one.level is not Level.HINT]
+        is_error = any(one.level is Level.ERROR for one in found)
+        yield _result(asset, check, [f"{one.message} {one.what_to_do}" for one in found], is_error=is_error)
+
+
+def published_check_specs() -> list[AssetCheckSpec]:
+    """Return the checks on the published tables, for the asset that publishes them."""
+    return [
+        AssetCheckSpec(check.name, asset=check.table, blocking=check.is_error, description=check.description)
+        for check in checks()
+    ]
+
+
+def published_checks(db: Reader) -> Iterator[AssetCheckResult]:
+    """Yield what they come to. A check that breaks fails and leaves the published file as it is."""
+    for check in checks():
+        try:
+            found, is_error = problems(db, check), check.is_error
+        except LeadsPipelineError as error:
+            found, is_error = [f"The check broke: {error} What it looks at was published whole."], True
+        yield _result(check.table, check.name, found, is_error=is_error)
+
+
+def _result(asset: str, check: str, found: Sequence[str], *, is_error: bool) -> AssetCheckResult:
+    more = [f"- and {len(found) - NAMED} more"] if len(found) > NAMED else []
+    return AssetCheckResult(
+        asset_key=asset,
+        check_name=check,
+        passed=not found,
+        severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
+        description="\n".join([*(f"- {line}" for line in found[:NAMED]), *more]) or "No problems.",
+        metadata={"problems": len(found)},
+    )

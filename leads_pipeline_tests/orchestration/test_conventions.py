@@ -1,0 +1,119 @@
+"""What a data engineer looks for in Dagster's catalog and on the page of a run is there."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import AssetKey, AssetSpec, DagsterEventType, LocalFileCodeReference
+
+from leads_pipeline.definitions import build_definitions
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.orchestration.pulling import PUBLISH_JOB
+from leads_pipeline.simulator.faults import Then
+from leads_pipeline_tests.support.installation import installation
+from leads_pipeline_tests.support.pulls import Pipeline, pipeline
+
+ROOT = Path(__file__).parents[2]
+VARIABLES = {"LEADS_BASE_URL": "https://leads.example", "LEADS_TIMEZONE": "Europe/London", "LEADS_BRANCH_IDS": "101"}
+
+
+def specs(folder: Path, **variables: str) -> dict[str, AssetSpec]:
+    definitions = build_definitions({"LEADS_DATA_DIR": str(folder), **VARIABLES, **variables})
+    return {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
+
+
+def test_each_asset_has_the_owners_of_the_settings(tmp_path: Path) -> None:
+    found = specs(tmp_path, LEADS_OWNERS="data, me@agency.example").values()
+    assert {tuple(spec.owners) for spec in found} == {("team:data", "me@agency.example")}
+
+
+def test_what_holds_leads_or_knows_who_asked_is_tagged_as_personal(tmp_path: Path) -> None:
+    found = specs(tmp_path)
+    personal = {name for name, spec in found.items() if "pii" in spec.tags}
+    assert personal >= {"raw_applicant_leads", "raw_appraisal_leads", *(kind.table for kind in LEAD_KINDS)}
+    assert personal >= {"lead_facts", "applicant_viewing_times", "mart_people"}
+    assert personal.isdisjoint({"raw_inventory", "inventory", "branches", "mart_leads_daily", "leads_report"})
+
+
+def test_groups_and_tags_name_the_layer_and_kinds_the_technology(tmp_path: Path) -> None:
+    found = specs(tmp_path).values()
+    assert {spec.tags["layer"] for spec in found} == {"raw", "warehouse", "marts", "reports"}
+    assert all(spec.tags["layer"] == spec.group_name and spec.kinds for spec in found)
+
+
+def test_assets_have_to_be_fresh_each_morning_of_the_agency(tmp_path: Path) -> None:
+    policies: dict[str, Any] = {name: spec.freshness_policy for name, spec in specs(tmp_path).items()}
+    assert policies.pop("raw_inventory") is None  # it isn't set up
+    assert {(policy.deadline_cron, policy.timezone) for policy in policies.values()} == {("0 6 * * *", "Europe/London")}
+    assert {spec.freshness_policy for spec in specs(tmp_path, LEADS_BASE_URL="").values()} == {None}
+
+
+def test_each_asset_names_the_lines_that_make_it(tmp_path: Path) -> None:
+    for name, spec in specs(tmp_path).items():
+        references = spec.metadata["dagster/code_references"].code_references
+        assert references
+        for reference in references:
+            assert isinstance(reference, LocalFileCodeReference)
+            assert Path(reference.file_path).is_file()
+        if name.startswith("mart_"):
+            assert Path(references[0].file_path).name == f"{name}.sql"
+
+
+def test_the_lineage_of_a_column_ends_at_columns_that_are_there(tmp_path: Path) -> None:
+    found = specs(tmp_path)
+    columns = {
+        name: {column.name for column in spec.metadata["dagster/column_schema"].columns}
+        for name, spec in found.items()
+        if "dagster/column_schema" in spec.metadata
+    }
+    for name, spec in found.items():
+        lineage = spec.metadata.get("dagster/column_lineage")
+        for column, sources in lineage.deps_by_column.items() if lineage else ():
+            assert column in columns[name]
+            assert all(one.column_name in columns[one.asset_key.to_user_string()] for one in sources)
+    facts = found["lead_facts"].metadata["dagster/column_lineage"].deps_by_column
+    assert {one.asset_key.to_user_string() for one in facts["person"]} == {kind.table for kind in LEAD_KINDS}
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Any:
+    with pipeline(tmp_path) as started:
+        yield started
+
+
+def test_a_run_says_how_many_windows_it_is_for_and_who_asked(here: Pipeline) -> None:
+    here.run(here.tick())
+    [run] = here.runs()
+    assert (run.tags["leads_pipeline/windows"], run.tags["leads_pipeline/reason"]) == ("18", "retry")
+
+
+def test_each_step_logs_what_it_begins_with_and_how_it_ends(tmp_path: Path) -> None:
+    with installation(tmp_path) as here:
+        here.pull(here.keys([2]))
+        here.execute(PUBLISH_JOB, tags={})
+        pull, publish = (
+            [entry.user_message for entry in here.instance.all_logs(run.run_id) if entry.dagster_event is None]
+            for run in here.runs()
+        )
+    assert re.fullmatch(r"Pulling 3 windows of applicant leads, .*\.", pull[0])
+    assert re.fullmatch(r"Landed 3 windows of applicant leads, \d+ new and 0 changed, in \d+\.\d s\. .*", pull[1])
+    assert publish[0].startswith("Publishing leads.duckdb")
+    assert re.fullmatch(r"Published leads.duckdb \(new file\): 3 windows and \d+ leads changed, .* in \d.*", publish[1])
+
+
+def test_a_failure_links_to_the_page_of_the_partition_and_to_the_runbook(here: Pipeline) -> None:
+    here.fail({here.key(1): Then(status=403)})
+    result = here.run(here.tick())
+    failed = result.filter_events(lambda event: event.event_type is DagsterEventType.STEP_FAILURE)
+    data = failed[0].step_failure_data.user_failure_data
+    assert data is not None
+    assert data.description is not None
+    _, _, heading = data.description.rpartition("docs/findings.md#")
+    assert f"## {heading}\n" in (ROOT / "docs" / "findings.md").read_text()
+    assert heading == "windows-refused"
+    key = here.key(1).replace("|", "%7C")
+    assert data.metadata["partition"].value == f"/assets/{AssetKey('raw_applicant_leads').path[0]}?partition={key}"
