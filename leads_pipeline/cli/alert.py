@@ -9,7 +9,7 @@ import click
 
 from leads_pipeline.cli.output import plain_errors
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.observe.channels import attempt, channels_of, heartbeat_of
+from leads_pipeline.observe.channels import SET_UP, Heartbeat, attempt, channels_of
 from leads_pipeline.observe.digest import Digest
 from leads_pipeline.observe.told import Told
 from leads_pipeline.settings import Settings, variables
@@ -29,13 +29,10 @@ def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is
         sends: dict[str, Callable[[], str | None]] = {
             channel.name: partial(channel.send, Digest(now)) for channel in channels_of(settings)
         }
-        if heartbeat := heartbeat_of(settings):
+        if heartbeat := Heartbeat.of(settings):
             sends[heartbeat.name] = partial(heartbeat.beat, is_well=True)
         if not sends:
-            raise SettingsError(
-                "No channel is set up, so nobody is told of problems. Set LEADS_ALERT_EMAIL with LEADS_SMTP_URL, "
-                "LEADS_ALERT_SLACK_WEBHOOK or LEADS_ALERT_WEBHOOK."
-            )
+            raise SettingsError(f"No alert channel is set up. {SET_UP}")
         troubles = {}
         for name, send in sends.items():
             _, trouble = attempt(name, send)

@@ -6,17 +6,19 @@ sending (channels.py).
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.observe.channels import Channel, Heartbeat, attempt
-from leads_pipeline.observe.digest import Digest, Open, Over
+from leads_pipeline.observe.digest import Digest, Over
 from leads_pipeline.observe.findings import Finding, Level
 from leads_pipeline.observe.told import Entry, Memory, Told
 
-# A finding that often ends by itself is told once it has lasted for so long.
+# A finding that often ends by itself is told once it has been seen for so long. A machine that was off for days then
+# pulls first.
 PATIENCE: Final = timedelta(hours=1)
 REPEATED_AFTER: Final = timedelta(days=1)
 BEAT_EVERY: Final = timedelta(hours=1)
@@ -37,30 +39,43 @@ class Alerts:
         self._heartbeat = heartbeat
         self._unsaved: Told | None = None
 
-    def tell(self, findings: Sequence[Finding], failed_finders: Collection[str], now: datetime) -> dict[str, bool]:
+    def tell(self, findings: Sequence[Finding], failed: Collection[str], now: datetime) -> dict[str, bool]:
         """Send what is due. Return by channel whether that worked; a channel with nothing to send isn't named.
 
-        What a finder found before is neither new nor over while the finder fails.
+        `failed` names the finders that couldn't look. What they found before is neither new nor over.
         """
         told = self._unsaved or Told.read(self._state)
         found = {one.key: one for one in findings if one.level is not Level.HINT}
-        kept = {key for key in told.keys() - found.keys() if key.partition("/")[0] in failed_finders}
+        kept = {key for key in told.keys() - found.keys() if key.partition("/")[0] in failed}
         told.noticed = {key: told.noticed.get(key, now) for key in found.keys() | kept}
-        open_ = [Open(one, min(one.since or told.noticed[one.key], now)) for one in found.values()]
-        set_up: list[Channel | Heartbeat] = [*self._channels, *([self._heartbeat] if self._heartbeat else [])]
-        told.forget_other_channels({one.name for one in set_up})
-        results = {channel.name: self._tell(channel, told, open_, kept, now) for channel in self._channels}
+        open_ = [replace(one, since=min(one.since or told.noticed[one.key], now)) for one in found.values()]
+        waiting = {one.key for one in open_ if one.may_pass and now - told.noticed[one.key] < PATIENCE}
+        told.forget_other_channels({one.name for one in (*self._channels, self._heartbeat) if one})
+        results = {channel.name: self._tell(channel, told, open_, waiting, kept, now) for channel in self._channels}
         if self._heartbeat and (told.beat_at is None or now - told.beat_at >= BEAT_EVERY):
-            results[self._heartbeat.name] = self._beat(self._heartbeat, told, open_, now)
+            late = [one for one in open_ if one.level is Level.ERROR and one.key.startswith(_LATE)]
+            is_well = all(one.key in waiting for one in late)
+            results[self._heartbeat.name] = self._beat(self._heartbeat, told, now, is_well=is_well)
         self._save(told)
         return {name: is_sent for name, is_sent in results.items() if is_sent is not None}
 
     def _tell(
-        self, channel: Channel, told: Told, open_: Sequence[Open], kept: Collection[str], now: datetime
+        self,
+        channel: Channel,
+        told: Told,
+        open_: Sequence[Finding],
+        waiting: Collection[str],
+        kept: Collection[str],
+        now: datetime,
     ) -> bool | None:
         """Send the channel's digest. Return whether that worked, None if nothing is due."""
         memory = told.channels.setdefault(channel.name, Memory())
-        digest = due(memory, [one for one in open_ if one.key != f"alert-channels/{channel.name}"], kept, now)
+        shown = [
+            one
+            for one in open_
+            if (one.key in memory.open or one.key not in waiting) and one.key != f"alert-channels/{channel.name}"
+        ]
+        digest = due(memory, shown, kept, now)
         if digest is None:
             return None
         # Noted before it is sent, and not forgotten if that fails: somebody may have been told, so the end is told too.
@@ -69,15 +84,14 @@ class Alerts:
         is_sent, trouble = attempt(channel.name, lambda: channel.send(digest))
         told.note_attempt(channel.name, trouble, now)
         if is_sent:
-            shown = {one.key: _entry(one, is_told=True) for one in (*digest.new, *digest.still_open)}
-            memory.open = {key: entry for key, entry in memory.open.items() if key in kept} | shown
+            still_kept = {key: entry for key, entry in memory.open.items() if key in kept}
+            memory.open = still_kept | {one.key: _entry(one, is_told=True) for one in shown}
             memory.told_at = now
         self._save(told)
         return is_sent
 
-    def _beat(self, heartbeat: Heartbeat, told: Told, open_: Sequence[Open], now: datetime) -> bool:
-        is_late = any(one.is_error and one.key.startswith(_LATE) and _counts(one, now) for one in open_)
-        is_called, trouble = attempt(heartbeat.name, lambda: heartbeat.beat(is_well=not is_late))
+    def _beat(self, heartbeat: Heartbeat, told: Told, now: datetime, *, is_well: bool) -> bool:
+        is_called, trouble = attempt(heartbeat.name, lambda: heartbeat.beat(is_well=is_well))
         told.note_attempt(heartbeat.name, trouble, now)
         if is_called:
             told.beat_at = now
@@ -91,31 +105,28 @@ class Alerts:
             self._unsaved = told
 
 
-def due(memory: Memory, open_: Sequence[Open], kept: Collection[str], now: datetime) -> Digest | None:
+def due(memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: datetime) -> Digest | None:
     """Return what a channel is to be told now, None if nothing is due.
 
-    `kept` are keys that may be open or not, because their finders failed.
+    `shown` are the open findings that count. `kept` are keys that may be open or not, because their finders failed.
     """
-    known = [one for one in open_ if one.key in memory.open or _counts(one, now)]
-    new = [one for one in known if _is_news(one, memory)]
-    keys = {one.key for one in known}
+    new = [one for one in shown if _is_news(one, memory)]
+    keys = {one.key for one in shown}
     over = {key: entry for key, entry in memory.open.items() if key not in keys and key not in kept}
     is_over = any(entry.is_error or not entry.is_told for entry in over.values())
-    is_repeated = any(one.is_error for one in known) and memory.told_at and now - memory.told_at >= REPEATED_AFTER
+    is_open = any(one.level is Level.ERROR for one in shown)
+    is_repeated = is_open and memory.told_at and now - memory.told_at >= REPEATED_AFTER
     if not (new or is_over or is_repeated):
         return None
     ended = [Over(key, entry.message, entry.since) for key, entry in sorted(over.items())]
-    return Digest(now, new, ended, [one for one in known if one not in new])
+    return Digest(now, new, ended, [one for one in shown if one not in new])
 
 
-def _is_news(one: Open, memory: Memory) -> bool:
+def _is_news(one: Finding, memory: Memory) -> bool:
     before = memory.open.get(one.key)
-    return before is None or not before.is_told or (one.is_error and not before.is_error)
+    return before is None or not before.is_told or (one.level is Level.ERROR and not before.is_error)
 
 
-def _counts(one: Open, now: datetime) -> bool:
-    return not one.finding.may_pass or now - one.since >= PATIENCE
-
-
-def _entry(one: Open, *, is_told: bool = False) -> Entry:
-    return Entry(message=one.finding.message, is_error=one.is_error, since=one.since, is_told=is_told)
+def _entry(one: Finding, *, is_told: bool = False) -> Entry:
+    assert one.since is not None  # noqa: S101 - `tell` has filled it in
+    return Entry(message=one.message, is_error=one.level is Level.ERROR, since=one.since, is_told=is_told)

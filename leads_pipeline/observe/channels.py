@@ -5,21 +5,25 @@ Addresses can hold passwords and tokens: they are read like secrets, and are in 
 """
 
 import base64
+import json
 import logging
 import smtplib
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import httpx
 
 from leads_pipeline.errors import AlertError, LeadsPipelineError, SettingsError
-from leads_pipeline.observe.digest import Digest, Open
+from leads_pipeline.observe.digest import Digest
 from leads_pipeline.portal.credentials import SecretSource, source_of
 from leads_pipeline.portal.http import make_client, tls_context
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, why_no_connection
@@ -30,19 +34,34 @@ TIMEOUT_SECONDS: Final = 10.0
 # Discord takes no more than 2,000 characters.
 _CHAT_CHARACTERS: Final = 1800
 _SMTP_PORTS: Final = {"smtps": 465, "smtp": 587}
+_JSON: Final = {"Content-Type": "application/json"}
 
 
-class Channel(Protocol):
-    """Somewhere that alerts go. `name` is the variable that set it up."""
+class _Address:
+    """An address that a variable holds. It is read like a secret."""
 
-    name: str
+    name: ClassVar[str]
 
+    def __init__(self, url: SecretSource, settings: Settings) -> None:
+        self._url = url
+        self._settings = settings
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self | None:
+        """Return what the settings set up, None if they don't."""
+        url = source_of(getattr(settings, cls.name.removeprefix("LEADS_").lower()))
+        return cls(url, settings) if url else None
+
+
+class Channel(_Address, ABC):
+    """Somewhere that alerts go. `name` is the variable with its address. CHANNELS lists the classes."""
+
+    @abstractmethod
     def send(self, digest: Digest) -> str | None:
         """Send it. Return a sentence if it was sent, but not to everybody.
 
         Raises AlertError, SettingsError and CredentialsError, or an error of the library.
         """
-        ...
 
 
 def attempt(name: str, send: Callable[[], str | None]) -> tuple[bool, str | None]:
@@ -61,30 +80,23 @@ def attempt(name: str, send: Callable[[], str | None]) -> tuple[bool, str | None
         )
 
 
-class Webhook:
+class Webhook(Channel):
     """Posts each message as a JSON object."""
 
-    def __init__(self, name: str, url: SecretSource) -> None:
-        self.name = name
-        self._url = url
+    name = "LEADS_ALERT_WEBHOOK"
 
     def send(self, digest: Digest) -> None:
         """Post it (see Channel)."""
         _request("POST", self.name, self._url.read().strip(), self._body(digest))
 
     def _body(self, digest: Digest) -> dict[str, Any]:
-        return {
-            "title": digest.title,
-            "message": digest.text,
-            "at": digest.at.isoformat(),
-            "new": [_as_json(one) for one in digest.new],
-            "over": [{"key": one.key, "message": one.message, "since": one.since.isoformat()} for one in digest.over],
-            "still_open": [_as_json(one) for one in digest.still_open],
-        }
+        return {"title": digest.title, "message": digest.text, **asdict(digest)}
 
 
 class SlackWebhook(Webhook):
     """Posts each message as Slack's incoming webhooks take it, and those of Mattermost and Discord (/slack)."""
+
+    name = "LEADS_ALERT_SLACK_WEBHOOK"
 
     def _body(self, digest: Digest) -> dict[str, Any]:
         text = f"*{digest.title}*\n{digest.text}"
@@ -96,12 +108,10 @@ class SlackWebhook(Webhook):
         return {"text": text}
 
 
-class Heartbeat:
+class Heartbeat(_Address):
     """The address of an outside monitor that rings when calls stop."""
 
-    def __init__(self, name: str, url: SecretSource) -> None:
-        self.name = name
-        self._url = url
+    name = "LEADS_HEARTBEAT_URL"
 
     def beat(self, *, is_well: bool) -> None:
         """Call the address, or the one with /fail at the end of its path. Raises as Channel.send does."""
@@ -112,17 +122,10 @@ class Heartbeat:
         _request("GET", self.name, url)
 
 
-class Email:
-    """Sends each message through the mail server at smtps://user:password@host:465, or smtp:// with STARTTLS.
+class Email(Channel):
+    """Sends each message through the mail server at smtps://user:password@host:465, or smtp:// with STARTTLS."""
 
-    `sender` is None if the settings name none.
-    """
-
-    def __init__(self, name: str, url: SecretSource, recipients: Sequence[str], sender: str | None) -> None:
-        self.name = name
-        self._url = url
-        self._recipients = recipients
-        self._sender = sender
+    name = "LEADS_SMTP_URL"
 
     def send(self, digest: Digest) -> str | None:
         """Mail it (see Channel). Return who was refused, if not everybody was."""
@@ -130,8 +133,9 @@ class Email:
         user, password = unquote(address.username or ""), unquote(address.password or "")
         mail = EmailMessage()
         mail["Subject"] = digest.title
-        mail["From"] = self._sender or (user if "@" in user else self._recipients[0])
-        mail["To"] = ", ".join(self._recipients)
+        recipients = self._settings.alert_email
+        mail["From"] = self._settings.alert_from or (user if "@" in user else recipients[0])
+        mail["To"] = ", ".join(recipients)
         mail["Date"] = formatdate(digest.at.timestamp())
         mail["Message-ID"] = make_msgid(domain=address.hostname)
         if digest.has_new_error:
@@ -147,36 +151,20 @@ class Email:
         return f"The mail server of {self.name} {_refused_recipients(refused)}" if refused else None
 
 
+CHANNELS: Final[Sequence[type[Channel]]] = (Webhook, SlackWebhook, Email)
+
+
 def channels_of(settings: Settings) -> list[Channel]:
     """Return the channels that are set up. Raises SettingsError if the mail is set up by half."""
-    channels: list[Channel] = []
-    if url := source_of(settings.alert_webhook):
-        channels.append(Webhook("LEADS_ALERT_WEBHOOK", url))
-    if url := source_of(settings.alert_slack_webhook):
-        channels.append(SlackWebhook("LEADS_ALERT_SLACK_WEBHOOK", url))
     if bool(settings.alert_email) != bool(settings.smtp_url):
         raise SettingsError("LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together. Set both, or none.")
-    if url := source_of(settings.smtp_url):
-        channels.append(Email("LEADS_SMTP_URL", url, settings.alert_email, settings.alert_from))
-    return channels
+    return [channel for channel in (one.of(settings) for one in CHANNELS) if channel]
 
 
-def heartbeat_of(settings: Settings) -> Heartbeat | None:
-    """Return the heartbeat, None if none is set up."""
-    url = source_of(settings.heartbeat_url)
-    return Heartbeat("LEADS_HEARTBEAT_URL", url) if url else None
-
-
-def _as_json(one: Open) -> dict[str, Any]:
-    finding = one.finding
-    return {
-        "key": one.key,
-        "level": finding.level.value,
-        "message": finding.message,
-        "what_to_do": finding.what_to_do,
-        "since": one.since.isoformat(),
-        "link": finding.link,
-    }
+SET_UP: Final = (
+    "Set LEADS_ALERT_EMAIL and LEADS_SMTP_URL, or one of "
+    f"{', '.join(one.name for one in CHANNELS if one is not Email)}."
+)
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------
@@ -184,9 +172,14 @@ def _as_json(one: Open) -> dict[str, Any]:
 
 def _request(method: str, name: str, url: str, body: dict[str, Any] | None = None) -> None:
     _split(name, url, ("https", "http"))
+    content = json.dumps(body, default=datetime.isoformat) if body else None
     try:
         # The answer's body stays unread.
-        with _unlogged(), make_client() as http, http.stream(method, url, json=body, timeout=TIMEOUT_SECONDS) as answer:
+        with (
+            _unlogged(),
+            make_client() as http,
+            http.stream(method, url, content=content, headers=_JSON, timeout=TIMEOUT_SECONDS) as answer,
+        ):
             status = answer.status_code
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
         raise AlertError(f"The address of {name} can't be reached: {why_no_connection(error)}") from None

@@ -10,29 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.findings import Finding, Level
 
 # Longer lists aren't read on a phone.
 MOST_IN_FULL: Final = 20
 _TITLE_CHARACTERS: Final = 150
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """A finding that is open, and since when: as the finder says, or since it was noticed."""
-
-    finding: Finding
-    since: datetime
-
-    @property
-    def key(self) -> str:
-        """The finding's key."""
-        return self.finding.key
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the finding is an error, and no warning."""
-        return self.finding.level is Level.ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +29,31 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """One message for one channel. Each open finding is either in `new` or in `still_open`. A test has none at all."""
+    """One message for one channel. Each open finding is either in `new` or in `still_open`, and has a `since`.
+
+    A test has none at all.
+    """
 
     at: datetime
-    new: Sequence[Open] = ()
+    new: Sequence[Finding] = ()
     over: Sequence[Over] = ()
-    still_open: Sequence[Open] = ()
+    still_open: Sequence[Finding] = ()
 
     @property
     def has_new_error(self) -> bool:
         """Whether somebody should look now."""
-        return any(one.is_error for one in self.new)
+        return any(one.level is Level.ERROR for one in self.new)
 
     @property
     def title(self) -> str:
         """One line, as for the subject of an e-mail."""
-        open_errors = sum(one.is_error for one in self.still_open)
-        problems = "1 problem" if open_errors == 1 else f"{open_errors} problems"
+        open_errors = sum(one.level is Level.ERROR for one in self.still_open)
+        problems = counted(open_errors, "problem")
         if self.new:
             what = "problem" if self.has_new_error else "warning"
-            count = sum(one.is_error is self.has_new_error for one in self.new)
+            count = sum((one.level is Level.ERROR) is self.has_new_error for one in self.new)
             start = f"New {what}" if count == 1 else f"{count} new {what}s"
-            title = f"{start}: {_first_sentence(self.new[0].finding.message)}"
+            title = f"{start}: {_first_sentence(self.new[0].message)}"
         elif self.over:
             start = "Over" if len(self.over) == 1 else f"{len(self.over)} problems are over"
             rest = f"Still open: {problems}." if open_errors else "No problem is open."
@@ -102,11 +88,9 @@ def _part(title: str, items: Iterable[str]) -> Iterator[str]:
         yield f"- and {len(shown) - MOST_IN_FULL} more: `leads-pipeline findings` lists them."
 
 
-def _shown(one: Open) -> str:
-    finding = one.finding
-    lines = [f"{finding.level.capitalize()}: {finding.message}", f"What to do: {finding.what_to_do}"]
-    lines.append(f"Since {_moment(one.since)}." + (f" More: {finding.link}" if finding.link else ""))
-    return "\n".join(lines)
+def _shown(one: Finding) -> str:
+    since = f"Since {_moment(one.since)}. " if one.since else ""
+    return f"{one.level.capitalize()}: {one.message}\nWhat to do: {one.what_to_do}\n{since}More: {one.link}"
 
 
 def _first_sentence(message: str) -> str:

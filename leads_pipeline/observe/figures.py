@@ -4,12 +4,12 @@ Belongs here: which figures there are, and their form for Prometheus. Doesn't: p
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Self, cast
+from typing import Final, Self
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -112,19 +112,15 @@ _MOMENTS: Final = {
 def registry(look: Callable[[], Figures]) -> CollectorRegistry:
     """Return what prometheus-client serves or prints. `look` is called each time that it is asked."""
     made = CollectorRegistry()
-    made.register(cast("Collector", _Gauges(look)))
+    made.register(_Gauges(look))
     return made
 
 
-class _Gauges:
+class _Gauges(Collector):
     """One gauge a figure. A moment that never was has no sample."""
 
     def __init__(self, look: Callable[[], Figures]) -> None:
         self._look = look
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: registering doesn't look."""
-        return ()
 
     def collect(self) -> Iterator[Metric]:
         """The figures of this moment. If they can't be had, `leads_pipeline_well` alone is there, and is 0."""

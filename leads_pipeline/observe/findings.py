@@ -8,7 +8,7 @@ hint with the simulator, and a warning with a real portal.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from leads_pipeline.domain.answer import shown_member
@@ -41,7 +41,6 @@ __all__ = ["FINDERS", "Finding", "Level", "acknowledge", "find", "look", "window
 # One is due each night. Once a year, a night comes 25 hours after the one before.
 _OLDEST_PUBLICATION: Final = timedelta(hours=27)
 _UNPUBLISHED: Final = timedelta(hours=1)
-_REPORT_TAKES: Final = timedelta(hours=1)
 _OLDEST_INVENTORY: Final = timedelta(hours=27)
 
 # A nightly one may fail once.
@@ -58,12 +57,11 @@ _ERROR_BYTES: Final = 100_000_000
 
 @finder(LEADS_DUCKDB)
 def leads_duckdb(known: Known) -> Iterator[Found]:
-    """leads.duckdb is missing, damaged or not up to date, or the report is older.
+    """leads.duckdb is missing, damaged or not up to date.
 
     Meaning: nobody can query it, or analysts see old figures. Raw has the leads, so none is lost.
     Do: `leads-pipeline backfill --last 1d` publishes now, or prints why it can't. Mostly the disk is full. If the
-    service runs, the last run of `publish` in the Dagster UI says why. For the report it is the asset `leads_report`.
-    Check the disk if the file is damaged again.
+    service runs, the last run of `publish` in the Dagster UI says why. Check the disk if the file is damaged again.
     Over: when a publication succeeds.
     """
     state, now = known.publications, known.now
@@ -100,16 +98,6 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
             publish,
             published_at,
             may_pass=True,
-        )
-    report = known.data.folder / "reports" / "leads.html"
-    written_at = datetime.fromtimestamp(report.stat().st_mtime, UTC) if report.exists() else None
-    if written_at and published_at and published_at - written_at > _REPORT_TAKES:
-        yield Found(
-            Level.WARNING,
-            f"The report is from {written_at:%Y-%m-%d %H:%M} UTC, older than leads.duckdb.",
-            "See what the asset `leads_report` says in the Dagster UI.",
-            written_at,
-            part="report",
         )
 
 
@@ -292,7 +280,9 @@ def alert_channels(known: Known) -> Iterator[Found]:
     `leads-pipeline alert --test`.
     Over: when both are set, and a message or a test has got through.
     """
-    settings = known.settings
+    # Loaded here, as most findings need no HTTP.
+    from leads_pipeline.observe.channels import SET_UP, channels_of
+
     for variable, failure in Told.read(known.data.state.path).failures.items():
         yield Found(
             Level.ERROR,
@@ -302,14 +292,13 @@ def alert_channels(known: Known) -> Iterator[Found]:
             part=variable,
             may_pass=True,
         )
-    has_channel = settings.alert_webhook or settings.alert_slack_webhook or (settings.alert_email and settings.smtp_url)
-    if not has_channel:
+    if not channels_of(known.settings):
         yield Found(
             _never_set_up(known),
             "No alert channel is set up, so nobody is told of problems.",
-            "Set LEADS_ALERT_EMAIL and LEADS_SMTP_URL, or LEADS_ALERT_WEBHOOK. Then run `leads-pipeline alert --test`.",
+            f"{SET_UP} Then run `leads-pipeline alert --test`.",
         )
-    elif not settings.heartbeat_url:
+    elif not known.settings.heartbeat_url:
         yield Found(
             Level.HINT,
             "LEADS_HEARTBEAT_URL isn't set. Alerts stop when this machine stops, and nobody notices.",

@@ -39,8 +39,6 @@ _CLOCK_FAIL_SECONDS: Final = 300
 _WINDOW_LENGTH: Final = timedelta(minutes=1)
 _WINDOW_AGE: Final = timedelta(minutes=10)
 
-_DAGSTER_PACKAGES: Final = ("dagster", "dagster-webserver", "dagster-dg-cli")
-
 
 class Light(StrEnum):
     """Green: works. Hint: works, and more could be set up. Yellow: something should be done. Red: doesn't work."""
@@ -141,11 +139,7 @@ def _settings(settings: Settings) -> str:
 
 
 def _versions() -> str:
-    versions = {name: version(name) for name in (*_DAGSTER_PACKAGES, "duckdb")}
-    if len({versions[name] for name in _DAGSTER_PACKAGES}) > 1:
-        named = ", ".join(f"{name} {versions[name]}" for name in _DAGSTER_PACKAGES)
-        raise SettingsError(f"Dagster's packages have different versions: {named}. Install one version of all three.")
-    return f"Dagster {versions['dagster']}, DuckDB {versions['duckdb']}."
+    return f"leads_pipeline {version('leads_pipeline')}, Dagster {version('dagster')}, DuckDB {version('duckdb')}."
 
 
 # --- services ---------------------------------------------------------------------------------------------------------

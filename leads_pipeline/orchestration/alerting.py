@@ -15,7 +15,7 @@ from dagster import (
 )
 
 from leads_pipeline.observe.alerts import Alerts
-from leads_pipeline.observe.channels import channels_of, heartbeat_of
+from leads_pipeline.observe.channels import Heartbeat, channels_of
 from leads_pipeline.observe.findings import look
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings
@@ -27,7 +27,7 @@ ALERT_INTERVAL_SECONDS = 300
 
 def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> SensorDefinition:
     """Return the sensor. It is there without a channel too, because it notes what Dagster knows for the findings."""
-    alerts = Alerts(DataFolder.of(settings).state.path, channels_of(settings), heartbeat_of(settings))
+    alerts = Alerts(DataFolder.of(settings).state.path, channels_of(settings), Heartbeat.of(settings))
 
     @sensor(
         name="alert",

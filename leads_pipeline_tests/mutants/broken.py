@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     import base64
     import os
     import shutil
+    from dataclasses import replace
     from datetime import UTC, datetime, time, timedelta
     from decimal import Decimal
     from http import HTTPStatus
@@ -449,9 +450,9 @@ def _(self, told):
     return None
 
 
-@mutant("a short outage is told", "leads_pipeline.observe.alerts:_counts", promise=TOLD, tests=ALERTS)
-def _(one, now):
-    return True
+@mutant("a short outage is told", "leads_pipeline.observe.alerts:Alerts.tell", promise=TOLD, tests=ALERTS)
+def _(self, findings, failed, now):
+    return unbroken(self, [replace(one, may_pass=False) for one in findings], failed, now)
 
 
 @mutant("an unsent message counts as told", "leads_pipeline.observe.alerts:_entry", promise=TOLD, tests=ALERTS)
@@ -465,13 +466,13 @@ def _(one, memory):
 
 
 @mutant("a finder that fails ends what it found", "leads_pipeline.observe.alerts:due", promise=TOLD, tests=ALERTS)
-def _(memory, open_, kept, now):
-    return unbroken(memory, open_, (), now)
+def _(memory, shown, kept, now):
+    return unbroken(memory, shown, (), now)
 
 
 @mutant("an open error isn't told again each day", "leads_pipeline.observe.alerts:due", promise=TOLD, tests=ALERTS)
-def _(memory, open_, kept, now):
-    return unbroken(memory.model_copy(update={"told_at": now}), open_, kept, now)
+def _(memory, shown, kept, now):
+    return unbroken(memory.model_copy(update={"told_at": now}), shown, kept, now)
 
 
 @mutant(
@@ -490,8 +491,8 @@ def _(self, channel, trouble, now):
 
 
 @mutant("the heartbeat never fails", "leads_pipeline.observe.alerts:Alerts._beat", promise=TOLD, tests=ALERTS)
-def _(self, heartbeat, told, open_, now):
-    return unbroken(self, heartbeat, told, (), now)
+def _(self, heartbeat, told, now, *, is_well):
+    return unbroken(self, heartbeat, told, now, is_well=True)
 
 
 @mutant("a channel's address is logged", "leads_pipeline.observe.channels:_unlogged", promise=SECRET, tests=CHANNELS)

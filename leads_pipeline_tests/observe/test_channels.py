@@ -22,16 +22,16 @@ from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
 from leads_pipeline.observe.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook, attempt
-from leads_pipeline.observe.digest import Digest, Open, Over
+from leads_pipeline.observe.digest import Digest, Over
 from leads_pipeline.observe.findings import Finding, Level
 from leads_pipeline.observe.told import Told
 from leads_pipeline.portal.credentials import StaticSecret
+from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.newcomer import free_port
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-FULL = Open(
-    Finding("disk", Level.ERROR, "The disk gets full.", NOON, "Make <room> & soon. £", "findings.md#disk"), NOON
-)
+FULL = Finding("disk", Level.ERROR, "The disk gets full.", NOON, "Make <room> & soon. £", "findings.md#disk")
+NO_SETTINGS = Settings.from_variables({})
 DIGEST = Digest(NOON, [FULL], [Over("backup", "No backup.", NOON)])
 TOKEN = "T0KEN"
 
@@ -85,7 +85,7 @@ def web_sink() -> Iterator[WebSink]:
 
 
 def webhook(url: str) -> Channel:
-    return Webhook("LEADS_ALERT_WEBHOOK", StaticSecret(url))
+    return Webhook(StaticSecret(url), NO_SETTINGS)
 
 
 def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
@@ -105,6 +105,7 @@ def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
                 "what_to_do": "Make <room> & soon. £",
                 "since": noon,
                 "link": "findings.md#disk",
+                "may_pass": False,
             }
         ],
         "over": [{"key": "backup", "message": "No backup.", "since": noon}],
@@ -114,7 +115,7 @@ def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
 
 def test_slack_gets_a_text_without_marks_that_fits_into_discord(web: WebSink) -> None:
     for digest in (DIGEST, Digest(NOON, [FULL] * 20)):
-        SlackWebhook("LEADS_ALERT_SLACK_WEBHOOK", StaticSecret(f"{web.url}/{TOKEN}")).send(digest)
+        SlackWebhook(StaticSecret(f"{web.url}/{TOKEN}"), NO_SETTINGS).send(digest)
     short, long = (json.loads(body)["text"] for _, _, body in web.requests)
     assert short.startswith("*[leads_pipeline] New problem: The disk gets full.*\nNew:\n\n- Error: The disk gets full.")
     assert "Make &lt;room&gt; &amp; soon. £" in short
@@ -130,7 +131,7 @@ def test_slack_gets_a_text_without_marks_that_fits_into_discord(web: WebSink) ->
     ],
 )
 def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink, path: str, well: str, failing: str) -> None:
-    heartbeat = Heartbeat("LEADS_HEARTBEAT_URL", StaticSecret(f"{web.url}{path}"))
+    heartbeat = Heartbeat(StaticSecret(f"{web.url}{path}"), NO_SETTINGS)
     for is_well in (True, False):
         heartbeat.beat(is_well=is_well)
     assert [request[:2] for request in web.requests] == [("GET", well), ("GET", failing)]
@@ -235,7 +236,8 @@ OPS, IT = "ops@agency.example", "it@agency.example"
 
 def mailed(address: str, sender: str | None = None) -> tuple[bool, str]:
     """Send the message. Give whether it was sent, and what is told."""
-    channel = Email("LEADS_SMTP_URL", StaticSecret(address), (OPS, IT), sender)
+    settings = Settings.from_variables({"LEADS_ALERT_EMAIL": f"{OPS},{IT}", "LEADS_ALERT_FROM": sender or ""})
+    channel = Email(StaticSecret(address), settings)
     is_sent, trouble = attempt(channel.name, lambda: channel.send(DIGEST))
     assert "p%40ss" not in str(trouble)
     assert "p@ss" not in str(trouble)
@@ -443,7 +445,7 @@ def test_an_odd_error_of_the_webhooks_does_not_keep_the_mail(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "Set LEADS_ALERT_EMAIL with LEADS_SMTP_URL"),
+        ({}, "Set LEADS_ALERT_EMAIL and LEADS_SMTP_URL"),
         ({"LEADS_ALERT_EMAIL": OPS}, "LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together"),
         ({"LEADS_SMTP_URL": "smtp://127.0.0.1"}, "LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together"),
     ],
