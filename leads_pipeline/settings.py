@@ -439,6 +439,18 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def missing(self) -> list[str]:
+        """The variables that every pull needs and that aren't set."""
+        needed = {
+            "LEADS_BASE_URL": self.base_url,
+            "LEADS_AUTH_URL": self.auth_url,
+            "LEADS_CLIENT_ID": self.client_id,
+            "LEADS_CLIENT_SECRET": self.client_secret or self.client_secret_pgp_file,
+            "LEADS_BRANCH_IDS": self.scopes,
+        }
+        return [name for name, value in needed.items() if not value]
+
+    @property
     def store(self) -> str | None:
         """The address of the object store that has the data; None if a folder has it."""
         return self.data_address if re.match(r"(s3|file)://", self.data_address) else None

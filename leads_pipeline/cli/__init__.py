@@ -38,6 +38,13 @@ COMMANDS = {
 class Commands(click.Group):
     """The commands of the table, each loaded when it is needed."""
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command. The pipeline's own errors are shown as a sentence."""
+        from leads_pipeline.cli.output import plain_errors
+
+        with plain_errors():
+            return super().invoke(ctx)
+
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return their names."""
         return list(COMMANDS)
@@ -61,13 +68,11 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
-    from leads_pipeline.cli.output import plain_errors
     from leads_pipeline.settings import unknown, variables
     from leads_pipeline.storage.durable import forgo_core_dumps
 
     forgo_core_dumps()
-    with plain_errors():
-        context.obj = _read_env_file(Path.cwd() / ".env")
+    context.obj = _read_env_file(Path.cwd() / ".env")
     if context.invoked_subcommand != "doctor":  # which says so itself
         for hint in unknown(variables()):
             click.secho(hint, fg="yellow", err=True)

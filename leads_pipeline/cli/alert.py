@@ -7,7 +7,6 @@ from functools import partial
 
 import click
 
-from leads_pipeline.cli.output import plain_errors
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.channels import SET_UP, Heartbeat, attempt, channels_of
 from leads_pipeline.observe.digest import Digest
@@ -23,26 +22,25 @@ def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is
 
     Exit code 1 if one doesn't work, 2 if none is set up.
     """
-    with plain_errors():
-        settings = Settings.from_variables(variables())
-        now = datetime.now(UTC)
-        sends: dict[str, Callable[[], str | None]] = {
-            channel.name: partial(channel.send, Digest(now)) for channel in channels_of(settings)
-        }
-        if heartbeat := Heartbeat.of(settings):
-            sends[heartbeat.name] = partial(heartbeat.beat, is_well=True)
-        if not sends:
-            raise SettingsError(f"No alert channel is set up. {SET_UP}")
-        troubles = {}
-        for name, send in sends.items():
-            _, trouble = attempt(name, send)
-            troubles[name] = trouble
-            word = click.style("failed", fg="red") if trouble else click.style("sent  ", fg="green")
-            click.echo(f"{word} {name}" + (f": {trouble}" if trouble else ""))
-        state = DataFolder.of(settings).state.path
-        if state.exists():  # a test makes no data folder
-            told = Told.read(state)
-            for name, trouble in troubles.items():
-                told.note_attempt(name, trouble, now)
-            told.write(state)
+    settings = Settings.from_variables(variables())
+    now = datetime.now(UTC)
+    sends: dict[str, Callable[[], str | None]] = {
+        channel.name: partial(channel.send, Digest(now)) for channel in channels_of(settings)
+    }
+    if heartbeat := Heartbeat.of(settings):
+        sends[heartbeat.name] = partial(heartbeat.beat, is_well=True)
+    if not sends:
+        raise SettingsError(f"No alert channel is set up. {SET_UP}")
+    troubles = {}
+    for name, send in sends.items():
+        _, trouble = attempt(name, send)
+        troubles[name] = trouble
+        word = click.style("failed", fg="red") if trouble else click.style("sent  ", fg="green")
+        click.echo(f"{word} {name}" + (f": {trouble}" if trouble else ""))
+    state = DataFolder.of(settings).state.path
+    if state.exists():  # a test makes no data folder
+        told = Told.read(state)
+        for name, trouble in troubles.items():
+            told.note_attempt(name, trouble, now)
+        told.write(state)
     sys.exit(1 if any(troubles.values()) else 0)

@@ -4,46 +4,42 @@ import re
 import sys
 from collections.abc import Sequence
 from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
 import click
 
-from leads_pipeline.cli.output import plain_errors
-from leads_pipeline.cli.session import Session
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.domain.window import RETENTION, Window, days
+from leads_pipeline.domain.window import RETENTION, Scope, Window, days
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.observe.finding import some
+from leads_pipeline.settings import Settings, variables
+
+if TYPE_CHECKING:
+    from leads_pipeline.cli.session import Session
 
 # What else than leads a backfill can pull.
 INVENTORY = "inventory"
 
 
-class _Day(click.ParamType[date]):
-    name = "day"
-
-    def convert(self, value: str | date, param: click.Parameter | None, ctx: click.Context | None) -> date:
-        if isinstance(value, date):
-            return value
-        try:
-            return date.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a day. Write 2026-11-19.", param, ctx)
+def day(text: str) -> date:
+    """Read a day. Raises BadParameter."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a day. Write 2026-11-19.") from None
 
 
-class _Days(click.ParamType[timedelta]):
-    name = "days"
-
-    def convert(self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        match = re.fullmatch(r"([1-9][0-9]{0,4})d", value, re.ASCII)
-        if match is None:
-            self.fail(f"{value!r} is not a number of days. Write 10d.", param, ctx)
+def last_days(text: str) -> timedelta:
+    """Read a number of days, as 10d. Raises BadParameter."""
+    if match := re.fullmatch(r"([1-9][0-9]{0,4})d", text, re.ASCII):
         return timedelta(days=int(match[1]))
+    raise click.BadParameter(f"{text!r} is not a number of days. Write {text if text.isdecimal() else 10}d.")
 
 
 @click.command()
-@click.option("--from", "first", type=_Day(), help="First day, as 2026-11-01.")
-@click.option("--to", "last", type=_Day(), help="Last day, included.")
-@click.option("--last", "recent", type=_Days(), help="The last days and today, as 10d, instead of --from and --to.")
+@click.option("--from", "first", type=day, metavar="DAY", help="First day, as 2026-11-01.")
+@click.option("--to", "last", type=day, metavar="DAY", help="Last day, included.")
+@click.option("--last", "recent", type=last_days, metavar="DAYS", help="Instead: the last days and today, as 10d.")
 @click.option("--scope", "scope_keys", multiple=True, help="Only this scope, as branch-101; repeat for more.")
 @click.option(
     "--kind",
@@ -61,27 +57,44 @@ def backfill(
 ) -> None:
     """Pull days of leads and publish them in leads.duckdb, without the Dagster UI.
 
-    Exit code 0 if every window landed, 1 if one did not, 2 if the question, a setting or the folder is wrong. Windows
+    Exit code 0 if every window landed, 1 if one did not, 2 if an argument, a setting or the folder is wrong. Windows
     that landed are published in any case.
     """
-    with plain_errors(), Session.opened() as session:
-        scopes = session.chosen_scopes(scope_keys)
-        first, last = _chosen_days(session, first, last, recent)
+    # Loaded here, as they load Dagster.
+    from leads_pipeline.cli.installation import want_portal
+    from leads_pipeline.cli.session import Session
+    from leads_pipeline.storage.data_folder import FIRST_DAYS
+
+    kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
+    settings = Settings.from_variables(variables())
+    if kinds:
+        want_portal(settings)
+    scopes = _scopes(settings, scope_keys)
+    with Session.opened(FIRST_DAYS) as session:
+        first, last = _chosen(session, first, last, recent)
         if INVENTORY in kind_names and last < session.today:
             raise click.UsageError(
                 f"--kind {INVENTORY}: the API knows the present only. Have --to name today, {session.today}."
             )
-        kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
-        windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
-        is_today = not kind_names and last == session.today and not session.settings.no_inventory
+        windows = [Window.of(one, scope, settings.zone) for one in days(first, last) for scope in scopes]
+        is_today = not kind_names and last == session.today and not settings.no_inventory
         is_done = session.bring(dict.fromkeys(kinds, windows), inventory=is_today or INVENTORY in kind_names)
     sys.exit(0 if is_done else 1)
 
 
-def _chosen_days(
-    session: Session, first: date | None, last: date | None, recent: timedelta | None
-) -> tuple[date, date]:
-    """The first and the last day that were asked for. Recent days before the first partition don't count."""
+def _scopes(settings: Settings, keys: Sequence[str]) -> list[Scope]:
+    """Return the scopes that were named, or all. Raises QuestionError for one that isn't in the settings."""
+    configured = [scope.key for scope in settings.scopes]
+    if unknown := [key for key in keys if key not in configured]:
+        raise QuestionError(
+            f"--scope: {', '.join(unknown)} is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES. They are "
+            f"{some(configured)}."
+        )
+    return [scope for scope in settings.scopes if not keys or scope.key in keys]
+
+
+def _chosen(session: "Session", first: date | None, last: date | None, recent: timedelta | None) -> tuple[date, date]:
+    """Return the first and the last day that were asked for. Recent days before the first partition don't count."""
     if recent is not None and first is None and last is None:
         return max(session.first_day, session.today - recent), session.today
     if first is None or last is None or recent is not None:

@@ -1,4 +1,4 @@
-"""What outlives the disk: `backup` copies it, `restore` brings it back, `verify` counts it."""
+"""Copy the data folder to another disk, and bring it back: `backup`, `restore`."""
 
 import sys
 from datetime import UTC, datetime
@@ -6,53 +6,47 @@ from pathlib import Path
 
 import click
 
-from leads_pipeline.cli.output import err, plain_errors
-from leads_pipeline.cli.session import Session, configured, opened
-from leads_pipeline.errors import SettingsError
-from leads_pipeline.settings import Settings, variables
-from leads_pipeline.storage.backup import back_up
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.restore import end_restore
-from leads_pipeline.storage.restore import restore as put_back
+from leads_pipeline.cli.output import Number, err
 
 # Two weeks of nights.
 KEPT_BACKUPS = 14
 
-LISTED_FILES = 5
-
 
 @click.command()
 @click.argument("target", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--keep", type=click.IntRange(1), default=KEPT_BACKUPS, show_default=True, help="How many backups stay.")
+@click.option("--keep", type=Number(1), default=KEPT_BACKUPS, show_default=True, help="How many backups to keep.")
 def backup(target: Path, keep: int) -> None:
-    """Back up the data folder to TARGET, a folder on another disk, while everything runs.
+    """Back up the data folder to TARGET, a folder on another disk. The service can keep running.
 
-    Each backup is a folder in TARGET, named by its date and time. It costs what has changed since the one before.
+    Each backup is a folder in TARGET, named by its date and time. Only changed files take new space.
 
     Exit code 1 if a file of the data folder is damaged, 2 if there is no new backup.
     """
-    with plain_errors():
-        settings = Settings.from_variables(variables())
-        if settings.store is None and not settings.data_dir.is_dir():
-            raise SettingsError(f"{settings.data_dir} is not there, so there is nothing to copy. Set LEADS_DATA_DIR.")
-        data = opened(settings)
-        with err.status("Copying what has changed"):
-            done = back_up(data, target, keep, datetime.now(UTC))
+    # Loaded here, so that --help is quick.
+    from leads_pipeline.cli.installation import existing, opened
+    from leads_pipeline.observe.finding import some
+    from leads_pipeline.observe.known import Known
+    from leads_pipeline.storage.backup import back_up
+
+    settings, _ = existing()
+    data = opened(settings)
+    with err.status("Copying files that have changed"):
+        done = back_up(data, target, keep, datetime.now(UTC))
     click.echo(
         f"Backup {target / done.name}: {done.files} files, {done.bytes / 1e6:.1f} MB. Copied now: {done.new} files, "
         f"{done.new_bytes / 1e6:.1f} MB. Older backups deleted: {done.removed}."
     )
     if done.is_first:
         click.echo(f"This is the first backup in {target}.")
-        if target.stat().st_dev == settings.data_dir.stat().st_dev:
-            click.echo("It is on the same disk as the data folder. If that disk fails, both are lost.", err=True)
-    if done.damaged:
+    if target.stat().st_dev == settings.data_dir.stat().st_dev:
+        click.echo("It is on the same disk as the data folder. If that disk fails, both are lost.", err=True)
+    if damaged := sorted({*done.damaged, *(one.key for one in Known(settings, data, datetime.now(UTC)).damaged)}):
         click.echo(
-            f"Damaged files in the data folder: {_counted(done.damaged)}. If the backup before has them whole, the new "
-            "one has them too. Run `leads-pipeline verify`.",
+            f"Damaged or missing in the data folder: {some(damaged)}. The backup has only what an earlier backup in "
+            f"{target} had of them. Run `leads-pipeline verify`.",
             err=True,
         )
-    sys.exit(1 if done.damaged else 0)
+    sys.exit(1 if damaged else 0)
 
 
 @click.command()
@@ -65,27 +59,30 @@ def restore(source: Path) -> None:
 
     Exit code 1 if a file was left out or publishing failed, 2 if nothing was restored or a setting is wrong.
     """
-    with plain_errors():
-        settings = configured()
-        data = DataFolder.of(settings)
-        with err.status("Restoring"):
-            done = put_back(source, data, datetime.now(UTC))
-        click.echo(f"Restored {done.files} files of {done.source} to {settings.data_dir}.")
-        if done.damaged:
-            click.echo(
-                f"Damaged files of the backup, left out: {_counted(done.damaged)}. Their leads are in leads.duckdb, if "
-                "that is whole. Their windows are pulled again while the portal has them.",
-                err=True,
-            )
-        with Session.opened() as session:
-            troubles = session.refresh()
-        if not troubles:
-            end_restore(data)
-    for trouble in troubles:
-        click.echo(f"Publishing failed: {trouble} Then run the same command again.", err=True)
+    # Loaded here, as they load Dagster.
+    from leads_pipeline.cli.session import Session, show_troubles
+    from leads_pipeline.observe.finding import some
+    from leads_pipeline.settings import Settings, variables
+    from leads_pipeline.storage.data_folder import DataFolder
+    from leads_pipeline.storage.restore import end_restore
+    from leads_pipeline.storage.restore import restore as put_back
+
+    settings = Settings.from_variables(variables())
+    data = DataFolder.of(settings)
+    with err.status("Restoring"):
+        done = put_back(source, data, datetime.now(UTC))
+    click.echo(f"Restored {done.files} files of {done.source} to {settings.data_dir}.")
+    if done.damaged:
+        click.echo(
+            f"Damaged files of the backup were left out: {some(done.damaged)}. Their leads come from leads.duckdb.",
+            err=True,
+        )
+    with Session.opened() as session:
+        troubles = session.refresh()
+    show_troubles(troubles)
+    if troubles:
+        click.echo("Restored, but not published. Run the same command again.", err=True)
+    else:
+        end_restore(data)
+        click.echo("Next, pull the leads that came since: leads-pipeline backfill --last 30d")
     sys.exit(1 if done.damaged or troubles else 0)
-
-
-def _counted(keys: list[str]) -> str:
-    more = f" and {len(keys) - LISTED_FILES} more" if len(keys) > LISTED_FILES else ""
-    return f"{len(keys)} ({', '.join(keys[:LISTED_FILES])}{more})"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from leads_pipeline.cli.health import json_option, known
-from leads_pipeline.cli.output import plain_errors
+from leads_pipeline.cli.installation import known
+from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import (
@@ -31,9 +31,10 @@ _COLOURS = {Light.GREEN: "green", Light.HINT: "cyan", Light.YELLOW: "yellow", Li
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Ask settings, secret, services and data folder whether they work, and say what to do if one doesn't.
+    """Check settings, secret, services and data folder, and say what to do if one doesn't work.
 
-    Sends one small request for each branch. Exit code 0 if no line is red, 1 if one is.
+    Sends one small request for each branch. Exit code 0 if no line is red, 1 if one is, 2 if a setting is missing or
+    wrong.
     """
     _show(_answers(), as_json=as_json)
 
@@ -43,17 +44,16 @@ def doctor(as_json: bool) -> None:
 def verify(as_json: bool) -> None:
     """Read every file, compare it with its hash, and compare counts from raw files to leads.duckdb to the marts.
 
-    A damaged raw file is moved to quarantine, as by any run. Exit code 0 if no line is red, 1 if one is, 2 if nothing
-    can be told.
+    Like every run, it moves damaged raw files to quarantine/. Exit code 0 if no line is red, 1 if one is, 2 if it can't
+    tell.
     """
     # Loaded here, because doctor reads no file.
     from leads_pipeline.observe.verification import verify
 
-    with plain_errors():
-        facts = known()
-        facts.data.share()
-        facts.data.take_over()
-        _show(verify(facts), as_json=as_json)
+    facts = known()
+    facts.data.share()
+    facts.data.take_over()
+    _show(verify(facts), as_json=as_json)
 
 
 def _answers() -> Iterator[Seen]:
@@ -67,7 +67,7 @@ def _answers() -> Iterator[Seen]:
         settings = Settings.from_variables(variables())
         data = DataFolder.of(settings)
     except SettingsError as error:
-        yield Seen("settings", Light.RED, str(error))
+        yield Seen(_SETTINGS, Light.RED, f"{error} Nothing else was checked.")
         return
     yield from ask_settings(settings)
     # Dagster reads the secrets' variables, as it does in a run. The folder stays as it is, unlike in a run.
@@ -78,14 +78,18 @@ def _answers() -> Iterator[Seen]:
     yield from ask_folder(Known(settings, data, datetime.now(UTC)))
 
 
+# The line that is red if a required setting is missing, or one is wrong.
+_SETTINGS = "settings"
+
+
 def _show(answers: Iterable[Seen], *, as_json: bool) -> None:
-    """Print a line for each answer, as it comes. End with 1 if one is red."""
+    """Print a line for each answer, as it comes. End with 1 if one is red, with 2 if that of the settings is."""
     seen = []
     for one in answers:
         seen.append(one)
         if not as_json:
             click.echo(f"{click.style(f'{one.light:<6}', _COLOURS[one.light])} {one.check}: {one.message}")
-    is_well = all(one.light is not Light.RED for one in seen)
+    red = {one.check for one in seen if one.light is Light.RED}
     if as_json:
-        click.echo(json.dumps({"is_well": is_well, "findings": [asdict(one) for one in seen]}, indent=2))
-    sys.exit(0 if is_well else 1)
+        click.echo(json.dumps({"is_well": not red, "findings": [asdict(one) for one in seen]}, indent=2))
+    sys.exit(2 if _SETTINGS in red else 1 if red else 0)

@@ -5,77 +5,56 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from threading import Event
 
 import click
-from rich.markup import escape
 
-from leads_pipeline.cli.output import out, plain_errors
+from leads_pipeline.cli.installation import known
+from leads_pipeline.cli.output import Number, json_option, moment
 from leads_pipeline.cli.ports import HOST, refuse_taken
-from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.findings import acknowledge as take_note
-from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings, variables
-from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.windows import WindowState
 
-_COLOURS = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.HINT: "cyan"}
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-
-
-def known() -> Known:
-    """Return the facts of the installation that the variables name, as they are now. Raises SettingsError."""
-    settings = Settings.from_variables(variables())
-    data = DataFolder.of(settings)
-    if data.is_of_earlier_release:
-        raise SettingsError(
-            f"{data.folder} has files of an earlier version of leads-pipeline, and looking changes nothing. Start the "
-            "service, or run `leads-pipeline backfill --last 1d`: both take the files over first. Then look again.",
-            reason="earlier version's data folder",
-        )
-    return Known.of(settings, data, datetime.now(UTC))
+_COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.HINT: "cyan"}
 
 
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Show the pipeline's figures and its open findings.
+    """Show the pipeline's figures and its open findings. Asks no service, needs no secret, and changes nothing.
 
-    Exit code 0 if no error is open, 1 if one is, 2 if it can't tell. Asks no service, needs no secret, and changes
-    nothing.
+    Exit code 0 if no error is open, 1 if one is, 2 if it can't tell.
     """
     # Loaded here, as `findings` has no figures.
     from leads_pipeline.observe.figures import Figures
 
-    with plain_errors():
-        figures = Figures.of(known())
+    figures = Figures.of(facts := known())
     if as_json:
-        told = asdict(figures) | {"is_well": figures.is_well, "findings": _as_json(figures.findings)}
+        told = asdict(figures) | {"is_well": figures.is_well}
         click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
     else:
         leads = ", ".join(f"{count:,} {kind}" for kind, count in (figures.leads or {}).items())
         windows = ", ".join(f"{count} {state}" for state, count in figures.windows.items() if count)
         windows = windows.replace(WindowState.OPEN, "not over yet")
         sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in figures.size_bytes.items())
+        seen = figures.service_seen_at
         lines = {
             "leads": leads or ("none published" if figures.leads == {} else "unknown: leads.duckdb can't be read"),
-            "windows": f"{windows or 'none'}, of the last 30 days",
+            "windows": f"{windows}, since {facts.windows[0].day}" if windows else "none",
             "last landing": _ago(figures.last_landing_at, figures.at),
             "last publication": _ago(figures.last_publication_at, figures.at),
             "last backup": _ago(figures.last_backup_at, figures.at),
-            "service": f"seen {_ago(figures.service_seen_at, figures.at)}"
-            if figures.service_seen_at
-            else "not running",
+            "service": f"seen {_ago(seen, figures.at)}" if seen else "not running",
             "sizes": f"{sizes}, {figures.free_bytes / 1e9:.1f} GB free",
         }
         for name, value in lines.items():
-            out.print(f"{name:<17} {value}", highlight=False, soft_wrap=True)
-        out.print()
-        show(figures.findings)
+            click.echo(f"{name:<17} {value}")
+        click.echo()
+        _show(figures.findings)
     sys.exit(0 if figures.is_well else 1)
 
 
@@ -86,13 +65,12 @@ def findings(as_json: bool) -> None:
 
     Exit code 0 if no error is open, 1 if one is, 2 if it can't tell.
     """
-    with plain_errors():
-        found = find(known())
+    found = find(known())
     if as_json:
-        click.echo(json.dumps({"findings": _as_json(found)}, indent=2, default=datetime.isoformat))
+        click.echo(json.dumps({"findings": [asdict(one) for one in found]}, indent=2, default=datetime.isoformat))
     else:
-        show(found)
-    sys.exit(1 if any(finding.level is Level.ERROR for finding in found) else 0)
+        _show(found)
+    sys.exit(1 if any(one.level is Level.ERROR for one in found) else 0)
 
 
 @click.command()
@@ -102,59 +80,53 @@ def acknowledge(keys: Sequence[str]) -> None:
 
     KEY is the key of a finding, such as windows-lost/2026-11-19. windows-lost alone means all findings of that kind.
     """
-    with plain_errors():
-        for finding in take_note(known(), keys):
-            out.print(f"Hidden: {escape(finding.key)}", highlight=False, soft_wrap=True)
+    for one in take_note(known(), keys):
+        click.echo(f"Hidden: {one.key}")
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(1, 65535), help="Serve them at this port's /metrics, until ctrl-C.")
+@click.option("--port", type=Number(1, 65535), help="Serve the figures at /metrics on this port, until ctrl-C.")
 @click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
 def metrics(port: int | None, host: str) -> None:
-    """Print the figures of `status` in Prometheus' format, for a textfile, or serve them with --port."""
+    """Print the figures of `status` for the textfile collector of Prometheus' node exporter, or serve them.
+
+    Exit code 0 also if an error is open, 2 if it can't tell.
+    """
     from prometheus_client import generate_latest, start_http_server
 
     from leads_pipeline.observe.figures import Figures, registry
 
-    with plain_errors():
-        if port is None:
-            figures = Figures.of(known())
-            click.echo(generate_latest(registry(lambda: figures)), nl=False)
-            return
-        Settings.from_variables(variables())
-        refuse_taken(port, host)
-        start_http_server(port, host, registry(lambda: Figures.of(known())))
-        click.echo(f"Metrics are at http://{host}:{port}/metrics (ctrl-C stops it).")
-        Event().wait()
+    if port is None:
+        figures = Figures.of(known())
+        click.echo(generate_latest(registry(lambda: figures)), nl=False)
+        return
+    Settings.from_variables(variables())  # the folder may come later
+    refuse_taken(port, host)
+    start_http_server(port, host, registry(lambda: Figures.of(known())))
+    click.echo(f"Metrics are at http://{host}:{port}/metrics (ctrl-C stops it).")
+    Event().wait()
 
 
-def show(found: Sequence[Finding]) -> None:
+def _show(found: Sequence[Finding]) -> None:
     """Print the findings. If several in a row ask for the same, it is printed once, after the last of them."""
-    for finding, after in zip(found, [*found[1:], None], strict=True):
-        since = f", since {finding.since:%Y-%m-%d %H:%M} UTC" if finding.since else ""
-        out.print(
-            f"[{_COLOURS[finding.level]}]{finding.level:<8}[/] [bold]{escape(finding.key)}[/bold]{since}",
-            highlight=False,
-        )
-        out.print(f"         {escape(finding.message)}", highlight=False, soft_wrap=True)
-        if after is None or after.what_to_do != finding.what_to_do:
-            out.print(f"         → {escape(finding.what_to_do)}", highlight=False, soft_wrap=True)
-    levels = Counter(finding.level for finding in found)
+    for one, after in zip(found, [*found[1:], None], strict=True):
+        since = f", since {moment(one.since)}" if one.since else ""
+        level = click.style(f"{one.level:<8}", fg=_COLOURS[one.level], bold=one.level is Level.ERROR)
+        click.echo(f"{level} {click.style(one.key, bold=True)}{since}")
+        click.echo(f"         {one.message}")
+        if after is None or after.what_to_do != one.what_to_do:
+            click.echo(f"         → {one.what_to_do}")
+    levels = Counter(one.level for one in found)
     counts = ", ".join(counted(levels[level], level) for level in Level if levels[level])
     is_well = not (levels[Level.ERROR] or levels[Level.WARNING])
-    well = "[green]No errors or warnings.[/green]" if is_well else ""
-    out.print(f"{well} {counts}{'.' if counts else ''}".strip(), highlight=False)
+    well = click.style("No errors or warnings.", fg="green") if is_well else ""
+    click.echo(f"{well} {counts}{'.' if counts else ''}".strip())
 
 
-def _as_json(found: Sequence[Finding]) -> list[dict[str, object]]:
-    return [asdict(finding) for finding in found]
-
-
-def _ago(moment: datetime | None, now: datetime) -> str:
-    if moment is None:
+def _ago(at: datetime | None, now: datetime) -> str:
+    """A moment, and how long ago it was."""
+    if at is None:
         return "never"
-    seconds = max(0, (now - moment).total_seconds())
-    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{seconds:.0f} seconds ago"
+    seconds = max(0, (now - at).total_seconds())
+    unit, length = next((one for one in (("day", 86_400), ("hour", 3600)) if seconds >= 2 * one[1]), ("minute", 60))
+    return f"{moment(at)}, {counted(round(seconds / length), unit)} ago"

@@ -1,28 +1,43 @@
-"""How commands print: consoles, tables, and errors as sentences.
+"""How commands print: consoles, tables, moments, and errors as sentences.
 
-Belongs here: what every command needs. Doesn't: Dagster, so that a command that only looks starts quickly.
+Belongs here: what every command needs. Doesn't: Dagster and the settings' model, so that `--help` is quick.
 """
 
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
 
+import click
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.settings import Settings, variables
-from leads_pipeline.storage.room import full, sqlite_error, tightest_of
 
 # 128 and the signal's number, as shells have it.
 EXIT_INTERRUPTED = 130
 
-out = Console()
-err = Console(stderr=True)
+# How many things of one cause are listed. The rest are counted.
+LISTED = 20
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+
+
+class Number(click.IntRange):
+    """A whole number within bounds, called so if the text is none."""
+
+    name = "whole number"
+
+
+class Refusal(click.ClickException):
+    """Nothing was done: a setting, an argument or the folder is wrong. Printed after `Error:`."""
+
+    exit_code = 2
 
 
 @contextmanager
@@ -31,27 +46,33 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except LeadsPipelineError as error:
-        _fail(error.reason, str(error))
+        raise Refusal(str(error)) from None
     except KeyboardInterrupt:
-        err.print("Stopped.")
+        click.echo("Stopped.", err=True)
         sys.exit(EXIT_INTERRUPTED)
+    except (click.ClickException, click.Abort, click.exceptions.Exit):
+        raise
     except Exception as error:
-        settings = Settings.from_variables(variables())
-        folders = [settings.data_dir, settings.dagster_folder, Path(tempfile.gettempdir())]
-        if (folder := tightest_of(error, folders)) is not None:
-            _fail("storage", full(folder))
-        if (failure := sqlite_error(error)) is not None:
-            _fail(
-                "storage",
-                f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. Check the disk, then run "
-                "again. Landed leads are safe.",
-            )
+        if message := _disk_trouble(error):
+            raise Refusal(message) from error
         raise
 
 
-def _fail(reason: str, message: str) -> NoReturn:
-    err.print(f"[bold red]{reason}:[/bold red] {escape(message)}", highlight=False, soft_wrap=True)
-    sys.exit(2)
+def _disk_trouble(error: Exception) -> str | None:
+    """What to do about a full disk or a broken database of Dagster. None if the error is another one."""
+    from leads_pipeline.settings import Settings, variables
+    from leads_pipeline.storage.room import full, sqlite_error, tightest_of
+
+    settings = Settings.from_variables(variables())
+    folders = [settings.data_dir, settings.dagster_folder, Path(tempfile.gettempdir())]
+    if (folder := tightest_of(error, folders)) is not None:
+        return full(folder)
+    if (failure := sqlite_error(error)) is not None:
+        return (
+            f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. Check the disk, then run "
+            "again. Landed leads are safe."
+        )
+    return None
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
@@ -60,3 +81,8 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | N
     for row in rows:
         shown.add_row(*("" if value is None else str(value) for value in row))
     return shown
+
+
+def moment(at: datetime | None) -> str:
+    """A moment as all commands show it: `2026-11-27 09:38 UTC`."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "never"

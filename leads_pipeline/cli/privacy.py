@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 import click
 from rich.markup import escape
 
+from leads_pipeline.cli.installation import opened
 from leads_pipeline.cli.output import err, out, plain_errors, table
 from leads_pipeline.cli.people import (
     LISTED,
@@ -23,7 +24,7 @@ from leads_pipeline.cli.people import (
     show_found,
     show_unread,
 )
-from leads_pipeline.cli.session import Session, opened
+from leads_pipeline.cli.session import Session
 from leads_pipeline.domain.person import email_keys, phone_keys
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy import receipt, requests

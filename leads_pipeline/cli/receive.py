@@ -4,8 +4,9 @@ import logging
 
 import click
 
-from leads_pipeline.cli.output import plain_errors
-from leads_pipeline.cli.session import opened
+from leads_pipeline.cli.installation import opened
+from leads_pipeline.cli.output import Number
+from leads_pipeline.cli.ports import HOST
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.portal.credentials import source_of
 from leads_pipeline.portal.receiver import Receiver, serve
@@ -15,31 +16,26 @@ from leads_pipeline.storage.placement import Placement
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
 @click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8750,
-    show_default=True,
-    help="Port to listen on; 0 takes a free one.",
+    "--port", type=Number(0, 65535), default=8750, show_default=True, help="Port to listen on; 0 takes a free one."
 )
 def receive(host: str, port: int) -> None:
     """Take leads that the portal pushes, and land them at once.
 
     Deliveries carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS in front of it.
     """
-    with plain_errors():
-        settings = Settings.from_variables(variables())
-        key = source_of(settings.receive_key)
-        if key is None:
-            raise SettingsError(
-                "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's deliveries carry. Make "
-                "one with: openssl rand -hex 32"
-            )
-        check_writable(settings.data_dir)
-        data = opened(settings)
-        receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), key.read())
-        if settings.base_url:
-            data.state.claim(origin(settings.base_url))
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-        serve(receiver, host, port, lambda address: click.echo(f"Deliver to {address} (ctrl-C stops it)."))
+    settings = Settings.from_variables(variables())
+    key = source_of(settings.receive_key)
+    if key is None:
+        raise SettingsError(
+            "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's deliveries carry. Make "
+            "one with: openssl rand -hex 32"
+        )
+    check_writable(settings.data_dir)
+    data = opened(settings)
+    receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), key.read())
+    if settings.base_url:
+        data.state.claim(origin(settings.base_url))
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    serve(receiver, host, port, lambda address: click.echo(f"Deliver to {address} (ctrl-C stops it)."))

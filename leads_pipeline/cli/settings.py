@@ -1,26 +1,24 @@
 """Which settings there are, what each is set to, and where that comes from: `settings`."""
 
 import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import click
 
-from leads_pipeline.cli.output import plain_errors
+from leads_pipeline.cli.output import json_option
 from leads_pipeline.settings import DESCRIBED, Settings, filled_in, variables
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@json_option
 @click.pass_obj
 def settings(from_env_file: Set[str], as_json: bool) -> None:
     """Show each variable with its value, where the value comes from, and its help. Secrets show as "set".
 
     Exit code 2 if a value is wrong.
     """
-    with plain_errors():
-        given = filled_in(variables())
-        Settings.from_variables(given)
-    rows = list(_rows(given, from_env_file))
+    given = filled_in(variables())
+    rows = list(_rows(given, from_env_file, Settings.from_variables(given).missing))
     if as_json:
         click.echo(json.dumps({row.pop("name"): row for row in rows}, indent=2))
         return
@@ -29,12 +27,14 @@ def settings(from_env_file: Set[str], as_json: bool) -> None:
         if row["section"] != section:
             section = row["section"]
             click.echo(f"\n{click.style(section, bold=True)}\n")
-        value = "not set" if row["value"] is None else f"{row['value']}  ({row['from']})"
-        click.echo(f"  {row['name']}: {value}")
-        click.echo(click.wrap_text(f"{row['help']}.", 100, "      ", "      "))
+        unset = "not set (required)" if row["is_missing"] else "not set"
+        click.echo(f"  {row['name']}: " + (unset if row["value"] is None else f"{row['value']}  ({row['from']})"))
+        click.echo(click.wrap_text(f"{row['help']}.", 80, "      ", "      "))
 
 
-def _rows(given: Mapping[str, str], from_env_file: Set[str]) -> Iterator[dict[str, str | None]]:
+def _rows(
+    given: Mapping[str, str], from_env_file: Set[str], missing: Sequence[str]
+) -> Iterator[dict[str, str | bool | None]]:
     for one in DESCRIBED:
         name = f"{one.name}_FILE" if one.is_secret and f"{one.name}_FILE" in given else one.name
         value, origin = one.default or None, "default"
@@ -47,6 +47,7 @@ def _rows(given: Mapping[str, str], from_env_file: Set[str]) -> Iterator[dict[st
             "name": one.name,
             "value": value,
             "from": None if value is None else origin,
+            "is_missing": one.name in missing,
             "section": one.section,
             "help": one.help,
         }

@@ -99,10 +99,13 @@ class Known:
     @cached_property
     def scopes(self) -> Sequence[Scope]:
         """The scopes of the settings; those that the folder has if they have none."""
-        if self.settings.scopes:
-            return self.settings.scopes
+        return self.settings.scopes or sorted(self.scopes_here)
+
+    @cached_property
+    def scopes_here(self) -> set[Scope]:
+        """The scopes that have windows in the folder, whatever the settings say."""
         places = (Place.parse(key) for folders in self._folders.values() for key in folders)
-        return sorted({Scope.parse(place.scope) for place in places if place and place.scope != PUSH_SCOPE})
+        return {Scope.parse(place.scope) for place in places if place and place.scope != PUSH_SCOPE}
 
     @cached_property
     def _folders(self) -> dict[LeadKind, dict[str, Folder]]:

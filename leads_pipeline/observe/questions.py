@@ -127,13 +127,7 @@ def ask_settings(settings: Settings) -> Iterator[Seen]:
 
 
 def _settings(settings: Settings) -> str:
-    required = {
-        "LEADS_BASE_URL": settings.base_url,
-        "LEADS_AUTH_URL": settings.auth_url,
-        "LEADS_CLIENT_ID": settings.client_id,
-        "LEADS_BRANCH_IDS": settings.scopes,
-    }
-    if missing := [variable for variable, value in required.items() if not value]:
+    if missing := settings.missing:
         raise SettingsError(f"{', '.join(missing)}: not set. Put them into .env or the environment.")
     return f"{counted(len(settings.scopes), 'scope')} at {settings.base_url}, days in {settings.zone.key}."
 

@@ -6,6 +6,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import httpx
 import pytest
 
@@ -46,22 +47,77 @@ def test_a_folder_without_settings_can_be_looked_at_and_stays_as_it_is(house: Qu
     assert files(house.folder.parent) == before
 
 
-@pytest.mark.parametrize("command", LOOKING, ids=" ".join)
-def test_a_mistyped_folder_is_refused_and_not_made(
+@pytest.mark.parametrize("command", [*LOOKING, ("verify",), ("acknowledge", "drift"), ("backup", "to")], ids=" ".join)
+def test_a_folder_that_does_not_exist_is_refused_in_the_same_words_and_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEADS_DATA_DIR", "mistyped")
     result = run(*command)
     assert result.exit_code == 2
-    assert "correct LEADS_DATA_DIR" in " ".join(result.stderr.split())
+    told = f"Error: The data folder {tmp_path}/mistyped doesn't exist. If that is the wrong folder, correct LEADS_DATA_"
+    assert result.stderr.startswith(told)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_leads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data" / ".state").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    result = run("status")
+    assert (result.exit_code, f"The data folder {tmp_path}/data has no leads." in result.stderr) == (2, True)
+
+
+def test_doctor_and_the_commands_that_pull_name_the_settings_that_are_missing_and_make_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEADS_BASE_URL", "http://127.0.0.1:9")
+    missing = "LEADS_AUTH_URL, LEADS_CLIENT_ID, LEADS_CLIENT_SECRET, LEADS_BRANCH_IDS"
+    for command in (("backfill", "--last", "3d"), ("serve",)):
+        result = run(*command)
+        assert (result.exit_code, result.stderr.startswith(f"Error: {missing} are not set.")) == (2, True)
+    result = run("doctor")
+    assert (result.exit_code, missing in result.stdout) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+    required = {name for name, row in json.loads(run("settings", "--json").stdout).items() if row["is_missing"]}
+    assert required == set(missing.split(", "))
+
+
+def test_each_backup_tells_of_damaged_files_and_of_a_target_on_the_same_disk(house: Quick) -> None:
+    target = house.folder.parent / "target"
+    assert run("backup", target).exit_code == 0
+    [raw] = house.folder.glob(f"raw/applicant_leads/day={YESTERDAY}/*/*.parquet")
+    damaged = house.folder / "quarantine" / raw.relative_to(house.folder / "raw")
+    damaged.parent.mkdir(parents=True)
+    raw.rename(damaged.with_name(f"{raw.name}.20261127T094542.713126Z"))
+    for day in (1, 2):
+        max(target.iterdir()).rename(target / f"2026-11-0{day}T000000Z")
+        result = run("backup", target)
+        assert result.exit_code == 1, result.stderr
+        assert "It is on the same disk as the data folder." in result.stderr
+        assert f"Damaged or missing in the data folder: {damaged.relative_to(house.folder)}" in result.stderr
+        assert "Run `leads-pipeline verify`." in result.stderr
+
+
+def test_a_backup_is_restored_without_any_settings_in_the_time_zone_of_its_folder(
+    house: Quick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (house.folder / ".state" / "time_zone").write_text("Pacific/Auckland\n")
+    house.land("applicant", [{"id": "noon", "createdAt": f"{YESTERDAY}T12:00Z"}], YESTERDAY)
+    assert run("backup", house.folder.parent / "target").exit_code == 0
+    monkeypatch.setenv("LEADS_DATA_DIR", str(house.folder.parent / "restored"))
+    result = run("restore", house.folder.parent / "target")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.endswith("Next, pull the leads that came since: leads-pipeline backfill --last 30d\n")
+    with duckdb.connect(str(house.folder.parent / "restored" / "leads.duckdb"), read_only=True) as db:
+        found = db.execute("select lead_day from applicant_leads where lead_id = 'noon'").fetchall()
+    assert found == [(YESTERDAY + timedelta(days=1),)]
 
 
 def test_status_says_each_figure_once(house: Quick) -> None:
     text = run("status").stdout
     assert "leads             3 applicant, 3 appraisal\n" in text
-    assert "windows           2 landed, 2 not over yet, of the last 30 days\n" in text
+    assert "windows           2 landed, 2 not over yet, since " in text
     assert "service           not running\n" in text
     assert text.endswith("No errors or warnings. 3 hints.\n")
     told = json.loads(run("status", "--json").stdout)
@@ -146,5 +202,5 @@ def test_commands_that_look_do_not_import_dagster(house: Quick, command: str) ->
     )
     assert told.returncode == 0, told.stdout
     imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines() if line.startswith("import time")}
-    assert "leads_pipeline.observe.findings" in imported
+    assert "leads_pipeline.observe.known" in imported
     assert "dagster" not in imported

@@ -1,0 +1,66 @@
+"""The installation that the variables name: its settings, its data folder and the facts about it.
+
+Belongs here: what commands want before they begin. Doesn't: Dagster (session.py), so that commands that look are quick.
+"""
+
+from datetime import UTC, datetime
+
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.observe.known import Known
+from leads_pipeline.settings import Settings, variables
+from leads_pipeline.storage.data_folder import DataFolder, check_portal
+from leads_pipeline.storage.placement import Placement
+from leads_pipeline.storage.proof import prove
+from leads_pipeline.storage.takeover import take_over_deliveries
+
+
+def want_portal(settings: Settings) -> None:
+    """Raise SettingsError if a variable isn't set that every pull needs."""
+    if missing := settings.missing:
+        are = "is" if len(missing) == 1 else "are"
+        raise SettingsError(
+            f"{', '.join(missing)} {are} not set. Put {'it' if len(missing) == 1 else 'them'} into .env or the "
+            "environment. `leads-pipeline settings` says what each variable means."
+        )
+
+
+def existing() -> tuple[Settings, DataFolder]:
+    """Return the settings and the data folder. Nothing is made or changed.
+
+    Raises SettingsError if nothing was ever pulled into the folder: a mistyped name would look like an empty folder.
+    """
+    settings = Settings.from_variables(variables())
+    data = DataFolder.of(settings)
+    if data.bucket is None and not any((data.folder / name).exists() for name in ("raw", ".versions")):
+        state = "has no leads" if data.folder.exists() else "doesn't exist"
+        raise SettingsError(
+            f"The data folder {data.folder} {state}. If that is the wrong folder, correct LEADS_DATA_DIR. If it is "
+            "new, run `leads-pipeline backfill --last 3d` first."
+        )
+    return settings, data
+
+
+def known() -> Known:
+    """Return the facts of an existing installation, as they are now. Raises SettingsError."""
+    settings, data = existing()
+    if data.is_of_earlier_release:
+        raise SettingsError(
+            f"{data.folder} has files of an earlier version of leads-pipeline, and this command changes nothing. Start "
+            "the service, or run `leads-pipeline backfill --last 1d`: both take the files over first."
+        )
+    return Known(settings, data, datetime.now(UTC))
+
+
+def opened(settings: Settings) -> DataFolder:
+    """Return the data folder, ready to work in.
+
+    Files of an earlier release are taken over. What machines must agree on is exchanged with the bucket.
+    """
+    data = DataFolder.of(settings)
+    if data.bucket is not None:
+        prove(data.bucket)
+    check_portal(settings, data)
+    data.share()
+    data.take_over()
+    take_over_deliveries(data.bucket or data.store, data.raw, Placement(settings.scopes, settings.zone))
+    return data

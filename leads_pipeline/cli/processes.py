@@ -1,0 +1,192 @@
+"""Dagster's web pages, daemon and code location, run together.
+
+Belongs here: which processes run, and that they end together. Doesn't: starting them again, which is for systemd or the
+container's engine.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
+from typing import IO, Final
+
+import click
+
+from leads_pipeline.cli.dagster_log import readable
+from leads_pipeline.cli.installation import opened
+from leads_pipeline.cli.ports import is_listening, refuse_taken
+from leads_pipeline.cli.session import dagster_instance
+from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE
+from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.orchestration.pulling import end_dead_runs
+from leads_pipeline.settings import Settings, variables
+from leads_pipeline.storage.durable import check_writable
+from leads_pipeline.storage.service_lock import alone
+
+# The location's name, too: what was switched on or off in the UI is remembered by it.
+_MODULE: Final = "leads_pipeline.definitions"
+_WORKSPACE: Final = f"""\
+load_from:
+  - grpc_server:
+      host: localhost
+      socket: %s
+      location_name: {_MODULE}
+"""
+
+_CODE: Final = "code location"
+
+# How long processes may take to end before they are killed: first the daemon and the pages, then the code location with
+# its runs.
+_END_SECONDS: Final = 10.0
+_TICK_SECONDS: Final = 0.1
+
+# prctl(2): the signal that a child gets when its parent is gone.
+_PR_SET_PDEATHSIG: Final = 1
+# Loaded here, because between fork and exec nothing may wait for a lock.
+_LIBC: Final = ctypes.CDLL(None)
+
+
+def run_together(settings: Settings, host: str, port: int, log_level: str) -> int:
+    """Run Dagster's processes until one ends or a signal comes, then end all. Return the exit code."""
+    refuse_taken(port, host)
+    check_writable(settings.data_dir)
+    data, home = opened(settings), dagster_home(settings)
+    # Dagster gives an .env in its working directory precedence over the environment, even its empty lines. So it works
+    # in its home, and its environment has everything.
+    variables().update({**settings.whole_paths(), "DAGSTER_HOME": str(home)})
+    stop = Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it
+            signal.signal(number, lambda *_: stop.set())
+    with alone(home, f"http://{host}:{port}") as lock, TemporaryDirectory(prefix="leads-pipeline-") as folder:
+        with dagster_instance(home) as instance:
+            end_dead_runs(instance, data, datetime.now(UTC), dead_after=timedelta(0))
+        click.echo("Starting Dagster. This takes about 10 seconds.")
+        service = _Service(home, lock, stop, f"http://{host}:{port}")
+        try:
+            ended = service.run(Path(folder), host, port, log_level)
+        finally:
+            service.end()
+    if ended is None:
+        data.state.forget_service()  # nobody is to be told that it is silent
+        click.echo("Stopped. Landed leads stay.")
+        return 0
+    click.echo(
+        f"{ended}, so the other processes were ended too. Landed leads stay. systemd and containers start it again by "
+        "themselves; otherwise run this command again.",
+        err=True,
+    )
+    return 1
+
+
+class _Service:
+    """Dagster's processes, each in a session of its own, so that ctrl-C reaches this process alone."""
+
+    def __init__(self, home: Path, lock: int, stop: Event, pages: str) -> None:
+        self._home, self._lock, self._stop, self._pages = home, lock, stop, pages
+        self._is_ending = Event()
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+
+    def run(self, folder: Path, host: str, port: int, log_level: str) -> str | None:
+        """Start them, and wait. Return which one has ended and how, None if `stop` was set."""
+        address, workspace = folder / "code", folder / "workspace.yaml"
+        workspace.write_text(_WORKSPACE % address)
+        levels = ("--log-level", log_level)
+        code = ("api", "grpc", "-m", _MODULE, "--location-name", _MODULE, "--socket", str(address))
+        self._start(_CODE, "dagster", *code, *levels)
+        if (ended := self._wait(lambda: _answers(address))) or self._stop.is_set():
+            return ended
+        pages = ("-w", str(workspace), "-h", host, "-p", str(port), "--dagster-log-level", log_level)
+        self._start("Dagster UI", "dagster_webserver", *pages)
+        self._start("daemon", DAEMON_MODULE, "run", "-w", str(workspace), *levels)
+        if (ended := self._wait(lambda: is_listening(port, host))) or self._stop.is_set():
+            return ended
+        click.echo(f"Dagster UI: {self._pages}/assets (ctrl-C stops it).")
+        return self._wait(lambda: False)
+
+    def _start(self, name: str, *module: str) -> None:
+        process = subprocess.Popen(  # noqa: S603 - our own commands
+            (sys.executable, "-W", "ignore::FutureWarning", "-m", *module),
+            cwd=self._home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            pass_fds=[self._lock],
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        )
+        self._processes[name] = process
+        Thread(target=self._relay, args=[process.stdout], daemon=True).start()
+
+    def _relay(self, output: IO[str]) -> None:
+        """Print the process's log. While all end, each complains that the others are gone."""
+        for line in readable((line.rstrip("\n") for line in output), self._pages):
+            if not self._is_ending.is_set():
+                click.echo(line, err=True)
+
+    def _wait(self, is_up: Callable[[], bool]) -> str | None:
+        """Wait until it is up, `stop` is set or a process has ended. Return which one and how."""
+        while not self._stop.wait(_TICK_SECONDS) and not is_up():
+            for name, process in self._processes.items():
+                if (code := process.poll()) is not None:
+                    how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+                    return f"The {name} has ended ({how})"
+        return None
+
+    def end(self) -> None:
+        """End all processes and their runs."""
+        self._is_ending.set()
+        code = [self._processes.pop(_CODE)] if _CODE in self._processes else []
+        for ending in ([*self._processes.values()], code):
+            for process in ending:
+                _signal(process, signal.SIGTERM)
+            deadline = time.monotonic() + _END_SECONDS
+            while any(map(_is_left, ending)) and time.monotonic() < deadline:
+                time.sleep(_TICK_SECONDS)
+            for process in ending:
+                _signal(process, signal.SIGKILL)
+                process.wait()
+
+
+def _answers(address: Path) -> bool:
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(address))
+        return True
+    return False
+
+
+def _end_with_parent() -> None:
+    """Let the child end when this process is killed. It would also inherit that SIGTERM is ignored."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _signal(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _is_left(process: "subprocess.Popen[str]") -> bool:
+    """Whether the process or a run that it has started is alive."""
+    if process.poll() is not None:
+        # In a container this process is the first one, and orphans are its children.
+        with suppress(ChildProcessError):
+            while os.waitpid(-process.pid, os.WNOHANG) != (0, 0):
+                pass
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
