@@ -22,7 +22,7 @@ INSTALL = $(UV) pip install --quiet --system-certs --python $(BIN)/python \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dev test check lint chaos bench venv lock clean
+.PHONY: help demo dev test check lint chaos bench docs venv lock clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,9 @@ chaos: $(VENV)/dev ## Run the slow and destructive tests: killed processes, full
 
 bench: $(VENV)/dev ## Run the benchmarks, side by side
 	@$(BIN)/python -m benchmarks
+
+docs: $(VENV)/dev ## Build the documentation site into site/
+	@$(BIN)/zensical build --clean --strict
 
 venv: $(VENV)/runtime ## Install the pipeline into .venv
 
@@ -94,5 +97,5 @@ lock: $(VENV)/uv.lock ## Write requirements.lock anew from pyproject.toml
 		--output-file requirements.lock
 
 clean: ## Remove everything that was generated, except data/
-	rm -rf $(VENV) .venv-bench .venv-lowest .venv-newest .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .venv-bench .venv-lowest .venv-newest .mypy_cache .pytest_cache .ruff_cache .hypothesis dist site .cache
 	find . -name __pycache__ -type d -not -path './data/*' -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
 """The settings of an installation: a field for each variable, with its help, its default and its section.
 
-From this model are made `.env.example`, the table in docs/operate.md, hints for misspelled names, the list of secrets
+From this model are made `.env.example`, docs/reference/settings.md, hints for misspelled names, the list of secrets
 and `leads-pipeline settings`. Doesn't belong here: reading a secret (portal/credentials.py).
 """
 
@@ -268,9 +268,9 @@ _RECEIVE = "Leads that the portal pushes to `leads-pipeline receive`"
 _ALERTS = "Alerts; `leads-pipeline alert --test` tries them"
 _DAGSTER = "Dagster"
 
-_KEY = "operate.md#from-a-key-to-the-first-token"
-_BUCKET = "scaling.md#a-bucket-in-the-data-folders-place"
-_POSTGRES = "operations.md#dagsters-state-in-postgres"
+_KEY = "guides/get-a-secret.md"
+_BUCKET = "guides/keep-data-in-a-bucket.md"
+_POSTGRES = "guides/install-on-a-server.md#dagsters-state-in-postgres"
 _WHY_35_DAYS = " The portal keeps leads for 30 days and checks compare the last 35, so less isn't possible."
 
 
@@ -315,7 +315,7 @@ class Settings(BaseSettings):
         "LEADS_SCOPES", _PULL, lambda fields: fields.get("branch_ids", ())
     )
     """Instead of LEADS_BRANCH_IDS: branch-101,company-7,brand-3,group-1; or all, for a set-up with a single branch"""
-    branches_file: _Path = setting("LEADS_BRANCHES_FILE", _PULL, link="analyse.md#names-of-branches")
+    branches_file: _Path = setting("LEADS_BRANCHES_FILE", _PULL, link="guides/add-your-own-data.md#names-of-branches")
     """A CSV with the columns id and name, and any others, such as region. It names your branches in tables, report and
     messages, and is read at each publication"""
     start_date: Annotated[date | None, PlainValidator(_start_date)] = setting("LEADS_START_DATE", _PULL)
@@ -328,15 +328,15 @@ class Settings(BaseSettings):
     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
     work_dir: _Path = setting("LEADS_WORK_DIR", _PULL)
     """With a bucket: the folder of that copy; `data` if it is empty"""
-    privacy_dir: _Path = setting("LEADS_PRIVACY_DIR", _PULL, link="privacy.md#the-suppression-list")
+    privacy_dir: _Path = setting("LEADS_PRIVACY_DIR", _PULL, link="guides/answer-a-person.md#the-suppression-list")
     """The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is empty.
     Set it to a folder that isn't restored together with the data, as a restored backup would take the list back"""
     keep_personal_days: Annotated[int | None, _whole_number(35, 3650, _WHY_35_DAYS)] = setting(
-        "LEADS_KEEP_PERSONAL_DAYS", _PULL, link="privacy.md#keep-a-retention-of-your-own"
+        "LEADS_KEEP_PERSONAL_DAYS", _PULL, link="guides/answer-a-person.md#keep-a-retention-of-your-own"
     )
     """After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are"""
     tables: Annotated[str, PlainValidator(_tables)] = setting(
-        "LEADS_TABLES", _PULL, "parquet", link="analyse.md#parquet-files"
+        "LEADS_TABLES", _PULL, "parquet", link="guides/read-parquet-and-delta.md"
     )
     """What each publication writes to `tables` in the data folder: `parquet` writes the tables of leads as Parquet
     files, `delta` as Delta tables, which takes the extra `delta`. `none` writes nothing"""

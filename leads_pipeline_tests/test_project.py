@@ -129,8 +129,8 @@ def test_no_data_and_no_secret_is_tracked() -> None:
     assert ".env" not in names
 
 
-def test_data_readme_names_every_place() -> None:
-    text = (ROOT / "data" / "README.md").read_text()
+def test_the_page_of_files_names_every_place() -> None:
+    text = (ROOT / "docs" / "reference" / "files.md").read_text()
     places = ["raw/applicant_leads/", "raw/appraisal_leads/", "raw/inventory/", "tables/", "leads.duckdb", ".versions/"]
     for place in [*places, "quarantine/", "reports/", ".state/", ".dagster/"]:
         assert f"| `{place}" in text, place
@@ -139,7 +139,7 @@ def test_data_readme_names_every_place() -> None:
 def test_make_alone_lists_every_command() -> None:
     shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     listed = set(re.findall(r"^  make ([a-z-]+) +\S", shown, re.MULTILINE))
-    assert {"help", "demo", "test", "dev", "check", "chaos", "bench", "lock", "clean"} <= listed
+    assert {"help", "demo", "test", "dev", "check", "chaos", "bench", "docs", "lock", "clean"} <= listed
     assert listed == set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 

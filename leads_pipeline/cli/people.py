@@ -116,7 +116,7 @@ def show_unread(found: Found) -> None:
     if len(found.unread) > LISTED:
         err.print(f"… and {len(found.unread) - LISTED} more.")
     if found.unread:
-        err.print("These files may hold the person as well. docs/privacy.md says what to do with them.")
+        err.print("These files may hold the person as well. docs/guides/answer-a-person.md says what to do with them.")
 
 
 def found_as_json(found: Found, held: Sequence[Entry], *, show: bool) -> dict[str, object]:

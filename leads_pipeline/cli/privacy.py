@@ -42,7 +42,7 @@ _CASE: Final = re.compile(r"[A-Za-z0-9._/-]{1,40}")
 privacy = click.Group(
     "privacy",
     short_help="Find, export, erase or restrict a person's data.",
-    help="Find, export, erase or restrict a person's data. docs/privacy.md has the steps.",
+    help="Find, export, erase or restrict a person's data. docs/guides/answer-a-person.md has the steps.",
 )
 
 
@@ -128,7 +128,7 @@ def share(file: Path) -> None:
     """Write FILE, a new DuckDB file: a pseudonymised copy of the figures, for wide use.
 
     It holds one row a lead without ids, names and contacts, and the marts that know no single person. Its table
-    `about` says what it is, and that it isn't anonymous. docs/privacy.md says more.
+    `about` says what it is, and that it isn't anonymous. docs/guides/answer-a-person.md says more.
     """
     with plain_errors():
         data, _ = _opened()
@@ -147,7 +147,7 @@ def share(file: Path) -> None:
 def retain(dry_run: bool) -> None:
     """Make leads older than LEADS_KEEP_PERSONAL_DAYS anonymous. The rows stay and are counted.
 
-    Each night does the same. docs/privacy.md says which fields stay.
+    Each night does the same. docs/guides/answer-a-person.md says which fields stay.
 
     Exit code 1 if a day couldn't be done, or leads.duckdb couldn't be written anew.
     """

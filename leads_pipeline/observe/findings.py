@@ -127,8 +127,9 @@ def drift(known: Known) -> Iterator[Found]:
     a new member beside the list of leads: the portal may begin to answer in pages. No lead is lost by it. Raw has all
     of it, and `_extra` shows new fields. A name that could be a person's is shown as `…`; the footers of the newest raw
     files have it.
-    Do: nothing now. If it is beside the list, ask the portal's technical contact what it means. `docs/architecture.md`
-    says which line in `domain/contract.py` makes a column of a field. `leads-pipeline acknowledge KEY` hides it.
+    Do: nothing now. If it is beside the list, ask the portal's technical contact what it means.
+    `docs/explanation/architecture.md` says which line in `domain/contract.py` makes a column of a field.
+    `leads-pipeline acknowledge KEY` hides it.
     Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges it.
     """
     for kind in LEAD_KINDS:
@@ -152,7 +153,8 @@ def drift(known: Known) -> Iterator[Found]:
         yield Found(
             Level.WARNING,
             f"The portal sends a {change}: {what}, in {counted(leads, f'{kind} lead')} since {day}. None is lost.",
-            "Nothing now. docs/architecture.md says how it gets a column. Hide it: `leads-pipeline acknowledge drift`.",
+            "Nothing now. docs/explanation/architecture.md says how it gets a column. Hide it: `leads-pipeline "
+            "acknowledge drift`.",
             part=f"{kind}/{what}",
         )
 
@@ -163,8 +165,8 @@ def contacts_emptied(known: Known) -> Iterator[Found]:
 
     Meaning: the newest version of a lead counts, so its name, address or number is gone from leads.duckdb. Raw keeps
     the earlier versions. If it is more than a few leads of a day, it may be a mistake of the portal.
-    Do: ask the portal if it meant to. `docs/analyse.md` has the query for earlier versions. Then take note with
-    `leads-pipeline acknowledge KEY`.
+    Do: ask the portal if it meant to. `docs/guides/ask-the-data.md` has the query for earlier versions. Then take note
+    with `leads-pipeline acknowledge KEY`.
     Over: when the contacts are back, or when a person acknowledges it.
     """
     table = "select 1 from duckdb_tables() where table_name = 'emptied_contacts'"  # earlier releases have none
@@ -179,8 +181,8 @@ def contacts_emptied(known: Known) -> Iterator[Found]:
                 Level.ERROR if without >= _MANY_EMPTIED * leads else Level.WARNING,
                 f"The portal emptied the contact of {without} of {leads} {kind.name} leads of {day}: a name, address "
                 "or number that it had sent before. Raw keeps the earlier versions.",
-                "Ask the portal if it meant to. docs/analyse.md has the query for earlier versions. Then take note: "
-                "`leads-pipeline acknowledge contacts-emptied`.",
+                "Ask the portal if it meant to. docs/guides/ask-the-data.md has the query for earlier versions. Then "
+                "take note: `leads-pipeline acknowledge contacts-emptied`.",
                 part=f"{kind.name}/{day}",
             )
 
@@ -430,15 +432,15 @@ def retention(known: Known) -> Iterator[Found]:
     """Personal data is kept for ever.
 
     Meaning: `LEADS_KEEP_PERSONAL_DAYS` isn't set. UK GDPR asks for a reason to keep names, addresses and messages.
-    Do: set it to the days that you need them. `docs/privacy.md` says what is deleted then.
+    Do: set it to the days that you need them. `docs/guides/answer-a-person.md` says what is deleted then.
     Over: when it is set.
     """
     if known.settings.keep_personal_days is None:
         yield Found(
             Level.HINT,
             "LEADS_KEEP_PERSONAL_DAYS isn't set: names, addresses and messages are kept for ever.",
-            "Set LEADS_KEEP_PERSONAL_DAYS to the days that you need them, such as 730. docs/privacy.md says what is "
-            "deleted then.",
+            "Set LEADS_KEEP_PERSONAL_DAYS to the days that you need them, such as 730. docs/guides/answer-a-person.md "
+            "says what is deleted then.",
         )
 
 

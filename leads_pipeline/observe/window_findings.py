@@ -166,7 +166,7 @@ def files_damaged(known: Known) -> Iterator[Found]:
     Meaning: the disk fails, or somebody changed files by hand. A damaged file is in `quarantine/`. Leads that were
     published stay in leads.duckdb.
     Do: check the disk. If the portal still has the window, pull it again: the finding has the command, and says until
-    when. Otherwise put the file back from a backup: `data/README.md` says how, under "What is damaged".
+    when. Otherwise put the file back from a backup: `docs/guides/back-up-and-restore.md` says how.
     Over: when a whole file replaced each of them, or nothing is left in `quarantine/` that nobody can replace.
     """
     windows = {(row.kind, row.day, row.scope): row for row in known.windows}
@@ -188,7 +188,7 @@ def files_damaged(known: Known) -> Iterator[Found]:
             Level.ERROR,
             f"{counted(len(left), 'raw file')} can't be pulled again, and {'is' if len(left) == 1 else 'are'} damaged "
             f"or missing: {some(left)}. {_STAY}",
-            'Put them back from a backup, as data/README.md says under "What is damaged".',
+            "Put them back from a backup, as docs/guides/back-up-and-restore.md says.",
             part="backup",
         )
     if others:

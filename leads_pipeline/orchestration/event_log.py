@@ -130,7 +130,7 @@ def refuse_unknown(forms: Iterable[str], where: str) -> None:
         raise StorageError(
             f"A newer Dagster than {version('dagster')} wrote Dagster's state in {where}, in a form that this one "
             f"doesn't know ({', '.join(sorted(unknown))}). Install the newer version of leads-pipeline again. Nothing "
-            "was changed. docs/operations.md says how to go back all the same.",
+            "was changed. docs/guides/upgrade.md says how to go back all the same.",
             reason="downgrade",
         )
 

@@ -22,7 +22,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.storage.durable import make_folder, replace_file
 from leads_pipeline.transform.html import template_of
 
-# True of every installation. docs/privacy.md asks the agency to add the rest.
+# True of every installation. docs/guides/answer-a-person.md asks the agency to add the rest.
 PURPOSES: Final = (
     "To answer the enquiry that you sent to the agent through the portal.",
     "To count enquiries by branch, day and kind. These tables hold no name, address or number. A person is counted "

@@ -136,5 +136,5 @@ def test_an_unknown_certificate_authority_is_named(install: Install, tmp_path: P
 
 def test_the_documents_name_the_variable_for_certificates() -> None:
     root = Path(__file__).parents[2]
-    texts = [path.read_text(encoding="utf-8") for path in [*root.glob("docs/*.md"), root / ".env.example"]]
+    texts = [path.read_text(encoding="utf-8") for path in [*root.glob("docs/**/*.md"), root / ".env.example"]]
     assert any("SSL_CERT_FILE" in text for text in texts)

@@ -50,7 +50,7 @@ def test_a_whole_installation_is_for_its_owner_alone(tmp_path: Path) -> None:
         there = {path.name for path in folder.iterdir()}
         assert there >= {"raw", "quarantine", "reports", "leads.duckdb", "tables", ".state"}
         assert list((folder / ".state" / "tokens").glob("*.json"))
-        # Analysts are let in by their group; data/README.md says how.
+        # Analysts are let in by their group; docs/reference/files.md says how.
         of_analysts = (".versions", "leads.duckdb", "tables")
         found = open_to_others(folder)
         assert {path.split("/")[0] for path in found} == set(of_analysts)

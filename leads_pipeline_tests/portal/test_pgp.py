@@ -88,7 +88,7 @@ def test_a_message_opens_with_an_armoured_and_a_binary_key(gpg: Gpg, message: by
 
 
 def test_the_key_that_the_guide_makes_opens_its_message(gpg: Gpg) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "get-a-secret.md").read_text(encoding="utf-8")
     assert '--quick-generate-key "Your Agency <it@agency.example>" default default never' in guide
     key = gpg.make_key("guide", "default")
     assert pgp.decrypt(gpg.encrypt(CANARY, "guide"), key, PASSPHRASE) == CANARY

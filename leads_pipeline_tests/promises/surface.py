@@ -44,7 +44,7 @@ def surface() -> str:
     """Everything, a section after the other."""
     sections = {
         "Commands": _commands(main, "leads-pipeline"),
-        "Exit codes": _exit_codes(main, "leads-pipeline"),
+        "Exit codes": exit_codes(main, "leads-pipeline"),
         "Variables, with their defaults": _variables(),
         "Variables that are gone": (f"{name}: {advice}" for name, advice in sorted(settings.GONE.items())),
         **_orchestration(build_definitions(FULL)),
@@ -58,17 +58,17 @@ def surface() -> str:
 # --- commands and settings --------------------------------------------------------------------------------------------
 
 
-def _each(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+def each_command(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
     yield name, command
     if isinstance(command, click.Group):
         context = click.Context(command)
         for inner in sorted(command.list_commands(context)):
             if one := command.get_command(context, inner):
-                yield from _each(one, f"{name} {inner}")
+                yield from each_command(one, f"{name} {inner}")
 
 
 def _commands(command: click.Command, name: str) -> Iterator[str]:
-    for path, one in _each(command, name):
+    for path, one in each_command(command, name):
         yield f"{path}{'  (hidden)' if one.hidden else ''}"
         for parameter in one.params:
             yield f"    {_parameter(parameter)}"
@@ -98,8 +98,8 @@ def _parameter(parameter: click.Parameter) -> str:
     return "  ".join(words)
 
 
-def _exit_codes(command: click.Command, name: str) -> Iterator[str]:
-    for path, one in _each(command, name):
+def exit_codes(command: click.Command, name: str) -> Iterator[str]:
+    for path, one in each_command(command, name):
         text = " ".join((one.help or "").split())
         for sentence in re.findall(r"Exit code.*?\.(?=\s|$)", text, re.IGNORECASE):
             yield f"{path}: {sentence}"

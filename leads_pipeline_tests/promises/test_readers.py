@@ -1,6 +1,6 @@
 """Readers in other processes are never held up, never meet an error, and never see half of a publication.
 
-Two DuckDB versions read: the one of the lock, and the oldest one that docs/analyse.md promises.
+Two DuckDB versions read: the one of the lock, and the oldest one that docs/guides/ask-the-data.md promises.
 """
 
 import json
@@ -18,7 +18,8 @@ import pytest
 from leads_pipeline_tests.promises.agency import BRANCHES, KINDS, Agency, agency, lead
 
 ROOT = Path(__file__).parents[2]
-[OLDEST] = re.findall(r"clients from DuckDB (\S+) on", (ROOT / "docs" / "analyse.md").read_text(encoding="utf-8"))
+GUIDE = ROOT / "docs" / "guides" / "ask-the-data.md"
+[OLDEST] = re.findall(r"clients from DuckDB (\S+) on", GUIDE.read_text(encoding="utf-8"))
 
 LOCKED = "the lock"
 CLIENTS = (LOCKED, OLDEST)

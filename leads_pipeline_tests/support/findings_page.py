@@ -1,6 +1,6 @@
 """`docs/findings.md`, the runbook, made from the docstrings of the finders.
 
-`python -m leads_pipeline_tests.support.findings_page` writes it. test_docs.py compares it.
+`python -m leads_pipeline_tests.support.findings_page` writes it. docs/test_pages.py compares it.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""`.env.example` and the table in docs/operate.md, made from the model of the settings.
+"""`.env.example` and docs/reference/settings.md, made from the model of the settings.
 
 `python -m leads_pipeline_tests.support.settings_pages` writes both. test_settings.py compares them.
 """
@@ -11,14 +11,23 @@ from leads_pipeline.settings import DESCRIBED, Variable
 
 ROOT = Path(__file__).parents[2]
 ENV_EXAMPLE = ROOT / ".env.example"
-OPERATE = ROOT / "docs" / "operate.md"
+PAGE = ROOT / "docs" / "reference" / "settings.md"
 
 WIDTH = 120
-BEGIN, END = "<!-- The table is made by leads_pipeline_tests.support.settings_pages. -->\n\n", "\n## Commands\n"
 HEAD = """\
 # Copy to .env and fill in. A real service takes the first six variables. Dagster and the command line load .env by
 # themselves. An empty variable counts as not set. `leads-pipeline settings` shows what is set, and from where.
 
+"""
+
+PAGE_HEAD = """\
+<!-- Made by leads_pipeline_tests.support.settings_pages. Change settings.py, then run it. -->
+
+# Settings
+
+Settings are environment variables, or lines of `.env`. An empty variable counts as not set. A secret is in its
+variable, or in a file that the variable with `_FILE` names. Setting both is an error. `leads-pipeline settings` shows
+each variable, its value and where the value comes from.
 """
 
 
@@ -38,26 +47,21 @@ def env_example() -> str:
     return "".join(lines).rstrip("\n") + "\n"
 
 
-def table() -> str:
-    """Give the table of all variables, in Markdown."""
-    rows = ["| variable | meaning | default |\n", "|---|---|---|\n"]
-    return "".join(rows + [_row(one) for one in DESCRIBED])
+def page() -> str:
+    """Give the page of all variables, in Markdown."""
+    text = PAGE_HEAD
+    for section, variables in groupby(DESCRIBED, lambda one: one.section):
+        rows = "".join(map(_row, variables))
+        text += f"\n## {section}\n\n| variable | meaning | default |\n|---|---|---|\n{rows}"
+    return text
 
 
 def _row(one: Variable) -> str:
     names = f"`{one.name}`, `{one.name}_FILE`" if one.is_secret else f"`{one.name}`"
-    page, _, place = one.link.partition("#")
-    here = f"#{place}" if page == OPERATE.name else one.link
-    more = f" ([more]({here}))" if one.link else ""
+    more = f" ([more](../{one.link}))" if one.link else ""
     return f"| {names} | {one.help}{more} | {f'`{one.default}`' if one.default else ''} |\n"
-
-
-def operate(text: str) -> str:
-    """Give the page with the table as it should be."""
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    return f"{before}{BEGIN}{table()}{END}{after}"
 
 
 if __name__ == "__main__":
     ENV_EXAMPLE.write_text(env_example(), encoding="utf-8")
-    OPERATE.write_text(operate(OPERATE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

@@ -567,7 +567,7 @@ def test_an_owners_property_meets_the_item_at_its_address(house: House) -> None:
     ]
 
 
-# --- the questions of docs/analyse.md ---------------------------------------------------------------------------------
+# --- the questions of docs/guides/ask-the-data.md ---------------------------------------------------------------------
 
 QUESTIONS = Path(__file__).parents[2] / "examples" / "questions"
 # A Monday, when two weeks are over; the leads are of the ten days up to the Saturday before.

@@ -1,0 +1,411 @@
+"""Every block of the README and of the guides runs, on a portal's made-up leads, and says what Python works out.
+
+Belongs here: SQL, Python, the notebook, and the commands that need nothing but a data folder. Doesn't: tutorials
+(test_tutorials.py), and whether names are right (test_pages.py).
+"""
+
+import ast
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.orchestration.publication import write_typed
+from leads_pipeline.simulator import Config, running
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.raw import list_places
+from leads_pipeline.storage.store import FolderStore, open_store
+from leads_pipeline.transform.versions import Versions
+from leads_pipeline_tests.docs.pages import GUIDES, PAGES, README, ROOT, blocks
+from leads_pipeline_tests.docs.shell import BIN, bare, run
+from leads_pipeline_tests.storage.test_store import moto, new_bucket
+from leads_pipeline_tests.support.portal_leads import Lead, groups, people
+from leads_pipeline_tests.support.reference_pages import QUERIES as FIRST_QUERIES
+from leads_pipeline_tests.support.staging import LONDON
+
+__all__ = ["moto"]  # a fixture
+
+ASK = GUIDES / "ask-the-data.md"
+
+
+def lines(page: Path) -> list[str]:
+    """The commands of a page, without their comments."""
+    found = "\n".join(text for _, text in blocks(page, "sh")).splitlines()
+    return [line.split(" #")[0].strip() for line in found if line.strip()]
+
+
+# Far enough back for a day before the last seven, and for the whole of the seven.
+DAYS_BACK = 9
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A folder with data/ filled by the README's own backfill command, and the environment it ran in.
+
+    `today` is the day on which it was.
+    """
+
+    folder: Path
+    environment: dict[str, str]
+    today: date
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "data" / "leads.duckdb"
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    folder = tmp_path_factory.mktemp("installation")
+    with running(Config(branches=2, leads_per_day=10)) as simulator:
+        environment = {
+            **os.environ,
+            **simulator.environment(),
+            "LEADS_TIMEZONE": LONDON.key,
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        }
+        today = datetime.now(LONDON).date()
+        command = next(line for line in lines(README) if line.startswith("leads-pipeline backfill"))
+        command = re.sub(r"--last \d+d", f"--last {DAYS_BACK}d", command)
+        done = run(command, folder, environment)
+        assert done.returncode == 0, done.stderr
+        yield Installation(folder, environment, today)
+
+
+@dataclass(frozen=True)
+class RawRow:
+    """A lead as one window holds it; one of midnight is in two."""
+
+    kind: str
+    scope: str
+    day: date
+    content: dict[str, Any]
+
+
+def raw_rows(data: Path) -> list[RawRow]:
+    return [
+        RawRow(kind.name, place.scope, place.day, json.loads(row.payload))
+        for kind in LEAD_KINDS
+        for place in list_places(FolderStore(data))
+        if place.kind is kind
+        for row in DataFolder.at(data).raw.read(place).rows
+    ]
+
+
+def landed_leads(data: Path) -> list[Lead]:
+    """Each lead of the raw files once; the portal of these tests sends each in one version."""
+    found = {
+        (row.kind, row.content["id"]): Lead.received(row.kind, row.scope, row.day, row.content, LONDON)
+        for row in raw_rows(data)
+    }
+    return list(found.values())
+
+
+def comparable(row: Iterable[Any]) -> tuple[Any, ...]:
+    """A row to be compared with one that was printed."""
+    found = []
+    for cell in row:
+        text = "" if cell is None else str(cell).strip()
+        found.append(float(f"{float(text):.9g}") if re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", text) else text)
+    return tuple(found)
+
+
+def printed(output: str) -> list[tuple[Any, ...]]:
+    """The lines of a table, as DuckDB, rich, pandas or polars print it."""
+    lines = [line.strip() for line in output.splitlines()]
+    return [
+        comparable(re.split("[│┆]", line.removeprefix("│").removesuffix("│")) if "│" in line else line.split())
+        for line in lines
+        if line
+    ]
+
+
+# --- the README -------------------------------------------------------------------------------------------------------
+
+CLONE = "git clone ADDRESS-OF-THIS-REPOSITORY leads_pipeline && cd leads_pipeline"
+
+
+def test_the_readme_begins_with_one_command_to_try() -> None:
+    [(_, first), *_] = blocks(README, "sh")
+    assert [line.split("#")[0].strip() for line in first.splitlines()] == [CLONE, "make demo"]
+
+
+def test_every_command_of_the_readme_is_run_by_a_test() -> None:
+    elsewhere = {CLONE, "make demo", "make dev", "source .venv/bin/activate", "leads-pipeline serve"}
+    here = {"leads-pipeline backfill --last 10d", "leads-pipeline doctor", "leads-pipeline coverage"}
+    assert set(lines(README)) == elsewhere | here
+
+
+@pytest.mark.parametrize("command", ["leads-pipeline doctor", "leads-pipeline coverage"])
+def test_the_commands_that_look_answer(command: str, installation: Installation) -> None:
+    done = run(command, installation.folder, installation.environment)
+    assert done.stdout.strip()
+    assert done.returncode in (0, 1), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# --- SQL --------------------------------------------------------------------------------------------------------------
+
+
+def query(installation: Installation, statement: str, moment: str, stands_for: str) -> list[tuple[Any, ...]]:
+    """The query's rows as of that moment; midnight may have passed since the installation was filled."""
+    assert moment in statement
+    with duckdb.connect(installation.file, read_only=True) as db:
+        db.execute("set TimeZone = 'UTC'")
+        return db.execute(statement.replace(moment, stands_for)).fetchall()
+
+
+def sql_of(page: Path, word: str) -> str:
+    """The one query of a page with that word."""
+    [found] = [text for _, text in blocks(page, "sql") if word in text]
+    return found
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *(
+            text
+            for page in (README, *PAGES)
+            if page.parent == GUIDES or page == README
+            for _, text in blocks(page, "sql")
+        ),
+        *FIRST_QUERIES.values(),
+    ],
+)
+def test_every_query_runs(statement: str, installation: Installation) -> None:
+    statement = statement.replace("data/raw", f"{installation.folder}/data/raw")
+    with duckdb.connect(installation.file, read_only=True) as db:
+        db.execute(statement).fetchall()
+
+
+def test_the_query_of_the_week_counts_each_person_of_seven_days_once(installation: Installation) -> None:
+    week = sql_of(README, "mart_people_daily")
+    leads = landed_leads(installation.folder / "data")
+    seven_days = [lead for lead in leads if timedelta(1) <= installation.today - lead.day <= timedelta(7)]
+    truth = [(*scope, len(found), people(found)) for scope, found in groups(seven_days, lambda lead: (lead.scope,))]
+    # A wrong query would show: people come again, and there are leads of the day before.
+    by_day = groups(seven_days, lambda lead: (lead.scope, lead.day))
+    assert sum(people(found) for _, found in by_day) > sum(people for _, _, people in truth)
+    assert any(installation.today - lead.day == timedelta(8) for lead in leads)
+
+    rows = query(installation, week, "current_date", f"date '{installation.today}'")
+
+    assert sorted(rows) == sorted(truth)
+    assert [row[1] for row in rows] == sorted((row[1] for row in truth), reverse=True)
+
+
+def test_the_query_of_earlier_versions_shows_what_was_received(installation: Installation) -> None:
+    earlier = sql_of(ASK, "THE-ID")
+    [lead, *_] = [row for row in raw_rows(installation.folder / "data") if row.kind == "applicant"]
+    contact = lead.content["contact"]
+    statement = earlier.replace("data/raw", f"{installation.folder}/data/raw").replace("THE-ID", lead.content["id"])
+    with duckdb.connect() as db:
+        rows = db.execute(statement).fetchall()
+    assert rows[-1][2] == contact.get("email")
+
+
+def test_the_query_of_what_is_missing_names_each_window_that_can_be_had(installation: Installation) -> None:
+    missing = sql_of(ASK, "deleted_from_at")
+    now = datetime.now(UTC)
+    first = installation.today - timedelta(days=30)
+    truth = []
+    for day in (first + timedelta(days=number) for number in range(30 - DAYS_BACK)):
+        deleted_from = datetime(day.year, day.month, day.day, tzinfo=LONDON).astimezone(UTC) + timedelta(days=30)
+        if deleted_from > now:
+            truth += [
+                (kind.name, day, f"branch-{branch}", "missing", deleted_from)
+                for kind in LEAD_KINDS
+                for branch in installation.environment["LEADS_BRANCH_IDS"].split(",")
+            ]
+
+    rows = query(installation, missing, "now()", f"timestamptz '{now.isoformat()}'")
+
+    assert len(truth) > 50
+    assert sorted(rows) == sorted(truth)
+    assert [row[-1] for row in rows] == sorted(row[-1] for row in truth)
+
+
+def origins(lead: Lead) -> Iterator[str]:
+    """Site and product as a person reads them."""
+    for field, prefix in (("leadSource", "SOURCE_"), ("portalSource", "PORTAL_SOURCE_")):
+        yield lead.text(field).removeprefix(f"{lead.kind.upper()}_{prefix}").lower().replace("_", " ") or "unknown"
+
+
+def test_the_duckdb_command_line_answers(installation: Installation) -> None:
+    command = next(line for line in lines(ASK) if line.startswith("duckdb "))
+    done = run(command, installation.folder, installation.environment)
+    assert done.returncode == 0, done.stderr
+
+    def key(lead: Lead) -> tuple[Any, ...]:
+        return lead.day, lead.scope, lead.scope, lead.kind, lead.market, *origins(lead)
+
+    leads = landed_leads(installation.folder / "data")
+    truth = {comparable((*group, len(found), people(found))) for group, found in groups(leads, key)}
+    rows = [row for row in printed(done.stdout) if row[1:2] and row[1] in {lead.scope for lead in leads}]
+    assert len(rows) == 5
+    assert set(rows) <= truth
+
+
+# --- Python -----------------------------------------------------------------------------------------------------------
+
+SNIPPETS = [text for page in sorted(GUIDES.glob("*.md")) for _, text in blocks(page, "python")]
+
+
+def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """What each Python snippet of the guides has to print, by words that it alone has."""
+    leads = landed_leads(data)
+    applicants = [lead for lead in leads if lead.kind == "applicant"]
+    by_day = sorted((*group, len(found)) for group, found in groups(leads, lambda lead: (lead.day, lead.scope)))
+    images: Counter[date] = Counter()
+    for lead in applicants:
+        images[lead.day] += len((lead.content.get("listingDetails") or {}).get("images") or [])
+    costs = [
+        (*group, 900, len(found), 900 / len(found))
+        for group, found in groups(leads, lambda lead: (lead.scope, datetime(lead.day.year, lead.day.month, 1)))  # noqa: DTZ001 - a month
+    ]
+    return {
+        "from mart_leads_daily": [
+            (number, *row) for number, row in enumerate(by_day[-5:], start=max(0, len(by_day) - 5))
+        ],
+        "applicant_listing_images": [(day, count) for day, count in images.items() if count],
+        "scan_parquet": list(Counter(lead.scope for lead in applicants).items()),
+        "scan_delta": list(Counter(lead.scope for lead in applicants).items()),
+        "invoices.csv": costs,
+    }
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+@pytest.mark.slow
+def test_every_python_snippet_prints_what_python_works_out(
+    snippet: str,
+    installation: Installation,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environment, folder = dict(installation.environment), installation.folder
+    if "scan_delta" in snippet:
+        folder = tmp_path
+        shutil.copytree(installation.folder / "data", folder / "data", symlinks=True)
+        write_typed(DataFolder.at(folder / "data"), Versions(folder / "data"), "delta")
+    if "my-bucket" in snippet:
+        bucket = new_bucket(request.getfixturevalue("moto"), monkeypatch)
+        for path in filter(Path.is_file, (folder / "data" / "tables").rglob("*")):
+            key = path.relative_to(folder / "data").as_posix()
+            open_store(f"{bucket}/leads", plain_http=True).create(key, path.read_bytes())
+        snippet = snippet.replace("my-bucket", bucket.removeprefix("s3://"))
+        environment |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", snippet],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    [truth] = [rows for words, rows in snippet_figures(installation.folder / "data").items() if words in snippet]
+    assert truth
+    assert {comparable(row) for row in truth} <= set(printed(done.stdout))
+
+
+NOTEBOOK = ROOT / "examples" / "first_look.ipynb"
+
+
+def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: Installation, tmp_path: Path) -> None:
+    """Its cells one after the other, as a kernel would run them, with the last line of each shown."""
+    cells = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+    script = "display = print\n"
+    for cell in cells:
+        *statements, shown = ast.parse("".join(cell["source"])).body
+        if isinstance(shown, ast.Expr):
+            shown = ast.parse(f"print({ast.unparse(shown)})").body[0]
+        script += "".join(f"{ast.unparse(statement)}\n" for statement in (*statements, shown))
+    shutil.copytree(NOTEBOOK.parent, tmp_path / "examples")
+    (tmp_path / "data").symlink_to(installation.folder / "data")
+    # What pandas 3 has deprecated is called by DuckDB's own df().
+    warnings = ["-W", "error", "-W", "ignore:The inplace keyword"]
+    done = subprocess.run(
+        [sys.executable, *warnings, "-c", script],
+        cwd=tmp_path / "examples",
+        env=bare(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mart_hidden_valuations" in done.stdout
+    by_day = groups(landed_leads(installation.folder / "data"), lambda lead: (lead.day, lead.kind))
+    daily = sorted((*group, len(leads), people(leads)) for group, leads in by_day)
+    truth = [(number, *row) for number, row in enumerate(daily)][-10:]
+    assert {comparable(row) for row in truth} <= set(printed(done.stdout))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["beside the data", "elsewhere"])
+def test_jupyter_executes_the_notebook(installation: Installation, tmp_path: Path, place: str) -> None:
+    shutil.copytree(NOTEBOOK.parent, tmp_path / "examples")
+    environment = bare(tmp_path)
+    if place == "elsewhere":
+        environment["LEADS_DATA_DIR"] = str(installation.folder / "data")
+    else:
+        (tmp_path / "data").symlink_to(installation.folder / "data")
+    run_it = "jupyter nbconvert --to html --execute examples/first_look.ipynb"
+    done = run(run_it, tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "examples" / "first_look.html").read_text(encoding="utf-8")
+    questions = [path.read_text(encoding="utf-8").split("\n")[0] for path in NOTEBOOK.parent.glob("questions/*.sql")]
+    assert [question for question in questions if question.removeprefix("-- ") not in html.unescape(page)] == []
+
+
+# --- commands of the guides ------------------------------------------------------------------------------------------
+
+# These want a machine of their own; test_deploy.py tries what they install, and test_pages.py their names.
+ANOTHER_MACHINE = {"install-on-a-server.md", "run-in-containers.md", "run-on-kubernetes.md"}
+
+
+def test_every_guide_with_commands_is_tested() -> None:
+    with_commands = {page.name for page in GUIDES.glob("*.md") if blocks(page, "sh")}
+    assert with_commands == ANOTHER_MACHINE | {"ask-the-data.md", "answer-a-person.md"}
+
+
+@pytest.mark.parametrize("name", sorted(ANOTHER_MACHINE))
+def test_each_file_of_ours_that_a_command_takes_is_there(name: str) -> None:
+    text = "\n".join(text for _, text in blocks(GUIDES / name, "sh"))
+    files = set(re.findall(r"(?<![\w/.-])deploy/(?:[\w.-]+/)*[\w.-]+\.\w+|requirements\.lock|\.env\.example", text))
+    assert files
+    assert {file for file in files if not (ROOT / file).is_file()} == set()
+
+
+@pytest.mark.slow
+def test_each_command_of_the_guide_to_answer_a_person_works(installation: Installation, tmp_path: Path) -> None:
+    shutil.copytree(installation.folder / "data", tmp_path / "data", symlinks=True)
+    lead = next(lead for lead in landed_leads(tmp_path / "data") if lead.content["contact"].get("email"))
+    (tmp_path / "request.txt").write_text(f"email: {lead.content['contact']['email']}\n", encoding="utf-8")
+    environment = {**installation.environment, "LEADS_KEEP_PERSONAL_DAYS": "35"}
+    objection = 0
+    for line in lines(GUIDES / "answer-a-person.md"):
+        if "--list" in line:
+            (tmp_path / "data" / "privacy").rename(tmp_path / "copy")
+        command = line.replace("/backups/leads", "copy").replace("lift 3", f"lift {objection}")
+        if command.split()[2] in ("find", "export", "correct", "erase", "object", "restrict"):
+            command += " --from request.txt" + (" --yes" if "erase --case" in command else "")
+        done = run(command, tmp_path, environment)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        assert "Traceback" not in done.stderr
+        objection = int((re.findall(r"privacy lift (\d+)", done.stdout) or [objection])[0])

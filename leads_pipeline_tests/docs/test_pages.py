@@ -1,0 +1,217 @@
+"""The documents name only what there is: pages, headings, commands, variables, tables, columns and files.
+
+Belongs here: what can be seen without running what a page shows. Doesn't: its blocks (test_blocks.py,
+test_tutorials.py).
+"""
+
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click import Command, Context, Group
+
+from leads_pipeline.cli import main
+from leads_pipeline.observe.findings import FINDERS
+from leads_pipeline.settings import GONE, VARIABLES
+from leads_pipeline_tests.docs.pages import (
+    DOCS,
+    DOCUMENTS,
+    EXPLANATION,
+    GUIDES,
+    MADE,
+    PAGES,
+    README,
+    ROOT,
+    TUTORIALS,
+    prose,
+    text_of,
+)
+from leads_pipeline_tests.support import findings_page, reference_pages
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+# --- the site ---------------------------------------------------------------------------------------------------------
+
+
+def navigation(entries: Any) -> Iterator[str]:
+    for entry in entries:
+        [value] = entry.values()
+        yield from [value] if isinstance(value, str) else navigation(value)
+
+
+def test_the_navigation_has_each_page_once() -> None:
+    named = list(navigation(tomllib.loads(text_of(ROOT / "zensical.toml"))["project"]["nav"]))
+    assert sorted(named) == [page.relative_to(DOCS).as_posix() for page in PAGES]
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ROOT / "site"
+
+
+def test_the_site_builds_and_every_link_in_it_leads_somewhere(site: Path) -> None:
+    assert len(list(site.rglob("*.html"))) == len(PAGES) + 1  # and 404.html
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    loaded = [
+        address
+        for path in site.rglob("*")
+        if path.suffix in (".html", ".css", ".svg")
+        for address in re.findall(
+            r"(?:\bsrc|<link[^>]*href)=\"((?:https?:)?//[^\"]*)|(?:url\(|@import )[\"']?((?:https?:)?//[^)\"']*)",
+            path.read_text(encoding="utf-8"),
+        )
+    ]
+    assert loaded == []
+    # The theme would fetch what draws these.
+    assert [path.name for path in PAGES if re.search(r"^```mermaid", text_of(path), re.MULTILINE)] == []
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    """If not: python -m leads_pipeline_tests.support.reference_pages."""
+    assert {path: text_of(path) for path in reference_pages.pages()} == reference_pages.pages()
+
+
+def test_the_runbook_has_each_finding_in_the_words_of_its_finder() -> None:
+    """If not: python -m leads_pipeline_tests.support.findings_page."""
+    assert text_of(findings_page.PAGE) == findings_page.page()
+    text = findings_page.page()
+    assert all(text.count(f"**{word}**") == len(FINDERS) + 1 for word in ("Meaning", "Do", "Over"))
+
+
+# --- what pages name --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_every_file_and_heading_that_a_document_links_to_is_there(document: Path) -> None:
+    for path, heading in re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]+))?\)", text_of(document)):
+        target = document.parent / path if path else document
+        assert target.exists(), path
+        if heading:
+            titles = re.findall(r"^#+ (.+)$", text_of(target), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+WRITTEN = [page for page in PAGES if page not in MADE] + [README]
+
+
+def texts() -> str:
+    """Everything that users read and that isn't made from the code."""
+    return "\n".join(map(text_of, WRITTEN))
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"\bmake ([a-z]+)(?= *(?:`|$|#|\n))", texts()))))
+def test_every_make_target_exists(name: str) -> None:
+    done = subprocess.run(["make", "-n", name], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_command_and_option_exists() -> None:
+    for line in re.findall(r"(?<!now )(?<!namespace )\b(?:leads-pipeline|lp) ([a-z].*?)(?=`|  #|\n|$)", texts()):
+        command: Command = main
+        words = line.split()
+        while words and isinstance(command, Group):
+            found = command.get_command(Context(command), words[0])
+            assert found, line
+            command, words = found, words[1:]
+        if command.name == "simulate":  # whose options are the simulator's own
+            continue
+        options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if word.startswith("--")} <= options | {"--help"}, line
+
+
+def test_every_variable_exists() -> None:
+    named = set(re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b", texts()))
+    assert named - VARIABLES - GONE.keys() == set()
+
+
+def test_every_table_column_asset_and_finding_exists() -> None:
+    made = "\n".join(map(text_of, MADE))
+    known = {name for names in re.findall(r"`(\w+)`|^## (\w+)$", made, re.MULTILINE) for name in names}
+    named = set(re.findall(r"`(?:pipeline\.)?([a-z]+(?:_[a-z0-9]+)+)`", texts()))
+    assert named - known - NOT_OURS == set()
+
+
+# The package, a file's name, a key of a message, settings of other programs, and what the pages make up.
+NOT_OURS = {
+    *("leads_pipeline", "person_key", "still_open", "env_vars", "rgw_frontends", "try_cast"),
+    *("listing_details_epc_rating", "mart_listings_weekly"),
+}
+
+
+def test_every_file_that_a_document_names_is_there() -> None:
+    folders = "benchmarks|deploy|docs|examples|leads_pipeline|leads_pipeline_tests|spec"
+    named = set(re.findall(rf"`((?:{folders})/[\w./-]+)`", texts()))
+    assert {name for name in named if not (ROOT / name).exists()} == {"leads_pipeline/sql/mart_listings_weekly.sql"}
+
+
+def places_where_modules_are_named() -> Iterator[tuple[Path, str]]:
+    """Documents, comments and docstrings: wherever a reader is sent to another file."""
+    yield from ((path, text_of(path)) for path in DOCUMENTS if path.name != "CHANGELOG.md")
+    for pattern in (
+        "leads_pipeline/**/*.py",
+        "leads_pipeline/**/*.sql",
+        "leads_pipeline_tests/**/*.py",
+        "benchmarks/**/*.py",
+    ):
+        yield from ((path, path.read_text(encoding="utf-8")) for path in ROOT.glob(pattern))
+
+
+def test_every_module_that_a_text_names_is_there() -> None:
+    """`storage/raw.py` or `damage.py`, in any folder."""
+    there = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("[a-z]*/**/*.py")}
+    names = {name for path in there for name in (path, path.partition("/")[2], Path(path).name)}
+    lost = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path, text in places_where_modules_are_named()
+        if path.name != "test_project.py"
+        for name in re.findall(r"(?<![\w./*{])([a-z][a-z_]*(?:/[a-z_]+)*\.py)\b", text)
+        if name not in names and not name.startswith(("dagster/", "sitecustomize"))  # not ours
+    }
+    assert lost == set()
+
+
+def test_every_document_that_code_and_deployments_name_is_there() -> None:
+    paths = [path for name in ("leads_pipeline", "deploy") for path in (ROOT / name).rglob("*") if path.is_file()]
+    named = {
+        (relative(path), name)
+        for path in paths
+        if path.suffix != ".pyc"
+        for name in re.findall(r"\bdocs/[\w./-]+\.md\b", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 5
+    assert {one for one in named if not (ROOT / one[1]).exists()} == set()
+
+
+# --- how they are written ---------------------------------------------------------------------------------------------
+
+LONG = 25
+
+
+def test_sentences_are_short() -> None:
+    """At most two of a hundred have more than 25 words. The failure lists them, longest first."""
+    counted = [(len(re.findall(r"\w[\w'’./-]*", one)), relative(page), one) for page in WRITTEN for one in prose(page)]
+    sentences = [one for one in counted if one[0] >= 5]  # the others are cells of tables
+    long = sorted((one for one in sentences if one[0] > LONG), reverse=True)
+    assert len(long) <= 0.02 * len(sentences), "\n".join(f"{words} {page}: {one}" for words, page, one in long)
+
+
+def test_tutorials_guides_and_explanation_stay_short() -> None:
+    pages = [page for folder in (TUTORIALS, GUIDES, EXPLANATION) for page in folder.glob("*.md")]
+    assert sum(len(text_of(page).split()) for page in pages) < 12_000
+
+
+def test_the_readme_leads_to_each_tutorial_and_to_each_part_of_the_site() -> None:
+    linked = set(re.findall(r"\(docs/([\w./-]+)", text_of(README)))
+    assert {f"tutorials/{page.name}" for page in TUTORIALS.glob("*.md")} <= linked
+    assert {path.partition("/")[0] for path in linked} >= {"guides", "reference", "explanation", "findings.md"}

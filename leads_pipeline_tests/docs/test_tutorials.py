@@ -1,0 +1,215 @@
+"""Each tutorial works as it is written, step by step, with the simulator in place of the portal."""
+
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from dagster import AssetCheckKey, AssetKey, DagsterInstance
+
+from leads_pipeline.definitions import build_definitions
+from leads_pipeline_tests.docs.pages import TUTORIALS, blocks, text_of
+from leads_pipeline_tests.docs.shell import BIN, bare, run
+from leads_pipeline_tests.docs.test_blocks import CLONE, comparable, landed_leads, printed
+from leads_pipeline_tests.support.newcomer import copy_checkout, free_port, newcomer, wait_for
+from leads_pipeline_tests.support.portal_leads import groups, people
+
+pytestmark = pytest.mark.slow
+
+
+# --- the demo ---------------------------------------------------------------------------------------------------------
+
+
+# What says of a lead or a window that it was looked at once more.
+CONFIRMATIONS = ("sequence", "looked_at", "last_looked_at")
+
+
+def contents(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """The rows of every table, but for what a further look alone changes."""
+    with duckdb.connect(path, read_only=True) as db:
+        tables = db.sql("select table_name from duckdb_tables() where schema_name = 'main'").fetchall()
+        return {
+            name: db.sql(f"select columns(lambda c: c not in {CONFIRMATIONS}) from {name} order by all").fetchall()  # noqa: S608
+            for (name,) in tables
+        }
+
+
+def checks_that_did_not_pass(data: Path) -> dict[AssetCheckKey, bool | None]:
+    """What the UI shows of them, as a newcomer sees it first; None is a check that nothing has run."""
+    planned = build_definitions({"LEADS_DATA_DIR": str(data)}).resolve_asset_graph().asset_check_keys
+    with DagsterInstance.get() as instance:
+        found = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(planned))
+    passed: dict[AssetCheckKey, bool | None] = dict.fromkeys(planned)
+    passed |= {key: one.evaluation.passed for key, one in found.items() if one.evaluation}
+    return {key: has_passed for key, has_passed in passed.items() if not has_passed}
+
+
+def test_the_demo_ends_with_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run("leads-pipeline demo", tmp_path, bare(tmp_path))
+    assert first.returncode == 0, first.stderr
+    assert "What to do next" in first.stdout
+    leads = landed_leads(tmp_path / "data")
+    kinds = {
+        scope: Counter(lead.kind for lead in found) for (scope,), found in groups(leads, lambda lead: (lead.scope,))
+    }
+    answer = {
+        comparable((scope, kinds[scope]["applicant"], kinds[scope]["appraisal"], people(found)))
+        for (scope,), found in groups(leads, lambda lead: (lead.scope,))
+    }
+    assert {row for row in printed(first.stdout) if row[0] in kinds} == answer
+    # A wrong query would show, as people come again.
+    by_day = groups(leads, lambda lead: (lead.scope, lead.day))
+    assert sum(people(found) for _, found in by_day) > sum(row[-1] for row in answer)
+    with duckdb.connect(tmp_path / "data" / "leads.duckdb", read_only=True) as db:
+        # Its page shows the days that it pulled, and none before them in red.
+        assert db.sql("select count(*) from mart_coverage where state in ('missing', 'failed')").fetchall() == [(0,)]
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "data" / ".dagster"))
+    drifted = AssetCheckKey(AssetKey("drift"), "contract_knows_what_comes")
+    assert checks_that_did_not_pass(tmp_path / "data") == {drifted: False}
+
+
+def test_the_demo_changes_nothing_the_second_time(tmp_path: Path) -> None:
+    assert run("leads-pipeline demo", tmp_path, bare(tmp_path)).returncode == 0
+    before = contents(tmp_path / "data" / "leads.duckdb")
+    again = run("leads-pipeline demo", tmp_path, bare(tmp_path))
+    assert "Pulling 0 of 42 windows." in again.stdout
+    assert "0 of them new." in " ".join(again.stdout.split())
+    assert contents(tmp_path / "data" / "leads.duckdb") == before
+
+
+def test_the_ui_starts_on_the_simulator_and_ends_when_it_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [str(BIN / "leads-pipeline"), "dev", "--port", str(port)]
+    process = subprocess.Popen(command, cwd=tmp_path, env=bare(tmp_path), stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info") as answer:
+                    assert b"dagster_version" in answer.read()
+                break
+            except OSError:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+# --- each tutorial ----------------------------------------------------------------------------------------------------
+
+RUNS_ON = "  # in a terminal of its own"
+
+
+def steps(page: str) -> list[tuple[str, str]]:
+    """The blocks of a tutorial in their order: JSON, commands and SQL. Each command is a step."""
+    found = []
+    for language, text in blocks(TUTORIALS / page, "sh", "sql", "json"):
+        found += [(language, line) for line in text.splitlines()] if language == "sh" else [(language, text)]
+    return [(language, text) for language, text in found if text and not text.startswith("export PATH=")]
+
+
+@contextmanager
+def going_on(command: str, folder: Path, environment: dict[str, str]) -> Iterator[Path]:
+    """A command that ends with ctrl-C. Gives the file with what it prints."""
+    log = folder / "output"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", f"exec {command}"], cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        yield log
+        assert process.poll() is None, log.read_text()
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+def says(log: Path, words: str) -> bool:
+    return words in log.read_text()
+
+
+def rows(folder: Path, statement: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(folder / "data" / "leads.duckdb", read_only=True) as db:
+        return db.execute(statement).fetchall()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout after `make demo`, whose own code its commands run."""
+    folder = tmp_path_factory.mktemp("checkout")
+    copy_checkout(folder)
+    done = run("leads-pipeline demo", folder, {**bare(folder), "PYTHONPATH": str(folder)})
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_first_run(demo: Path) -> None:
+    asked = []
+    for language, text in steps("first-run.md"):
+        if language == "sql":
+            asked = rows(demo, text)
+        elif text not in (CLONE, "make demo", "make dev"):  # the demo ran, and the tests above start the UI
+            done = run(text, demo, bare(demo))
+            assert done.returncode == 0, done.stderr
+            assert "branch-101" in done.stdout
+    assert len(asked) == 3
+    assert (demo / "data" / "reports" / "leads.html").exists()
+
+
+def test_first_mart(demo: Path) -> None:
+    (name,) = re.findall(r"Save this as `([\w/.]+)`", text_of(TUTORIALS / "first-mart.md"))
+    (_, mart), (_, command), (_, query) = steps("first-mart.md")
+    (demo / name).write_text(mart, encoding="utf-8")
+    done = run(command, demo, {**bare(demo), "PYTHONPATH": str(demo)})
+    assert done.returncode == 0, done.stderr
+    weeks = rows(demo, query)
+    assert sum(row[1] for row in weeks) == rows(demo, "select count(listing_id) from lead_facts")[0][0]
+
+
+def test_first_real_day(tmp_path: Path) -> None:
+    with newcomer(tmp_path, "--branches", "2", "--leads-per-day", "3") as me, ExitStack() as terminals:
+        port = str(free_port())
+        for _, text in steps("first-real-day.md"):
+            if text.startswith("install "):
+                me.fill_in(LEADS_DATA_DIR=str(tmp_path / "data"))
+            elif text == "leads-pipeline serve":
+                log = terminals.enter_context(going_on(f"{text} --port {port}", tmp_path, me.environment))
+                wait_for(partial(says, log, "Dagster UI: "))
+            else:
+                done = me.run(*text.split())
+                # Older windows are missing until the service has pulled them.
+                assert done.returncode in ((0, 1) if "coverage" in text else (0,)), done.stdout + done.stderr
+        assert me.published("applicant") > set()
+
+
+def test_when_the_portal_fails(tmp_path: Path) -> None:
+    port, codes = str(free_port()), []
+    with ExitStack() as terminals:
+        for language, text in steps("when-the-portal-fails.md"):
+            if language == "json":
+                (tmp_path / "faults.json").write_text(text, encoding="utf-8")
+                continue
+            command = text.replace("8099", port)
+            if command.endswith(RUNS_ON):
+                terminals.enter_context(going_on(command.removesuffix(RUNS_ON), tmp_path, bare(tmp_path)))
+                wait_for((tmp_path / ".env").exists)
+                continue
+            done = run(command, tmp_path, bare(tmp_path))
+            codes.append(done.returncode)
+            if len(codes) == 1:
+                assert "8 windows failed" in done.stdout + done.stderr
+                assert "4 windows failed" in done.stdout + done.stderr
+    assert codes == [1, 1, 0, 0, 0]  # pull, coverage, curl, pull, coverage

@@ -1,0 +1,275 @@
+"""The pages of `docs/reference/`, made from the code.
+
+`python -m leads_pipeline_tests.support.reference_pages` writes them. docs/test_pages.py compares them. Only `files.md`
+there is written by hand.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import click
+import duckdb
+from dagster import AssetKey
+
+from leads_pipeline.cli import main
+from leads_pipeline.definitions import build_definitions
+from leads_pipeline.observe.figures import Figures, registry
+from leads_pipeline.observe.finding import Finding, Level
+from leads_pipeline.transform.marts import marts
+from leads_pipeline_tests.promises.surface import FULL, each_command, exit_codes
+from leads_pipeline_tests.support.diagrams import one_leads_way, tables_diagram
+from leads_pipeline_tests.support.house import Quick
+
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
+MADE: Final = "<!-- Made by leads_pipeline_tests.support.reference_pages. Change the code, then run it. -->\n\n"
+
+# A first query of each mart. `docs/reference/marts.md` shows them, and a test runs them.
+QUERIES: Final = {
+    "mart_answers": "select branch, median(minutes) as minutes from mart_answers group by branch",
+    "mart_appraisals": "select urgency, sum(leads) as leads from mart_appraisals group by urgency order by leads desc",
+    "mart_coverage": "select state, count(*) as windows from mart_coverage where is_configured group by state",
+    "mart_enquiry_mix": "select situation, sum(leads) as leads from mart_enquiry_mix group by situation",
+    "mart_hidden_valuations": (
+        "select branch, market, count(*) as people from mart_hidden_valuations group by branch, market"
+    ),
+    "mart_hourly": "select hour, sum(leads) as leads from mart_hourly group by hour order by hour",
+    "mart_lead_properties": "select match, count(*) as leads from mart_lead_properties group by match",
+    "mart_leads_daily": (
+        "select lead_day, sum(leads) as leads from mart_leads_daily group by lead_day order by lead_day"
+    ),
+    "mart_listing_daily": (
+        "select listing_id, sum(viewings) as viewings from mart_listing_daily\n"
+        "group by listing_id order by viewings desc"
+    ),
+    "mart_listing_demand": "select price_band, sum(leads) as leads from mart_listing_demand group by price_band",
+    "mart_listing_stock": "select item_id, address, leads from mart_listing_stock where is_available order by leads",
+    "mart_people": "select days, count(*) as people from mart_people group by days order by days",
+    "mart_people_daily": (
+        "select branch, count(distinct person) as people from mart_people_daily\n"
+        "where lead_day >= current_date - 30 group by branch"
+    ),
+}
+
+
+def pages() -> dict[Path, str]:
+    """Give the text of each page, by its path."""
+    with tempfile.TemporaryDirectory() as folder:
+        house = Quick(Path(folder) / "data")
+        house.land("applicant", [])
+        house.publish()
+        tables = read_tables(house.file)
+    texts = {
+        "commands.md": _commands(),
+        "exit-codes.md": _exit_codes(),
+        "metrics.md": _metrics(),
+        "assets.md": _assets(),
+        "tables.md": _tables([table for table in tables if not table.name.startswith("mart_")]),
+        "marts.md": _marts([table for table in tables if table.name.startswith("mart_")]),
+    }
+    columns = {table.name: {column.name for column in table.columns} for table in tables}
+    pictures = {"reference/tables.svg": tables_diagram(columns), "explanation/one-leads-way.svg": one_leads_way()}
+    return {FOLDER / name: MADE + text for name, text in texts.items()} | {
+        FOLDER.parent / name: text for name, text in pictures.items()
+    }
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Give a table in Markdown."""
+    cells = (" ".join(f"| {cell.replace('|', chr(92) + '|')}" for cell in row) + " |\n" for row in rows)
+    return f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n{''.join(cells)}"
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def _commands() -> str:
+    text = (
+        "# Commands\n\nEvery command reads `.env` in the working directory, and the environment. "
+        "The environment wins. `leads-pipeline COMMAND --help` shows the same as this page.\n"
+    )
+    for path, command in each_command(main, "leads-pipeline"):
+        if command is not main and not command.hidden:
+            text += _command(path, command)
+    return text
+
+
+def _command(path: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=path)
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    paragraphs = (" ".join(part.split()) for part in (command.help or "").split("\n\n"))
+    text = f"\n## {path.removeprefix('leads-pipeline ')}\n\n    {usage}\n\n" + "\n\n".join(paragraphs) + "\n"
+    if isinstance(command, click.Group):
+        return text
+    options = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    rows = [(f"`{names}`", meaning) for names, meaning in filter(None, options) if "--help" not in names]
+    return text + ("\n" + markdown_table(("option", "meaning"), rows) if rows else "")
+
+
+def _exit_codes() -> str:
+    rows = []
+    for line in exit_codes(main, "leads-pipeline"):
+        command, _, sentence = line.partition(": ")
+        rows.append((f"`{command.removeprefix('leads-pipeline ')}`", sentence.removeprefix("Exit code ")))
+    general = markdown_table(
+        ("code", "means"),
+        [
+            ("0", "Everything that was asked for is done, and nothing is wrong."),
+            ("1", "A part of it is not done, or something is wrong. The output says what."),
+            ("2", "Nothing can be told: the question, a setting or the folder is wrong."),
+            ("130", "Ctrl-C stopped the command before its end. `dev`, `serve` and `simulate` exit with 0."),
+        ],
+    )
+    own = markdown_table(("command", "exit code"), rows)
+    return f"# Exit codes\n\n{general}\n## By command\n\n{own}"
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def _metrics() -> str:
+    moment = datetime(2026, 11, 19, tzinfo=UTC)
+    finding = Finding("disk", Level.HINT, "", moment, "", "")
+    one = {"": 1}
+    figures = Figures(moment, one, one, moment, moment, moment, moment, moment, one, 1, (finding,))
+    rows = []
+    for metric in registry(lambda: figures).collect():
+        labels = sorted({label for sample in metric.samples for label in sample.labels})
+        rows.append((f"`{metric.name}`", ", ".join(f"`{label}`" for label in labels), metric.documentation))
+    return (
+        "# Metrics\n\n`leads-pipeline metrics --port 9464` serves these gauges at `/metrics`. Without a port it prints "
+        "them once, for the textfile collector of the node exporter. `deploy/grafana.json` is a dashboard of them.\n\n"
+        + markdown_table(("metric", "label", "meaning"), rows)
+        + "\nA moment that never was has no sample. If the figures can't be had, `leads_pipeline_well` is there alone, "
+        "and is 0.\n"
+    )
+
+
+# --- Dagster ----------------------------------------------------------------------------------------------------------
+
+
+def _assets() -> str:
+    definitions = build_definitions(FULL)
+    graph, repository = definitions.resolve_asset_graph(), definitions.get_repository_def()
+
+    def parents(key: AssetKey) -> str:
+        return ", ".join(f"`{parent.to_user_string()}`" for parent in sorted(graph.get(key).parent_keys))
+
+    text = "# Assets\n\nThe Dagster UI shows these assets, checks, schedules and sensors.\n"
+    keys = sorted(graph.get_all_asset_keys(), key=lambda key: (graph.get(key).group_name or "", key))
+    for group, members in groupby(keys, lambda key: graph.get(key).group_name):
+        rows = [(f"`{key.to_user_string()}`", _first_line(graph.get(key).description), parents(key)) for key in members]
+        text += f"\n## Group {group}\n\n" + markdown_table(("asset", "is", "made from"), rows)
+    checks = sorted(graph.asset_check_keys, key=lambda key: (key.asset_key, key.name))
+    text += "\n## Checks\n\n" + markdown_table(
+        ("asset", "check", "should hold"),
+        [
+            (f"`{key.asset_key.to_user_string()}`", f"`{key.name}`", _first_line(graph.get_check_spec(key).description))
+            for key in checks
+        ],
+    )
+    text += "\n## Schedules and sensors\n\n" + markdown_table(
+        ("name", "when", "starts", "does"),
+        [
+            (f"`{one.name}`", f"`{one.cron_schedule}`{_off(one)}", f"`{one.job_name}`", _first_line(one.description))
+            for one in sorted(repository.schedule_defs, key=lambda one: one.name)
+        ]
+        + [
+            (
+                f"`{one.name}`",
+                f"every {one.minimum_interval_seconds} seconds{_off(one)}",
+                ", ".join(f"`{target.job_name}`" for target in one.targets),
+                _first_line(one.description),
+            )
+            for one in sorted(repository.sensor_defs, key=lambda one: one.name)
+        ],
+    )
+    return text + "\nSchedules count in `LEADS_TIMEZONE`.\n"
+
+
+def _off(one: object) -> str:
+    return "" if getattr(one, "default_status", None).value == "RUNNING" else ", off until you switch it on"  # type: ignore[union-attr]
+
+
+def _first_line(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n", maxsplit=1)[0].split())
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or view of leads.duckdb with its comments."""
+
+    name: str
+    comment: str
+    columns: tuple[Column, ...]
+
+
+def read_tables(file: Path) -> list[Table]:
+    """The tables and views that analysts see, with the comments that the file carries."""
+    with duckdb.connect(file, read_only=True) as db:
+        tables = db.sql(
+            "select table_name, comment from duckdb_tables() where schema_name = 'main' union all "
+            "select view_name, comment from duckdb_views() where schema_name = 'main' and not internal order by 1"
+        ).fetchall()
+        columns = db.sql(
+            "select table_name, column_name, lower(data_type), comment from duckdb_columns() "
+            "where schema_name = 'main' order by table_name, column_index"
+        ).fetchall()
+    by_table: Mapping[str, list[Column]] = {
+        name: [Column(*row[1:]) for row in rows] for name, rows in groupby(columns, lambda row: row[0])
+    }
+    return [Table(name, comment, tuple(by_table[name])) for name, comment in tables]
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"\n## {table.name}\n\n{table.comment}{'' if table.comment.endswith(('.', '?')) else '.'}\n\n"
+    rows = ((f"`{one.name}`", f"`{one.type}`", one.comment or "") for one in table.columns)
+    yield markdown_table(("column", "type", "meaning"), rows)
+
+
+def _tables(tables: Sequence[Table]) -> str:
+    head = (
+        "# Tables\n\nThe tables of `leads.duckdb`, apart from [the marts](marts.md). The file carries the same "
+        "comments: `select * from duckdb_columns()`. Everything in the schema `pipeline` is internal and changes "
+        "without notice.\n\n![The tables, and the columns that join them](tables.svg)\n"
+    )
+    return head + "".join(part for table in tables for part in _table(table))
+
+
+def _marts(tables: Sequence[Table]) -> str:
+    by_day = {mart.name for mart in marts() if mart.is_by_day}
+    text = (
+        "# Marts\n\nMarts hold figures and keyed hashes of people. They hold no name, address or telephone number. "
+        "[Ask the data](../guides/ask-the-data.md) explains `person` and the ways to query.\n"
+    )
+    questions = {path.stem: path.read_text(encoding="utf-8") for path in _QUESTIONS.glob("*.sql")}
+    for table in tables:
+        text += "".join(_table(table)) + f"\nA {'table' if table.name in by_day else 'view'}. A first query:\n"
+        text += f"\n```sql\n{QUERIES[table.name]};\n```\n"
+        asked = sorted(name for name, sql in questions.items() if re.search(rf"\b{table.name}\b", sql))
+        if asked:
+            text += f"\nReady questions: {', '.join(f'`examples/questions/{name}.sql`' for name in asked)}.\n"
+    return text
+
+
+_QUESTIONS: Final = Path(__file__).parents[2] / "examples" / "questions"
+
+
+if __name__ == "__main__":
+    for page, text in pages().items():
+        page.write_text(text, encoding="utf-8")
