@@ -168,7 +168,7 @@ def places_where_modules_are_named() -> Iterator[tuple[Path, str]]:
 
 
 def test_every_module_that_a_text_names_is_there() -> None:
-    """`storage/raw.py` or `damage.py`, in any folder."""
+    """`storage/raw.py` or `raw.py`, in any folder."""
     there = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("[a-z]*/**/*.py")}
     names = {name for path in there for name in (path, path.partition("/")[2], Path(path).name)}
     lost = {
