@@ -121,7 +121,7 @@ def _exit_codes() -> str:
         [
             ("0", "Everything that was asked for is done, and nothing is wrong."),
             ("1", "A part of it is not done, or something is wrong. The output says what."),
-            ("2", "Nothing can be told: the question, a setting or the folder is wrong."),
+            ("2", "Nothing was done, or it can't tell: an argument, a setting or the folder is wrong."),
             ("130", "Ctrl-C stopped the command before its end. `dev`, `serve` and `simulate` exit with 0."),
         ],
     )
