@@ -6,7 +6,6 @@ Belongs here: reading all of a data folder once. Doesn't: what whole means (stor
 
 # ruff: noqa: S608 - only our own names are in the statements
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -69,13 +68,11 @@ def verify(known: Known) -> Iterator[Seen]:
             f"The link leads.duckdb is missing, as in a backup. The file behind it is .versions/{version.name}. "
             f"{_PUBLISHES}",
         )
-    name = f"query-{secrets.token_hex(8)}"
-    with data.state.reading(f"{name}-spill"):
-        yield from _published(data, version, name, raw)
+    yield from _published(data, version, raw)
 
 
-def _published(data: DataFolder, version: Path, name: str, raw: _Windows) -> Iterator[Seen]:
-    if not (Versions(data.folder).has_its_hash() and is_readable(data, name, version)):
+def _published(data: DataFolder, version: Path, raw: _Windows) -> Iterator[Seen]:
+    if not (Versions(data.folder).has_its_hash() and is_readable(data.folder, version)):
         # The next publication then reads all of it, and makes a new one.
         data.state.want_rewriting()
         yield Seen(
@@ -85,7 +82,7 @@ def _published(data: DataFolder, version: Path, name: str, raw: _Windows) -> Ite
             f"none is lost. {_PUBLISHES} Check the disk.",
         )
         return
-    with connection(data, name) as db:
+    with connection(data.folder) as db:
         db.execute(f"attach {literal(str(version))} as published (read_only)")  # a process opens a file in one way only
         db.execute("use published")
         known = db.execute("select kind, day, scope, hash from pipeline.windows").fetchall()

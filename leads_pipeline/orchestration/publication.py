@@ -183,7 +183,7 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
         rows += window_rows(data.store, kind, windows, folders, now)
         others += window_rows(data.store, kind, besides, folders, now)
     return marts.Inputs(
-        data, wanted.zone, to_day, rows, others, wanted.branches, first_day=None if of_all_days else first_day
+        data.folder, wanted.zone, to_day, rows, others, wanted.branches, first_day=None if of_all_days else first_day
     )
 
 

@@ -123,7 +123,7 @@ def report_asset() -> AssetsDefinition:
 
         try:
             with LeadsFile(data).reading() as db:
-                report = write_report(db, data)
+                report = write_report(db, data.folder)
         except LeadsPipelineError as error:
             raise failure("The report could not be written", error, "report") from None
         return MaterializeResult(

@@ -39,7 +39,8 @@ from leads_pipeline.portal.credentials import SecretSource, client_secret
 from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, broken_off, is_bearer, token_verdict
 from leads_pipeline.settings import AuthMethod
-from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file, sweep
+from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file
+from leads_pipeline.storage.store import FolderStore
 
 # For an `expires_in` that is missing or makes no sense: short enough to be true for any server in use, long enough
 # that asking again is rare.
@@ -186,7 +187,7 @@ class Tokens:
             token = self._ask(secret)
             self.source = "endpoint"
             try:
-                sweep(path)
+                FolderStore(self._folder).delete_drafts("")  # of killed processes
                 replace_file(path, msgspec.json.encode(token))
             except StorageError as error:  # to ask once more for each request would make it worse
                 logger.warning("Other processes will ask for tokens of their own, as this one can't be kept. %s", error)

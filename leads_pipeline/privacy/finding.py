@@ -38,7 +38,6 @@ from leads_pipeline.transform.typed import TABLES
 # Where a lead's exact texts lie, by window.
 PLACES_OF_RAW: Final = (RAW, RESTRICTED)
 
-_SCRATCH: Final = "find"
 
 # Damaged files of the inventory hold no person.
 _INVENTORY: Final = f"{QUARANTINE}/{RAW}/inventory/"
@@ -260,7 +259,7 @@ class _Look:
         published = self._data.folder / WAREHOUSE_FILE
         if not published.exists():
             return
-        with connection(self._data, f"{_SCRATCH}-{kind.name}") as db:
+        with connection(self._data.folder) as db:
             db.execute(f"attach {literal(str(published))} as published (read_only)")
             db.execute(
                 "create temp table in_raw as select unnest($1::varchar[]) as lead_id, unnest($2::bigint[]) as number",

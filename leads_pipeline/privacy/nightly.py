@@ -16,7 +16,6 @@ from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.sweeping import sweep_what_appeared
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.reading import sweep_readers
 
 MOST_CLOCK_DIFFERENCE: Final = timedelta(hours=1)
 
@@ -48,7 +47,6 @@ def keep_clean(
     steps: dict[str, Callable[[], None]] = {
         "The suppression list couldn't be applied": lambda: _apply_list(data, night),
         "Personal fields couldn't be cut out": lambda: _cut(data, settings, now, night, portal_time),
-        "What killed processes left couldn't be removed": lambda: sweep_readers(data),
         "Old answers that couldn't be read couldn't be deleted": lambda: data.quarantine.forget_answers(
             now - RETENTION
         ),

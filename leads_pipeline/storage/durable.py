@@ -10,10 +10,9 @@ import os
 import resource
 import secrets
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +22,9 @@ from leads_pipeline.storage.room import full
 PRIVATE_FOLDER_MODE: Final = 0o700
 PRIVATE_FILE_MODE: Final = 0o600
 
+# A draft's name begins with a dot, so that no reader of Parquet folders takes it for data.
+DRAFT: Final = ".tmp"
+
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write the file so that at every moment, power cuts included, it is whole: as before, or with this content.
@@ -30,28 +32,40 @@ def replace_file(path: Path, content: bytes) -> None:
     Missing folders are made private (0700), the file too (0600). Raises StorageError; then the old file is untouched.
     """
     with storing(path):
-        make_folder(path.parent)
-        # A leading dot and no .parquet at the end: no glob and no Hive reader takes it for data.
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-        try:
-            write_new(draft, content)
-            publish_file(draft, path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+        while True:
+            with suppress(FileNotFoundError), drafted(path, content) as draft:
+                draft.replace(path)
+                break
+        sync(path.parent)
+
+
+@contextmanager
+def drafted(path: Path, content: bytes) -> Iterator[Path]:
+    """Make a file beside the path that is on the disk. It is gone afterwards, unless it was moved. Raises OSError.
+
+    Whoever deletes unfinished files (FolderStore.delete_drafts) may take it. Then the writer makes another one.
+    """
+    make_folder(path.parent)
+    draft = path.with_name(f".{secrets.token_hex(8)}{DRAFT}")
+    try:
+        write_new(draft, content)
+        sync(draft)
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_new(draft: Path, content: bytes) -> None:
-    """A private file of a name that nobody has; it isn't on the disk by then. Raises OSError."""
+    """Make a private file of a new name. It isn't on the disk by then. Raises OSError."""
     # Not tempfile's: a fifth of the time that a landing takes beside waiting for the disk (measured).
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE), "wb") as file:
         file.write(content)
 
 
 def publish_file(source: Path, path: Path) -> None:
-    """Move a finished file of the same file system to its place, replacing what is there: on the disk, or not at all.
+    """Move a finished file of the same file system to its place, durably. A file that is there is replaced.
 
-    Raises StorageError; then the old file is untouched, and the source is the caller's to remove.
+    Raises StorageError. Then the old file is untouched, and the source is the caller's to remove.
     """
     with storing(path):
         sync(source)
@@ -60,27 +74,18 @@ def publish_file(source: Path, path: Path) -> None:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy what is in the file, whatever its size at once where the file system lets both share their blocks.
+    """Copy the file over the target, at once if the file system lets both share their blocks (XFS, btrfs).
 
-    XFS, btrfs and others do, from copy_file_range (Linux); elsewhere that copies within the kernel. A target that
-    exists is written over. It isn't on the disk by then. Raises OSError.
+    The copy isn't on the disk by then. Raises OSError.
     """
-    if not _copied_in_kernel(source, target):
-        shutil.copyfile(source, target)
-
-
-def _copied_in_kernel(source: Path, target: Path) -> bool:
-    """Whether all of it was: an older kernel, a container's rules or a file system may refuse it, or stop too early."""
-    if sys.platform != "linux":
-        return False
     with source.open("rb") as read, target.open("wb") as written:
         left = os.fstat(read.fileno()).st_size
-        try:
+        # Only Linux has it, a container's rules or a file system may refuse it, and some stop too early.
+        with suppress(AttributeError, OSError):
             while left and (copied := os.copy_file_range(read.fileno(), written.fileno(), left)):
                 left -= copied
-        except OSError:  # a plain copy meets what is wrong with the disk as well, and says so
-            return False
-    return not left
+    if left:
+        shutil.copyfile(source, target)
 
 
 def digest_of(path: Path) -> str:
@@ -130,18 +135,6 @@ def check_writable(folder: Path) -> None:
         raise StorageError(
             f"Nothing can be written to {there} ({error.strerror}). Make it this user's own, or set LEADS_DATA_DIR."
         ) from None
-
-
-def sweep(path: Path) -> None:
-    """Remove what killed writers of this file left beside it. The file's lock is held."""
-    with storing(path):
-        try:
-            names = os.listdir(path.parent)  # noqa: PTH208 - at each landing, in a third of the time of a glob
-        except FileNotFoundError:
-            return
-        for name in names:
-            if name.startswith(f".{path.name}.") and name.endswith(".tmp"):
-                path.with_name(name).unlink()
 
 
 _FORBIDDEN: Final = "Give this user the right to read and write there, or set LEADS_DATA_DIR to another folder."

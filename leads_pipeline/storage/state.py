@@ -80,18 +80,18 @@ class State:
         return self._is_held("warehouse")
 
     @contextmanager
-    def reading(self, reader: str) -> Iterator[None]:
-        """Hold the lock that says that a reader of that name is alive."""
-        with self.lock(reader):
+    def alive(self, name: str) -> Iterator[None]:
+        """Hold the lock that says that the owner of that name is alive. Nothing is left of it afterwards."""
+        with self.lock(name):
             try:
                 yield
             finally:
                 with suppress(OSError):  # a file that nobody locks is in nobody's way
-                    self._lock_path(reader).unlink(missing_ok=True)
+                    self._lock_path(name).unlink(missing_ok=True)
 
-    def is_reading(self, reader: str) -> bool:
-        """Whether a reader of that name is alive in any process."""
-        return self._is_held(reader)
+    def is_alive(self, name: str) -> bool:
+        """Whether the owner of that name is alive in any process."""
+        return self._is_held(name)
 
     @contextmanager
     def _locked(self, lock: filelock.BaseFileLock, timeout_seconds: float) -> Iterator[None]:

@@ -4,7 +4,6 @@ Belongs here: the verbs, and their errors in words. Doesn't: which files are kep
 """
 
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -14,13 +13,10 @@ from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from leads_pipeline.errors import SettingsError, StorageError, how_to_install
-from leads_pipeline.storage.durable import make_folder, reading, storing, sync, write_new
+from leads_pipeline.storage.durable import DRAFT, drafted, make_folder, reading, replace_file, storing, sync
 
 # A listing of more names isn't one moment: a file that is renamed meanwhile can be missing from it (measured).
 _ONE_MOMENT: Final = 350
-
-# A draft's name begins with a dot, so that no reader of Parquet folders takes it for data.
-_DRAFT: Final = ".tmp"
 
 
 class Store(Protocol):
@@ -96,21 +92,14 @@ class FolderStore:
 
     def create(self, key: str, content: bytes) -> None:
         """Write beside, sync, rename, sync the folder. After a power cut the file is there whole, or not at all."""
-        path = self._folder / key
-        with storing(path):
-            while True:
-                # `delete_drafts` may take the draft.
-                with suppress(FileNotFoundError), _draft(path, content) as draft:
-                    draft.replace(path)
-                    break
-            sync(path.parent)
+        replace_file(self._folder / key, content)
 
     def create_once(self, key: str, content: bytes) -> bool:
         """The same by a hard link, which only one writer can make."""
         path = self._folder / key
         with storing(path):
             while True:
-                with suppress(FileNotFoundError), _draft(path, content) as draft:
+                with suppress(FileNotFoundError), drafted(path, content) as draft:
                     with suppress(FileExistsError):
                         path.hardlink_to(draft)
                     break
@@ -172,28 +161,15 @@ class FolderStore:
         with storing(folder):
             for at, _, names in os.walk(folder):
                 for name in names:
-                    if name.startswith(".") and name.endswith(_DRAFT):
+                    if name.startswith(".") and name.endswith(DRAFT):
                         (Path(at) / name).unlink(missing_ok=True)
-
-
-@contextmanager
-def _draft(path: Path, content: bytes) -> Iterator[Path]:
-    """Make a durable file beside the path. It is gone afterwards. Raises OSError."""
-    make_folder(path.parent)
-    draft = path.with_name(f".{secrets.token_hex(8)}{_DRAFT}")
-    try:
-        write_new(draft, content)
-        sync(draft)
-        yield draft
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _below(folder: str, prefix: str) -> Iterator[str]:
     for name, is_folder in _entries(folder).items():
         if is_folder:
             yield from _below(f"{folder}{name}/", f"{prefix}{name}/")
-        elif not name.endswith(_DRAFT):
+        elif not name.endswith(DRAFT):
             yield prefix + name
 
 

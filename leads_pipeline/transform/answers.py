@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.storage.durable import reading
-from leads_pipeline.transform.duck import HasFolder
 
 # `number` is the row of the file, 1 is the first below the header, NULL if the whole file is at fault.
 ANSWERS: Final = "number bigint, lead_id varchar, answered_at timestamptz, problem varchar"
@@ -36,13 +35,13 @@ select
 """
 
 
-def answer_files(folder: HasFolder) -> list[Path]:
+def answer_files(folder: Path) -> list[Path]:
     """Return the files that are there. Raises StorageError if the disk can't say."""
-    with reading(folder.folder):
-        return [path for name in _READERS if (path := folder.folder / name).exists()]
+    with reading(folder):
+        return [path for name in _READERS if (path := folder / name).exists()]
 
 
-def read_answers(folder: HasFolder, zone: ZoneInfo) -> list[tuple[object, ...]]:
+def read_answers(folder: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
     """Read the rows of the file, with the columns of ANSWERS; none if there is none. Raises StorageError."""
     return [row for path in answer_files(folder) for row in _read(path, zone)]
 

@@ -54,7 +54,7 @@ def write_delta(
     file = (versions.folder / WAREHOUSE_FILE).resolve()
     kept = {number_of(version) for version in file.parent.glob("leads-*.duckdb")}
     written: dict[str, int] = {}
-    with connection(versions, TABLES, file, read_only=True) as db, _readable_by_group():
+    with connection(versions.folder, file, read_only=True) as db, _readable_by_group():
         publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
         for table in lead_tables():
             with _telling_errors(f"{address}/{TABLES}/{table.name}") as uri:

@@ -4,20 +4,22 @@ Belongs here: what a statement needs around it, and what DuckDB's errors become.
 """
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import duckdb
 
 from leads_pipeline.domain.contract import FieldType
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.storage.durable import copy_file
+from leads_pipeline.storage.durable import make_folder, storing
 from leads_pipeline.storage.room import full, is_tight, says_full
+from leads_pipeline.storage.state import State
 
 # What DuckDB may hold before it spills to the data folder. 320,000 leads are published within 590 MB, as fast as within
 # 770 with 1 GB (measured), and all marts of 9 million leads are made as fast with 400 MB.
@@ -53,33 +55,19 @@ class Column:
     description: str
 
 
-class HasFolder(Protocol):
-    """A data folder, or what knows its path."""
-
-    @property
-    def folder(self) -> Path:
-        """The folder itself."""
-
-
 @contextmanager
 def connection(
-    data: HasFolder,
-    name: str,
-    database: Path | None = None,
-    *,
-    read_only: bool = False,
-    threads: int = THREADS_MAX,
-    memory_limit: str = MEMORY_LIMIT,
+    folder: Path, database: Path | None = None, *, read_only: bool = False, memory_limit: str = MEMORY_LIMIT
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB connection with bounded memory and threads, in UTC, that spills to a folder of its own.
+    """Open a DuckDB connection with bounded memory and threads, in UTC, that spills to the data folder.
 
-    In memory unless `database` names a file. `name` is the spill folder's, see scratch_folder. DuckDB's errors leave
-    it as StorageError, or as BugError where a statement is wrong, without their text where that may quote a lead.
+    It is in memory unless `database` names a file. Raises StorageError, or BugError if a statement is wrong, without
+    DuckDB's text if that may quote a lead.
     """
     was_there = database is not None and not read_only and database.exists()
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": memory_limit,
-        "threads": str(min(threads, os.cpu_count() or 1)),
+        "threads": str(min(THREADS_MAX, os.cpu_count() or 1)),
         # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
@@ -87,10 +75,10 @@ def connection(
         # DuckDB 1.5 can't open a file with 2.0's default, nor can what many analysts have installed.
         "storage_compatibility_version": "v1.0.0",
     }
-    with scratch_folder(data, f"{name}-spill") as spill:
+    with _spill_folder(folder) as spill:
         config["temp_directory"] = str(spill)
         with (
-            telling_errors(data),
+            telling_errors(folder),
             duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db,
         ):
             if was_there and not db.execute("select 1 from duckdb_tables() limit 1").fetchall():
@@ -104,9 +92,9 @@ def connection(
             yield db
 
 
-def write_anew(data: HasFolder, file: Path, anew: Path) -> None:
-    """Write a new file with the tables of this one. Deleted rows stay in old blocks; a new file has none."""
-    with connection(data, "warehouse", file) as db:
+def write_anew(folder: Path, file: Path, anew: Path) -> None:
+    """Write a new file with the tables of this one. Deleted rows stay in old blocks, and a new file has none."""
+    with connection(folder, file) as db:
         [(name,)] = db.execute("select current_database()").fetchall()
         db.execute(f"attach {literal(str(anew))} as anew (storage_version 'v1.0.0')")
         db.execute(f"copy from database {quoted(name)} to anew")
@@ -114,12 +102,12 @@ def write_anew(data: HasFolder, file: Path, anew: Path) -> None:
 
 
 @contextmanager
-def telling_errors(data: HasFolder) -> Iterator[None]:
-    """Turn DuckDB's errors into ours, which say what to do and don't quote a lead."""
+def telling_errors(folder: Path) -> Iterator[None]:
+    """Turn DuckDB's errors into ours, which say what to do and don't quote a lead. `folder` is the data folder."""
     try:
         yield
     except duckdb.Error as error:
-        raise _told(data.folder, error) from None
+        raise _told(folder, error) from None
 
 
 def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
@@ -160,47 +148,28 @@ def _tells_of_damage(error: duckdb.Error) -> bool:
 
 # Of the data folder. transform/ makes the file.
 WAREHOUSE_FILE: Final = "leads.duckdb"
-SCRATCH_ROOT: Final = ".state/duckdb"
+_SPILL_ROOT: Final = ".state/duckdb"
 
 
 @contextmanager
-def scratch_folder(data: HasFolder, name: str) -> Iterator[Path]:
-    """A private folder of that name on the data folder's own file system, empty at first and gone afterwards.
+def _spill_folder(folder: Path) -> Iterator[Path]:
+    """Make a private folder on the data folder's own file system for one connection. It is gone afterwards.
 
-    The caller holds a lock that goes with the name, so what a killed process left there can be removed.
+    Its lock is held before it is made, and until it is gone. So folders of killed processes are known, and deleted.
     """
-    folder = data.folder / SCRATCH_ROOT / name
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700, parents=True)
-    except OSError as error:
-        raise StorageError(
-            f"{folder} can't be written: {error.strerror}. Free some space or give this user the right to write there."
-        ) from error
-    try:
-        yield folder
-    finally:
-        with suppress(OSError):  # rmtree doesn't ignore each of them
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def link_or_copy(path: Path, target: Path) -> None:
-    """Give the file as it is now a second name, which stays when the first is replaced.
-
-    The pipeline replaces files and never writes into them, so a hard link holds the version; where the file system has
-    no links it is a copy.
-    """
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    state, root, name = State(folder), folder / _SPILL_ROOT, f"spill-{secrets.token_hex(8)}"
+    for spill in root.glob("*"):
+        if not state.is_alive(spill.name):
+            shutil.rmtree(spill, ignore_errors=True)
+    with state.alive(name):
+        spill = root / name
+        with storing(spill):
+            make_folder(spill)
         try:
-            os.link(path, target)
-        except OSError:
-            copy_file(path, target)
-    except OSError as error:
-        raise StorageError(
-            f"{path} can't be linked or copied to {target}: {error.strerror}. Check the disk and its rights, then run "
-            "again. Nothing was changed."
-        ) from error
+            yield spill
+        finally:
+            with suppress(OSError):  # rmtree doesn't ignore each of them
+                shutil.rmtree(spill, ignore_errors=True)
 
 
 @cache

@@ -26,7 +26,7 @@ from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow
 from leads_pipeline.transform.answers import ANSWERS, read_answers
 from leads_pipeline.transform.drift import DRIFT, make_drift
-from leads_pipeline.transform.duck import SQL_FOLDER, Column, HasFolder, literal, macros, quoted, telling_errors
+from leads_pipeline.transform.duck import SQL_FOLDER, Column, literal, macros, quoted, telling_errors
 from leads_pipeline.transform.inventory import INVENTORY
 from leads_pipeline.transform.tables import Table, columns_of, comment, create_table, fill
 
@@ -54,12 +54,12 @@ class Mart:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What marts read besides the leads. `today` is the local day.
+    """What marts read besides the leads. `folder` is the data folder, `today` is the local day.
 
     `windows` are the configured ones, `other_windows` others that were landed: all, or those from `first_day` on.
     """
 
-    folder: HasFolder
+    folder: Path
     zone: ZoneInfo
     today: date
     windows: Sequence[WindowRow] = ()
@@ -123,7 +123,7 @@ def make_marts(
 
 
 @contextmanager
-def _transaction(db: duckdb.DuckDBPyConnection, folder: HasFolder) -> Iterator[None]:
+def _transaction(db: duckdb.DuckDBPyConnection, folder: Path) -> Iterator[None]:
     with telling_errors(folder):
         db.begin()
         try:
@@ -159,7 +159,7 @@ def _is_of(days: Sequence[date]) -> str:
     return f"lead_day in ({', '.join(literal(day.isoformat()) for day in days)})" if days else "false"
 
 
-def _keep_last_good(db: duckdb.DuckDBPyConnection, mart: Mart, folder: HasFolder, *, is_rewritten: bool) -> None:
+def _keep_last_good(db: duckdb.DuckDBPyConnection, mart: Mart, folder: Path, *, is_rewritten: bool) -> None:
     """Have the mart as it was before. In a new file, take it over from the file before, which is attached then."""
     try:
         with _transaction(db, folder):

@@ -113,7 +113,7 @@ def publish(
 def _publish(
     versions: Versions, raw: Raw, content: Content, *, is_rewritten: bool, of_all_days: bool
 ) -> Publication | None:
-    before = versions.second_name()
+    before = versions.current()
     known = _read_known(versions, before)
     if known and known.is_alone:
         versions.remove_older(0)  # a killed publication may have left some
@@ -121,7 +121,7 @@ def _publish(
     is_suspect = of_all_days or is_rewritten or not versions.is_as_published()
     if before is None or known is None or known.fingerprint != _fingerprint(content):
         return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
-    if is_suspect and not (versions.has_its_hash() and is_readable(versions, "publish", before)):
+    if is_suspect and not (versions.has_its_hash() and is_readable(versions.folder, before)):
         logger.warning("leads.duckdb isn't as it was published, and is built anew.")
         return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
     hashes = raw.hashes(of_all_days=of_all_days or is_rewritten)
@@ -133,7 +133,7 @@ def _publish(
         with storing(draft):
             copy_file(before, draft)
             draft.chmod(0o600)
-        with connection(versions, "publish", draft) as db:
+        with connection(versions.folder, draft) as db:
             content.prepare(db)
             db.begin()
             if is_rewritten:
@@ -146,7 +146,7 @@ def _publish(
             _finish(db, content, hashes, versions.next_number(), is_alone=is_rewritten)
         if is_rewritten:
             copy, draft = draft, versions.draft("rewritten")
-            write_anew(versions, copy, draft)
+            write_anew(versions.folder, copy, draft)
     except StorageError as error:
         # The file may be damaged. If the disk is at fault, building anew says so.
         logger.warning("%s can't be brought up to date and is built anew. %s", before, error)
@@ -157,10 +157,10 @@ def _publish(
 
 def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Content, *, is_alone: bool) -> Publication:
     leads_tables = [table.name for table in lead_tables()]
-    is_damaged = before is not None and not is_readable(versions, "publish", before, leads_tables)
+    is_damaged = before is not None and not is_readable(versions.folder, before, leads_tables)
     hashes = raw.hashes(of_all_days=True)
     draft = versions.draft("anew")
-    with connection(versions, "publish", draft, memory_limit=_MEMORY_TO_BUILD) as db:
+    with connection(versions.folder, draft, memory_limit=_MEMORY_TO_BUILD) as db:
         content.prepare(db)
         if before and not is_damaged:
             db.execute(f"attach {literal(str(before))} as before (read_only)")
@@ -216,7 +216,11 @@ def _read_known(versions: Versions, file: Path | None) -> _Known | None:
     if file is None:
         return None
     try:
-        with connection(versions, "publish", file, read_only=True) as db:
+        with connection(versions.folder) as db:
+            db.execute(
+                f"attach {literal(str(file))} as published (read_only)"
+            )  # a process opens a file in one way only
+            db.execute("use published")
             if not columns_of(db, "windows", "pipeline"):
                 return None
             facts = dict(db.execute("select name, value from pipeline.facts").fetchall())

@@ -3,10 +3,9 @@
 Belongs here: reading one version of it, and whoever reads without saying which. Doesn't: replacing it (publish.py).
 """
 
-import secrets
-import shutil
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -18,9 +17,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import reading
 from leads_pipeline.transform.duck import (
     MEMORY_LIMIT,
-    SCRATCH_ROOT,
     WAREHOUSE_FILE,
-    HasFolder,
     connection,
     literal,
     quoted,
@@ -40,52 +37,35 @@ class Reader(Protocol):
 
 
 class Version:
-    """The version that was published when the first query came, however many publications replace it meanwhile."""
+    """One version of the published file, however many publications replace it meanwhile."""
 
-    def __init__(self, data: DataFolder, stack: ExitStack) -> None:
-        self._data = data
-        self._stack = stack
-        self._db: duckdb.DuckDBPyConnection | None = None
+    def __init__(self, folder: Path, db: duckdb.DuckDBPyConnection) -> None:
+        self._folder = folder
+        self._db = db
 
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """As Reader says. Raises StorageError where nothing is published yet; a later query tries again."""
-        if self._db is None:
-            self._db = self._opened()
-        with telling_errors(self._data):
+        """As Reader says."""
+        with telling_errors(self._folder):
             result = self._db.execute(statement, dict(parameters or {}))
             return [column[0] for column in result.description], result.fetchall()
-
-    def _opened(self) -> duckdb.DuckDBPyConnection:
-        db = self._stack.enter_context(attached_version(self._data))
-        db.execute("use published")
-        return db
 
 
 @contextmanager
 def attached_version(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
     """Attach the version that is published now as `published`. It stays, whatever replaces it meanwhile.
 
-    Attached, because a process can open a file in one way only. Raises StorageError where there is none.
+    Attached, because a process can open a file in one way only. Raises StorageError if nothing is published yet.
     """
     path = _existing(data.folder / WAREHOUSE_FILE)
-    sweep_readers(data)
-    name = f"query-{secrets.token_hex(8)}"
-    with data.state.reading(f"{name}-spill"), connection(data, name) as db:
-        while True:
-            version = path.resolve()
-            try:
-                db.execute(f"attach {literal(str(version))} as published (read_only)")
-                break
-            except duckdb.IOException:
-                if path.resolve() == version:  # else a publication has removed it since
-                    raise
+    with connection(data.folder) as db:
+        _opened(path, lambda version: db.execute(f"attach {literal(version)} as published (read_only)"))
         yield db
 
 
-def is_readable(data: HasFolder, name: str, file: Path, tables: Collection[str] | None = None) -> bool:
-    """Whether DuckDB can decode each value of these tables of the file, or of all. `name` is as in `connection`.
+def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None) -> bool:
+    """Whether DuckDB can decode each value of these tables of the file, or of all. `folder` is the data folder.
 
     Raises StorageError if the disk can't be read, or for want of space.
     """
@@ -93,7 +73,7 @@ def is_readable(data: HasFolder, name: str, file: Path, tables: Collection[str] 
         while content.read(1 << 20):
             pass
     found = "select schema_name, table_name from duckdb_tables() where database_name = 'published'"
-    with connection(data, name) as db:
+    with connection(folder) as db:
         try:
             db.execute(f"attach {literal(str(file))} as published (read_only)")
             for schema, table in db.execute(found).fetchall():
@@ -105,13 +85,6 @@ def is_readable(data: HasFolder, name: str, file: Path, tables: Collection[str] 
         except duckdb.Error:
             return False
     return True
-
-
-def sweep_readers(data: DataFolder) -> None:
-    """Remove what killed readers spilled. A reader's lock is held before its folder is made, and until that is gone."""
-    for folder in (data.folder / SCRATCH_ROOT).glob("query-*"):
-        if not data.state.is_reading(folder.name):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 class LeadsFile:
@@ -127,19 +100,22 @@ class LeadsFile:
 
     @contextmanager
     def reading(self) -> Iterator[Version]:
-        """Read one version of the file, however many queries that takes and whatever is published meanwhile."""
-        with ExitStack() as stack:
-            yield Version(self._data, stack)
+        """Read one version of the file, however many queries that takes. Raises StorageError if there is none."""
+        with attached_version(self._data) as db:
+            db.execute("use published")
+            yield Version(self._data.folder, db)
 
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Answer a single query. Raises StorageError if nothing is published yet, and BugError.
 
-        The link is resolved first. A version never changes, so this takes no lock and makes no folder.
+        A version never changes, so this takes no lock and makes no folder.
         """
-        path = _existing(self.path).resolve()
-        with telling_errors(self._data), duckdb.connect(str(path), read_only=True, config=_SMALL) as db:
+        with (
+            telling_errors(self._data.folder),
+            _opened(_existing(self.path), partial(duckdb.connect, read_only=True, config=_SMALL)) as db,
+        ):
             db.execute("set TimeZone = 'UTC'")
             result = db.execute(statement, dict(parameters or {}))
             return [column[0] for column in result.description], result.fetchall()
@@ -148,6 +124,17 @@ class LeadsFile:
         """Return how many leads of each kind are published. Raises StorageError."""
         counts = {kind: f"select count(*) from {quoted(kind.table)}" for kind in LEAD_KINDS}  # noqa: S608 - our own
         return {kind.name: self.query(count)[1][0][0] for kind, count in counts.items()}
+
+
+def _opened(link: Path, open_version: Callable[[str], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
+    """Open the version that is published now. A publication may remove it after the link was resolved."""
+    while True:
+        version = link.resolve()
+        try:
+            return open_version(str(version))
+        except duckdb.IOException:
+            if link.resolve() == version:
+                raise
 
 
 def _existing(path: Path) -> Path:

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError, how_to_install
-from leads_pipeline.storage.durable import storing, sync
+from leads_pipeline.storage.durable import copy_file, storing, sync
 from leads_pipeline.storage.store import Store
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, link_or_copy, literal, quoted
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
 from leads_pipeline.transform.tables import Table, lead_tables
 from leads_pipeline.transform.versions import Versions, number_of
 
@@ -59,7 +59,7 @@ def write_tables(versions: Versions) -> int | None:
     with storing(path):
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=_FOLDER_MODE)
-        with connection(versions, TABLES, file, read_only=True) as db:
+        with connection(versions.folder, file, read_only=True) as db:
             publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
             touched = {day for day, publication in publications.items() if publication > before}
             for table in lead_tables():
@@ -137,7 +137,10 @@ def _link_days(before: Path, table: Path, days: Collection[date]) -> None:
     for day in days:
         if _file(before, day).exists():
             _file(table, day).parent.mkdir(mode=_FOLDER_MODE)
-            link_or_copy(_file(before, day), _file(table, day))
+            try:
+                _file(table, day).hardlink_to(_file(before, day))
+            except OSError:  # not all file systems have links
+                copy_file(_file(before, day), _file(table, day))
 
 
 def _write_days(db: duckdb.DuckDBPyConnection, table: Table, folder: Path, days: Collection[date]) -> None:

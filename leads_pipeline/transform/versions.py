@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.storage.durable import publish_file, reading, storing, sync
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, link_or_copy
+from leads_pipeline.transform.duck import WAREHOUSE_FILE
 
 # Readable by the owner's group, as analysts are. Nobody may write: one writer would lock out every reader.
 _FOLDER_MODE: Final = 0o750
@@ -39,6 +39,9 @@ class Versions:
         with storing(self._versions):
             self._versions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
             self._remove_drafts()
+            # DuckDB would apply a log that somebody else's writing left.
+            for log in (*self._versions.glob("*.wal"), *self.folder.glob(f"{WAREHOUSE_FILE}.wal")):
+                log.unlink()
         try:
             yield
         finally:
@@ -77,12 +80,6 @@ class Versions:
         name = _HASH.fullmatch(current.name) if current else None
         return current is None or name is None or name[1] == _hash_of(current)
 
-    def second_name(self) -> Path | None:
-        """The same file under a name of its own. A process that has a file open can't open it in another way."""
-        if current := self.current():
-            link_or_copy(current, self.draft("before"))
-        return current and self.draft("before")
-
     def next_number(self) -> int:
         """The number of the next version, from 1. That of a version which is lost isn't given again."""
         names = [*self._versions.iterdir(), *([self.path.readlink()] if self.path.is_symlink() else [])]
@@ -94,9 +91,6 @@ class Versions:
         with storing(self.path):
             draft.chmod(_FILE_MODE)
             publish_file(draft, version)
-            # A log that somebody else's writing left would be applied to the new version.
-            for log in (*self._versions.glob("*.wal"), *self.folder.glob(f"{WAREHOUSE_FILE}.wal")):
-                log.unlink()
             link = self._versions / "draft-link"
             link.symlink_to(version.relative_to(self.folder))
             link.replace(self.path)

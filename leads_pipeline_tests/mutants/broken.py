@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.observe.questions import Light, Seen
     from leads_pipeline.privacy.sweeping import sweep
     from leads_pipeline.settings import AuthMethod
-    from leads_pipeline.storage.durable import storing, sync
+    from leads_pipeline.storage.durable import drafted, storing
     from leads_pipeline.storage.inventory import FoundItem
     from leads_pipeline.storage.rows import Opened
     from leads_pipeline.storage.windows import WindowState
@@ -106,11 +106,10 @@ def _(path):
     return None
 
 
-@mutant("the folder isn't synced", "leads_pipeline.storage.durable:publish_file", promise=ON_DISK, tests=DURABLE)
-def _(source, path):
-    with storing(path):
-        sync(source)
-        source.replace(path)
+@mutant("the folder isn't synced", "leads_pipeline.storage.durable:replace_file", promise=ON_DISK, tests=DURABLE)
+def _(path, content):
+    with storing(path), drafted(path, content) as draft:
+        draft.replace(path)
 
 
 @mutant("files are open to others", "leads_pipeline.storage.durable:write_new", promise=PRIVATE, tests=DURABLE)

@@ -140,7 +140,7 @@ CHANGES = {
 def test_a_count_that_does_not_agree_is_red(data: DataFolder, says: str) -> None:
     path = LeadsFile(data).path.resolve()
     path.chmod(0o600)
-    with connection(data, "test", path) as db:
+    with connection(data.folder, path) as db:
         db.execute(CHANGES[says])
     hash_ = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     whole = path.rename(path.with_name(f"leads-1-{hash_}.duckdb"))  # as if it had been published so

@@ -46,7 +46,7 @@ def test_it_makes_nothing_until_it_remembers_something(tmp_path: Path, state: St
     ("verb", "arguments", "is_held"),
     [
         ("pulling", [], State.is_pulling),
-        ("reading", ["query-1"], lambda state: state.is_reading("query-1")),
+        ("alive", ["spill-1"], lambda state: state.is_alive("spill-1")),
     ],
 )
 def test_a_lock_shows_in_other_processes_and_a_kill_frees_it(

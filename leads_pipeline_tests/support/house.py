@@ -265,7 +265,7 @@ class Quick(House):
         return {check: said for check, said in found.items() if said}
 
     def report(self) -> str:
-        return write_report(LeadsFile(self.data), self.data).path.read_text(encoding="utf-8")
+        return write_report(LeadsFile(self.data), self.folder).path.read_text(encoding="utf-8")
 
     def copied(self, folder: Path) -> Self:
         """A house on a copy of the data folder."""

@@ -5,7 +5,6 @@ import duckdb
 import pytest
 
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.duck import connection, telling_errors, write_anew
 from leads_pipeline_tests.support.house import Quick
 
@@ -25,7 +24,7 @@ def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) ->
 def test_an_error_of_duckdb_does_not_quote_a_lead(tmp_path: Path) -> None:
     with (
         pytest.raises(BugError, match="ConversionException") as caught,
-        connection(DataFolder.at(tmp_path), "test") as db,
+        connection(tmp_path) as db,
     ):
         db.execute("select 'secret words'::integer")
 
@@ -46,12 +45,12 @@ def test_a_file_that_a_failing_disk_does_not_show_is_not_taken_for_an_empty_one(
 
     monkeypatch.setattr(duckdb, "connect", unseen)
     with pytest.raises(StorageError, match="finds no table"):
-        write_anew(DataFolder.at(tmp_path / "data"), draft, anew)
+        write_anew(tmp_path / "data", draft, anew)
     assert not anew.exists()
 
 
 def test_a_checkpoint_writes_little_anew_of_what_has_not_changed(tmp_path: Path) -> None:
-    data, path = DataFolder.at(tmp_path / "data"), tmp_path / "file.duckdb"
+    path = tmp_path / "file.duckdb"
     with duckdb.connect(path) as db:
         db.execute("set max_vacuum_tasks = 0")
         db.execute("create table other (number integer)")
@@ -68,7 +67,7 @@ def test_a_checkpoint_writes_little_anew_of_what_has_not_changed(tmp_path: Path)
     before = groups()
     assert len(before) >= 40
 
-    with connection(data, "checkpoint", path) as db:
+    with connection(tmp_path / "data", path) as db:
         db.execute("insert into other values (1)")
         db.execute("checkpoint")
 
@@ -86,5 +85,5 @@ def test_a_checkpoint_writes_little_anew_of_what_has_not_changed(tmp_path: Path)
     ],
 )
 def test_a_full_disk_is_told_apart_from_damage(tmp_path: Path, error: duckdb.Error, told: str) -> None:
-    with pytest.raises(StorageError, match=told), telling_errors(DataFolder.at(tmp_path)):
+    with pytest.raises(StorageError, match=told), telling_errors(tmp_path):
         raise error

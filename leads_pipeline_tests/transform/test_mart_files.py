@@ -12,7 +12,6 @@ import pytest
 from leads_pipeline.domain.due import Failure
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.storage.branches import Branches
-from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.transform.flatten import flatten
 from leads_pipeline.transform.marts import Inputs, Mart, make_marts, make_tables, marts
@@ -43,7 +42,7 @@ def db() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> Inputs:
-    return Inputs(DataFolder.at(tmp_path / "data"), LONDON, NEXT_DAY)
+    return Inputs(tmp_path / "data", LONDON, NEXT_DAY)
 
 
 def load(db: duckdb.DuckDBPyConnection, *leads: Row, number: int = 1, **options: Any) -> None:
@@ -331,8 +330,8 @@ def test_answers_of_ones_own_say_how_long_a_lead_waited(db: duckdb.DuckDBPyConne
     make(db, inputs)
     assert db.execute("from mart_answers").fetchall() == []
 
-    inputs.folder.folder.mkdir(exist_ok=True)
-    (inputs.folder.folder / "answers.csv").write_text(ANSWERS, encoding="utf-8-sig")
+    inputs.folder.mkdir(exist_ok=True)
+    (inputs.folder / "answers.csv").write_text(ANSWERS, encoding="utf-8-sig")
     make(db, inputs)
 
     assert db.execute("select lead_id, minutes from mart_answers order by all").fetchall() == [("a", 20), ("c", None)]
@@ -357,7 +356,7 @@ def test_a_file_of_answers_that_cannot_be_read_says_so(
     db: duckdb.DuckDBPyConnection, inputs: Inputs, name: str, content: bytes | None, problem: str
 ) -> None:
     load(db, {"id": "a"})
-    path = inputs.folder.folder / name
+    path = inputs.folder / name
     path.parent.mkdir(exist_ok=True)
     path.mkdir() if content is None else path.write_bytes(content)
 
@@ -375,9 +374,9 @@ def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(db: duckdb.DuckDBPyCo
         "19/11/2026 10:40": None,
         "": None,
     }
-    inputs.folder.folder.mkdir(exist_ok=True)
+    inputs.folder.mkdir(exist_ok=True)
     rows = "\n".join(f"a,{moment}" for moment in moments)
-    (inputs.folder.folder / "answers.csv").write_text(f"lead_id,answered_at\n{rows}\n")
+    (inputs.folder / "answers.csv").write_text(f"lead_id,answered_at\n{rows}\n")
     load(db, {"id": "a"})
 
     make(db, inputs)

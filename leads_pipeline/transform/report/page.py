@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leads_pipeline.storage.durable import replace_file
-from leads_pipeline.transform.duck import HasFolder, statement
+from leads_pipeline.transform.duck import statement
 from leads_pipeline.transform.html import template_of
 from leads_pipeline.transform.reading import Reader
 from leads_pipeline.transform.report.charts import WEEKDAYS, Daily, Hourly
@@ -35,8 +35,8 @@ class Report:
     figures: dict[str, int]
 
 
-def write_report(db: Reader, data: HasFolder) -> Report:
-    """Write reports/leads.html from the published file, whole or not at all. Raises StorageError."""
+def write_report(db: Reader, folder: Path) -> Report:
+    """Write reports/leads.html below the data folder, whole or not at all. Raises StorageError."""
     _, [(today, last_day)] = _of_days(db, "days")
     everywhere, *branches = _rows(db, "branches")
     figures = _figures(db, everywhere)
@@ -59,7 +59,7 @@ def write_report(db: Reader, data: HasFolder) -> Report:
         coverage=db.query(statement("report/coverage")),
         drift=db.query(statement("report/drift"), {"shown": _CHANGES_SHOWN})[1],
     )
-    path = data.folder / "reports" / "leads.html"
+    path = folder / "reports" / "leads.html"
     encoded = content.encode()
     replace_file(path, encoded)
     return Report(path, len(encoded), last_day, figures)
