@@ -4,7 +4,7 @@ Belongs here: what the file may hold, and a scope's name. Doesn't: the table `br
 """
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import StringIO
@@ -19,42 +19,40 @@ _TAKEN = {"scope", "branch_id"}
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """Names by scope key, and in `more` what the file has in its further `columns`."""
+    """Names by scope key, and in `more` the values of the file's other `columns`."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     more: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
 
     def shown(self, scope: str) -> str:
-        """The scope for a person to read: `branch-101 (York)`, or its key alone where it has no name."""
-        return shown(scope, self.names.get(scope))
+        """Return the scope for a person to read: `branch-101 (York)`, or its key alone if it has no name."""
+        name = self.names.get(scope, scope)
+        return scope if name == scope else f"{scope} ({name})"
 
     def shown_window(self, key: str) -> str:
-        """The window of that partition key for a person to read: `2026-11-19|branch-101 (York)`."""
+        """Return the window of that partition key for a person to read: `2026-11-19|branch-101 (York)`."""
         day, separator, scope = key.rpartition("|")
         return f"{day}{separator}{self.shown(scope)}"
 
 
-def shown(scope: str, name: str | None) -> str:
-    """The scope with its name, where it has one of its own."""
-    return scope if name in (None, scope) else f"{scope} ({name})"
-
-
 def read_branches(path: Path | None) -> Branches:
-    """The names in the file; none where no file is set. Raises SettingsError, with the line at fault."""
+    """Read the names in the file. There are none without a file. Raises SettingsError that names the row at fault."""
     if path is None:
         return Branches()
-    lines = _lines(path)
     try:
-        rows = list(csv.reader(lines, strict=True))
+        rows = list(csv.reader(StringIO(_text(path), newline=""), strict=True))
     except csv.Error as error:
         raise _wrong(path, f"is no CSV: {error}. Save it as CSV, with commas between the columns.") from None
-    header = [column.strip() for column in rows[0]] if rows else []
+    # A line break or two spaces within a name are slips of the one who typed it.
+    header, *rows = [[" ".join(cell.split()) for cell in row] for row in rows] or [[]]
     id_at, name_at = _positions(path, header)
     more_at = [at for at in range(len(header)) if at not in (id_at, name_at)]
     names: dict[str, str] = {}
     more: dict[str, tuple[str | None, ...]] = {}
-    for line, values in _filled(rows):
+    for line, values in enumerate(rows, start=2):  # as a spreadsheet counts
+        if not any(values):
+            continue
         if len(values) > len(header):
             raise _wrong(path, f"has {len(values)} values in row {line}, for {len(header)} columns. Quote commas.")
         cells = [*values, *[""] * (len(header) - len(values))]
@@ -71,17 +69,17 @@ def read_branches(path: Path | None) -> Branches:
 
 
 def readable_branches(path: Path | None) -> Branches:
-    """The names for a message; keys alone where they can't be read, which the check on names tells of."""
+    """Read the names for a message. There are none if the file can't be read, which a finding tells."""
     try:
         return read_branches(path)
     except SettingsError:
         return Branches()
 
 
-def _lines(path: Path) -> StringIO:
+def _text(path: Path) -> str:
     try:
         # Excel begins its "CSV UTF-8" with a byte order mark.
-        return StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
+        return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise _wrong(path, f"can't be read: {error.strerror}. Put it there, or correct the path.") from None
     except UnicodeDecodeError as error:
@@ -89,7 +87,7 @@ def _lines(path: Path) -> StringIO:
 
 
 def _positions(path: Path, header: list[str]) -> tuple[int, int]:
-    """Where id and name stand."""
+    """Return the places of id and name in a row."""
     columns = [column.lower() for column in header]
     if missing := [column for column in ("id", "name") if column not in columns]:
         there = ", ".join(header) or "nothing"
@@ -102,17 +100,8 @@ def _positions(path: Path, header: list[str]) -> tuple[int, int]:
     return columns.index("id"), columns.index("name")
 
 
-def _filled(rows: list[list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """The rows below the header that hold anything, with the number that a spreadsheet gives them."""
-    for number, row in enumerate(rows[1:], start=2):
-        # A line break or two spaces within a name are slips of the one who typed it.
-        values = [" ".join(value.split()) for value in row]
-        if any(values):
-            yield number, values
-
-
 def _scope(path: Path, text: str, line: int) -> str:
-    """The key of `101`, which is a branch, or of what is a scope already: `branch-101`, `company-7`."""
+    """Return the key of `101`, which is a branch, or of a scope: `branch-101`, `company-7`."""
     for written in (text, f"branch-{text}"):
         with suppress(SettingsError):
             return Scope.parse(written).key

@@ -5,10 +5,8 @@
 Belongs here: landing and reading what searches found. Doesn't: the search (portal/), the table (transform/).
 """
 
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -17,14 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import InventoryItem
-from leads_pipeline.storage.raw import MOMENT, QUARANTINE, RAW, RawFile, list_folders
+from leads_pipeline.storage.raw import RAW, RawFile, list_folders, set_aside
 from leads_pipeline.storage.rows import hash_of, microseconds, moment_of
 from leads_pipeline.storage.store import Store
 
 _FOLDER: Final = f"{RAW}/inventory/"
 _DAY: Final = re.compile(_FOLDER + r"day=([12]\d{3}-(?:0\d|1[0-2])-[0-3]\d)/", re.ASCII)
-
-logger = logging.getLogger(__name__)
 
 
 class FoundItem(NamedTuple):
@@ -49,8 +45,7 @@ _COLUMNS: Final[dict[str, pa.DataType]] = {
 SCHEMA: Final = pa.schema(_COLUMNS)
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(NamedTuple):
     """What a day's newest search found."""
 
     day: date
@@ -132,9 +127,7 @@ class Inventory:
 
     def set_aside(self, key: str) -> None:
         """Move a damaged file to quarantine."""
-        aside = f"{QUARANTINE}/{key}.{self._clock().astimezone(UTC).strftime(MOMENT)}"
-        if self._store.rename(key, aside):
-            logger.warning("%s is damaged and was moved to %s. Only today's inventory can be pulled again.", key, aside)
+        set_aside(self._store, key, self._clock(), "Only today's inventory can be pulled again.")
 
     def _newest_first(self, prefix: str) -> list[RawFile]:
         folders = list_folders(self._store, prefix, self._clock()).values()

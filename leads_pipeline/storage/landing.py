@@ -7,7 +7,6 @@ Belongs here: reading, landing, rewriting, failures, damage. Doesn't: names (raw
 the verbs of a store (store.py), who is on the suppression list.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -21,8 +20,6 @@ from leads_pipeline.domain.due import Failure
 from leads_pipeline.domain.window import Window
 from leads_pipeline.storage.raw import (
     FAILED,
-    MOMENT,
-    QUARANTINE,
     Folder,
     Place,
     RawFile,
@@ -31,6 +28,7 @@ from leads_pipeline.storage.raw import (
     most_whole,
     place_of,
     read_failure,
+    set_aside,
     state_of,
 )
 from leads_pipeline.storage.rows import (
@@ -50,8 +48,6 @@ from leads_pipeline.storage.store import Store
 
 # More files in a folder are merged by the next landing.
 MOST_FILES: Final = 8
-
-logger = logging.getLogger(__name__)
 
 
 class SuppressionList(Protocol):
@@ -360,15 +356,8 @@ class Raw:
         now = self._clock()
         failure = msgspec.structs.replace(self._failure(place, now), damaged_at=now)
         self._store.create(place.key + FAILED, msgspec.json.encode(failure))
-        # The moment comes last, so that no reader of Parquet folders takes the file for data.
-        aside = f"{QUARANTINE}/{key}.{now.astimezone(UTC).strftime(MOMENT)}"
-        if self._store.rename(key, aside):
-            logger.warning(
-                "%s is damaged and was moved to %s. Its window is pulled again while the portal has it. Its leads stay "
-                "published.",
-                key,
-                aside,
-            )
+        again = "Its window is pulled again while the portal has it. Its leads stay published."
+        set_aside(self._store, key, now, again)
 
     def _failure(self, place: Place, now: datetime) -> Failure:
         """Return the window's failure, or one that begins now with a damaged file."""

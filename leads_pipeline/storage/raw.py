@@ -9,10 +9,11 @@ Belongs here: names, and what a listing tells. Doesn't: reading and landing (lan
 store (store.py).
 """
 
+import logging
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple
@@ -23,9 +24,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.due import Failure
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.storage.rows import (
-    microseconds,
-)
+from leads_pipeline.storage.rows import microseconds
 from leads_pipeline.storage.store import Store
 
 RAW: Final = "raw"
@@ -43,6 +42,8 @@ _NAME: Final = re.compile(r"([0-9]{16})-(open|closed|partial|rows)-([0-9]+)-([0-
 _PLACE: Final = re.compile(r"(\w+)/(\w+)/day=(\d{4}-\d\d-\d\d)/scope=([^/]+)/", re.ASCII)
 _KINDS: Final = {kind.table: kind for kind in LEAD_KINDS}
 _FAILURE: Final = msgspec.json.Decoder(Failure)
+
+logger = logging.getLogger(__name__)
 
 State = Literal["rows", "open", "partial", "closed"]
 # A later one stays: a complete window stays complete if a later look finds half of it deleted.
@@ -170,6 +171,14 @@ def read_failure(store: Store, key: str, folder: Folder) -> Failure | None:
         return None
     newest = folder.newest
     return failure if newest is None or microseconds(failure.failed_at) > newest.look else None
+
+
+def set_aside(store: Store, key: str, now: datetime, what_now: str) -> None:
+    """Move a damaged file to quarantine, and warn. `what_now` says what it means, in a sentence."""
+    # The moment comes last, so that no reader of Parquet folders takes the file for data.
+    aside = f"{QUARANTINE}/{key}.{now.astimezone(UTC).strftime(MOMENT)}"
+    if store.rename(key, aside):
+        logger.warning("%s is damaged and was moved to %s. %s", key, aside, what_now)
 
 
 def most_whole(*states: State) -> State:

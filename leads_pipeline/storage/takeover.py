@@ -9,7 +9,7 @@ Belongs here: that format. Doesn't: today's (rows.py).
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from operator import itemgetter
@@ -43,14 +43,13 @@ class _Former:
     replaces: frozenset[str]
 
 
-def take_over(store: Store, raw: Raw, root: str = RAW) -> int:
-    """Land each file of the landed version below `root` anew. Return how many windows had any.
+def take_over(store: Store, raw: Raw, root: str = RAW) -> None:
+    """Land each file of the landed version below `root` anew.
 
     A kill leaves old files beside new ones, and the next call goes on. A damaged file is moved to quarantine. Raises
     StorageError.
     """
-    count = 0
-    for place, keys in _found(store, root):
+    for place, keys in _found(store, root).items():
         former: dict[str, _Former] = {}
         for key in keys:
             content = store.get(key)
@@ -66,13 +65,11 @@ def take_over(store: Store, raw: Raw, root: str = RAW) -> int:
             if not any(name in key for name in replaced):
                 raw.merge(place, one.rows, one.look, is_anonymous=one.is_anonymous)
         store.delete(list(former))
-        count += 1
-    return count
 
 
 def has_former(store: Store) -> bool:
     """Whether windows of the landed version wait to be landed anew."""
-    return any(True for _ in _found(store, RAW))
+    return bool(_found(store, RAW))
 
 
 class _Delivered(msgspec.Struct):
@@ -97,15 +94,15 @@ def take_over_deliveries(store: Store, raw: Raw, placement: Placement) -> None:
         store.delete([key])
 
 
-def _found(store: Store, root: str) -> Iterator[tuple[Place, list[str]]]:
-    """Return the windows with old files, and the files' keys."""
+def _found(store: Store, root: str) -> dict[Place, list[str]]:
+    """Return the keys of old files by their windows."""
     found: dict[Place, list[str]] = {}
     for kind in LEAD_KINDS:
         for key in store.list(f"{root}/{kind.table}/"):
             place = Place.parse(key)
             if place and _NAME.fullmatch(key.removeprefix(place.key)):
                 found.setdefault(place, []).append(key)
-    yield from found.items()
+    return found
 
 
 def _read(content: bytes) -> _Former | None:
@@ -158,8 +155,8 @@ def _rows(former: Sequence[Mapping[str, Any]]) -> list[Row]:
 _INVENTORY_KEY: Final = re.compile(RAW + r"/inventory/day=(\d{4}-\d\d-\d\d)/items(?:-[0-9a-f]{32})?\.parquet", re.ASCII)
 
 
-def take_over_inventory(store: Store, inventory: Inventory) -> int:
-    """Land each day's inventory of the landed version anew. Return how many days had any. Raises StorageError."""
+def take_over_inventory(store: Store, inventory: Inventory) -> None:
+    """Land each day's inventory of the landed version anew. Raises StorageError."""
     days: dict[str, list[str]] = {}
     for key in store.list(f"{RAW}/inventory/"):
         if match := _INVENTORY_KEY.fullmatch(key):
@@ -183,4 +180,3 @@ def take_over_inventory(store: Store, inventory: Inventory) -> int:
             searched_at = max(row["fetched_at"] for row in found)
             inventory.land_found(date.fromisoformat(day), items, searched_at)
         store.delete(whole)
-    return len(days)

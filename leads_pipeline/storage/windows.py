@@ -94,23 +94,16 @@ def window_rows(
     store: Store, kind: LeadKind, windows: Iterable[Window], folders: Mapping[str, Folder], now: datetime
 ) -> list[WindowRow]:
     """Return the rows of windows whose folders are listed already."""
-    return [_row(store, kind, window, folders, now) for window in windows]
-
-
-def _row(store: Store, kind: LeadKind, window: Window, folders: Mapping[str, Folder], now: datetime) -> WindowRow:
-    key = place_of(kind, window).key
-    folder = folders.get(key, Folder())
-    newest, leads = folder.newest, sum(file.leads for file in folder.files)
-    failure = read_failure(store, key, folder)
-    return WindowRow(
-        kind=kind.name,
-        window=window,
-        state=_state(folder, leads, has_failed=failure is not None, is_over=window.is_closed(now)),
-        looked_at=moment_of(newest.look) if newest else None,
-        leads=leads,
-        days_left=window.days_left(now),
-        failure=failure,
-    )
+    rows = []
+    for window in windows:
+        key = place_of(kind, window).key
+        folder = folders.get(key, Folder())
+        newest, leads = folder.newest, sum(file.leads for file in folder.files)
+        failure = read_failure(store, key, folder)
+        state = _state(folder, leads, has_failed=failure is not None, is_over=window.is_closed(now))
+        looked_at = moment_of(newest.look) if newest else None
+        rows.append(WindowRow(kind.name, window, state, looked_at, leads, window.days_left(now), failure))
+    return rows
 
 
 def _state(folder: Folder, leads: int, *, has_failed: bool, is_over: bool) -> WindowState:

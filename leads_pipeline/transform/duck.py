@@ -3,7 +3,6 @@
 Belongs here: what a statement needs around it, and what DuckDB's errors become. Doesn't: any statement over leads.
 """
 
-import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -67,7 +66,6 @@ def connection(
     was_there = database is not None and not read_only and database.exists()
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": memory_limit,
-        "threads": str(min(THREADS_MAX, os.cpu_count() or 1)),
         # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
@@ -87,6 +85,8 @@ def connection(
                     f"DuckDB finds no table in {database}, which a publication wrote: the disk may be failing. Check "
                     "it, then run again. What was published before is untouched."
                 )
+            [(threads,)] = db.execute("select current_setting('threads')").fetchall()  # as a container may use
+            db.execute(f"set threads = {min(THREADS_MAX, threads)}")
             db.execute("set TimeZone = 'UTC'")
             db.execute("set enable_progress_bar = false")
             yield db

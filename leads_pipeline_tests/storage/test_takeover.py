@@ -114,7 +114,7 @@ def test_a_window_and_its_pushed_leads_become_one_file_with_its_look(store: Fold
     number = microseconds(CLOSED_AT)
     store.create(f"{PLACE.key}leads.parquet", old_file([(1, "B", 7), (1, "A", 9), (2, "A", number)], **LOOK))
     store.create(f"{PLACE.key}pushed.parquet", old_file([(1, "pushed", 8), (3, "pushed", 8)], "push"))
-    assert take_over(store, raw) == 1
+    take_over(store, raw)
 
     (name,) = names(store)
     assert name.startswith(f"{microseconds(LATER)}-closed-3-")
@@ -126,7 +126,7 @@ def test_a_window_and_its_pushed_leads_become_one_file_with_its_look(store: Fold
         Row("lead-02", number, lead(2, "A").payload, "pull"),
         Row("lead-03", 8, lead(3, "pushed").payload, "push"),
     ]
-    assert take_over(store, raw) == 0
+    take_over(store, raw)
     assert names(store) == [name]
 
 
@@ -182,7 +182,7 @@ def test_a_kill_in_between_loses_and_doubles_nothing(store: FolderStore, raw: Ra
     take_over(store, raw)
     before = raw.read(PLACE).rows
     store.create(f"{PLACE.key}leads.parquet", content)  # as if the kill had come before it was deleted
-    assert take_over(store, raw) == 1
+    take_over(store, raw)
     assert raw.read(PLACE).rows == before
     assert len(names(store)) == 1
 
@@ -191,7 +191,7 @@ def test_a_damaged_old_file_is_set_aside_and_its_window_asked_for_again(store: F
     content = bytearray(old_file([(1, "A", 7)], **LOOK))
     content[len(content) // 2] ^= 1
     store.create(f"{PLACE.key}leads.parquet", bytes(content))
-    assert take_over(store, raw) == 1
+    take_over(store, raw)
     assert names(store) == ["_failed.json"]
     assert store.list("quarantine/") == [f"quarantine/{PLACE.key}leads.parquet.{NOW:%Y%m%dT%H%M%S.%fZ}"]
 
@@ -204,7 +204,7 @@ def test_the_objects_of_a_bucket_are_taken_over_but_for_those_that_another_stand
     old, new = "0" * 32, "1" * 32
     store.create(f"{PLACE.key}leads-{old}.parquet", old_file([(1, "A", 7), (2, "erased", 7)], **LOOK))
     store.create(f"{PLACE.key}leads-{new}.parquet", old_file([(1, "A", 7)], replaces=old, **LOOK))
-    assert take_over(store, raw) == 1
+    take_over(store, raw)
     assert texts(raw) == {"01": "A"}
     assert len(names(store)) == 1
 
@@ -221,7 +221,7 @@ def test_a_folder_of_dd03c9a_is_taken_over_with_nothing_lost(tmp_path: Path, kep
     }
     store = FolderStore(folder)
     raw = Raw(store, kept_out)
-    assert take_over(store, raw) > 0
+    take_over(store, raw)
 
     found = set()
     for kind in LEAD_KINDS:

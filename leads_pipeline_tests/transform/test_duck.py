@@ -21,6 +21,14 @@ def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) ->
     assert house.query("select item_id from inventory") == [("of this one",)]
 
 
+def test_no_more_threads_work_than_the_container_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB reads the limit of the container, or this variable."""
+    for allowed, used in (("1", 1), ("64", 4)):
+        monkeypatch.setenv("SLURM_CPUS_ON_NODE", allowed)
+        with connection(tmp_path) as db:
+            assert db.execute("select current_setting('threads')").fetchall() == [(used,)]
+
+
 def test_an_error_of_duckdb_does_not_quote_a_lead(tmp_path: Path) -> None:
     with (
         pytest.raises(BugError, match="ConversionException") as caught,
