@@ -450,6 +450,14 @@ class Settings(BaseSettings):
         }
         return [name for name, value in needed.items() if not value]
 
+    def want_portal(self) -> None:
+        """Raise SettingsError if a variable isn't set that every pull needs."""
+        if self.missing:
+            raise SettingsError(
+                f"Settings are missing: {', '.join(self.missing)}. Put them into .env or the environment. "
+                "`leads-pipeline settings` says what each means."
+            )
+
     @property
     def store(self) -> str | None:
         """The address of the object store that has the data; None if a folder has it."""

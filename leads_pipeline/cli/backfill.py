@@ -10,7 +10,7 @@ import click
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION, Scope, Window, days
-from leads_pipeline.errors import QuestionError
+from leads_pipeline.errors import QuestionError, SettingsError
 from leads_pipeline.observe.finding import some
 from leads_pipeline.settings import Settings, variables
 
@@ -61,14 +61,15 @@ def backfill(
     that landed are published in any case.
     """
     # Loaded here, as they load Dagster.
-    from leads_pipeline.cli.installation import want_portal
     from leads_pipeline.cli.session import Session
     from leads_pipeline.storage.data_folder import FIRST_DAYS
 
     kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
     settings = Settings.from_variables(variables())
     if kinds:
-        want_portal(settings)
+        settings.want_portal()
+    if INVENTORY in kind_names and settings.no_inventory:
+        raise SettingsError(settings.no_inventory)
     scopes = _scopes(settings, scope_keys)
     with Session.opened(FIRST_DAYS) as session:
         first, last = _chosen(session, first, last, recent)
@@ -106,13 +107,8 @@ def _chosen(session: "Session", first: date | None, last: date | None, recent: t
             f"--to {last} is in the future: today in {session.settings.zone.key} is {session.today}."
         )
     if first < session.first_day:
-        setter = (
-            "LEADS_START_DATE says so"
-            if session.settings.start_date
-            else "the first start of this data folder chose it"
-        )
         raise click.UsageError(
-            f"--from {first} is before the first day, {session.first_day}: {setter}. To begin earlier, set "
+            f"--from {first} is before the first day of this data folder, {session.first_day}. To begin earlier, set "
             f"LEADS_START_DATE={first}. The portal keeps leads for {RETENTION.days} days."
         )
     return first, last

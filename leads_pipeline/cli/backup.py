@@ -20,7 +20,7 @@ def backup(target: Path, keep: int) -> None:
 
     Each backup is a folder in TARGET, named by its date and time. Only changed files take new space.
 
-    Exit code 1 if a file of the data folder is damaged, 2 if there is no new backup.
+    Exit code 1 if a file of the data folder is damaged or missing, 2 if there is no new backup.
     """
     # Loaded here, so that --help is quick.
     from leads_pipeline.cli.installation import existing, opened

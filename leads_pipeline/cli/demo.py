@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NoReturn
@@ -48,7 +48,7 @@ def demo() -> None:
         rest = "" if count == total else " The others are complete."
         click.echo(f"Pulling {count} of {total} windows.{rest} A window is one kind of lead, one day and one branch.")
         is_done = session.bring(due, inventory=True)
-        _show_demo(session, first)
+        _show_demo(session)
     sys.exit(0 if is_done else 1)
 
 
@@ -106,17 +106,11 @@ group by scope
 order by scope"""
 
 
-def _show_demo(session: "Session", first: date) -> None:
-    """Show the windows, a first query with its answer, and where to go from here."""
+def _show_demo(session: "Session") -> None:
+    """Show a first query with its answer, and where to go from here."""
     from leads_pipeline.transform.reading import LeadsFile
 
     published = LeadsFile(session.data)
-    names, rows = published.query(
-        "select kind, state, count(*) as windows from mart_coverage "
-        "where day >= $first group by all order by kind, state",
-        {"first": first},
-    )
-    out.print(table(names, rows, f"Since {first}"))
     click.echo("\nA first query:\n")
     out.print(Syntax(FIRST_QUERY, "sql", theme="ansi_dark", background_color="default"))
     out.print(table(*published.query(FIRST_QUERY)))

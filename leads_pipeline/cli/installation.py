@@ -14,16 +14,6 @@ from leads_pipeline.storage.proof import prove
 from leads_pipeline.storage.takeover import take_over_deliveries
 
 
-def want_portal(settings: Settings) -> None:
-    """Raise SettingsError if a variable isn't set that every pull needs."""
-    if missing := settings.missing:
-        are = "is" if len(missing) == 1 else "are"
-        raise SettingsError(
-            f"{', '.join(missing)} {are} not set. Put {'it' if len(missing) == 1 else 'them'} into .env or the "
-            "environment. `leads-pipeline settings` says what each variable means."
-        )
-
-
 def existing() -> tuple[Settings, DataFolder]:
     """Return the settings and the data folder. Nothing is made or changed.
 

@@ -48,7 +48,7 @@ def plain_errors() -> Iterator[None]:
     except LeadsPipelineError as error:
         raise Refusal(str(error)) from None
     except KeyboardInterrupt:
-        click.echo("Stopped.", err=True)
+        click.echo("\nStopped. Landed leads stay.", err=True)
         sys.exit(EXIT_INTERRUPTED)
     except (click.ClickException, click.Abort, click.exceptions.Exit):
         raise

@@ -27,11 +27,10 @@ def serve(port: int, host: str) -> None:
     The UI has no login: anybody who reaches it can start and stop everything. Put a proxy with TLS and a login in front
     of it, or use a tunnel.
     """
-    from leads_pipeline.cli.installation import want_portal
     from leads_pipeline.cli.processes import run_together  # loads Dagster
 
     settings = Settings.from_variables(variables())
-    want_portal(settings)
+    settings.want_portal()
     sys.exit(run_together(settings, host, port, "warning"))
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Self
 
 import click
-from dagster import DagsterError, DagsterEventType, DagsterInstance, Definitions, EventLogEntry
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from dagster import DagsterError, DagsterInstance, Definitions
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from leads_pipeline.cli.installation import opened
 from leads_pipeline.cli.output import err
@@ -29,7 +29,6 @@ from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.window_findings import pull_command
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB
-from leads_pipeline.orchestration.raw_inventory import NOT_PULLED
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder, first_day
@@ -78,43 +77,34 @@ class Session:
         keys = {kind: [window.partition_key for window in of_kind] for kind, of_kind in windows.items() if of_kind}
         if keys and self.data.state.is_pulling():
             click.echo("Another pull is under way, perhaps of the service. This one starts when it ends.", err=True)
-        before, report, troubles = self._leads(), PullReport(), list[str]()
-        bar = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("windows, {task.fields[failed]} failed"),
-            TimeElapsedColumn(),
-            console=err,
-        )
-        try:
-            with bar:
-                task = bar.add_task("Pulling leads", total=sum(map(len, keys.values())), failed=0)
+        before, report, no_inventory = self._leads(), PullReport(), None
+        with Progress(
+            "[bold]{task.description}", BarColumn(), MofNCompleteColumn(), "windows", TimeElapsedColumn(), console=err
+        ) as bar:
+            task = bar.add_task("Pulling leads", total=sum(map(len, keys.values())))
 
-                def advance(so_far: PullReport) -> None:
-                    done = sum(so_far.landed.values()) + len(so_far.failed)
-                    bar.update(task, completed=done, failed=len(so_far.failed))
+            def advance(so_far: PullReport) -> None:
+                failed = f", {len(so_far.failed)} failed" if so_far.failed else ""
+                done = sum(so_far.landed.values()) + len(so_far.failed)
+                bar.update(task, description=f"Pulling leads{failed}", completed=done)
 
-                if keys:
-                    report = pull(self.definitions, self.instance, keys, advance)
-                if inventory:
-                    bar.update(task, description="Pulling the inventory")
-                    troubles += self._pull_inventory()
-                bar.update(task, description="Publishing leads.duckdb")
-                not_published = self.publish()
-        except KeyboardInterrupt:
-            click.echo("Windows that have landed stay. `leads-pipeline coverage` shows which are missing.", err=True)
-            raise
-        landed = [
-            f"{counted(count, 'window')} of {kind.replace('_', ' ')}" for kind, count in sorted(report.landed.items())
-        ]
-        landed += ["the inventory"] if inventory and not troubles else []
+            if keys:
+                report = pull(self.definitions, self.instance, keys, advance)
+            if inventory:
+                bar.update(task, description="Pulling the inventory")
+                tags = {"dagster/partition": self.today.isoformat()}
+                no_inventory = run_job(self.definitions, self.instance, INVENTORY_JOB, tags=tags)
+            bar.update(task, description="Publishing leads.duckdb")
+            not_published = self.publish()
+        counts = sorted(report.landed.items())
+        landed = [f"{counted(count, 'window')} of {kind.replace('_', ' ')}" for kind, count in counts]
+        landed += ["the inventory"] if inventory and not no_inventory else []
         click.echo(f"Landed: {', '.join(landed) or 'nothing'}.")
         if not_published is None:
             self._show_published(before)
         if report.failed:
             self._show_failed(report.failed)
-        troubles = [trouble for trouble in (report.error, *troubles, not_published) if trouble]
+        troubles = [trouble for trouble in (report.error, no_inventory, not_published) if trouble]
         show_troubles(troubles)
         return report.succeeded and not troubles
 
@@ -131,20 +121,6 @@ class Session:
             return [trouble]
         self._show_published(before)
         return []
-
-    def _pull_inventory(self) -> list[str]:
-        """Pull today's inventory. Return the reasons if that fails."""
-        reasons: list[str] = []
-
-        def listen(entry: EventLogEntry) -> None:
-            event = entry.dagster_event
-            if event and event.event_type is DagsterEventType.ASSET_MATERIALIZATION:
-                metadata = event.step_materialization_data.materialization.metadata
-                reasons.extend([str(metadata[NOT_PULLED].value)] if NOT_PULLED in metadata else [])
-
-        tags = {"dagster/partition": self.today.isoformat()}
-        trouble = run_job(self.definitions, self.instance, INVENTORY_JOB, tags=tags, listen=listen)
-        return [trouble] if trouble else reasons[:1]
 
     def _leads(self) -> int:
         """How many leads are published. 0 if the file isn't there, or can't be read: a publication makes it anew."""

@@ -2,15 +2,14 @@
 
 import json
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from datetime import date, timedelta
 
 import click
 
 from leads_pipeline.cli.installation import known
-from leads_pipeline.cli.output import LISTED, Number, json_option, moment, out, table
-from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.cli.output import LISTED, Number, json_option, out, table
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.observe.finding import counted, some
 from leads_pipeline.observe.known import Known
@@ -43,12 +42,16 @@ def coverage(count: int, as_json: bool) -> None:
     facts = known()
     windows = facts.windows_from(facts.today - timedelta(days=count))
     not_landed = sorted((row for row in windows if row.state in _NOT_LANDED), key=lambda row: row.window)
-    unpublished = unpublished_days(facts.data)
+    unpublished, counts = unpublished_days(facts.data), Counter((row.kind, row.state) for row in windows)
     if as_json:
-        click.echo(json.dumps(_as_json(windows, not_landed, unpublished, facts.branches), indent=2))
+        told = {
+            "windows": [{"kind": kind, "state": state, "windows": count} for (kind, state), count in counts.items()],
+            "not_landed": [_as_json(row, facts.branches) for row in not_landed],
+            "days_not_published": [day.isoformat() for day in unpublished],
+        }
+        click.echo(json.dumps(told, indent=2))
     else:
-        rows = [(kind, state, len(counted), *_looks(counted)) for kind, state, counted in _counts(windows)]
-        out.print(table(("kind", "state", "windows", "first pull", "last pull"), rows))
+        out.print(table(("kind", "state", "windows"), [(*of, count) for of, count in sorted(counts.items())]))
         if others := sorted(scope.key for scope in facts.scopes_here - {*facts.scopes}):
             click.echo(f"Not in LEADS_BRANCH_IDS, so not counted: {some(others)}.")
         if not_landed:
@@ -97,39 +100,18 @@ def _show_not_landed(facts: Known, not_landed: Sequence[WindowRow]) -> None:
         click.echo(f"\n{correct}: {pull_command(facts, wanted)}")
 
 
-def _counts(windows: Sequence[WindowRow]) -> Iterator[tuple[str, WindowState, list[WindowRow]]]:
-    for kind in LEAD_KINDS:
-        for state in WindowState:
-            if of_state := [row for row in windows if (row.kind, row.state) == (kind.name, state)]:
-                yield kind.name, state, of_state
-
-
-def _looks(rows: Sequence[WindowRow]) -> tuple[str, str]:
-    looks = [row.looked_at for row in rows if row.looked_at]
-    return (moment(min(looks)), moment(max(looks))) if looks else ("never", "")
-
-
 def _is_refused(row: WindowRow) -> bool:
     return row.failure is not None and row.failure.verdict == "refused"
 
 
-def _as_json(
-    windows: Sequence[WindowRow], not_landed: Sequence[WindowRow], unpublished: Sequence[date], branches: Branches
-) -> dict[str, object]:
+def _as_json(row: WindowRow, branches: Branches) -> dict[str, object]:
     return {
-        "windows": [{"kind": kind, "state": state, "windows": len(rows)} for kind, state, rows in _counts(windows)],
-        "not_landed": [
-            {
-                "kind": row.kind,
-                "partition": row.window.partition_key,
-                "branch": branches.names.get(row.scope, row.scope),
-                "state": row.state,
-                "attempts": row.failure.attempts if row.failure else 0,
-                "last_error": (row.failure.message or row.failure.reason) if row.failure else None,
-                "is_refused": _is_refused(row),
-                "deleted_from_at": (row.window.start + RETENTION).isoformat(),
-            }
-            for row in not_landed
-        ],
-        "days_not_published": [day.isoformat() for day in unpublished],
+        "kind": row.kind,
+        "partition": row.window.partition_key,
+        "branch": branches.names.get(row.scope, row.scope),
+        "state": row.state,
+        "attempts": row.failure.attempts if row.failure else 0,
+        "last_error": (row.failure.message or row.failure.reason) if row.failure else None,
+        "is_refused": _is_refused(row),
+        "deleted_from_at": (row.window.start + RETENTION).isoformat(),
     }

