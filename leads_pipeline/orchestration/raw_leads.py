@@ -147,7 +147,7 @@ class _Pull:
         if is_silent and landed_before and not self.failures:
             yield self._landed_before(landed_before)  # Dagster calls a run without any materialization failed
         log.info(
-            "Landed %s windows of %s leads, %s new and %s changed, in %.1f s. %s windows failed, %s were not asked.",
+            "Landed %s windows of %s leads, %s new and %s changed, in %.1f s. Failed: %s. Not asked for: %s.",
             len(self._landed),
             kind,
             sum(landed.new for landed in self._landed),

@@ -1,20 +1,22 @@
-"""Each button of the first day in Dagster's UI ends green, on a fresh installation. The requests are the UI's own.
+"""Each button of the first day in Dagster's UI ends green, and backfills show the truth. The requests are the UI's own.
 
-Belongs here: materialize, backfill, test a schedule or a sensor. Doesn't: what an asset does (test_assets.py).
+Belongs here: materialize, backfill, cancel, test a schedule or a sensor. Doesn't: what an asset does (test_assets.py).
 """
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from dagster_graphql.schema import create_schema
 
-from leads_pipeline_tests.support.installation import Daemon, installation
+from leads_pipeline.simulator.faults import Rule, Then, When
+from leads_pipeline_tests.support.installation import Daemon, Installation, installation
 
 # Empty, as in a copy of .env.example in which the first six variables are filled in.
 NO_INVENTORY = dict.fromkeys(
@@ -58,7 +60,18 @@ LAUNCH_BACKFILL = """mutation ($params: LaunchBackfillParams!) { launchPartition
   __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
 } }"""
 
-BACKFILL = "query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }"
+BACKFILL = """query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill {
+  status runs(limit: 100) { status }
+  assetBackfillData { assetBackfillStatuses { ... on AssetPartitionsStatusCounts {
+    numPartitionsTargeted numPartitionsInProgress numPartitionsMaterialized numPartitionsFailed
+  } } }
+} } }"""
+
+CANCEL = "mutation ($id: String!) { cancelPartitionBackfill(backfillId: $id) { __typename } }"
+
+PARTITIONS = """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+  partitionStats { numMaterialized numFailed numMaterializing numPartitions }
+} } }"""
 
 AUTOMATION = """{ repositoriesOrError { ... on RepositoryConnection { nodes {
   jobs { name }
@@ -87,6 +100,7 @@ class Page:
     """The UI: what its buttons send, and what it shows then."""
 
     daemon: Daemon
+    here: Installation
 
     def ask(self, question: str, **variables: Any) -> Any:
         """The answer to a question in GraphQL that has one."""
@@ -146,15 +160,19 @@ class Page:
 
     def backfill(self, assets: Collection[str], partitions: Sequence[str] | None = None, job: str = "") -> None:
         """Launch a backfill of partitions, or of all that there are, and wait until it has succeeded."""
+        launched = self.launch_backfill(assets, partitions, job)
+        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+        self.daemon.finish_backfill(launched["backfillId"])
+        assert self.ask(BACKFILL, id=launched["backfillId"])["status"] == "COMPLETED_SUCCESS"
+
+    def launch_backfill(self, assets: Collection[str], partitions: Sequence[str] | None = None, job: str = "") -> Any:
+        """Launch a backfill of partitions, or of all that there are. Return the answer."""
         params: dict[str, Any] = {"tags": [{"key": "dagster/from_ui", "value": "true"}]}
         params["assetSelection"] = keys_of(assets)
         params |= {"fromFailure": False, "partitionNames": partitions} if partitions else {"allPartitions": True}
         if job:
             params["selector"] = {"partitionSetName": f"{job}_partition_set", "repositorySelector": REPOSITORY}
-        launched = self.ask(LAUNCH_BACKFILL, params=params)
-        assert launched["__typename"] == "LaunchBackfillSuccess", launched
-        self.daemon.finish_backfill(launched["backfillId"])
-        assert self.ask(BACKFILL, id=launched["backfillId"])["status"] == "COMPLETED_SUCCESS"
+        return self.ask(LAUNCH_BACKFILL, params=params)
 
     def launch_requested(self, tick: Mapping[str, Any], job: str) -> None:
         """See that a tick went well, and launch what it asks for."""
@@ -173,12 +191,35 @@ def keys_of(assets: Collection[str]) -> list[dict[str, list[str]]]:
     return [{"path": [asset]} for asset in sorted(assets)]
 
 
+@dataclass(frozen=True)
+class Backfill:
+    """What the pages of a backfill and of its asset show: how many partitions there are, green, red and under way."""
+
+    status: str
+    runs: Counter[str]
+    counts: tuple[int, ...]
+    of_asset: tuple[int, ...]
+
+    @classmethod
+    def shown(cls, page: Page, backfill_id: str, asset: str) -> Self:
+        said = page.ask(BACKFILL, id=backfill_id)
+        [counts] = said["assetBackfillData"]["assetBackfillStatuses"]
+        names = ("Targeted", "Materialized", "Failed", "InProgress")
+        stats = page.ask(PARTITIONS, key={"path": [asset]})["partitionStats"]
+        return cls(
+            said["status"],
+            Counter(run["status"] for run in said["runs"]),
+            tuple(counts[f"numPartitions{name}"] for name in names),
+            tuple(stats[f"num{name}"] for name in ("Partitions", "Materialized", "Failed", "Materializing")),
+        )
+
+
 @pytest.fixture
 def page(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
     """The UI of a fresh installation of three days; with those variables, where a test gives some."""
     variables = {"LEADS_TIMEZONE": "Europe/London", **getattr(request, "param", {})}
     with installation(tmp_path, variables=variables, first=2) as here, here.daemon() as daemon:
-        yield Page(daemon)
+        yield Page(daemon, here)
 
 
 @pytest.mark.parametrize(
@@ -243,3 +284,41 @@ def test_each_schedule_and_sensor_is_green(page: Page) -> None:
         if sensor["sensorType"] == "STANDARD":  # the UI tests no other
             tick = page.ask(TEST_SENSOR, sensor={**REPOSITORY, "sensorName": sensor["name"]})
             page.launch_requested(tick, (sensor["targets"] or [{"pipelineName": ""}])[0]["pipelineName"])
+
+
+# --- backfills that don't go well: 3 days x 3 branches are 3 runs -----------------------------------------------------
+
+RAW = "raw_applicant_leads"
+
+
+def test_a_backfill_shows_the_windows_of_a_refused_branch_red_and_the_next_one_heals_them(page: Page) -> None:
+    page.here.simulator.set_faults([Rule(Then(status=403), When(scope="branch-102"))])
+    backfill_id = page.launch_backfill([RAW])["backfillId"]
+    page.daemon.finish_backfill(backfill_id)
+    assert Backfill.shown(page, backfill_id, RAW) == Backfill(
+        "COMPLETED_FAILED", Counter(FAILURE=3), (9, 6, 3, 0), (9, 6, 3, 0)
+    )
+    page.here.simulator.set_faults([])
+    page.backfill([RAW])
+    assert page.here.shown() == dict.fromkeys(page.here.keys([0, 1, 2]), "MATERIALIZED")
+
+
+def test_a_backfill_that_is_cancelled_keeps_what_landed_and_can_be_started_again(page: Page) -> None:
+    backfill_id = page.launch_backfill([RAW])["backfillId"]
+    page.daemon.begin_backfill()
+    assert sum(page.here.asked().values()) == 3
+    assert page.ask(CANCEL, id=backfill_id)["__typename"] == "CancelBackfillSuccess"
+    page.daemon.finish_backfill(backfill_id)
+    assert Backfill.shown(page, backfill_id, RAW) == Backfill(
+        # Dagster counts windows that it never came to as failed in the backfill. On the asset's page they stay grey.
+        *("CANCELED", Counter(SUCCESS=1, CANCELED=2), (9, 3, 6, 0), (9, 3, 0, 0))
+    )
+    assert sum(page.here.asked().values()) == 3
+    page.backfill([RAW])
+    assert page.here.shown() == dict.fromkeys(page.here.keys([0, 1, 2]), "MATERIALIZED")
+
+
+def test_a_backfill_of_days_that_do_not_exist_yet_is_refused(page: Page) -> None:
+    answer = page.launch_backfill([RAW], ["2099-01-01|branch-101"])
+    assert answer["__typename"] == "PartitionKeysNotFoundError"
+    assert page.here.runs() == []

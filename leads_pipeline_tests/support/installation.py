@@ -24,6 +24,7 @@ from dagster import (
     AssetKey,
     DagsterInstance,
     DagsterRun,
+    DagsterRunStatus,
     Definitions,
     ExecuteInProcessResult,
     RunsFilter,
@@ -67,6 +68,8 @@ run_launcher:
 _ONE_ATTEMPT = RetryPolicy(max_attempts=1, base_delay_seconds=0.001)
 
 _LOCATION = "leads_pipeline"
+
+_UNDER_WAY = (BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionStatus.CANCELING)
 
 _PORTAL_KINDS: Mapping[LeadKind, Kind] = {APPLICANT: "applicant", APPRAISAL: "appraisal"}
 
@@ -241,13 +244,19 @@ class Daemon:
         self.instance.add_backfill(backfill)
         self.finish_backfill(backfill.backfill_id, to_its_end=to_its_end)
 
+    def begin_backfill(self) -> None:
+        """Queue the runs of a backfill that was added, and run one of them to its end."""
+        self._check(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
+        queued = self.instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.QUEUED]))
+        self.instance.launch_run(queued[0].run_id, self.workspace.create_request_context())
+
     def finish_backfill(self, name: str, *, to_its_end: bool = True) -> None:
         """Run a backfill that was added to its end, or until its runs are queued."""
         for _ in range(10):
             self._check(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
             self.launch_queued()
             now = self.instance.get_backfill(name)
-            if now is not None and now.status not in (BulkActionStatus.REQUESTED, BulkActionStatus.FAILING):
+            if now is not None and now.status not in _UNDER_WAY:
                 return
             if not to_its_end and self.instance.get_runs(RunsFilter.for_backfill(name)):
                 return
