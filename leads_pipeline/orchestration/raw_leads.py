@@ -161,12 +161,12 @@ class _Pull:
         """Pull. A window that a person asked for is always shown."""
         asked, is_asked_by_person = frozenset(self._windows), self._config.requested_at is None
         yield from (self._landed_before(row) for row in self._not_shown.values() if row.window not in asked)
-        for window, outcome, token_source in self._pulled(leads):
+        for window, outcome in self._pulled(leads):
             row = self._rows[window]
             if not isinstance(outcome, LeadsPipelineError):
                 self._landed.append(outcome[1])
                 if is_asked_by_person or window in self._not_shown or _is_news(row, *outcome):
-                    yield self._materialization(window, _metadata(*outcome, token_source))
+                    yield self._materialization(window, _metadata(*outcome))
             elif isinstance(outcome, RetentionError) and _is_landed(row):
                 yield self._landed_before(row)
             elif outcome.attempts or isinstance(outcome, StorageError | PermanentError):
@@ -182,9 +182,7 @@ class _Pull:
         not_shown = (self._rows[keys[key]] for key in keys if statuses.get(key) in {None, AssetPartitionStatus.FAILED})
         return {row.window: row for row in not_shown if _is_landed(row)}
 
-    def _pulled(
-        self, leads: LeadsService
-    ) -> Iterator[tuple[Window, tuple[Answer, Landed] | LeadsPipelineError, str | None]]:
+    def _pulled(self, leads: LeadsService) -> Iterator[tuple[Window, tuple[Answer, Landed] | LeadsPipelineError]]:
         raw, run_id = self._data.raw, self._context.run.run_id
 
         def land(answer: Answer) -> tuple[Answer, Landed]:
@@ -209,13 +207,12 @@ class _Pull:
 
         left = dict.fromkeys(self._windows)
         try:
-            client, tokens = leads.connect()
-            for window, outcome in client.fetch_windows(self._kind, self._windows, land):
+            for window, outcome in leads.connect().fetch_windows(self._kind, self._windows, land):
                 del left[window]
-                yield window, outcome, tokens.source
+                yield window, outcome
         except LeadsPipelineError as error:  # nothing can be asked for
             for window in left:
-                yield window, error, None
+                yield window, error
 
     def _failed(self, window: Window, error: LeadsPipelineError) -> AssetObservation:
         """Note a failure in the window's folder, and show it in Dagster."""
@@ -279,9 +276,8 @@ def _is_news(row: WindowRow, answer: Answer, landed: Landed) -> bool:
     return row.looked_at < answer.window.end <= answer.fetched_at
 
 
-def _metadata(answer: Answer, landed: Landed, token_source: str | None) -> dict[str, MetadataValue]:
+def _metadata(answer: Answer, landed: Landed) -> dict[str, MetadataValue]:
     window = answer.window
-    state = state_of(window, answer.fetched_at)
     return {
         "dagster/partition_row_count": MetadataValue.int(landed.leads),
         "new": MetadataValue.int(landed.new),
@@ -291,7 +287,5 @@ def _metadata(answer: Answer, landed: Landed, token_source: str | None) -> dict[
         "window": MetadataValue.text(f"{window.start:%Y-%m-%dT%H:%MZ}/{window.end:%Y-%m-%dT%H:%MZ}"),
         "requests": MetadataValue.int(answer.attempts),
         "duration_seconds": MetadataValue.float(round(answer.duration_seconds, 3)),
-        "token_source": MetadataValue.text(token_source or "unknown"),
-        "is_closed": MetadataValue.bool(state != "open"),
-        "is_partial": MetadataValue.bool(state == "partial"),
+        "state": MetadataValue.text(state_of(window, answer.fetched_at)),
     }

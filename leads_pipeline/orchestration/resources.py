@@ -71,15 +71,15 @@ class LeadsService(ConfigurableResource[None]):
             max_concurrency=settings.max_concurrency,
         )
 
-    def connect(self) -> tuple[LeadsClient, Tokens]:
-        """Return a client and its tokens, and claim the data folder for this portal.
+    def connect(self) -> LeadsClient:
+        """Return a client, and claim the data folder for this portal.
 
         Raises SettingsError naming the missing variables, or the folder if it holds another portal's leads.
         """
         base_url, tokens = _required(self.base_url, "LEADS_BASE_URL"), self.tokens()
         self.data.state.claim(origin(base_url))
         keep = self.data.quarantine.keep_answer
-        return LeadsClient(base_url, tokens, max_concurrency=self.max_concurrency, keep_unreadable=keep), tokens
+        return LeadsClient(base_url, tokens, max_concurrency=self.max_concurrency, keep_unreadable=keep)
 
     def tokens(self) -> Tokens:
         """Return the access tokens for the service. Raises SettingsError naming the missing variables."""

@@ -99,7 +99,7 @@ class Pipeline:
 
     # --- the leads service, as the assets get it -------------------------------------------------------------------
 
-    def connect(self) -> tuple[LeadsClient, Tokens]:
+    def connect(self) -> LeadsClient:
         """A client that asks once for each window."""
         settings = self.settings
         secret = settings.client_secret and secret_of(settings.client_secret.value, None)
@@ -114,7 +114,7 @@ class Pipeline:
             audience=settings.base_url,
         )
         tokens = Tokens(credentials, self.folder.state.path / "tokens")
-        return _Client(self, tokens), tokens
+        return _Client(self, tokens)
 
     # --- definitions -----------------------------------------------------------------------------------------------
 
