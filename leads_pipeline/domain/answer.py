@@ -47,7 +47,7 @@ class CutAnswer:
     """A body, cut into its leads.
 
     `beside` are the members beside the list, which no contract knows: name and JSON type. `speaks_of_more` is the name
-    of the one that speaks of more leads than came, None where none does.
+    of the member that speaks of more leads than came, None if there is none.
     """
 
     leads: tuple[ReceivedLead, ...]

@@ -1,7 +1,7 @@
 """The wire: paths and parameter names, what a valid answer is, and the declared fields of each lead kind.
 
 Belongs here: everything that the portal decides, as data. Doesn't: sending requests (portal/), cutting a body into
-leads (domain/answer.py), how a declared type is cast (flatten/).
+leads (domain/answer.py), how a declared type is cast (transform/reader.py).
 """
 
 import re
@@ -31,7 +31,7 @@ _SCOPE_PARAMETER: Final = {
 
 
 class FieldType(Enum):
-    """What a declared field holds; flatten/ knows the DuckDB type and the strict cast of each."""
+    """What a declared field holds. transform/ knows the DuckDB type and the strict cast of each."""
 
     TEXT = "text"
     BOOLEAN = "boolean"
@@ -46,8 +46,8 @@ class Field:
     """A declared field: `path` is its place in the lead (camel case, dotted), `description` what an analyst reads.
 
     `is_personal` marks what identifies a person (UK GDPR): such a column stays out of marts, metadata and reports.
-    `is_key` marks that without which a lead can't be answered, or isn't counted where it belongs: a check warns where
-    it is empty more often than usual.
+    `is_key`: without it, a lead can't be answered, or isn't counted in its place. A check warns if it is empty more
+    often than usual.
     """
 
     path: str
@@ -139,7 +139,7 @@ class Answer:
 
     A window that was asked for in pieces has one answer as well: `fetched_at` is that of the first piece, `request`
     that of the whole window, `body_sha256` and `body_bytes` are of the bodies one after the other.
-    `failure` says why some of the leads are missing, None where none is: without them, the window isn't landed.
+    `failure` says why some of the leads are missing. Without them, the window isn't landed. None if all are there.
     `beside` are the members beside the list: name and JSON type.
     """
 
@@ -181,7 +181,7 @@ _T, _B, _I, _N, _A, _M = (
 
 _LEAD: Final = (
     Field(
-        "createdAt", _M, "When the lead was submitted, UTC; NULL where the portal sends its year-1 default", is_key=True
+        "createdAt", _M, "When the lead was submitted, UTC; NULL if the portal sends its year-1 default", is_key=True
     ),
     Field("contact.firstName", _T, "First name of the person", is_personal=True),
     Field("contact.lastName", _T, "Last name of the person", is_personal=True),

@@ -116,7 +116,7 @@ def _members(body: bytes, span: tuple[int, int], tree: _Tree) -> list[tuple[byte
 
 
 def _value(body: bytes, span: tuple[int, int], declared: "Field | _Tree | tuple[_Tree]") -> bytes | None:
-    """What stays of a declared member's value; None where it isn't what is declared."""
+    """Return what stays of a declared member's value. None if it isn't as declared."""
     value = body[slice(*span)]
     if isinstance(declared, dict):
         return _written(_members(body, span, declared)) if value.startswith(b"{") else None

@@ -21,7 +21,7 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None, bytes]]]:
     """The elements of the list under `key` of a JSON object, each exactly as received, and the members beside it.
 
-    The key counts in any spelling, and each time it occurs. Raises InvalidAnswerError where the body isn't an object or
+    The key counts in any spelling, and each time it occurs. Raises InvalidAnswerError if the body isn't an object, or
     `key` isn't a list in it.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
@@ -55,7 +55,7 @@ def _named_members(body: bytes) -> list[tuple[str | None, bytes]]:
 
 
 def object_in(body: bytes) -> Span:
-    """Where the JSON object that the body is begins and ends. Raises InvalidAnswerError where it is none."""
+    """Return the span of the body's JSON object. Raises InvalidAnswerError if the body is none."""
     if not body.strip():
         raise InvalidAnswerError("The body is empty where a JSON object was due.", reason="empty body")
     if not body.lstrip().startswith(b"{"):
@@ -70,14 +70,14 @@ _CLOSING: Final = {b"{": b"}", b"[": b"]"}
 
 
 def list_parts(list_key: str, body: bytes, span: Span) -> Iterator[Span]:
-    """Spans of the elements of the list at `span`. Raises InvalidAnswerError where it is none."""
+    """Return the spans of the elements of the list at `span`. Raises InvalidAnswerError if it is none."""
     if body[span[0] : span[0] + 1] != b"[":
         raise InvalidAnswerError(f"{list_key!r} is not a list.", reason="list missing")
     return _parts(body, *span)
 
 
 def only_value(body: bytes) -> Span:
-    """Where the one value of the body begins and ends. Raises InvalidAnswerError where brackets don't match."""
+    """Return the span of the body's one value. Raises InvalidAnswerError if brackets don't match."""
     stack: list[bytes] = []
     start = end = -1
     position = 0
@@ -138,7 +138,7 @@ def _trimmed(body: bytes, start: int, end: int) -> Span:
 
 
 def text_of(value: bytes) -> str | None:
-    """The string that `value` is the JSON of, None where it isn't one."""
+    """Return the string that `value` is the JSON of. None if it isn't a string."""
     try:
         text = json.loads(value)
     except (ValueError, RecursionError):

@@ -4,16 +4,16 @@
 -- lead_id varchar: The lead's own id
 -- lead_day date: Local day on which the lead was submitted
 -- scope varchar: Scope whose window held the lead, e.g. branch-101
--- created_at timestamptz: When the lead was submitted, UTC; NULL where the portal doesn't know
+-- created_at timestamptz: When the lead was submitted, UTC; NULL if the portal doesn't know
 -- hour integer: Local hour of that moment, 0 to 23
--- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
--- source varchar: Site that the lead came from, one name over all kinds, readable, e.g. zoopla website; unknown where the portal doesn't say, … where it sends what may name a person
+-- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says
+-- source varchar: Site that the lead came from, one name over all kinds, readable, e.g. zoopla website; unknown if the portal doesn't say, … if it sends a value that may name a person
 -- portal_source varchar: Product of the portal that brought it, the campaign, readable, e.g. listing, prospectplus; likewise
--- situation varchar: What an applicant says of their own situation, readable, e.g. first time buyer; unknown where they don't say, and for appraisals
--- listing_id varchar: Id of the listing that an applicant asks about; NULL where the lead names none
--- person uuid: Keyed hash of the e-mail address, or of the telephone number where there is none; NULL where neither is given
--- wants_viewing boolean: Whether an applicant asks for a viewing; NULL where they don't say
--- is_just_curious boolean: Whether an owner says that they are just curious; NULL where they don't say
+-- situation varchar: What an applicant says of their own situation, readable, e.g. first time buyer; unknown if they don't say, and for appraisals
+-- listing_id varchar: Id of the listing that an applicant asks about; NULL if the lead names none
+-- person uuid: Keyed hash of the e-mail address, or of the telephone number if there is none; NULL if neither is given
+-- wants_viewing boolean: Whether an applicant asks for a viewing; NULL if they don't say
+-- is_just_curious boolean: Whether an owner says that they are just curious; NULL if they don't say
 
 select
     kind,

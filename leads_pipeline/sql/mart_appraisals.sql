@@ -4,9 +4,9 @@
 -- scope varchar: Scope whose window held them, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- market varchar: sales or lettings: what the owners think of
--- urgency varchar: How soon the owners want to act, readable, e.g. within 3 months; unknown where they don't say
--- confidence varchar: The portal's confidence in its estimates: low, medium or high; unknown where it doesn't say
--- is_just_curious boolean: Whether the owners say that they are just curious; NULL where they don't say
+-- urgency varchar: How soon the owners want to act, readable, e.g. within 3 months; unknown if they don't say
+-- confidence varchar: The portal's confidence in its estimates: low, medium or high; unknown if it doesn't say
+-- is_just_curious boolean: Whether the owners say that they are just curious; NULL if they don't say
 -- leads bigint: Leads
 -- people bigint: Different people of this row; leads without e-mail address and telephone number don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of appraisal_leads
 -- estimates bigint: Leads with an estimate of the portal's

@@ -4,7 +4,7 @@
 -- scope varchar: Scope whose window held them, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- market varchar: sales or lettings
--- situation varchar: What the person says of their own situation, readable, e.g. first time buyer; unknown where they don't say
+-- situation varchar: What the person says of their own situation, readable, e.g. first time buyer; unknown if they don't say
 -- leads bigint: Applicant leads
 -- people bigint: Different people of this row; leads without e-mail address and telephone number don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of applicant_leads
 -- viewings bigint: Leads that ask for a viewing

@@ -1,6 +1,6 @@
 -- One row per person who has a property to sell or to let and asked for no appraisal: whom should the agent call next? Without who objected to direct marketing
 -- person uuid: Keyed hash of the e-mail address or telephone number, as in the tables of leads and in mart_people
--- lead_id varchar: The person's newest such lead; applicant_leads has their name and number for whoever may see it
+-- lead_id varchar: The person's newest such lead; applicant_leads has their name and number for people who may see it
 -- lead_day date: Local day of that lead
 -- scope varchar: Scope of that lead, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none

@@ -6,7 +6,7 @@
 -- scope varchar: Scope whose window held the leads, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- kind varchar: applicant or appraisal
--- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
+-- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says
 -- leads bigint: Leads submitted in it; those whose moment the portal doesn't know don't count
 
 select

@@ -6,7 +6,7 @@
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- match varchar: address (postcode, street, number and flat agree: trust it), postcode only (a neighbour, or written too differently), none (no item at the postcode, or the lead names none). Measured on 3,500 made-up leads with addresses as people write them, and neighbours at each postcode: 98 % of the matches by address were right. Of the leads whose property is in the inventory, 88 % had such a match. With addresses as the inventory has them, both are 100 %
 -- items bigint: Items that fit: at the address, or at the postcode alone
--- item_id varchar: The item at the address, the newest where there are several; NULL without a match by address
+-- item_id varchar: The item at the address, the newest if there are several; NULL without a match by address
 -- item_first_seen_day date: First day on which a search found that item
 
 with leads as not materialized (

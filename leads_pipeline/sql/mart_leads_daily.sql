@@ -4,11 +4,11 @@
 -- scope varchar: Scope whose window held them, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- kind varchar: applicant or appraisal
--- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
--- source varchar: Site that the leads came from, one name over both kinds, readable, e.g. zoopla website; unknown where the portal doesn't say, … where it sends what may name a person
+-- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says
+-- source varchar: Site that the leads came from, one name over both kinds, readable, e.g. zoopla website; unknown if the portal doesn't say, … if it sends a value that may name a person
 -- portal_source varchar: Product of the portal that brought them, the campaign, readable, e.g. listing, prospectplus; likewise
 -- leads bigint: Leads
--- people bigint: Different people of this row, by e-mail address, or telephone number where there is none; leads with neither don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of mart_people_daily
+-- people bigint: Different people of this row, by e-mail address, or telephone number if there is none; leads with neither don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of mart_people_daily
 
 select
     lead_day,

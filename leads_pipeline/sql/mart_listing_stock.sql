@@ -1,12 +1,12 @@
 -- One row per item of the inventory: which of what is on offer do people ask about, and which does nobody?
 -- item_id varchar: Id of the item, as in the table inventory
--- address varchar: Flat, house number or name, street, town and postcode, in one line; NULL where none is given
+-- address varchar: Flat, house number or name, street, town and postcode, in one line; NULL if none is given
 -- is_available boolean: Whether the newest day's search found it, so that it is still on offer
 -- first_seen_day date: First day on which a search found it
 -- last_seen_day date: Last day on which a search found it
--- leads bigint: Applicant leads about it, by address as mart_lead_properties has it; 0 where there is none
+-- leads bigint: Applicant leads about it, by address as mart_lead_properties has it; 0 if there is none
 -- viewings bigint: Those of them that ask for a viewing
--- last_lead_day date: Local day of the newest of them; NULL where there is none
+-- last_lead_day date: Local day of the newest of them; NULL if there is none
 
 with leads as (
     select

@@ -1,5 +1,5 @@
 -- One row per person, over all branches and days: who comes back, how often, and to how many branches?
--- person uuid: Keyed hash of the e-mail address, or of the telephone number where there is none
+-- person uuid: Keyed hash of the e-mail address, or of the telephone number if there is none
 -- leads bigint: Leads of the person
 -- applicant_leads bigint: Those that ask about a listing
 -- appraisal_leads bigint: Those that ask for a valuation

@@ -4,11 +4,11 @@
 -- scope varchar: Scope whose window held them, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
 -- kind varchar: applicant or appraisal
--- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown where neither says
--- source varchar: Site that the leads came from, one name over both kinds, readable, e.g. zoopla website; unknown where the portal doesn't say, … where it sends what may name a person
+-- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says
+-- source varchar: Site that the leads came from, one name over both kinds, readable, e.g. zoopla website; unknown if the portal doesn't say, … if it sends a value that may name a person
 -- portal_source varchar: Product of the portal that brought them, the campaign, readable, e.g. listing, prospectplus; likewise
--- situation varchar: What the applicants say of their own situation, readable, e.g. first time buyer; unknown where they don't say, and for appraisals
--- person uuid: Keyed hash of the e-mail address, or of the telephone number where there is none; NULL where neither is given. `count(distinct person)` is the number of different people of any rows
+-- situation varchar: What the applicants say of their own situation, readable, e.g. first time buyer; unknown if they don't say, and for appraisals
+-- person uuid: Keyed hash of the e-mail address, or of the telephone number if there is none; NULL if neither is given. `count(distinct person)` is the number of different people of any rows
 -- leads bigint: Leads of that person, or of all whose person isn't known; `sum(leads)` is the number of leads of any rows
 
 select

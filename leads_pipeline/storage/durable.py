@@ -1,6 +1,6 @@
 """Writing files and folders so that they survive a power cut, whole and private.
 
-Belongs here: writing and moving a file durably, and what an operating system's error means to whoever reads it.
+Belongs here: writing and moving a file durably, and what to do about an operating system's error.
 Doesn't: what the files hold, and who may write them when (storage/).
 """
 
@@ -43,7 +43,7 @@ def replace_file(path: Path, content: bytes) -> None:
 def drafted(path: Path, content: bytes) -> Iterator[Path]:
     """Make a file beside the path that is on the disk. It is gone afterwards, unless it was moved. Raises OSError.
 
-    Whoever deletes unfinished files (FolderStore.delete_drafts) may take it. Then the writer makes another one.
+    FolderStore.delete_drafts may take it. Then the writer makes another one.
     """
     make_folder(path.parent)
     draft = path.with_name(f".{secrets.token_hex(8)}{DRAFT}")

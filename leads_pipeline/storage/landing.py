@@ -132,7 +132,7 @@ def _beside(store: Store, key: str) -> tuple[tuple[str, str], ...]:
         return ()
     try:
         return tuple(Opened(content).footer.beside.items())
-    except NotRawError:  # damaged: found by whoever reads its leads
+    except NotRawError:  # damaged: found when its leads are read
         return ()
 
 
@@ -269,8 +269,8 @@ class Raw:
         newest = before.folder.newest
         footer = before.footer.rewritten(number, is_anonymous=is_anonymous and before.is_anonymous)
         if look is not None and (newest is None or look.at >= newest.look):
-            # The same answer again changes nothing only if nothing newer came by another way. And of a person who was
-            # taken out, the hash would tell whoever guesses the answer that they are right.
+            # The same answer again changes nothing only if nothing newer came by another way. And if a person was
+            # taken out, the hash would confirm a guess of the whole answer.
             is_as_answered = admitted == everything and all(row.number <= look.at for row in rows)
             body_hash = look.body_hash if is_as_answered else ""
             footer = replace(footer, run_id=look.run_id, body_hash=body_hash, beside=look.beside)

@@ -14,9 +14,9 @@ _PROOFS: Final = "proof/"
 
 
 def prove(store: Store) -> timedelta:
-    """Create a key twice, find it and delete it; how far the store's clock is ahead of this machine's.
+    """Create a key twice, find it and delete it. Return how far the store's clock is ahead of this machine's.
 
-    Raises StorageError where the store can't be used, or isn't one that anything should be entrusted to.
+    Raises StorageError if the store can't be used, or would lose what it is given.
     """
     key = f"{_PROOFS}{secrets.token_hex(8)}"
     try:

@@ -71,7 +71,7 @@ class State:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """Hold the lock of publications. Whoever writes beside leads.duckdb holds it too."""
+        """Hold the lock of publications, and of everything else that is written beside leads.duckdb."""
         with self.lock("warehouse"):
             yield
 
@@ -144,9 +144,9 @@ class State:
         return None
 
     def want_rewriting(self) -> None:
-        """Have the next publication write leads.duckdb anew, whatever the numbers of its leads: raw was rewritten.
+        """Have the next publication write leads.duckdb anew, because raw is rewritten.
 
-        To be called before the first file changes. So whoever is killed leaves the wish.
+        Call it before the first file changes. So the wish outlives a kill.
         """
         self._write("rewriting", secrets.token_hex(8))
         self.note_landed()
@@ -298,7 +298,7 @@ class State:
     def person_key(self) -> bytes:
         """Return the 32 bytes that people are hashed with: made at the first call, the same ever after.
 
-        Whoever has them can tell whether an e-mail address is in a mart.
+        They tell whether an e-mail address is in a mart.
         """
         remembered = self._remember("person_key", secrets.token_hex(32))
         if not re.fullmatch(r"[0-9a-f]{64}", remembered):

@@ -141,7 +141,7 @@ def _look(facts: Mapping[str, str]) -> Look | None:
 
 
 def _rows(former: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return the rows with today's numbers: the old ones, in the old order where two have the same."""
+    """Return the rows with today's numbers: the old ones, in the old order if two have the same."""
     rows, highest = [], dict[str, int]()
     # The first format had no numbers.
     numbered = [{"sequence": microseconds(row["fetched_at"]), **row} for row in former]

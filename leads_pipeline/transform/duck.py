@@ -1,4 +1,4 @@
-"""DuckDB as all rooms use it: a connection with its limits, scratch folders, columns, names and texts in SQL.
+"""DuckDB as all rooms use it: a connection with its limits, columns, names and texts in SQL.
 
 Belongs here: what a statement needs around it, and what DuckDB's errors become. Doesn't: any statement over leads.
 """
@@ -118,7 +118,7 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
         room = full(folder, published.stat().st_size if published.exists() else 0)
         return StorageError(f"DuckDB can't write below {folder}. {room} {untouched}")
     if isinstance(error, (duckdb.IOException, duckdb.TransactionException)):
-        # These speak of files and the disk, never of content: a commit fails where a write does.
+        # These speak of files and the disk, never of content.
         return StorageError(f"DuckDB can't read or write below {folder}: {error} {untouched}")
     if isinstance(error, duckdb.OutOfMemoryException):
         return StorageError(
@@ -191,5 +191,5 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """The text as a constant in SQL, for the few places where DuckDB takes no parameter. Never for a received value."""
+    """Return the text as a constant in SQL, for places that take no parameter. Never for a received value."""
     return "'" + text.replace("'", "''") + "'"

@@ -22,7 +22,7 @@ INVENTORY: Final = Table(
     "inventory",
     "One row per item that the inventory searches found, in its newest state",
     (
-        Column("item_id", "varchar", "The item's own id; sha256: and the hash of its payload where it has none"),
+        Column("item_id", "varchar", "The item's own id; sha256: and the hash of its payload if it has none"),
         Column("first_seen_day", "date", "First day on which a search found the item"),
         Column("last_seen_day", "date", "Last day on which a search found the item"),
         Column("fetched_at", "timestamptz", "When this version of the item was first received, UTC"),

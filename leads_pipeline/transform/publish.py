@@ -93,7 +93,7 @@ class _Known:
 def publish(
     folder: Path, raw: Raw, content: Content, *, is_rewritten: bool = False, of_all_days: bool = False
 ) -> Publication | None:
-    """Bring the data folder's leads.duckdb up to date; None if it is. The caller holds the lock of publications.
+    """Bring the data folder's leads.duckdb up to date. None if it was. The caller holds the lock of publications.
 
     All of the file is read first for a rewriting, with `of_all_days`, and if somebody has written to it.
 
@@ -237,7 +237,7 @@ def _read_known(versions: Versions, file: Path | None) -> _Known | None:
 
 
 def _lower_numbers(db: duckdb.DuckDBPyConnection, windows: Collection[WindowKey]) -> None:
-    """Have whatever raw has of these windows replace their leads. A lead that raw has lost stays."""
+    """Have the leads of these windows replaced by raw's, whatever their numbers. A lead that raw has lost stays."""
     db.execute("create temp table lowered (kind varchar, day date, scope varchar)")
     fill(db, "lowered", [*windows])
     for kind in LEAD_KINDS:
@@ -253,7 +253,7 @@ def _raise_numbers(db: duckdb.DuckDBPyConnection) -> None:
 
 
 def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> int:
-    """Take the leads of the file before of which raw has no version, or only older ones; how many."""
+    """Take leads from the file before if raw has no version of them, or only older ones. Return how many."""
     taken_over = 0
     # Earlier releases numbered requests in another way.
     anew = {

@@ -73,7 +73,7 @@ def files_hash(folder: Folder) -> str:
 
 
 def unpublished_days(data: DataFolder) -> list[date]:
-    """Return the days of which leads.duckdb lacks a window, or has it in an older state."""
+    """Return the days with a window that leads.duckdb lacks, or has in an older state."""
     published: dict[WindowKey, str] = {}
     file = LeadsFile(data)
     if file.path.exists():

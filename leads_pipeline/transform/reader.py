@@ -42,7 +42,7 @@ NO_ID: Final = "no id"
 # Leads that are structs at once: ten times as many leave the processor's cache (measured).
 _AT_ONCE: Final = 1_000
 
-# What nests deeper isn't read. Python's own limit depends on the stack of whoever reads.
+# Deeper JSON isn't read. Python's own limit depends on the caller's stack.
 _MAX_NESTING: Final = 600
 
 _ANYTHING: Final = msgspec.json.Decoder(msgspec.Raw)

@@ -1,6 +1,6 @@
 """Reading the published file while publications go on.
 
-Belongs here: reading one version of it, and whoever reads without saying which. Doesn't: replacing it (publish.py).
+Belongs here: opening the newest version, and checking that one can be read. Doesn't: replacing it (publish.py).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

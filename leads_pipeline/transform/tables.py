@@ -23,8 +23,8 @@ class Table:
 
 
 _LEAD_COLUMNS: Final = (
-    Column("lead_id", "varchar", "The lead's own id; sha256: and the hash of its payload where it has none"),
-    Column("lead_day", "date", "Local day on which the lead was submitted; the window's day where that is unknown"),
+    Column("lead_id", "varchar", "The lead's own id; sha256: and the hash of its payload if it has none"),
+    Column("lead_day", "date", "Local day on which the lead was submitted; the window's day if that is unknown"),
     Column(
         "scope",
         "varchar",
@@ -50,7 +50,7 @@ DRIFT_COLUMNS: Final = (
 _PERSON: Final = Column(
     "person",
     "uuid",
-    "Keyed hash of the e-mail address, or of the telephone number where there is none; NULL where neither is given",
+    "Keyed hash of the e-mail address, or of the telephone number if there is none; NULL if neither is given",
 )
 _CHILD_DAY: Final = Column("day", "date", "Day of the window that held the lead: its window_day")
 

@@ -57,7 +57,7 @@ class Versions:
         return self._versions / f"draft-{name}.duckdb"
 
     def current(self) -> Path | None:
-        """The file that readers meet, or the newest version if the link is gone; None if there is none.
+        """The file that readers meet, or the newest version if the link is gone. None if there is neither.
 
         An earlier release published a file in the link's place.
         """
