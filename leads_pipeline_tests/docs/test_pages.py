@@ -149,6 +149,11 @@ NOT_OURS = {
 }
 
 
+def test_the_readme_counts_the_tables_and_views() -> None:
+    pages = "".join(text_of(DOCS / "reference" / f"{page}.md") for page in ("tables", "marts"))
+    assert f"{len(re.findall('^## ', pages, re.MULTILINE))} documented tables and views" in text_of(README)
+
+
 def test_every_file_that_a_document_names_is_there() -> None:
     folders = "benchmarks|deploy|docs|examples|leads_pipeline|leads_pipeline_tests|spec"
     named = set(re.findall(rf"`((?:{folders})/[\w./-]+)`", texts()))

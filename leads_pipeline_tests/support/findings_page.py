@@ -6,7 +6,7 @@
 import inspect
 from pathlib import Path
 
-from leads_pipeline.observe.finding import FAILED, Finder
+from leads_pipeline.observe.finding import FAILED, Finder, Level
 from leads_pipeline.observe.findings import FINDERS
 from leads_pipeline.transform.checks import checks
 
@@ -24,11 +24,14 @@ An **error** loses leads, or keeps them from people. A **warning** will, if nobo
 alerted. With the simulator, what was never set up is a hint; with a real portal, it is a warning.
 """
 
+TABLE_HEAD = "| finding | what | how bad |\n|---|---|---|\n"
+
 CANNOT_LOOK = f"""
 ## {FAILED}
 
 **A check can't be made.**
 
+- **How bad**: error.
 - **Meaning**: the disk, the bucket or `leads.duckdb` can't be read. Nobody is told of what this check would find.
 - **Do**: do what the message says.
 - **Over**: when the check can be made. What it found before is neither over nor new.
@@ -37,7 +40,18 @@ CANNOT_LOOK = f"""
 
 def page() -> str:
     """Give the text of the page."""
-    return HEAD + "".join(map(_entry, FINDERS.values())) + CANNOT_LOOK
+    rows = "".join(f"| [{one.name}](#{one.name}) | {_title(one)} | {_levels(one)} |\n" for one in FINDERS.values())
+    return f"{HEAD}\n{TABLE_HEAD}{rows}" + "".join(map(_entry, FINDERS.values())) + CANNOT_LOOK
+
+
+def _title(finder: Finder) -> str:
+    return (inspect.getdoc(finder.look) or "").partition("\n")[0]
+
+
+def _levels(finder: Finder) -> str:
+    """How bad it can be, by the levels that its function names."""
+    source = inspect.getsource(finder.look).replace("_never_set_up", "Level.WARNING Level.HINT")
+    return " or ".join(level.value for level in Level if f"Level.{level.name}" in source)
 
 
 def _entry(finder: Finder) -> str:
@@ -47,7 +61,8 @@ def _entry(finder: Finder) -> str:
         text = text.replace(f"{word}: ", f"\n- **{word}**: ", 1)
     lines = "\n".join(line.rstrip() for line in text.splitlines())
     lines += "\n\n" + _checks() if finder.name == "checks" else ""
-    return f"\n## {finder.name}\n\n**{title}**\n{lines}\n"
+    how_bad = f"- **How bad**: {_levels(finder)}."
+    return f"\n## {finder.name}\n\n**{title}**\n\n{how_bad}{lines}\n"
 
 
 def _checks() -> str:

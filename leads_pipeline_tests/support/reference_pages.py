@@ -227,7 +227,8 @@ def read_tables(file: Path) -> list[Table]:
             "select view_name, comment from duckdb_views() where schema_name = 'main' and not internal order by 1"
         ).fetchall()
         columns = db.sql(
-            "select table_name, column_name, lower(data_type), comment from duckdb_columns() "
+            "select table_name, column_name, "
+            "replace(lower(data_type), 'timestamp with time zone', 'timestamptz'), comment from duckdb_columns() "
             "where schema_name = 'main' order by table_name, column_index"
         ).fetchall()
     by_table: Mapping[str, list[Column]] = {
