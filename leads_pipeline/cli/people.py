@@ -1,18 +1,18 @@
-"""Who is sought, and how what was found of them is shown.
+"""Who is sought, and how the leads that were found are shown.
 
-Belongs here: options and questions that name a person, leads as a table and as JSON, masked unless asked for. Doesn't:
+Belongs here: options and questions that name a person, leads in words and as JSON, masked unless asked for. Doesn't:
 the search (privacy/finding.py), requests (cli/privacy.py).
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Final, TextIO
 
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.output import err, out, table
+from leads_pipeline.cli.output import err, out
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.export import Contact, context_of, versions_of
@@ -45,35 +45,32 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
             metavar="FILE",
             help="Read them from a file, or from - (standard input): lines such as `email: jane@people.example`.",
         ),
-        click.option("--shared", is_flag=True, help="Allow what more than three names share. Check each lead."),
+        click.option(
+            "--shared",
+            is_flag=True,
+            help="Take an address or number that more than three names use. Check each lead.",
+        ),
     ]
     return reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
-def person_of(listed: TextIO | None, shared: bool, **given: Sequence[str]) -> Person:  # noqa: ARG001 - of the options
+def person_of(listed: TextIO | None, **given: Sequence[str]) -> Person:
     """Who is sought, by options, by a file, or by asking. Raises QuestionError."""
     values = {name: list(given[f"{name}s"]) for name in _IDENTIFIERS}
-    if listed is not None:
-        _read_list(listed, values)
-    if not any(values.values()):
-        if not sys.stdin.isatty():
-            raise QuestionError("Nobody is sought. Give --email, --phone, --lead, --name, --postcode or --from.")
+    for number, line in enumerate(listed or (), 1):
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if value and name.casefold() in values:
+            values[name.casefold()].append(value)
+        elif line.strip():
+            raise QuestionError(
+                f"Line {number} of --from isn't valid. Write for example `email: jane@people.example`. Allowed words: "
+                f"{', '.join(_IDENTIFIERS)}."
+            )
+    if not any(values.values()) and sys.stdin.isatty():
         for name, (label, _) in _IDENTIFIERS.items():
             answer = click.prompt(f"{label} (none: return)", default="", show_default=False, err=True)
             values[name] += [answer] if answer.strip() else []
     return Person.of(values["email"], values["phone"], values["lead"], values["name"], values["postcode"])
-
-
-def _read_list(lines: TextIO, values: dict[str, list[str]]) -> None:
-    for number, line in enumerate(lines, 1):
-        name, colon, value = line.partition(":")
-        if not line.strip():
-            continue
-        if not colon or name.strip().casefold() not in values:
-            raise QuestionError(
-                f"Line {number} of --from can't be read. Write one of {', '.join(_IDENTIFIERS)}, a colon and the value."
-            )
-        values[name.strip().casefold()].append(value.strip())
 
 
 def search(data: DataFolder, person: Person, *, is_shared: bool) -> Found:
@@ -82,41 +79,57 @@ def search(data: DataFolder, person: Person, *, is_shared: bool) -> Found:
         return find(data, person, is_shared=is_shared, tell=lambda count: status.update(f"Looking: {count} files"))
 
 
-def counted(number: int) -> str:
-    """So many leads, in words."""
-    return f"{number} lead{'' if number == 1 else 's'}"
+def counted(number: int, noun: str = "lead") -> str:
+    """So many of them, in words."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def show_found(found: Found, *, show: bool) -> None:
-    """Print both groups, and the files that couldn't be read."""
-    for title, leads in (("Theirs", found.theirs), ("To look at", found.to_look_at)):
-        if not leads:
-            continue
-        rows = []
+def show_found(found: Found, *, show: bool = False) -> None:
+    """Print both groups, the files that couldn't be read, and what to do next."""
+    groups = (("The person's leads", found.theirs), ("Leads to look at, which may be theirs", found.to_look_at))
+    for title, leads in groups:
+        if leads:
+            out.print(f"[bold]{title}[/bold]")
         for lead in leads:
-            contact = Contact.of(lead) if show else Contact.of(lead).masked()
-            texts = ("\n".join(contact.names), "\n".join(contact.others), "\n".join(sorted(lead.why)))
-            more = ["\n".join(context_of(lead))] if show else []
-            rows.append((lead.kind, lead.lead_id, *texts, *more, "\n".join(lead.places)))
-        more_names = ["day, branch, postcode and message"] if show else []
-        names = ("kind", "lead id", "name", "contact", "why", *more_names, "versions received, by place")
-        shown = table(names, [[escape(text) for text in row] for row in rows], title)
-        for column in shown.columns:
-            column.overflow, column.no_wrap = "fold", column.header == "lead id"  # an id is of use only whole
-        out.print(shown)
-    theirs, to_look_at = counted(len(found.theirs)), counted(len(found.to_look_at))
-    out.print(f"Theirs: {theirs}. To look at: {to_look_at}. Files read: {found.files}.")
-    show_unread(found)
-
-
-def show_unread(found: Found) -> None:
-    """Name the files that couldn't be read."""
+            out.print(escape("\n    ".join(_shown(lead, show=show))), highlight=False, soft_wrap=True)
+    read = counted(found.files, "file")
+    if found.leads:
+        next_ = " If one of these is theirs, add --lead ID." if found.to_look_at else ""
+        out.print(
+            f"{counted(len(found.theirs))} of the person, {len(found.to_look_at)} to look at, in {read}.{next_}",
+            highlight=False,
+        )
+    else:
+        out.print(
+            f"No lead of this person was found in {read}. Check the spelling, or give another address or number.",
+            highlight=False,
+        )
     for path in found.unread[:LISTED]:
         err.print(f"[bold red]not read:[/bold red] {escape(path)}", highlight=False, soft_wrap=True)
-    if len(found.unread) > LISTED:
-        err.print(f"… and {len(found.unread) - LISTED} more.")
     if found.unread:
+<<<<<<< HEAD
         err.print("These files may hold the person as well. docs/guides/answer-a-person.md says what to do with them.")
+=======
+        more = f"… and {len(found.unread) - LISTED} more. " if len(found.unread) > LISTED else ""
+        err.print(
+            f"{more}These files may hold the person as well. `leads-pipeline privacy erase --quarantine delete` "
+            "deletes those in quarantine/."
+        )
+
+
+def _shown(lead: FoundLead, *, show: bool) -> Iterator[str]:
+    contact = Contact.of(lead) if show else Contact.of(lead).masked()
+    places = [f"{place} ({counted(count, 'version')})" for place, count in sorted(lead.places.items())]
+    yield f"  {lead.kind} lead {lead.lead_id}"
+    for label, texts in (
+        ("name", contact.names),
+        ("contact", contact.others),
+        ("found by", sorted(lead.why)),
+        ("shows", context_of(lead) if show else []),
+        ("stored in", places),
+    ):
+        yield from (f"{'' if number else label:9} {text}" for number, text in enumerate(texts))
+>>>>>>> 4ba5f8f (privacy: one search says what is left of an erasure, and leads print as blocks)
 
 
 def found_as_json(found: Found, held: Sequence[Entry], *, show: bool) -> dict[str, object]:
@@ -131,7 +144,7 @@ def found_as_json(found: Found, held: Sequence[Entry], *, show: bool) -> dict[st
             "contacts": contact.others,
             "why": sorted(lead.why),
             "versions": len(versions_of(lead)),
-            "rows": [{"place": row.place, "file": row.path} for row in lead.rows],
+            "rows": [{"place": row.place.root, "file": row.path} for row in lead.rows],
         }
 
     return {

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -12,8 +13,7 @@ from typing import Any, Final, NoReturn
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.installation import opened
-from leads_pipeline.cli.output import err, out, plain_errors, table
+from leads_pipeline.cli.output import err, out, plain_errors
 from leads_pipeline.cli.people import (
     LISTED,
     counted,
@@ -22,9 +22,8 @@ from leads_pipeline.cli.people import (
     person_of,
     search,
     show_found,
-    show_unread,
 )
-from leads_pipeline.cli.session import Session
+from leads_pipeline.cli.session import Session, opened
 from leads_pipeline.domain.person import email_keys, phone_keys
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy import receipt, requests
@@ -45,6 +44,9 @@ privacy = click.Group(
     help="Find, export, erase or restrict a person's data. docs/guides/answer-a-person.md has the steps.",
 )
 
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+
 
 def dated(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say which request it is."""
@@ -52,8 +54,7 @@ def dated(command: Callable[..., None]) -> Callable[..., None]:
         "--received", type=click.DateTime(["%Y-%m-%d"]), help="The day on which the request came. Default: today."
     )
     case = click.option("--case", default="", help="Your own reference, such as DSR-17. No name, no address.")
-    dry_run = click.option("--dry-run", is_flag=True, help="Show the leads, and change nothing.")
-    return case(received(dry_run(command)))
+    return case(received(dry_run_option(command)))
 
 
 # --- looking ------------------------------------------------------------------------------------------------------
@@ -62,21 +63,20 @@ def dated(command: Callable[..., None]) -> Callable[..., None]:
 @privacy.command("find", short_help="Show where a person's data is.")
 @identifiers
 @click.option("--show", is_flag=True, help="Don't mask names, addresses and numbers. On a terminal only.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-def find_(show: bool, as_json: bool, **given: Any) -> None:
+@as_json_option
+def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
     """Show a person's leads, in two groups: theirs, and leads that somebody has to look at, with all reasons.
 
     Without an option it asks who is sought, so that no address stays in the shell's history.
 
     Exit code 1 if a file couldn't be read, so that something may be missing.
     """
-    with plain_errors():
+    with _desk() as desk:
         if show and not sys.stdout.isatty():
             raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
-        data, _ = _opened()
         person = person_of(**given)
-        found = search(data, person, is_shared=given["shared"])
-        held = requests.in_force(data.gate.entries.read(), person, found)
+        found = search(desk.data, person, is_shared=shared)
+        held = requests.in_force(desk.data.gate.entries.read(), person, found)
     if as_json:
         click.echo(json.dumps(found_as_json(found, held, show=show), indent=2))
     else:
@@ -98,7 +98,7 @@ privacy.add_command(find_, "verify")
     type=click.Path(file_okay=False, path_type=Path),
     help="A new folder for person.html and person.json.",
 )
-def export(folder: Path, **given: Any) -> None:
+def export(folder: Path, shared: bool, **given: Any) -> None:
     """Write a person's data for their access request: person.html to be read, person.json for a machine.
 
     It holds all versions of the leads that are theirs, with sources, purposes and retention. Add leads that you have
@@ -106,20 +106,14 @@ def export(folder: Path, **given: Any) -> None:
 
     Exit code 1 if nothing was found, or a file couldn't be read, so that something may be missing.
     """
-    with plain_errors():
-        data, settings = _opened()
-        found = search(data, person_of(**given), is_shared=given["shared"])
-        if found.theirs:
-            for path in write_export(folder, found.theirs, data.state.claimed_by(), settings, datetime.now(UTC)):
-                out.print(f"{path}", highlight=False, soft_wrap=True)
-    out.print(f"Exported leads: {len(found.theirs)}.")
-    if found.to_look_at:
-        out.print(
-            f"Leads to look at, not exported: {len(found.to_look_at)}. `leads-pipeline privacy find` shows them. "
-            "Add one with --lead ID."
-        )
-    show_unread(found)
-    sys.exit(0 if found.theirs and not found.unread else 1)
+    with _desk() as desk:
+        found = search(desk.data, person_of(**given), is_shared=shared)
+        show_found(found)
+        portal, now = desk.data.state.claimed_by(), datetime.now(UTC)
+        paths = write_export(folder, found.theirs, portal, desk.settings, now) if found.theirs else []
+    for path in paths:
+        out.print(f"Wrote {path}.", highlight=False, soft_wrap=True)
+    sys.exit(0 if paths and not found.unread else 1)
 
 
 @privacy.command(short_help="Write a copy without names, to share.")
@@ -130,20 +124,24 @@ def share(file: Path) -> None:
     It holds one row a lead without ids, names and contacts, and the marts that know no single person. Its table
     `about` says what it is, and that it isn't anonymous. docs/guides/answer-a-person.md says more.
     """
-    with plain_errors():
-        data, _ = _opened()
-        if data.is_behind:
-            with Session.opened() as session:
-                _carry_out(session)
-        rows = write_share(data, file.absolute(), datetime.now(UTC))
-    out.print(f"{file}: {', '.join(f'{name} {count}' for name, count in rows.items())}.", soft_wrap=True)
+    with _desk() as desk:
+        is_behind = desk.data.is_behind
+    with _desk(publishes=is_behind) as desk:
+        if is_behind:
+            _carry_out(desk)
+        rows = write_share(desk.data, file.absolute(), datetime.now(UTC))
+    tables = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
     out.print(
-        "It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't reach it.", soft_wrap=True
+        f"Wrote {file}: {tables}.\n"
+        "It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't change it: make a new copy "
+        "after one.",
+        highlight=False,
+        soft_wrap=True,
     )
 
 
 @privacy.command(short_help="Make old leads anonymous.")
-@click.option("--dry-run", is_flag=True, help="Only count the leads that are due.")
+@dry_run_option
 def retain(dry_run: bool) -> None:
     """Make leads older than LEADS_KEEP_PERSONAL_DAYS anonymous. The rows stay and are counted.
 
@@ -151,51 +149,47 @@ def retain(dry_run: bool) -> None:
 
     Exit code 1 if a day couldn't be done, or leads.duckdb couldn't be written anew.
     """
-    with plain_errors(), _session() as session:
-        keep_days = session.settings.keep_personal_days
+    with _desk(publishes=not dry_run) as desk:
+        keep_days = desk.settings.keep_personal_days
         if keep_days is None:
             raise QuestionError(
                 "LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more."
             )
-        before = due_before(datetime.now(UTC), session.settings.zone, keep_days)
-        days = list(cut_days(session.data, before, is_dry=dry_run))
-        done = [day for day in days if day.error is None]
-        for day in done:
-            if day.leads:
-                out.print(f"{day.day} {day.kind.name}: {counted(day.leads)}", highlight=False)
-        leads = counted(sum(day.leads for day in done))
-        out.print(f"{'To be made anonymous' if dry_run else 'Made anonymous'}: {leads} from before {before}.")
+        before = due_before(datetime.now(UTC), desk.settings.zone, keep_days)
+        days = list(cut_days(desk.data, before, is_dry=dry_run))
+        leads = f"{counted(sum(day.leads for day in days))} from before {before}"
         troubles = [f"{day.day} {day.kind.name}: {day.error}" for day in days if day.error is not None]
-        if not dry_run and session.data.state.rewriting_wanted():
-            troubles += session.refresh()
-        _show_troubles(troubles)
-    sys.exit(1 if troubles else 0)
+        if dry_run:
+            _end(f"{leads} would be made anonymous.", troubles)
+        if desk.data.state.rewriting_wanted() and (trouble := desk.publish()):
+            troubles.append(trouble)
+    out.print(f"Made anonymous: {leads}.")
+    _exit(troubles)
 
 
 @privacy.command(short_help="Show requests, what was done, and what is due.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@as_json_option
 def log(as_json: bool) -> None:
     """Show each request with its number, when it was received, by when an answer is due, and when it was done.
 
     An answer is due one month after the request was received. An objection or a restriction holds until
-    `privacy lift NUMBER` ends it.
+    `privacy lift NUMBER` ends it. Numbers can have gaps.
 
     Exit code 1 if a request isn't carried out yet.
     """
-    with plain_errors():
-        data, _ = _opened()
-        suppressed = data.gate.entries.read()
-        still, rows = requests.open_entries(suppressed), requests.log(suppressed)
+    with _desk() as desk:
+        suppressed = desk.data.gate.entries.read()
+    still, rows = requests.open_entries(suppressed), requests.log(suppressed)
     if as_json:
         click.echo(json.dumps({"entries": rows}, indent=2))
-    elif rows:
-        names = ("number", "action", "case", "due", "done", "lifted")
-        shown = table(names, [[row[name] for name in names] for row in rows])
-        for column in shown.columns:
-            column.overflow, column.no_wrap = "fold", column.header != "case"  # a date is of use only whole
-        out.print(shown)
-    else:
-        out.print("No requests yet.")
+    for row in () if as_json else rows:
+        case = f", case {row['case']}" if row["case"] else ""
+        done = f"done {row['done']}" if row["done"] else "not done yet"
+        lifted = f", ended {row['lifted']}" if row["lifted"] else ""
+        dates = f"Received {row['received']}, due {row['due']}, {done}{lifted}"
+        click.echo(f"{row['number']}: {row['action']}{case}. {dates}.")
+    if not (rows or as_json):
+        click.echo("No requests yet.")
     sys.exit(1 if still else 0)
 
 
@@ -222,40 +216,30 @@ def log(as_json: bool) -> None:
 def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **asked: Any) -> None:
     """Erase a person, and keep them from coming back with the next pull, push or restore.
 
-    It erases the leads that are theirs. Add leads that you have looked at with --lead. A new enquiry of theirs lands
-    again: that person asks to be called. If it is interrupted, run `privacy apply`.
+    It erases the leads that are theirs. Add leads that you have looked at with --lead. A new enquiry of theirs is
+    stored again: that person asks to be called. If the command is interrupted, run `privacy apply`.
 
-    Exit code 1 if something of the person is left.
+    Exit code 1 if something of the person is left, or you answer no.
     """
-    with plain_errors(), _session() as session:
-        request = _asked(session, Action.ERASE, **asked)
-        others = [lead for lead in request.found.to_look_at if lead.lead_id in cleared]
+    with _desk(publishes=not dry_run) as desk:
+        request = _asked(desk, Action.ERASE, **asked)
+        found = request.found
+        others = [lead for lead in found.to_look_at if lead.lead_id in cleared]
         if missing := set(cleared) - {lead.lead_id for lead in others}:
             raise QuestionError(f"--clear-message names {counted(len(missing))} that are not among those to look at.")
-        count = len(request.found.theirs)
-        if dry_run or not (request.can_be_listed or others):
-            _stop(request, f"Leads to erase: {count}. Messages of others to empty: {len(others)}.")
-        if not yes:
-            question = f"Erase {counted(count)} for good? Messages of others to empty: {len(others)}."
-            click.confirm(question, abort=True, err=True)
-        entry = requests.add(session.data, request, datetime.now(UTC), others)
-        troubles = _carry_out(session, entry)
-        found = search(session.data, request.person, is_shared=True)
+        leads = counted(len(found.theirs))
+        messages = f", and {counted(len(others), 'message')} of others emptied" if others else ""
+        if dry_run:
+            _end(f"{leads} would be erased{messages}.", found.unread)
+        if not yes and not click.confirm(f"Erase {leads} for good{messages}?", err=True):
+            out.print("Nothing was erased.")
+            sys.exit(1)
+        entry = requests.add(desk.data, request, datetime.now(UTC), others)
         if quarantine == "delete":
-            session.data.quarantine.delete(found.quarantined)
-            found = search(session.data, request.person, is_shared=True)
-        left = receipt.left_of(session.data, entry, found, cleared)
-        troubles += [f"{lead.kind} lead {lead.lead_id}: {', '.join(lead.places)}" for lead in left]
-        troubles += [f"{path} is in quarantine. Delete it with --quarantine delete." for path in found.quarantined]
-        new, to_look_at = ([lead for lead in of if lead not in left] for of in (found.theirs, found.to_look_at))
-        done = (
-            f"Erased: {counted(count)}, with all versions.\n"
-            f"Messages of others emptied: {len(others)}.\n"
-            f"New enquiries of theirs, which stay: {len(new)}.\n"
-            f"Leads to look at, which stay: {len(to_look_at)}. `leads-pipeline privacy find` shows them.\n"
-            "Kept: keyed hashes on the suppression list, so that the leads don't come back."
-        )
-        _hand_out(session, entry, done, troubles)
+            desk.data.quarantine.delete(found.quarantined)
+        stay = f"\nLeads to look at, which stay: {len(found.to_look_at) - len(others)}." if found.to_look_at else ""
+        kept = "Kept: keyed hashes on the suppression list, so that the leads don't come back."
+        _hand_out(desk, request, entry, f"{leads} erased, with all versions{messages}.{stay}\n{kept}")
 
 
 @privacy.command("object", short_help="Keep a person out of direct marketing.")
@@ -268,43 +252,39 @@ def object_(dry_run: bool, **asked: Any) -> None:
 
     Exit code 1 if it couldn't be published.
     """
-    with plain_errors(), _session() as session:
-        request = _asked(session, Action.OBJECT, **asked)
+    with _desk(publishes=not dry_run) as desk:
+        request = _asked(desk, Action.OBJECT, **asked)
         leads = counted(len(request.found.theirs))
-        if dry_run or not request.can_be_listed:
-            _stop(request, f"Leads of the person: {leads}.")
-        entry = requests.add(session.data, request, datetime.now(UTC))
-        done = (
-            f"Out of mart_hidden_valuations: the person, with later leads too. Kept in the other tables: {leads}.\n"
-            f"{_until_lifted(entry)}"
-        )
-        _hand_out(session, entry, done, _carry_out(session, entry))
+        if dry_run:
+            _end(f"{leads} would be kept out of direct marketing.", request.found.unread)
+        entry = requests.add(desk.data, request, datetime.now(UTC))
+        kept = f"{leads} kept out of mart_hidden_valuations. The other tables have them."
+        _hand_out(desk, request, entry, f"{kept} {_holds(entry)}")
 
 
 @privacy.command(short_help="Set a person's leads aside.")
 @identifiers
 @dated
 def restrict(dry_run: bool, **asked: Any) -> None:
-    """Set a person's leads aside (UK GDPR, article 18), in data/restricted/ alone: those here, and those that come.
+    """Set a person's leads aside (UK GDPR, article 18): they move to data/restricted/, and are in no table.
 
-    `privacy lift` lands and publishes them again.
+    So do leads that come later. `privacy lift` publishes them again.
 
     Exit code 1 if something of theirs is still published.
     """
-    with plain_errors(), _session() as session:
-        request = _asked(session, Action.RESTRICT, **asked)
+    with _desk(publishes=not dry_run) as desk:
+        request = _asked(desk, Action.RESTRICT, **asked)
         leads = counted(len(request.found.in_raw))
-        if dry_run or not request.can_be_listed:
-            _stop(request, f"To set aside: {leads}.")
-        entry = requests.add(session.data, request, datetime.now(UTC))
-        troubles = [*_carry_out(session, entry), *request.found.lost]
-        _hand_out(session, entry, f"Set aside: {leads}, and the person's new ones.\n{_until_lifted(entry)}", troubles)
+        if dry_run:
+            _end(f"{leads} would be set aside.", request.found.unread)
+        entry = requests.add(desk.data, request, datetime.now(UTC))
+        _hand_out(desk, request, entry, f"{leads} set aside. {_holds(entry)}", _lost(request))
 
 
 def _checked(keys: Callable[[str], frozenset[str]]) -> Callable[..., str | None]:
     def check(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
         if text and not keys(text):
-            raise click.BadParameter("It can't be read. Check its spelling.")
+            raise click.BadParameter("It isn't valid. Check its spelling.")
         return text
 
     return check
@@ -322,16 +302,15 @@ def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked
 
     Exit code 1 if it couldn't be published.
     """
-    with plain_errors(), _session() as session:
+    with _desk(publishes=not dry_run) as desk:
         if not (new_email or new_phone):
             raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
-        request = _asked(session, Action.CORRECT, **asked)
+        request = _asked(desk, Action.CORRECT, **asked)
         leads = counted(len(request.found.in_raw))
-        if dry_run or not request.found.theirs:
-            _stop(request, f"To correct: {leads}.")
-        entry = requests.add_correction(session.data, request, new_email, new_phone, datetime.now(UTC))
-        troubles = [*_carry_out(session, entry), *request.found.lost]
-        _hand_out(session, entry, f"Corrected: {leads}.", troubles)
+        if dry_run:
+            _end(f"{leads} would be corrected.", request.found.unread)
+        entry = requests.add_correction(desk.data, request, new_email, new_phone, datetime.now(UTC))
+        _hand_out(desk, request, entry, f"{leads} corrected.", _lost(request))
 
 
 @privacy.command(short_help="End an objection or a restriction.")
@@ -344,22 +323,17 @@ def lift(numbers: Sequence[int], case: str, received: datetime | None, dry_run: 
 
     Exit code 1 if it couldn't be published.
     """
-    with plain_errors(), _session() as session:
+    with _desk(publishes=not dry_run) as desk:
         day = _received_on(case, received)
-        entries = requests.liftable(session.data.gate.entries.read(), numbers)
-        for entry in entries:
-            out.print(
-                f"{'Would end' if dry_run else 'Ends'}: {NOUNS[entry.action]} {entry.number} of {entry.at:%Y-%m-%d}."
-            )
+        entries = requests.liftable(desk.data.gate.entries.read(), numbers)
+        named = ", ".join(f"{NOUNS[entry.action]} {entry.number} of {entry.at:%Y-%m-%d}" for entry in entries)
         if dry_run:
-            out.print("Nothing was changed.")
-            return
+            _end(f"Would end: {named}.")
         for entry in entries:
-            ended = requests.add_lift(session.data, entry, case=case, received=day, now=datetime.now(UTC))
-        if not (troubles := _carry_out(session, ended)):
-            requests.note_done(session.data, datetime.now(UTC))
-        _show_troubles(troubles)
-    sys.exit(1 if troubles else 0)
+            requests.add_lift(desk.data, entry, case=case, received=day, now=datetime.now(UTC))
+        left = _carry_out(desk)
+    out.print(f"Ended: {named}.", highlight=False)
+    _exit(left.get(0, []))
 
 
 @privacy.command(short_help="Bring the folder in line with the suppression list.")
@@ -371,95 +345,55 @@ def lift(numbers: Sequence[int], case: str, received: datetime | None, dry_run: 
     help="First put a lost or damaged list back, from a copy of its file or folder or from a backup.",
 )
 def apply(copy: Path | None) -> None:
-    """Bring the data folder in line with the suppression list, and publish.
+    """Take out of the data folder everybody who was erased or is restricted, and publish.
 
     An interrupted request is finished by this, or by the next publication. A restored folder is swept by its first run.
 
     Exit code 1 if a file couldn't be gone through, or a file in quarantine/ may hold an erased person.
     """
-    with plain_errors(), _session() as session:
+    with _desk(publishes=True) as desk:
         if copy is not None:
-            said = receipt.put_list_back(session.data, copy, datetime.now(UTC))
+            said = receipt.put_list_back(desk.data, copy, datetime.now(UTC))
             out.print(escape(said), highlight=False, soft_wrap=True)
-        session.data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
-        troubles = _carry_out(session)
-        left = {} if troubles else requests.note_done(session.data, datetime.now(UTC))
-        out.print("The folder follows the suppression list." if not troubles else "The folder doesn't follow it yet.")
-        troubles += [
-            f"{path} may hold the person of erasure {number}. Delete the file, then run `leads-pipeline privacy apply`."
-            for number, paths in left.items()
-            for path in paths
-        ]
-        _show_troubles(troubles)
-    sys.exit(1 if troubles else 0)
-
-
-def _asked(
-    session: Session, action: Action, *, case: str, received: datetime | None, shared: bool, **given: Any
-) -> Request:
-    """A request, from the options. What was found of the person is shown."""
-    day, person = _received_on(case, received), person_of(shared=shared, **given)
-    found = search(session.data, person, is_shared=shared)
-    show_found(found, show=False)
-    return Request(action, person, found, day, case)
-
-
-def _stop(request: Request, counted: str) -> NoReturn:
-    """End without a change."""
-    out.print(f"{counted} Nothing was changed.")
-    sys.exit(1 if request.found.unread else 0)
-
-
-def _carry_out(session: Session, entry: Entry | None = None) -> list[str]:
-    """Sweep the folder and publish. Return what went wrong."""
-    try:
-        with err.status("Sweeping the data folder and publishing"):
-            return receipt.carry_out(session.data, session.publish)
-    except KeyboardInterrupt:
-        if entry:
-            err.print(
-                f"The {NOUNS[entry.action]} {entry.number} is on the list and not carried out yet. The next "
-                "publication does it, or `leads-pipeline privacy apply`."
-            )
-        raise
-
-
-def _hand_out(session: Session, entry: Entry, done: str, troubles: Sequence[str]) -> NoReturn:
-    """Print the receipt. Exit with 1 if something is left; then the request stays open."""
-    if not troubles:
-        requests.note_done(session.data, datetime.now(UTC))
-    text, path = receipt.write_receipt(session.data, entry, done, is_complete=not troubles)
-    out.print(escape(text), highlight=False, soft_wrap=True)
-    out.print(f"This receipt: {path}", highlight=False, soft_wrap=True)
-    _show_troubles(troubles)
-    sys.exit(1 if troubles else 0)
-
-
-def _until_lifted(entry: Entry) -> str:
-    return f"It holds until `leads-pipeline privacy lift {entry.number}`."
+        desk.data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
+        left = _carry_out(desk)
+    if not left:
+        out.print("Done: all requests are carried out.")
+    _exit([f"{f'Erasure {number}: ' if number else ''}{text}" for number, texts in left.items() for text in texts])
 
 
 # --- what the commands share -------------------------------------------------------------------------------------
 
 
-def _filled() -> Settings:
-    """The settings, if leads were landed in their data folder. In a mistyped folder nobody would be found."""
-    settings = Settings.from_variables(variables())
-    if settings.store is None and not (settings.data_dir / "raw").is_dir():
-        raise QuestionError(f"{settings.data_dir} holds no leads. Nothing was done. Correct LEADS_DATA_DIR.")
-    return settings
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """What a command works on. `publish` sweeps and publishes, and returns what went wrong."""
 
-
-def _opened() -> tuple[DataFolder, Settings]:
-    settings = _filled()
-    return opened(settings), settings
+    data: DataFolder
+    settings: Settings
+    publish: Callable[[], str | None]
 
 
 @contextmanager
-def _session() -> Iterator[Session]:
-    _filled()
-    with Session.opened() as session:
-        yield session
+def _desk(*, publishes: bool = False) -> Iterator[_Desk]:
+    """Show errors as sentences. Only a command that publishes needs branches and Dagster."""
+    with plain_errors():
+        settings = Settings.from_variables(variables())
+        if settings.store is None and not (settings.data_dir / "raw").is_dir():  # nobody would be found in it
+            raise QuestionError(f"{settings.data_dir} holds no leads. Nothing was done. Correct LEADS_DATA_DIR.")
+        if publishes:
+            with Session.opened() as session:
+                yield _Desk(session.data, session.settings, session.publish)
+        else:
+            yield _Desk(opened(settings), settings, lambda: None)
+
+
+def _asked(desk: _Desk, action: Action, *, case: str, received: datetime | None, shared: bool, **given: Any) -> Request:
+    """A request, from the options. The leads of the person are shown."""
+    day, person = _received_on(case, received), person_of(**given)
+    found = search(desk.data, person, is_shared=shared)
+    show_found(found)
+    return Request(action, person, found, day, case)
 
 
 def _received_on(case: str, received: datetime | None) -> date:
@@ -473,6 +407,52 @@ def _received_on(case: str, received: datetime | None) -> date:
     return day
 
 
-def _show_troubles(troubles: Sequence[str]) -> None:
+def _carry_out(desk: _Desk, out_of_reach: dict[int, list[str]] | None = None) -> dict[int, list[str]]:
+    """Sweep the folder and publish. Return what is left of each request."""
+    try:
+        with err.status("Sweeping the data folder and publishing"):
+            return requests.carry_out(desk.data, desk.publish, datetime.now(UTC), out_of_reach or {})
+    except KeyboardInterrupt:
+        err.print(
+            "Requests on the list may not be carried out yet. The next publication does it, or `leads-pipeline privacy "
+            "apply`."
+        )
+        raise
+
+
+def _hand_out(desk: _Desk, request: Request, entry: Entry, done: str, out_of_reach: Sequence[str] = ()) -> NoReturn:
+    """Carry the request out, and print its receipt."""
+    if not request.found.theirs:
+        done = f"No lead of this person was found. Check the spelling. What was given is on the list.\n{done}"
+    left = _carry_out(desk, {entry.number: [*out_of_reach]} if out_of_reach else {})
+    troubles = [*left.get(0, out_of_reach), *left.get(entry.number, ())]
+    text, path = receipt.write_receipt(desk.data, entry, done, is_complete=not troubles)
+    out.print(escape(f"\n{text}\nThis receipt: {path}"), highlight=False, soft_wrap=True)
+    _exit(troubles)
+
+
+def _holds(entry: Entry) -> str:
+    return f"It holds for later leads too, until `leads-pipeline privacy lift {entry.number}`."
+
+
+def _lost(request: Request) -> list[str]:
+    """Say of each lead that stays as it is why: its only copy is neither taken out nor changed."""
+    return [
+        f"{lead.kind} lead {lead.lead_id} stays in leads.duckdb as it is: its raw file is lost. Pull its day again if "
+        "the portal still has it, and repeat the request. Otherwise erase the lead."
+        for lead in request.found.theirs
+        if lead.is_lost
+    ]
+
+
+def _end(said: str, troubles: Sequence[str] = ()) -> NoReturn:
+    """End without a change."""
+    out.print(f"{said} Nothing was changed.", highlight=False)
+    sys.exit(1 if troubles else 0)
+
+
+def _exit(troubles: Sequence[str]) -> NoReturn:
+    """Print what is left. Exit with 1 if something is."""
     for trouble in troubles[:LISTED]:
         err.print(f"[bold red]left:[/bold red] {escape(trouble)}", highlight=False, soft_wrap=True)
+    sys.exit(1 if troubles else 0)

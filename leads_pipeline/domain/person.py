@@ -151,7 +151,6 @@ class Shown:
     phones: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
     postcodes: frozenset[str] = frozenset()
-    recipients: frozenset[str] = frozenset()
     others: tuple[str, ...] = ()
 
 
@@ -177,12 +176,12 @@ class LeadRow(NamedTuple):
 
 def shown_by(payload: str) -> Shown:
     """What a lead's exact JSON text shows of its person. If it is no JSON, all of it counts as a text of others."""
-    emails, phones, postcodes, recipients = set[str](), set[str](), set[str](), set[str]()
+    emails, phones, postcodes = set[str](), set[str](), set[str]()
     firsts, lasts, others = list[str](), list[str](), list[str]()
     for path, text in texts_of(payload):
         match role_of(path):
             case "recipient":
-                recipients |= email_keys(text)
+                continue
             case "first name":
                 firsts.append(text)
             case "last name":
@@ -200,7 +199,6 @@ def shown_by(payload: str) -> Shown:
         frozenset(phones),
         frozenset(filter(None, names)),
         frozenset(postcodes),
-        frozenset(recipients),
         tuple(others),
     )
 
@@ -269,15 +267,15 @@ class Person:
     ) -> Self:
         """Read what was given. Raises QuestionError, which never repeats it."""
         person = cls(
-            _given("e-mail address", emails, email_keys),
-            _given("telephone number", phones, phone_keys),
-            _given("name", names, lambda text: {name_key(text)}),
-            _given("postcode", postcodes, lambda text: {postcode_key(text)}),
+            _given("E-mail address", emails, email_keys),
+            _given("Telephone number", phones, phone_keys),
+            _given("Name", names, lambda text: {name_key(text)}),
+            _given("Postcode", postcodes, lambda text: {postcode_key(text)}),
             frozenset(plain(one).strip() for one in lead_ids) - {""},
             tuple(_without_accents(name) for name in names),
         )
         if person == cls():
-            raise QuestionError("Nobody is sought. Give an e-mail address, a telephone number, a lead id or a name.")
+            raise QuestionError("Name a person: --email, --phone, --lead, --name, --postcode or --from.")
         return person
 
     def may_be_in(self, payload: str) -> bool:
@@ -311,12 +309,7 @@ class Person:
 
     def sees(self, shown: Shown) -> bool:
         """Whether this version of a lead is a reason to show the lead to whoever asks."""
-        return bool(
-            self.emails & shown.emails
-            or self.phones & shown.phones
-            or self.has_name_and_postcode(shown)
-            or self.is_mentioned_in(shown.others)
-        )
+        return any(_reasons(self, frozenset(), shown, has_others=False))
 
     def has_name_and_postcode(self, shown: Shown) -> bool:
         """Whether it has the name and the postcode, as far as they were given."""
@@ -430,11 +423,6 @@ def _refuse_shared(person: Person, versions: Sequence[Shown]) -> None:
                     f"The {what} appears under {len(names)} names. It may be an office or a placeholder. Give an "
                     "identifier that only this person has, or add --shared and check each lead."
                 )
-    if any(person.emails & shown.recipients for shown in versions):
-        raise QuestionError(
-            "Leads are sent to this address: it belongs to the agency. Give the person's own address, or add --shared "
-            "and check each lead."
-        )
 
 
 def _given(what: str, texts: Sequence[str], read: Callable[[str], Iterable[str | None]]) -> frozenset[str]:
@@ -442,7 +430,7 @@ def _given(what: str, texts: Sequence[str], read: Callable[[str], Iterable[str |
     for number, text in enumerate(texts, 1):
         found = {key for key in read(text) if key}
         if not found:
-            raise QuestionError(f"The {what} that was given as number {number} can't be read. Check its spelling.")
+            raise QuestionError(f"{what} {number} isn't valid. Check its spelling.")
         keys |= found
     return frozenset(keys)
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -57,11 +57,6 @@ _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+
 
 _TRUTHS: Final = {True: "yes", False: "no"}
 
-# In English, whatever language this machine speaks.
-_MONTHS: Final = (
-    "January February March April May June July August September October November December".split()  # noqa: SIM905
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Contact:
@@ -97,7 +92,7 @@ def _masked(text: str) -> str:
 
 def context_of(lead: FoundLead) -> list[str]:
     """Days with branches, postcodes and messages of all versions, each once: by these somebody judges whose it is."""
-    windows = dict.fromkeys(f"{row.day} {row.scope}" for row in lead.rows)
+    windows = dict.fromkeys(f"{row.place.day} {row.place.scope}" for row in lead.rows)
     texts = [
         plain(text)
         for row in lead.rows
@@ -117,8 +112,8 @@ def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
         {
             "received_at": min(row.received_at for row in rows).isoformat(),
             "source": ", ".join(sorted({row.source for row in rows if row.source})),
-            "days": sorted({row.day.isoformat() for row in rows}),
-            "scopes": sorted({row.scope for row in rows}),
+            "days": sorted({row.place.day.isoformat() for row in rows}),
+            "scopes": sorted({row.place.scope for row in rows}),
             "files": sorted({row.path for row in rows}),
             "content": content,
             "fields": [(path, text) for path, text in texts_of(content, _TRUTHS) if text and not path.endswith(".")],
@@ -193,13 +188,8 @@ def _in_words(text: str, zone: ZoneInfo) -> str:
     if _MOMENT.fullmatch(text):
         with suppress(ValueError, OverflowError):
             moment = datetime.fromisoformat(text)
-            return "not known" if moment.year == 1 else _uk_moment(moment.astimezone(zone))
+            return "not known" if moment.year == 1 else f"{moment.astimezone(zone):%-d %B %Y, %H:%M}"
     return text
-
-
-def _uk_moment(moment: datetime) -> str:
-    day: date = moment.date()
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}, {moment:%H:%M}"
 
 
 def _label(path: str, kind: str) -> str:

@@ -7,13 +7,14 @@ Logs, events, marts and the report hold no personal data, so they are not search
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.cutting import without_message
 from leads_pipeline.domain.person import (
     THEIRS,
     LeadKey,
@@ -27,13 +28,10 @@ from leads_pipeline.domain.person import (
     shown_by,
 )
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, moment_of
-from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
-from leads_pipeline.transform.typed import TABLES
 
 # Where a lead's exact texts lie, by window.
 PLACES_OF_RAW: Final = (RAW, RESTRICTED)
@@ -46,25 +44,29 @@ _INVENTORY: Final = f"{QUARANTINE}/{RAW}/inventory/"
 _TELL_EVERY: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A version of a lead and where it lies. `path` is relative to the data folder.
 
-    `payload` is the exact text that was received. For a row of a table it is the row as JSON, and `is_received` is
-    false. `window` is where the row lies in raw or in restricted.
+    The root of `place` is raw, restricted, quarantine or leads.duckdb. `payload` is the exact text that was received,
+    or the row of leads.duckdb as JSON.
     """
 
-    place: str
+    place: Place
     path: str
-    kind: str
     lead_id: str
     payload: str
-    day: date
-    scope: str
     received_at: datetime
     source: str
-    window: Place | None = None
-    is_received: bool = True
+
+    @property
+    def key(self) -> LeadKey:
+        """Which lead it is of."""
+        return self.place.kind.name, self.lead_id
+
+    @property
+    def is_received(self) -> bool:
+        """Whether the payload is the text that was received."""
+        return self.place.root != WAREHOUSE_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +86,12 @@ class FoundLead:
     @property
     def is_lost(self) -> bool:
         """Whether leads.duckdb alone has its newest version, as that raw file is lost."""
-        return any(row.place == WAREHOUSE_FILE for row in self.rows)
+        return not all(row.is_received for row in self.rows)
 
     @property
-    def places(self) -> list[str]:
-        """Where its versions lie, and how many."""
-        return [f"{place} {count}" for place, count in sorted(Counter(row.place for row in self.rows).items())]
+    def places(self) -> dict[str, int]:
+        """How many of its versions lie in each place."""
+        return Counter(row.place.root for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +120,14 @@ class Found:
 
     @property
     def in_raw(self) -> list[FoundLead]:
-        """The person's leads, without those of which leads.duckdb alone has the newest version."""
+        """The person's leads that a request can set aside or correct: those of which raw has the newest version."""
         return [lead for lead in self.theirs if not lead.is_lost]
-
-    @property
-    def lost(self) -> list[str]:
-        """Say of each of the others that it stays as it is: the only copy is neither taken out nor changed."""
-        return [
-            f"{lead.kind} lead {lead.lead_id} stays in leads.duckdb as it is: its raw file is lost. Pull its day again "
-            "if the portal still has it, and repeat the request. Otherwise erase the lead."
-            for lead in self.theirs
-            if lead.is_lost
-        ]
 
     @property
     def quarantined(self) -> list[str]:
         """Files in quarantine/ that hold the person or can't be read."""
-        holding = {row.path for lead in self.leads for row in lead.rows if row.place == "quarantine"}
-        return sorted(holding | {path for path in self.unread if path.startswith("quarantine/")})
+        paths = {*self.unread, *(row.path for lead in self.leads for row in lead.rows)}
+        return sorted(path for path in paths if path.startswith(f"{QUARANTINE}/"))
 
 
 def find(
@@ -150,62 +142,42 @@ def find(
     for row in first.rows(lambda row: row.lead_id in person.lead_ids or person.may_be_in(row.payload)):
         one = shown_by(row.payload)
         if row.lead_id in person.lead_ids or person.sees(one):
-            shown[row.kind, row.lead_id].append(one)
+            shown[row.key].append(one)
     seen = [one for versions in shown.values() for one in versions]
     found = reasons(person, shown, is_shared=is_shared)
     versions: defaultdict[LeadKey, list[Row]] = defaultdict(list)
     second = _Look(data, tell)
-    for row in second.rows(lambda row: (row.kind, row.lead_id) in found) if found else ():
-        versions[row.kind, row.lead_id].append(row)
+    for row in second.rows(lambda row: row.key in found) if found else ():
+        versions[row.key].append(row)
     leads = [FoundLead(*key, why, versions[key]) for key, why in sorted(found.items())]
     names, is_shared = own_names(person, seen), others_have_the_number(person, seen)
     return Found(leads, names, is_shared, sorted({*first.unread, *second.unread}), first.files)
 
 
-def _newest_number(row: Row, number: int) -> int:
-    """The number by which a published row is as new as this one. A correction is no version of its own."""
-    return 0 if row.source == CORRECTION else number
+def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]:
+    """Search all places for leads that these erasures mean. Say what is left, by the number of the erasure.
 
-
-def left_in_quarantine(data: DataFolder, erasure: Entry) -> list[str]:
-    """The files in quarantine that hold a lead that the erasure means, or that can't be read."""
-    look, meant = _Look(data, lambda _: None), Meant(data.gate.entries.read(), [erasure])
-    holding = {
-        row.path for row in look.quarantined() if meant.leads([LeadRow(row.kind, row.lead_id, row.day, row.payload)])
-    }
-    return sorted({*holding, *look.unread})
-
-
-def left_in_delta(data: DataFolder) -> list[str]:
-    """The Delta tables in the bucket that hold a lead of somebody who is erased or restricted, or that can't be read.
-
-    They may be another machine's.
+    A file that can't be read may hold anybody, so it is left of each. Erasures of which nothing is left are missing.
     """
-    out, left = data.gate.entries.read().out, []
-    for kind in LEAD_KINDS:
-        for table in kind.tables:
-            try:
-                ids = {lead_id for key in data.store.list(f"{TABLES}/{table}/") for lead_id in _ids_in(data.store, key)}
-            except (pa.ArrowException, KeyError):
-                left.append(f"{TABLES}/{table}")
-                continue
-            if any(out.is_known(kind.name, lead_id) for lead_id in ids):
-                left.append(f"{TABLES}/{table}")
-    return left
-
-
-def _ids_in(store: Store, key: str) -> list[str]:
-    """The ids of a Delta table's file, also of one that no version needs any more."""
-    if not key.endswith(".parquet") or "/_delta_log/" in key or (content := store.get(key)) is None:
-        return []
-    ids = pq.ParquetFile(pa.BufferReader(content)).read(["lead_id"])["lead_id"]
-    return [str(lead_id) for lead_id in ids.to_pylist()]
+    suppressed = data.gate.entries.read()
+    look, meant = _Look(data), Meant(suppressed, erasures)
+    left: dict[int, set[str]] = {entry.number: set() for entry in erasures}
+    for row in look.rows(lambda _: True) if left else ():
+        lead = [LeadRow(*row.key, row.place.day, row.payload)]
+        numbers = {*meant.leads(lead).values()}
+        if (cleared := suppressed.cleared.leads(lead)) and without_message(row.payload) != row.payload:
+            numbers |= {*cleared.values()}
+        for number in numbers & left.keys():
+            left[number].add(f"{row.path} holds the {' lead '.join(row.key)}.")
+    for texts in left.values():
+        texts |= {f"{path} can't be read, so it may hold the person." for path in look.unread}
+    return {number: sorted(texts) for number, texts in left.items() if texts}
 
 
 class _Look:
     """One pass over all places."""
 
-    def __init__(self, data: DataFolder, tell: Callable[[int], None]) -> None:
+    def __init__(self, data: DataFolder, tell: Callable[[int], None] = lambda _: None) -> None:
         self._data = data
         self._tell = tell
         self.files = 0
@@ -213,19 +185,26 @@ class _Look:
 
     def rows(self, is_wanted: Callable[[Row], bool]) -> Iterator[Row]:
         """The rows that are wanted, as they are read."""
-        in_raw: dict[str, dict[str, int]] = {kind.name: {} for kind in LEAD_KINDS}
-        for raw, root in ((self._data.raw, RAW), (self._data.gate.restricted, RESTRICTED)):
+        in_raw: dict[LeadKind, dict[str, int]] = {kind: {} for kind in LEAD_KINDS}
+        for root in PLACES_OF_RAW:
             for place in list_places(self._data.store, root):
-                newest = in_raw[place.kind.name]
-                for number, row in self._of_window(raw, place):
+                newest = in_raw[place.kind]
+                for number, row in self._of_window(place):
                     newest[row.lead_id] = max(_newest_number(row, number), newest.get(row.lead_id, 0))
                     if is_wanted(row):
                         yield row
-        yield from filter(is_wanted, self.quarantined())
+        yield from filter(is_wanted, self._quarantined())
         for kind in LEAD_KINDS:
-            yield from filter(is_wanted, self._of_tables(kind, in_raw[kind.name]))
+            yield from filter(is_wanted, self._of_tables(kind, in_raw[kind]))
 
-    def quarantined(self) -> Iterator[Row]:
+    def _of_window(self, place: Place) -> Iterator[tuple[int, Row]]:
+        contents = self._data.raw.read(place)
+        for file, opened in zip(contents.folder.files, contents.opened, strict=True):
+            self._count()
+            for row in opened.rows:
+                yield row.number, Row(place, file.key, row.lead_id, row.payload, moment_of(row.number), row.source)
+
+    def _quarantined(self) -> Iterator[Row]:
         """The rows of files in quarantine, of earlier versions too."""
         for file in self._data.quarantine.files():
             if file.key.startswith(_INVENTORY):
@@ -239,20 +218,10 @@ class _Look:
                 continue
             self._count()
             if file.place is not None:
-                moment = file.set_aside_at or datetime.now(UTC)
-                of = file.place
+                place, moment = file.place._replace(root=QUARANTINE), file.set_aside_at or datetime.now(UTC)
                 for lead_id, payload in zip(map(str, ids), map(str, payloads), strict=True):
-                    yield Row("quarantine", file.key, of.kind.name, lead_id, payload, of.day, of.scope, moment, "")
+                    yield Row(place, file.key, lead_id, payload, moment, "")
         self.unread += self._data.quarantine.answers()
-
-    def _of_window(self, raw: Raw, place: Place) -> Iterator[tuple[int, Row]]:
-        contents = raw.read(place)
-        for file, opened in zip(contents.folder.files, contents.opened, strict=True):
-            self._count()
-            for row in opened.rows:
-                moment = moment_of(row.number)
-                where = (place.root, file.key, place.kind.name, row.lead_id, row.payload, place.day, place.scope)
-                yield row.number, Row(*where, moment, row.source, place)
 
     def _of_tables(self, kind: LeadKind, in_raw: Mapping[str, int]) -> Iterator[Row]:
         """The published rows of leads that raw has lost, as JSON. `in_raw` has the newest number of each lead there."""
@@ -273,10 +242,16 @@ class _Look:
             )
             while rows := cursor.fetchmany(10_000):
                 for lead_id, text, day, scope, received_at, source in rows:
-                    where = (WAREHOUSE_FILE, WAREHOUSE_FILE, kind.name, lead_id, text, day, scope)
-                    yield Row(*where, received_at, source, is_received=False)
+                    yield Row(
+                        Place(kind, day, scope, WAREHOUSE_FILE), WAREHOUSE_FILE, lead_id, text, received_at, source
+                    )
 
     def _count(self) -> None:
         self.files += 1
         if self.files % _TELL_EVERY == 0:
             self._tell(self.files)
+
+
+def _newest_number(row: Row, number: int) -> int:
+    """The number by which a published row is as new as this one. A correction is no version of its own."""
+    return 0 if row.source == CORRECTION else number

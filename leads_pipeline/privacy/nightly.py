@@ -65,9 +65,7 @@ def _apply_list(data: DataFolder, night: Night) -> None:
     if data.is_behind or not data.gate.entries.read():
         return
     swept = sweep_what_appeared(data)
-    night.counts |= {
-        "windows_rewritten": swept.windows,
-    }
+    night.counts["windows_rewritten"] = swept.windows
     night.troubles += [f"{what} couldn't be gone through: {why}" for what, why in swept.failed.items()]
 
 

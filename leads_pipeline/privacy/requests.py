@@ -1,12 +1,12 @@
 """Requests of people: entries of the suppression list, what holds for whom, and when an answer is due.
 
-Belongs here: adding entries and noting that they are carried out. Doesn't: finding a person (finding.py), taking leads
-out (sweeping.py), receipts (receipt.py), whom an entry means (storage/suppression/).
+Belongs here: adding entries, carrying them out, noting that they are. Doesn't: finding a person (finding.py), taking
+leads out (sweeping.py), receipts (receipt.py), whom an entry means (storage/suppression/).
 """
 
 import json
 from calendar import monthrange
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
@@ -17,11 +17,11 @@ import duckdb
 from leads_pipeline.domain.contract import ReceivedLead
 from leads_pipeline.domain.person import Person, texts_of
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_quarantine
+from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_of
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED
 from leads_pipeline.storage.rows import CORRECTION
-from leads_pipeline.storage.suppression import Action, Entry, Suppressed, hashes
+from leads_pipeline.storage.suppression import Action, Entry, Suppressed
 from leads_pipeline.transform.people import set_person_key
 
 NOUNS: Final = {
@@ -49,19 +49,16 @@ class Request:
     received: date
     case: str = ""
 
-    @property
-    def can_be_listed(self) -> bool:
-        """Whether there is something to know the person by: a lead of theirs, an address or a number."""
-        return bool(self.found.theirs or self.person.emails or self.person.phones)
-
 
 def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[FoundLead] = ()) -> Entry:
     """Put the person on the list with their leads. From then on nobody lands what the entry keeps out.
 
     An erasure means leads created before now. `cleared` are leads of others whose messages it empties. A restriction
-    leaves out leads of which leads.duckdb alone has the newest version.
+    leaves out leads of which leads.duckdb alone has the newest version. Raises QuestionError if nothing names anybody.
     """
     person, found = request.person, request.found
+    if not (found.theirs or person.emails or person.phones or cleared):
+        raise QuestionError("A name or a postcode alone names nobody. Give an address, a number or --lead ID.")
     leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
     persons = _persons(data, person, leads) if request.action is Action.OBJECT else ()
     return data.gate.entries.append(
@@ -72,9 +69,9 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
             case=request.case,
             received=request.received,
             until=now if request.action is Action.ERASE else None,
-            emails=hashes(suppressed, "mailbox", person.emails),
-            phones=hashes(suppressed, "phone", person.phones),
-            names=hashes(suppressed, "name", found.names),
+            emails=suppressed.hashes("mailbox", person.emails),
+            phones=suppressed.hashes("phone", person.phones),
+            names=suppressed.hashes("name", found.names),
             is_shared=found.is_shared,
             leads=_hashed(suppressed, leads),
             cleared=_hashed(suppressed, cleared),
@@ -87,8 +84,10 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
     """Land the right address or number beside each raw version of their leads, and note it. A publication follows.
 
     Objections hold for the new address and number too. What a kill interrupts isn't on the list, and can be repeated.
-    Raises QuestionError if neither is given, or one can't be read.
+    Raises QuestionError if neither is given, one can't be read, or no lead is theirs.
     """
+    if not request.found.theirs:
+        raise QuestionError("No lead of this person was found, so nothing was corrected. Check the spelling.")
     given = {"email": email, "phoneNumber": phone}
     patch = json.dumps({"contact": {name: text for name, text in given.items() if text is not None}})
     corrected = Person.of([email] if email else [], [phone] if phone else [])
@@ -98,7 +97,7 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
             data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, persons=persons))
     data.state.want_rewriting()
     for lead in request.found.in_raw:
-        for place in {row.window for row in lead.rows if row.place in PLACES_OF_RAW and row.window}:
+        for place in {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}:
             root = data.gate.restricted if place.root == RESTRICTED else data.raw
             root.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
     return add(data, request, now)
@@ -113,20 +112,25 @@ def _of(of: Entry, action: Action, now: datetime, _: Suppressed, number: int, **
     return Entry(number=number, at=now, action=action, of=of.number, **more)
 
 
-def note_done(data: DataFolder, now: datetime) -> dict[int, list[str]]:
-    """Note the open requests that the folder was swept and published for as carried out.
+def carry_out(
+    data: DataFolder, publish: Callable[[], str | None], now: datetime, out_of_reach: dict[int, list[str]]
+) -> dict[int, list[str]]:
+    """Carry out all open requests, look again, and note those as done of which nothing is left.
 
-    An erasure stays open while a file in quarantine may hold the person. Return these files, by the number of the
-    erasure.
+    `publish` sweeps and publishes, and returns what went wrong. `out_of_reach` is known to stay. Return what is left of
+    each request, by its number; by 0, why none could be carried out.
     """
-    left: dict[int, list[str]] = {}
-    for open_one in [
-        entry for entry in open_entries(data.gate.entries.read()) if data.state.swept_to() >= entry.number
-    ]:
-        if open_one.action is Action.ERASE and (paths := left_in_quarantine(data, open_one)):
-            left[open_one.number] = paths
-            continue
-        data.gate.entries.append(partial(_of, open_one, Action.DONE, now))
+    number = data.gate.number
+    trouble = publish()
+    if trouble is None and data.state.swept_to() < number:
+        trouble = "A file couldn't be gone through. The log of the run names it."
+    if trouble is not None:
+        return {0: [trouble]}
+    entries = open_entries(data.gate.entries.read())
+    left = left_of(data, [entry for entry in entries if entry.action is Action.ERASE]) | out_of_reach
+    for entry in entries:
+        if entry.number not in left:
+            data.gate.entries.append(partial(_of, entry, Action.DONE, now))
     return left
 
 
@@ -143,7 +147,7 @@ def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
     for number in dict.fromkeys(numbers):
         if number not in by_number:
             raise QuestionError(
-                f"{number} is no objection or restriction in force. `leads-pipeline privacy log` shows the numbers."
+                f"No objection or restriction in force has the number {number}. See `leads-pipeline privacy log`."
             )
         if by_number[number].action not in LIFTABLE:
             raise QuestionError(f"{number} can't be ended. Only objections and restrictions can.")
@@ -152,7 +156,7 @@ def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
 
 def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry]:
     """The objections and restrictions that hold for this person or for one of the leads that were found."""
-    emails, phones = hashes(suppressed, "mailbox", person.emails), hashes(suppressed, "phone", person.phones)
+    emails, phones = suppressed.hashes("mailbox", person.emails), suppressed.hashes("phone", person.phones)
     leads = _hashed(suppressed, found.theirs)
     return [
         entry

@@ -28,14 +28,10 @@ _EMAIL: Final = "contact_email"
 
 @dataclass(frozen=True, slots=True)
 class CutDay:
-    """A day of a kind that is made anonymous.
-
-    `windows` counts its raw windows that weren't yet, `leads` its published leads that name somebody.
-    """
+    """A day of a kind that is made anonymous. `leads` counts its published leads that name somebody."""
 
     kind: LeadKind
     day: date
-    windows: int
     leads: int
     error: LeadsPipelineError | None = None
 
@@ -74,10 +70,10 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
                     for place in () if is_dry else windows:
                         cut = partial(_cut, kind, data.state.make_key_of_day(day))
                         data.raw.rewrite(place, cut, is_anonymous=True)
-                    yield CutDay(kind, day, len(windows), leads)
+                    yield CutDay(kind, day, leads)
                 except LeadsPipelineError as error:
                     failed = True
-                    yield CutDay(kind, day, 0, 0, error)
+                    yield CutDay(kind, day, 0, error)
             if not is_dry and not failed:
                 data.state.forget_key_of_day(day)
 

@@ -67,7 +67,7 @@ class DataFolder:
         state = State(folder, bucket)
         store: Store = CachedStore(bucket, folder / _CACHE) if bucket else FolderStore(folder)
         entries = SuppressionList(privacy or folder / "privacy", folder / ".state" / "privacy", bucket)
-        gate = Gate(store, entries, clock, state.key_of_day if keeps_personal_days else None)
+        gate = Gate(store, entries, clock, state.key_of_day if keeps_personal_days else lambda _: None)
         return cls(
             folder=folder,
             store=store,

@@ -239,11 +239,10 @@ class State:
                 replace_file(path, secrets.token_bytes(32))
             return path.read_bytes()
 
-    def key_of_day(self, day: date) -> bytes:
-        """Return that key while there is one, and afterwards a new one each time."""
-        path = self.path / "anonymous" / day.isoformat()
-        with reading(path):
-            return path.read_bytes() if path.exists() else secrets.token_bytes(32)
+    def key_of_day(self, day: date) -> bytes | None:
+        """Return that key if retention has come to the day."""
+        before = self.retained_before()
+        return self.make_key_of_day(day) if before and day < before else None
 
     def forget_key_of_day(self, day: date) -> None:
         """Delete it. From then on, nobody can tell whose id it was."""

@@ -25,6 +25,7 @@ from leads_pipeline.domain.window import Window
 from leads_pipeline.privacy.finding import find
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.leads import LeadBook
+from leads_pipeline.storage.raw import RESTRICTED, list_places
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline_tests.support.house import Quick
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -129,7 +130,7 @@ def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(tmp_path: Path
         house.publish()
         assert sorted({*house.raw("applicant")}) == raw, where
         assert house.leads("applicant").keys() == published, where
-        assert house.data.gate.restricted_places() == [], where
+        assert list_places(house.data.store, RESTRICTED) == [], where
         shutil.rmtree(folder)
 
 

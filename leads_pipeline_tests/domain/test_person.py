@@ -298,8 +298,6 @@ def test_a_shared_identifier_is_refused_unless_it_may_be_shared() -> None:
         assert EMAIL not in str(told.value)
         assert len(groups(person, *office[:3])) == 3
         assert len(groups(person, *office, is_shared=True)) == 4
-    with pytest.raises(QuestionError, match="the agency"):
-        groups(Person.of([EMAIL]), lead("1", email=EMAIL, recipientEmail=EMAIL))
 
 
 @pytest.mark.parametrize(
@@ -310,7 +308,7 @@ def test_an_identifier_that_cannot_be_read_is_refused_without_being_repeated(wro
         Person.of(**wrong)
     assert not any(text in str(told.value) for texts in wrong.values() for text in texts if text != "-")
     if wrong:
-        with pytest.raises(QuestionError, match="can't be read"):
+        with pytest.raises(QuestionError, match="isn't valid"):
             Person.of(**{"lead_ids": ["1"], **wrong})
 
 

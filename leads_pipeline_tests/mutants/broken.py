@@ -207,12 +207,12 @@ def _(self, place, lead_ids, rows):
 
 @mutant(
     "a push into an anonymous day keeps its person",
-    "leads_pipeline.storage.suppression.gate:Gate._is_anonymous",
+    "leads_pipeline.storage.state:State.key_of_day",
     promise=ERASED,
-    tests=GATE,
+    tests=REQUESTS,
 )
-def _(self, kind, day):
-    return False
+def _(self, day):
+    return None
 
 
 @mutant(
@@ -557,13 +557,13 @@ def _(self, kind, day, rows):
 
 
 @mutant(
-    "leads that are left after an erasure are new enquiries",
-    "leads_pipeline.privacy.receipt:_created_before",
+    "an erasure is done although leads are left",
+    "leads_pipeline.privacy.finding:left_of",
     promise="a receipt is true",
     tests=REQUESTS,
 )
-def _(erasure, lead):
-    return []
+def _(data, erasures):
+    return {}
 
 
 @mutant(

@@ -11,7 +11,7 @@ import pytest
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.storage.landing import Raw
-from leads_pipeline.storage.raw import RESTRICTED, Place, place_of
+from leads_pipeline.storage.raw import RESTRICTED, Place, list_places, place_of
 from leads_pipeline.storage.rows import CORRECTION, Row, merged, newest_payloads
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Action, Gate, SuppressionList
@@ -31,11 +31,12 @@ class Folder:
         self.now = CLOSED_AT + timedelta(days=2)
         self.store = FolderStore(folder)
         self.list = SuppressionList(folder / "privacy", folder / ".state" / "privacy")
-        self.gate = self.new_gate(lambda _: secrets.token_bytes(32))
+        self.anonymous: dict[date, bytes] = {}
+        self.gate = self.new_gate()
         self.raw = self.raw_of(self.gate)
 
-    def new_gate(self, key_of_day: Callable[[date], bytes] | None = None) -> Gate:
-        return Gate(self.store, self.list, lambda: self.now, key_of_day)
+    def new_gate(self) -> Gate:
+        return Gate(self.store, self.list, lambda: self.now, lambda day: self.anonymous.get(day))
 
     def raw_of(self, gate: Gate) -> Raw:
         return Raw(self.store, gate, lambda: self.now)
@@ -140,7 +141,7 @@ def test_rows_of_a_restricted_lead_are_durable_in_their_other_place_before_they_
 
     assert (folder.leads(), folder.leads(ASIDE)) == ({"others": OTHERS}, {"hers": HERS})
     assert [key.partition("/")[0] for key in created] == ["restricted", "raw"]
-    assert folder.gate.restricted_places() == [ASIDE]
+    assert list_places(folder.store, RESTRICTED) == [ASIDE]
 
 
 def test_a_pull_of_what_is_set_aside_already_writes_nothing_there(
@@ -212,16 +213,9 @@ def test_who_is_restricted_again_while_a_restriction_is_lifted_loses_no_row(
 # --- anonymous days ---------------------------------------------------------------------------------------------------
 
 
-def make_anonymous(folder: Folder) -> None:
-    folder.land(lead("old", email="john@people.example", createdAt=BEFORE))
-    folder.now += timedelta(days=50)
-    cut = [Row("old", 1, '{"id":"old"}')]
-    folder.raw.rewrite(PLACE, lambda rows: [row._replace(payload=cut[0].payload) for row in rows], is_anonymous=True)
-
-
 @pytest.mark.parametrize("scope", ["branch-101", "branch-102", "push"])
 def test_a_push_into_an_anonymous_day_is_cut_as_it_lands(folder: Folder, scope: str) -> None:
-    make_anonymous(folder)
+    folder.anonymous = {DAY: secrets.token_bytes(32)}
     place = PLACE._replace(scope=scope)
     folder.push(HERS, lead("hers-too", phone=PHONE, email=EMAIL, createdAt=BEFORE), place=place)
 
@@ -231,17 +225,12 @@ def test_a_push_into_an_anonymous_day_is_cut_as_it_lands(folder: Folder, scope: 
     assert addresses.pop().endswith("@removed.invalid")
     assert set(cut["hers"]) == {"id", "createdAt", "contact"}
     assert set(cut["hers"]["contact"]) == {"email"}  # type: ignore[call-overload]
+    folder.anonymous = {DAY: secrets.token_bytes(32)}
     folder.push(lead("third", email="x@people.example", createdAt=BEFORE), place=place)
     assert folder.leads(place)["hers"] == cut["hers"]
 
 
-def test_a_clock_that_is_ahead_cuts_nothing(folder: Folder) -> None:
-    folder.now += timedelta(days=400)
+def test_a_push_into_another_day_lands_as_received(folder: Folder) -> None:
+    folder.anonymous = {DAY - timedelta(days=1): b"key"}
     folder.push(HERS)
     assert folder.leads() == {"hers": HERS}
-
-
-def test_without_the_setting_no_day_is_anonymous(folder: Folder) -> None:
-    make_anonymous(folder)
-    folder.push(HERS, raw=folder.raw_of(folder.new_gate()))
-    assert folder.leads()["hers"] == HERS

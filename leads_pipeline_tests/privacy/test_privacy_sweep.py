@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.privacy.nightly import Night, keep_clean
-from leads_pipeline.privacy.requests import note_done
+from leads_pipeline.privacy.requests import carry_out
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
 from leads_pipeline_tests.support.people import EMAIL, lead, left_by_list, listed
@@ -42,7 +42,7 @@ def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(
     assert night(full).counts == {"requests_not_shown_done": 1}
     full.publish()
     assert left_by_list(full.data) == []
-    note_done(full.data, full.now)
+    carry_out(full.data, lambda: None, full.now, {})
     for _ in range(2):
         assert night(full).counts == QUIET
 
@@ -51,7 +51,7 @@ def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: Qu
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
     listed(full.data.gate.entries)
     full.publish()
-    note_done(full.data, full.now)
+    carry_out(full.data, lambda: None, full.now, {})
     assert not night(full).came_back
     subject = next((tmp_path / "backup").rglob("*.parquet"))
     shutil.copy2(subject, full.folder / "raw" / subject.relative_to(tmp_path / "backup"))

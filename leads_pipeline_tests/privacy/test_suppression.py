@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.domain.person import THEIRS, LeadRow, Person, others_have_the_number, own_names, reasons, shown_by
@@ -38,6 +38,10 @@ def data(tmp_path: Path) -> DataFolder:
     return DataFolder.at(tmp_path / "data", tmp_path / "list")
 
 
+def newest(list_: SuppressionList) -> Path:
+    return max((list_.folder / "list").iterdir())
+
+
 # --- the list ---------------------------------------------------------------------------------------------------------
 
 
@@ -48,7 +52,7 @@ def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(list_: 
     ]
     assert [entry.number for entry in added] == [1, 2]
     assert list(list_.read().entries) == added
-    assert (list_.folder.stat().st_mode & 0o777, list_.path.stat().st_mode & 0o777) == (0o700, 0o600)
+    assert (list_.folder.stat().st_mode & 0o777, newest(list_).stat().st_mode & 0o777) == (0o700, 0o600)
     written = b"".join(path.read_bytes() for path in list_.folder.glob("list/*")).lower()
     for text in (EMAIL, "jane", "roe", "people", "7700900"):  # four digits may well stand in a hash
         assert text.encode() not in written
@@ -81,7 +85,7 @@ def test_an_entry_is_on_the_disk_when_it_was_added(list_: SuppressionList, monke
     for _ in range(2):
         synced.clear()
         listed(list_)
-        content = list_.path.read_bytes()
+        content = newest(list_).read_bytes()
         assert synced.index(content) < len(synced) - 1 - synced[::-1].index(b"folder")
 
 
@@ -98,11 +102,11 @@ def no_key(list_: SuppressionList) -> None:
 
 
 def lose_the_list(list_: SuppressionList) -> None:
-    shutil.rmtree(list_.path.parent)
+    shutil.rmtree(list_.folder / "list")
 
 
 def lose_the_newest(list_: SuppressionList) -> None:
-    list_.path.unlink()
+    newest(list_).unlink()
 
 
 def lose_all(list_: SuppressionList) -> None:
@@ -112,15 +116,15 @@ def lose_all(list_: SuppressionList) -> None:
 
 
 def rewrite(list_: SuppressionList, content: bytes) -> None:
-    list_.path.write_bytes(content)
+    newest(list_).write_bytes(content)
 
 
 def lose_an_entry(list_: SuppressionList) -> None:
-    rewrite(list_, b"".join(list_.path.read_bytes().splitlines(keepends=True)[:-1]))
+    rewrite(list_, b"".join(newest(list_).read_bytes().splitlines(keepends=True)[:-1]))
 
 
 def cut_off(list_: SuppressionList) -> None:
-    rewrite(list_, list_.path.read_bytes()[:-9])
+    rewrite(list_, newest(list_).read_bytes()[:-9])
 
 
 def empty(list_: SuppressionList) -> None:
@@ -128,16 +132,16 @@ def empty(list_: SuppressionList) -> None:
 
 
 def leave_the_seal(list_: SuppressionList) -> None:
-    rewrite(list_, list_.path.read_bytes().splitlines(keepends=True)[0])
+    rewrite(list_, newest(list_).read_bytes().splitlines(keepends=True)[0])
 
 
 def lose_the_first(list_: SuppressionList) -> None:
-    seal, _, second = list_.path.read_bytes().splitlines(keepends=True)
+    seal, _, second = newest(list_).read_bytes().splitlines(keepends=True)
     rewrite(list_, seal + second)
 
 
 def change_an_entry(list_: SuppressionList) -> None:
-    list_.path.write_bytes(list_.path.read_bytes().replace(b'"erase"', b'"lifts"', 1))
+    newest(list_).write_bytes(newest(list_).read_bytes().replace(b'"erase"', b'"lifts"', 1))
 
 
 def break_theguard(list_: SuppressionList) -> None:
@@ -326,6 +330,7 @@ def test_the_list_means_what_was_found_as_the_persons(
     shown = {key: [shown_by(text) for text in versions] for key, versions in texts.items()}
     found = [FoundLead(*key, why, []) for key, why in reasons(person, shown).items()]
     theirs = [one for one in found if one.why & THEIRS]
+    assume(theirs or person.emails or person.phones)
     seen = [one for versions in shown.values() for one in versions]
     listing = Found(found, own_names(person, seen), others_have_the_number(person, seen))
     data = DataFolder.at(tmp_path_factory.mktemp("data"))

@@ -130,9 +130,13 @@ def test_what_the_landed_version_remembered_is_read(tmp_path: Path, state: State
 
 def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, state: State) -> None:
     key = state.make_key_of_day(DAY)
-    assert State(tmp_path).make_key_of_day(DAY) == state.key_of_day(DAY) == key
+    assert State(tmp_path).make_key_of_day(DAY) == key
+    assert state.key_of_day(DAY) is None
+    state.note_retention(DAY + timedelta(days=1))
+    assert state.key_of_day(DAY) == key
+    assert state.key_of_day(DAY + timedelta(days=1)) is None
     state.forget_key_of_day(DAY)
-    assert key != state.key_of_day(DAY) != state.key_of_day(DAY)
+    assert state.key_of_day(DAY) != key
 
 
 # --- what is the same for all machines --------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.person import email_keys, name_key, phone_keys
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
-from leads_pipeline.storage.suppression import Action, Entry, Suppressed, SuppressionList, hashes
+from leads_pipeline.storage.suppression import Action, Entry, Suppressed, SuppressionList
 
 UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -46,9 +46,9 @@ def entry_of(
         at=UNTIL,
         action=action,
         until=until,
-        emails=hashes(suppressed, "mailbox", keys),
-        phones=hashes(suppressed, "phone", frozenset[str]().union(*map(phone_keys, phones))),
-        names=hashes(suppressed, "name", {key for name in names if (key := name_key(name))}),
+        emails=suppressed.hashes("mailbox", keys),
+        phones=suppressed.hashes("phone", frozenset[str]().union(*map(phone_keys, phones))),
+        names=suppressed.hashes("name", {key for name in names if (key := name_key(name))}),
         leads=tuple(suppressed.hashed_lead(*one) for one in leads),
         **more,
     )

@@ -4,7 +4,7 @@ Belongs here: its files, its key, its seal, which leads an entry means, and keep
 Doesn't: going through a folder (privacy/sweeping.py), finding a person (privacy/), spelling (domain/person.py).
 """
 
-from leads_pipeline.storage.suppression.entries import NOBODY, Action, Entry, Meant, Suppressed, hashes
+from leads_pipeline.storage.suppression.entries import NOBODY, Action, Entry, Meant, Suppressed
 from leads_pipeline.storage.suppression.files import KEY_FILE, SuppressionList
 from leads_pipeline.storage.suppression.gate import Gate
 
@@ -17,5 +17,4 @@ __all__ = [
     "Meant",
     "Suppressed",
     "SuppressionList",
-    "hashes",
 ]

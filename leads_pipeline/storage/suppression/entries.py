@@ -5,7 +5,7 @@ Belongs here: entries, the list as it was read, whom an entry means. Doesn't: th
 """
 
 import hmac
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import date, datetime
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -75,11 +75,26 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class Suppressed:
-    """The list as it was read."""
+    """The list as it was read.
+
+    `active` are the entries that hold, each with what it has learned since. The others are the leads that entries mean:
+    `erased` are kept out of everything, `restricted` are kept in `restricted/` alone, `out` are both. The messages of
+    `cleared` are emptied, `corrected` have corrections, `objecting` are kept out of direct marketing.
+    """
 
     def __init__(self, key: bytes, entries: Sequence[Entry]) -> None:
         self._key = key
         self.entries = tuple(entries)
+        self.active = self._active()
+        self.erased = self._meant(Action.ERASE)
+        self.restricted = self._meant(Action.RESTRICT)
+        self.out = self._meant(Action.ERASE, Action.RESTRICT)
+        self.corrected = self._meant(Action.CORRECT)
+        self.objecting = self._meant(Action.OBJECT)
+        # Earlier versions wrote an entry of its own.
+        cleared = [(one, one.leads if one.action is Action.CLEAR else one.cleared) for one in self.active]
+        entries = [Entry(number=one.number, at=one.at, action=Action.CLEAR, leads=ids) for one, ids in cleared if ids]
+        self.cleared = Meant(self, entries)
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -100,9 +115,19 @@ class Suppressed:
             default=0,
         )
 
-    @cached_property
-    def active(self) -> tuple[Entry, ...]:
-        """The entries that hold, each with what it has learned since."""
+    def hashed(self, what: str, text: str) -> str:
+        """The keyed hash of an address, a number, a name or an id."""
+        return hmac.digest(self._key, f"{what}\0{text}".encode(), "sha256")[:_HASH_BYTES].hex()
+
+    def hashes(self, what: str, keys: Iterable[str]) -> tuple[str, ...]:
+        """The same of many, sorted, so that their order tells nothing."""
+        return tuple(sorted(self.hashed(what, key) for key in keys))
+
+    def hashed_lead(self, kind: str, lead_id: str) -> str:
+        """The same of a lead."""
+        return self.hashed("lead", f"{kind}\0{lead_id}")
+
+    def _active(self) -> tuple[Entry, ...]:
         ended = {entry.of for entry in self.entries if entry.action is Action.LIFT}
         learned: dict[int, list[Entry]] = {}
         for entry in self.entries:
@@ -111,54 +136,12 @@ class Suppressed:
         return tuple(
             msgspec.structs.replace(
                 entry,
-                leads=tuple(lead for one in (entry, *learned.get(entry.number, ())) for lead in one.leads),
-                persons=tuple(person for one in (entry, *learned.get(entry.number, ())) for person in one.persons),
+                leads=entry.leads + tuple(lead for one in learned.get(entry.number, ()) for lead in one.leads),
+                persons=entry.persons + tuple(who for one in learned.get(entry.number, ()) for who in one.persons),
             )
             for entry in self.entries
             if entry.action in _HOLDING and entry.number not in ended
         )
-
-    def hashed(self, what: str, text: str) -> str:
-        """The keyed hash of an address, a number, a name or an id."""
-        return hmac.digest(self._key, f"{what}\0{text}".encode(), "sha256")[:_HASH_BYTES].hex()
-
-    def hashed_lead(self, kind: str, lead_id: str) -> str:
-        """The same of a lead."""
-        return self.hashed("lead", f"{kind}\0{lead_id}")
-
-    @cached_property
-    def erased(self) -> "Meant":
-        """Leads that are kept out of everything."""
-        return self._meant(Action.ERASE)
-
-    @cached_property
-    def restricted(self) -> "Meant":
-        """Leads that are kept in `restricted/` alone."""
-        return self._meant(Action.RESTRICT)
-
-    @cached_property
-    def out(self) -> "Meant":
-        """Both."""
-        return self._meant(Action.ERASE, Action.RESTRICT)
-
-    @cached_property
-    def cleared(self) -> "Meant":
-        """Leads whose message is emptied: those that an erasure names, or an entry of an earlier version."""
-        named = [(entry, entry.leads if entry.action is Action.CLEAR else entry.cleared) for entry in self.active]
-        entries = [
-            Entry(number=one.number, at=one.at, action=Action.CLEAR, leads=leads) for one, leads in named if leads
-        ]
-        return Meant(self, entries)
-
-    @cached_property
-    def corrected(self) -> "Meant":
-        """Leads that were corrected."""
-        return self._meant(Action.CORRECT)
-
-    @cached_property
-    def objecting(self) -> "Meant":
-        """Leads that are kept out of direct marketing."""
-        return self._meant(Action.OBJECT)
 
     def _meant(self, *actions: Action) -> "Meant":
         return Meant(self, [entry for entry in self.active if entry.action in actions])
@@ -215,16 +198,13 @@ class Meant:
         if not self._by_person:
             return 0
         shown = _shown_by(row.payload)
-        emails, phones = self._hashed("mailbox", shown.emails), self._hashed("phone", shown.phones)
+        emails, phones = {*self._list.hashes("mailbox", shown.emails)}, {*self._list.hashes("phone", shown.phones)}
         if self._emails.isdisjoint(emails) and self._phones.isdisjoint(phones):
             return 0
-        names = self._hashed("name", shown.names)
+        names = {*self._list.hashes("name", shown.names)}
         # A new enquiry of an erased person lands.
         in_time = [entry for entry in self._by_person if entry.until is None or row.created_at < entry.until]
         return next((entry.number for entry in in_time if _shows(entry, emails, phones, names)), 0)
-
-    def _hashed(self, what: str, keys: Iterable[str]) -> frozenset[str]:
-        return frozenset(self._list.hashed(what, key) for key in keys)
 
 
 def _shows(entry: Entry, emails: Set[str], phones: Set[str], names: Set[str]) -> bool:
@@ -241,8 +221,3 @@ def _shows(entry: Entry, emails: Set[str], phones: Set[str], names: Set[str]) ->
 _HOLDING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR, Action.CORRECT})
 
 NOBODY: Final = Suppressed(b"", ())
-
-
-def hashes(suppressed: Suppressed, what: str, keys: Collection[str]) -> tuple[str, ...]:
-    """The keyed hashes of those, sorted, so that their order tells nothing."""
-    return tuple(sorted(suppressed.hashed(what, key) for key in keys))

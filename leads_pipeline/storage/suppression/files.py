@@ -52,11 +52,6 @@ class SuppressionList:
             str, (folder / VERSIONS, folder / _FORMER_FILE, guard, folder / KEY_FILE)
         )
 
-    @property
-    def path(self) -> Path:
-        """The newest version of the list, or where its first will be."""
-        return self.folder / VERSIONS / (self._newest() or f"{1:08}")
-
     def read(self) -> Suppressed:
         """The list as it is now. Raises StorageError if it isn't whole, or isn't the one that the guard knows.
 
@@ -207,18 +202,15 @@ class SuppressionList:
         return None
 
     def _refresh_key(self, store: Store) -> None:
-        path = self.folder / KEY_FILE
-        with reading(path):
-            here = path.read_bytes() if path.exists() else None
-        there = store.get(f"{_STORED}{KEY_FILE}")
-        if here is not None and there is None:
-            there = here if store.create_once(f"{_STORED}{KEY_FILE}", here) else store.get(f"{_STORED}{KEY_FILE}")
-        if there is None:
-            return
-        if here is None:
-            replace_file(path, there)
+        key = f"{_STORED}{KEY_FILE}"
+        here = self._here.get(KEY_FILE)
+        if here is not None:
+            store.create_once(key, here)
+        there = store.get(key)
+        if here is None and there is not None:
+            self._here.create(KEY_FILE, there)
         elif here != there:
-            raise self._broken(f"its key {path} is another than the one in {store.address}")
+            raise self._broken(f"its key {self.folder / KEY_FILE} is another than the one in {store.address}")
 
     def _take_over(self) -> None:
         """Make a version of the list that an earlier version of the pipeline had, if there is none yet."""

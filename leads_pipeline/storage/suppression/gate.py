@@ -7,28 +7,24 @@ Doesn't: the list itself (files.py), landing (storage/landing.py), going through
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import Final
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.cutting import cut_payload, removed_address, without_message
 from leads_pipeline.domain.person import LeadKey, LeadRow
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
-from leads_pipeline.storage.rows import CORRECTION, NotRawError, Opened, Row, merged
+from leads_pipeline.storage.rows import CORRECTION, Row, merged
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression.entries import Action, Entry, Meant, Suppressed
 from leads_pipeline.storage.suppression.files import SuppressionList
-
-# LEADS_KEEP_PERSONAL_DAYS is at least this, so no younger day is anonymous.
-YOUNGEST_ANONYMOUS_DAYS: Final = 35
 
 
 class Gate:
     """What raw windows may hold. It implements the protocol SuppressionList of storage/landing.py.
 
     `entries` is the list itself, `restricted` are the rows that are set aside. `key_of_day` gives the key under which
-    the people of an anonymous day become random ids. Without it, nothing is cut. Methods raise StorageError if the list
-    or the store can't be used.
+    the people of an anonymous day become random ids, None for other days. Methods raise StorageError if the list or the
+    store can't be used.
     """
 
     def __init__(
@@ -36,14 +32,12 @@ class Gate:
         store: Store,
         entries: SuppressionList,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        key_of_day: Callable[[date], bytes] | None = None,
+        key_of_day: Callable[[date], bytes | None] = lambda _: None,
     ) -> None:
         self.entries = entries
         self.restricted = Raw(store, _Everybody(self), clock)
         self._store = store
-        self._clock = clock
         self._key_of_day = key_of_day
-        self._anonymous: set[tuple[LeadKind, date]] = set()
 
     @property
     def number(self) -> int:
@@ -61,9 +55,8 @@ class Gate:
             if restricted:
                 self._set_aside(Place(kind, day, scope, RESTRICTED), restricted)
             rows = admitted
-        if rows and self._key_of_day and self._is_anonymous(kind, day):
-            return _cut(kind, rows, self._key_of_day(day))
-        return rows
+        key = self._key_of_day(day)
+        return _cut(kind, rows, key) if key and rows else rows
 
     def _judge(self, kind: LeadKind, day: date, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
         """Return the rows of erased leads, of restricted leads, and the others with the messages that may stay."""
@@ -120,17 +113,13 @@ class Gate:
 
     # --- rows that are set aside --------------------------------------------------------------------------------------
 
-    def restricted_places(self) -> list[Place]:
-        """Return the windows that have rows set aside. Read them with `restricted.read`."""
-        return list_places(self._store, RESTRICTED)
-
     def sweep_restricted(self, raw: Raw) -> dict[Place, set[str]]:
         """Land rows again whose restriction has ended, and delete those of erased leads.
 
         Return the ids of both by the window in raw. `raw` lands them through this gate.
         """
         gone: dict[Place, set[str]] = {}
-        for place in self.restricted_places():
+        for place in list_places(self._store, RESTRICTED):
             rows = merged(self.restricted.read(place).rows)
             erased, _, lifted = self._judge(place.kind, place.day, rows)
             if not erased and not lifted:
@@ -158,26 +147,6 @@ class Gate:
         known = [row for one in opened for row in one.rows]
         if merged([*known, *rows]) != merged(known):
             self.restricted.merge(place, rows)
-
-    # --- anonymous days -----------------------------------------------------------------------------------------------
-
-    def _is_anonymous(self, kind: LeadKind, day: date) -> bool:
-        """Whether retention has made the day anonymous. The footers of its files say so, never the clock alone."""
-        if day > self._clock().date() - timedelta(days=YOUNGEST_ANONYMOUS_DAYS):
-            return False
-        if (kind, day) not in self._anonymous and self._has_anonymous_file(kind, day):
-            self._anonymous.add((kind, day))
-        return (kind, day) in self._anonymous
-
-    def _has_anonymous_file(self, kind: LeadKind, day: date) -> bool:
-        for key in self._store.list(f"{RAW}/{kind.table}/day={day.isoformat()}/"):
-            content = self._store.get(key) if key.endswith(".parquet") else None
-            try:
-                if content and Opened(content).footer.is_anonymous:
-                    return True
-            except NotRawError:  # damaged, or of an earlier version
-                continue
-        return False
 
 
 class _Everybody:
