@@ -103,11 +103,13 @@ def context_of(lead: FoundLead) -> list[str]:
 
 
 def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
-    """Each text that was received of the lead once, oldest first, with everywhere that it lies."""
+    """Each text of the lead once, oldest first, with everywhere that it lies.
+
+    If the text that was received is lost, its row of leads.duckdb is one of them.
+    """
     by_text: dict[str, list[Row]] = {}
     for row in lead.rows:
-        if row.is_received:
-            by_text.setdefault(row.payload, []).append(row)
+        by_text.setdefault(row.payload, []).append(row)
     versions = [
         {
             "received_at": min(row.received_at for row in rows).isoformat(),
@@ -153,13 +155,7 @@ def write_export(
         "purposes": list(PURPOSES),
         "retention": retention_of(settings),
         "leads": [
-            {
-                "kind": lead.kind,
-                "lead_id": lead.lead_id,
-                "why": sorted(lead.why),
-                "versions": versions_of(lead),
-                "rows_of_tables": [json.loads(row.payload) for row in lead.rows if not row.is_received],
-            }
+            {"kind": lead.kind, "lead_id": lead.lead_id, "why": sorted(lead.why), "versions": versions_of(lead)}
             for lead in leads
         ],
     }

@@ -71,9 +71,9 @@ def write_share(data: DataFolder, file: Path, now: datetime) -> dict[str, int]:
 
 def _check(data: DataFolder, file: Path) -> None:
     if file.exists() or file.is_symlink():
-        raise QuestionError(f"{file} is there already, and a copy replaces nothing. Remove it, or name another file.")
+        raise QuestionError(f"{file} exists. Delete it, or name another file.")
     if not file.parent.is_dir():
-        raise QuestionError(f"{file.parent} is no folder. Make it, or name another one.")
+        raise QuestionError(f"The folder {file.parent} doesn't exist. Make it, or name another one.")
     if file.resolve().is_relative_to(data.folder.resolve()):
         raise QuestionError(
             f"{file} lies in the data folder, which is for the pipeline alone. Name a file outside of {data.folder}."

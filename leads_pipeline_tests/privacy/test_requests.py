@@ -140,7 +140,9 @@ def test_a_lead_that_raw_has_lost_is_found_and_erased(desk: Quick) -> None:
     assert ids(desk) == {"john", "mary"}
 
 
-def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_newest_contact(desk: Quick) -> None:
+def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_newest_contact(
+    desk: Quick, tmp_path: Path
+) -> None:
     desk.land("applicant", [lead("mary", email="mary@home.example", **OWNER)], scope="branch-102")
     desk.publish()
     for path in (desk.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet"):
@@ -148,6 +150,9 @@ def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_
 
     for email in ("mary@people.example", "mary@home.example"):
         assert desk.find(email=email) == [("theirs", "applicant", "mary")]
+    privacy("export", "--email", "mary@people.example", "--to", tmp_path / "answer")
+    page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
+    assert ("mary@people.example" in page, "mary@home.example" in page) == (True, True)
     desk.erase(email="mary@home.example")
     assert "mary" not in ids(desk)
     assert "mary@" not in raw_text(desk)
