@@ -12,17 +12,14 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any, Final
 
-import duckdb
-
 from leads_pipeline.domain.contract import ReceivedLead
-from leads_pipeline.domain.person import Person, texts_of
+from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_of
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED
 from leads_pipeline.storage.rows import CORRECTION
 from leads_pipeline.storage.suppression import Action, Entry, Suppressed
-from leads_pipeline.transform.people import set_person_key
 
 NOUNS: Final = {
     Action.ERASE: "erasure",
@@ -31,6 +28,8 @@ NOUNS: Final = {
     Action.RESTRICT: "restriction",
     Action.LIFT: "end",
 }
+
+NOBODY: Final = Person()
 
 # What can be ended.
 LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
@@ -60,7 +59,6 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
     if not (found.theirs or person.emails or person.phones or cleared):
         raise QuestionError("A name or a postcode alone names nobody. Give an address, a number or --lead ID.")
     leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
-    persons = _persons(data, person, leads) if request.action is Action.OBJECT else ()
     return data.gate.entries.append(
         lambda suppressed, number: Entry(
             number=number,
@@ -75,7 +73,6 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
             is_shared=found.is_shared,
             leads=_hashed(suppressed, leads),
             cleared=_hashed(suppressed, cleared),
-            persons=tuple(persons),
         )
     )
 
@@ -83,18 +80,16 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
 def add_correction(data: DataFolder, request: Request, email: str | None, phone: str | None, now: datetime) -> Entry:
     """Land the right address or number beside each raw version of their leads, and note it. A publication follows.
 
-    Objections hold for the new address and number too. What a kill interrupts isn't on the list, and can be repeated.
-    Raises QuestionError if neither is given, one can't be read, or no lead is theirs.
+    Objections and restrictions hold for the new address and number too. What a kill interrupts isn't on the list, and
+    can be repeated. Raises QuestionError if neither is given, one isn't valid, or no lead is theirs.
     """
     if not request.found.theirs:
         raise QuestionError("No lead of this person was found, so nothing was corrected. Check the spelling.")
     given = {"email": email, "phoneNumber": phone}
     patch = json.dumps({"contact": {name: text for name, text in given.items() if text is not None}})
     corrected = Person.of([email] if email else [], [phone] if phone else [])
-    persons = tuple(_persons(data, corrected, ()))
     for entry in in_force(data.gate.entries.read(), request.person, request.found):
-        if entry.action is Action.OBJECT:
-            data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, persons=persons))
+        data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, person=corrected))
     data.state.want_rewriting()
     for lead in request.found.in_raw:
         for place in {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}:
@@ -108,8 +103,11 @@ def add_lift(data: DataFolder, of: Entry, *, case: str, received: date, now: dat
     return data.gate.entries.append(partial(_of, of, Action.LIFT, now, case=case, received=received))
 
 
-def _of(of: Entry, action: Action, now: datetime, _: Suppressed, number: int, **more: Any) -> Entry:
-    return Entry(number=number, at=now, action=action, of=of.number, **more)
+def _of(
+    of: Entry, action: Action, now: datetime, suppressed: Suppressed, number: int, person: Person = NOBODY, **more: Any
+) -> Entry:
+    emails, phones = suppressed.hashes("mailbox", person.emails), suppressed.hashes("phone", person.phones)
+    return Entry(number=number, at=now, action=action, of=of.number, emails=emails, phones=phones, **more)
 
 
 def carry_out(
@@ -196,27 +194,3 @@ def due_on(received: date) -> date:
 
 def _hashed(suppressed: Suppressed, leads: Sequence[FoundLead]) -> tuple[str, ...]:
     return tuple(sorted({suppressed.hashed_lead(lead.kind, lead.lead_id) for lead in leads}))
-
-
-def _persons(data: DataFolder, person: Person, leads: Sequence[FoundLead]) -> list[str]:
-    """What the column `person` has for these leads, and for the addresses and numbers that were given."""
-    contacts: list[tuple[str | None, str | None]] = [(email, None) for email in person.emails]
-    contacts += [(None, phone) for phone in person.phones]
-    for lead in leads:
-        for row in lead.rows:
-            texts = dict(texts_of(row.payload))
-            email, phone = (
-                ("contact.email", "contact.phoneNumber")
-                if row.is_received
-                else ("contact_email", "contact_phone_number")
-            )
-            contacts.append((texts.get(email), texts.get(phone)))
-    with duckdb.connect() as db:
-        set_person_key(db, data.state.person_key())
-        rows = db.execute(
-            "select distinct person_of(email, phone)::varchar as person "
-            "from (select unnest($emails::varchar[]) as email, unnest($phones::varchar[]) as phone) "
-            "where person is not null order by all",
-            {"emails": [email for email, _ in contacts], "phones": [phone for _, phone in contacts]},
-        ).fetchall()
-    return [person for (person,) in rows]

@@ -24,7 +24,7 @@ class Action(StrEnum):
 
     ERASE keeps leads out of everything. RESTRICT keeps their raw rows in `restricted/` alone. OBJECT keeps people out
     of direct marketing. CLEAR empties the messages of the leads that it names. CORRECT says that leads were corrected:
-    their corrections follow them from window to window. LIFT ends an entry, LEARNED adds ids or people to one, DONE
+    their corrections follow them from window to window. LIFT ends an entry, LEARNED adds ids or contacts to one, DONE
     says that one was carried out. LOST stands for an entry that was lost with the list's newest files. REFUSE is of
     earlier versions, and does nothing any more.
     """
@@ -50,8 +50,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """An entry of the list, without personal data in clear: addresses, numbers, names and lead ids are keyed hashes.
 
     It means the leads of its ids, and the leads that show the person and were created before `until`. `cleared` are
-    leads of others whose message is emptied, `persons` values of the column `person`. `of` is the number of the entry
-    that it belongs to.
+    leads of others whose message is emptied. `of` is the number of the entry that it belongs to.
     """
 
     number: int
@@ -66,12 +65,22 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     names: tuple[str, ...] = ()
     leads: tuple[str, ...] = ()
     cleared: tuple[str, ...] = ()
-    persons: tuple[str, ...] = ()
     # Somebody else has the number: what shows it without a name isn't the person's.
     is_shared: bool = False
-    # Written by earlier versions: addresses without tags, and whether the number alone decided.
+    # Written by earlier versions: values of the column `person`, addresses without tags, and whether the number alone
+    # decided.
+    persons: tuple[str, ...] = ()
     mailboxes: tuple[str, ...] = ()
     any_name: bool = False
+
+
+def _with(entry: Entry, learned: Sequence[Entry]) -> Entry:
+    """The entry with the leads and contacts that it has learned."""
+    more = {
+        name: tuple(one for of in (entry, *learned) for one in getattr(of, name))
+        for name in ("emails", "phones", "leads", "persons")
+    }
+    return msgspec.structs.replace(entry, **more) if learned else entry
 
 
 class Suppressed:
@@ -134,11 +143,7 @@ class Suppressed:
             if entry.action is Action.LEARNED:
                 learned.setdefault(entry.of, []).append(entry)
         return tuple(
-            msgspec.structs.replace(
-                entry,
-                leads=entry.leads + tuple(lead for one in learned.get(entry.number, ()) for lead in one.leads),
-                persons=entry.persons + tuple(who for one in learned.get(entry.number, ()) for who in one.persons),
-            )
+            _with(entry, learned.get(entry.number, []))
             for entry in self.entries
             if entry.action in _HOLDING and entry.number not in ended
         )
