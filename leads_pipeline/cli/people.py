@@ -15,7 +15,7 @@ from rich.markup import escape
 from leads_pipeline.cli.output import err, out
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy.export import Contact, context_of, versions_of
+from leads_pipeline.privacy.export import Contact, versions_of, written_by
 from leads_pipeline.privacy.finding import Found, FoundLead, find
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Entry
@@ -125,7 +125,8 @@ def _shown(lead: FoundLead, *, show: bool) -> Iterator[str]:
         ("name", contact.names),
         ("contact", contact.others),
         ("found by", sorted(lead.why)),
-        ("shows", context_of(lead) if show else []),
+        ("day", [*dict.fromkeys(f"{row.place.day}, {row.place.scope}" for row in lead.rows)]),
+        ("wrote", written_by(lead) if show else []),
         ("stored in", places),
     ):
         yield from (f"{'' if number else label:9} {text}" for number, text in enumerate(texts))

@@ -258,8 +258,8 @@ def object_(dry_run: bool, **asked: Any) -> None:
         if dry_run:
             _end(f"{leads} would be kept out of direct marketing.", request.found.unread)
         entry = requests.add(desk.data, request, datetime.now(UTC))
-        kept = f"{leads} kept out of mart_hidden_valuations. The other tables have them."
-        _hand_out(desk, request, entry, f"{kept} {_holds(entry)}")
+        kept = f"Out of direct marketing, mart_hidden_valuations: {leads}. They stay in the other tables."
+        _hand_out(desk, request, entry, f"{kept}\n{_holds(entry)}")
 
 
 @privacy.command(short_help="Set a person's leads aside.")
@@ -278,7 +278,7 @@ def restrict(dry_run: bool, **asked: Any) -> None:
         if dry_run:
             _end(f"{leads} would be set aside.", request.found.unread)
         entry = requests.add(desk.data, request, datetime.now(UTC))
-        _hand_out(desk, request, entry, f"{leads} set aside. {_holds(entry)}", _lost(request))
+        _hand_out(desk, request, entry, f"{leads} set aside.\n{_holds(entry)}", _lost(request))
 
 
 def _checked(keys: Callable[[str], frozenset[str]]) -> Callable[..., str | None]:
@@ -432,7 +432,7 @@ def _hand_out(desk: _Desk, request: Request, entry: Entry, done: str, out_of_rea
 
 
 def _holds(entry: Entry) -> str:
-    return f"It holds for later leads too, until `leads-pipeline privacy lift {entry.number}`."
+    return f"This holds for later leads too, until `leads-pipeline privacy lift {entry.number}`."
 
 
 def _lost(request: Request) -> list[str]:

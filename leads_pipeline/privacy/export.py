@@ -90,16 +90,10 @@ def _masked(text: str) -> str:
     return f"…{''.join(filter(str.isdigit, text))[-3:]}"
 
 
-def context_of(lead: FoundLead) -> list[str]:
-    """Days with branches, postcodes and messages of all versions, each once: by these somebody judges whose it is."""
-    windows = dict.fromkeys(f"{row.place.day} {row.place.scope}" for row in lead.rows)
-    texts = [
-        plain(text)
-        for row in lead.rows
-        for path, text in texts_of(row.payload)
-        if text.strip() and (role_of(path) == "postcode" or path.endswith("message"))
-    ]
-    return [*windows, *dict.fromkeys(texts)]
+def written_by(lead: FoundLead) -> list[str]:
+    """Postcodes and messages of all versions, each once: by these somebody judges whose it is."""
+    texts = [(path, plain(text)) for row in lead.rows for path, text in texts_of(row.payload) if text.strip()]
+    return [*dict.fromkeys(text for path, text in texts if role_of(path) == "postcode" or path.endswith("message"))]
 
 
 def versions_of(lead: FoundLead) -> list[dict[str, Any]]:

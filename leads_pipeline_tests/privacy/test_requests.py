@@ -16,7 +16,7 @@ from click.testing import Result
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import StorageError
 from leads_pipeline.privacy import requests
-from leads_pipeline.privacy.export import context_of
+from leads_pipeline.privacy.export import written_by
 from leads_pipeline.privacy.finding import Found, find, left_of
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action
@@ -96,10 +96,12 @@ def test_find_masks_names_addresses_and_numbers() -> None:
 
 
 def test_whoever_looks_at_a_lead_sees_when_and_where_it_came_and_its_message(desk: Quick) -> None:
-    """`--show` prints it, on a terminal alone."""
+    """`--show` prints postcode and message, on a terminal alone."""
     desk.land("applicant", [lead("ann", email=EMAIL, consumerPostcode="SW1A 1AA", message="In May?", **BEFORE)])
     [ann] = find(desk.data, Person.of(lead_ids=["ann"])).leads
-    assert context_of(ann) == ["2026-11-19 branch-101", "SW1A 1AA", "In May?"]
+    assert written_by(ann) == ["SW1A 1AA", "In May?"]
+    told = privacy("find", "--lead", "ann").stdout
+    assert ("2026-11-19, branch-101" in told, "In May?" in told) == (True, False)
 
 
 def test_files_that_cannot_be_read_are_named(desk: Quick, tmp_path: Path) -> None:
