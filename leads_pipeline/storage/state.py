@@ -240,9 +240,12 @@ class State:
             return path.read_bytes()
 
     def key_of_day(self, day: date) -> bytes | None:
-        """Return that key if retention has come to the day."""
-        before = self.retained_before()
-        return self.make_key_of_day(day) if before and day < before else None
+        """Return that key if retention has come to the day; once it is forgotten, a new one each time."""
+        before, path = self.retained_before(), self.path / "anonymous" / day.isoformat()
+        if before is None or day >= before:
+            return None
+        with reading(path):
+            return path.read_bytes() if path.exists() else secrets.token_bytes(32)
 
     def forget_key_of_day(self, day: date) -> None:
         """Delete it. From then on, nobody can tell whose id it was."""

@@ -189,7 +189,7 @@ def _(self, place, rows):
     "a lead that is refused by its contact isn't learned",
     "leads_pipeline.storage.suppression.gate:Gate._learn",
     promise=ERASED,
-    tests=GATE,
+    tests=LIST,
 )
 def _(self, meant, leads):
     return False
@@ -209,7 +209,7 @@ def _(self, place, lead_ids, rows):
     "a push into an anonymous day keeps its person",
     "leads_pipeline.storage.state:State.key_of_day",
     promise=ERASED,
-    tests=REQUESTS,
+    tests=STATE,
 )
 def _(self, day):
     return None

@@ -9,19 +9,18 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
-from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.domain.window import Window
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import RESTRICTED, Place, list_places, place_of
 from leads_pipeline.storage.rows import CORRECTION, Row, merged, newest_payloads
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Action, Gate, SuppressionList
-from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, lead, listed
-from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, UTC_ZONE, WINDOW
+from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
+from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, WINDOW
 
 PLACE = place_of(APPLICANT, WINDOW)
 ASIDE = PLACE._replace(root=RESTRICTED)
-OTHER_WINDOW = Window.of(DAY, Scope.parse("branch-102"), UTC_ZONE)
-BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
+BEFORE = "2026-11-19T10:00:00Z"
 
 
 class Folder:
@@ -73,33 +72,6 @@ def test_with_nobody_on_the_list_rows_land_as_they_are(folder: Folder) -> None:
     rows = [Row("hers", 1, json.dumps(HERS))]
     assert folder.gate.admit(APPLICANT, DAY, "branch-101", rows) is rows
     assert folder.gate.number == 0
-
-
-def test_a_lead_that_is_refused_by_its_contact_is_known_by_its_id_from_then_on(folder: Folder) -> None:
-    listed(folder.list)
-    folder.land(HERS, OTHERS)
-    assert folder.leads().keys() == {"others"}
-    folder.land(lead("hers", email="corrected@people.example", createdAt=BEFORE), window=OTHER_WINDOW)
-    assert folder.leads(place_of(APPLICANT, OTHER_WINDOW)) == {}
-
-
-def test_all_versions_of_a_refused_lead_go_whichever_shows_the_person(folder: Folder) -> None:
-    folder.land(lead("hers", email="first@people.example", createdAt=BEFORE))
-    listed(folder.list)
-    folder.land(HERS, OTHERS, at=LATER)
-    assert {row.lead_id for row in folder.raw.read(PLACE).rows} == {"others"}
-
-
-def test_a_new_enquiry_of_an_erased_person_lands(folder: Folder) -> None:
-    listed(folder.list, until=UNTIL)
-    folder.land(HERS, lead("new", email=EMAIL, createdAt=AFTER))
-    assert folder.leads().keys() == {"new"}
-
-
-def test_a_cleared_message_is_empty_and_all_else_is_as_received(folder: Folder) -> None:
-    listed(folder.list, Action.CLEAR, emails=[], leads=[("applicant", "hers")])
-    folder.land(HERS, OTHERS)
-    assert folder.leads() == {"hers": {**HERS, "message": ""}, "others": OTHERS}
 
 
 @pytest.mark.parametrize("source", ["pull", CORRECTION])

@@ -600,23 +600,6 @@ def test_a_copy_of_another_list_is_not_put_back(desk: Quick, tmp_path: Path) -> 
 # --- retention ----------------------------------------------------------------------------------------------------
 
 
-def test_an_anonymous_day_is_counted_as_before_and_names_nobody(desk: Quick) -> None:
-    counts = "select scope, lead_day, sum(leads) from mart_leads_daily group by all order by all"
-    people = "select count(distinct person) from applicant_leads"
-    before, people_before = desk.query(counts), desk.query(people)
-    old_people = {person for (person,) in desk.query("select person from applicant_leads")}
-
-    desk.now += timedelta(days=60)
-    desk.retain(35)
-
-    assert (desk.query(counts), desk.query(people)) == (before, people_before)
-    assert ids(desk) == {"jane", "jane's mobile", "jane too", "john", "mary"}
-    assert not any(text in raw_text(desk) for text in (EMAIL, "900123", "Jane", "Call me"))
-    assert old_people.isdisjoint(person for (person,) in desk.query("select person from applicant_leads"))
-    assert desk.find(email=EMAIL, phone=PHONE) == []
-    assert not [*(desk.folder / ".state" / "anonymous").iterdir()]
-
-
 @pytest.mark.slow
 def test_a_push_into_an_anonymous_day_is_anonymous_as_soon_as_it_lands(desk: Quick) -> None:
     desk.now += timedelta(days=50)

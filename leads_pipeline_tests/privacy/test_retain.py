@@ -118,6 +118,7 @@ def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Quic
         # Whoever asked on both days is two people now.
         assert people_in(full, kind) == people[kind] + 3
     assert list(cut_days(full.data, NEXT_DAY)) == []
+    assert not [*(full.folder / ".state" / "anonymous").iterdir()]
 
 
 def test_an_unknown_member_of_a_lead_that_raw_has_lost_goes_too(house: Quick) -> None:

@@ -136,7 +136,7 @@ def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, stat
     assert state.key_of_day(DAY) == key
     assert state.key_of_day(DAY + timedelta(days=1)) is None
     state.forget_key_of_day(DAY)
-    assert state.key_of_day(DAY) != key
+    assert key != state.key_of_day(DAY) != state.key_of_day(DAY)
 
 
 # --- what is the same for all machines --------------------------------------------------------------------------------
