@@ -12,9 +12,10 @@ from typing import Final, TextIO
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.output import err, out
+from leads_pipeline.cli.output import LISTED, err, out
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import QuestionError
+from leads_pipeline.observe.finding import counted
 from leads_pipeline.privacy.export import Contact, versions_of, written_by
 from leads_pipeline.privacy.finding import Found, FoundLead, find
 from leads_pipeline.storage.data_folder import DataFolder
@@ -28,8 +29,6 @@ _IDENTIFIERS: Final = {
     "name": ("First and last name", "First and last name. It tells people apart who share a number."),
     "postcode": ("Postcode", "The person's own postcode."),
 }
-
-LISTED: Final = 20
 
 
 def identifiers(command: Callable[..., None]) -> Callable[..., None]:
@@ -79,11 +78,6 @@ def search(data: DataFolder, person: Person, *, is_shared: bool) -> Found:
         return find(data, person, is_shared=is_shared, tell=lambda count: status.update(f"Looking: {count} files"))
 
 
-def counted(number: int, noun: str = "lead") -> str:
-    """So many of them, in words."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def show_found(found: Found, *, show: bool = False) -> None:
     """Print both groups, the files that couldn't be read, and what to do next."""
     groups = (("The person's leads", found.theirs), ("Leads to look at, which may be theirs", found.to_look_at))
@@ -91,21 +85,17 @@ def show_found(found: Found, *, show: bool = False) -> None:
         if leads:
             out.print(f"[bold]{title}[/bold]")
         for lead in leads:
-            out.print(escape("\n    ".join(_shown(lead, show=show))), highlight=False, soft_wrap=True)
-    read = counted(found.files, "file")
+            out.print(escape("\n    ".join(_shown(lead, show=show))))
+    read, theirs = counted(found.files, "file"), counted(len(found.theirs), "lead")
     if found.leads:
         next_ = " If one of these is theirs, add --lead ID." if found.to_look_at else ""
-        out.print(
-            f"{counted(len(found.theirs))} of the person, {len(found.to_look_at)} to look at, in {read}.{next_}",
-            highlight=False,
-        )
+        out.print(f"{theirs} of the person, {len(found.to_look_at)} to look at, in {read}.{next_}")
     else:
         out.print(
             f"No lead of this person was found in {read}. Check the spelling, or give another address or number.",
-            highlight=False,
         )
     for path in found.unread[:LISTED]:
-        err.print(f"[bold red]not read:[/bold red] {escape(path)}", highlight=False, soft_wrap=True)
+        err.print(f"[bold red]not read:[/bold red] {escape(path)}")
     if found.unread:
 <<<<<<< HEAD
         err.print("These files may hold the person as well. docs/guides/answer-a-person.md says what to do with them.")

@@ -13,25 +13,18 @@ from typing import Any, Final, NoReturn
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.output import err, out, plain_errors
-from leads_pipeline.cli.people import (
-    LISTED,
-    counted,
-    found_as_json,
-    identifiers,
-    person_of,
-    search,
-    show_found,
-)
-from leads_pipeline.cli.session import Session, opened
+from leads_pipeline.cli.installation import existing, opened
+from leads_pipeline.cli.output import LISTED, err, json_option, out
+from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found
 from leads_pipeline.domain.person import email_keys, phone_keys
 from leads_pipeline.errors import QuestionError
+from leads_pipeline.observe.finding import counted
 from leads_pipeline.privacy import receipt, requests
 from leads_pipeline.privacy.export import write_export
 from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.share import write_share
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Entry
 
@@ -44,7 +37,6 @@ privacy = click.Group(
     help="Find, export, erase or restrict a person's data. docs/guides/answer-a-person.md has the steps.",
 )
 
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 
 
@@ -63,7 +55,7 @@ def dated(command: Callable[..., None]) -> Callable[..., None]:
 @privacy.command("find", short_help="Show where a person's data is.")
 @identifiers
 @click.option("--show", is_flag=True, help="Don't mask names, addresses and numbers. On a terminal only.")
-@as_json_option
+@json_option
 def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
     """Show a person's leads, in two groups: theirs, and leads that somebody has to look at, with all reasons.
 
@@ -112,7 +104,7 @@ def export(folder: Path, shared: bool, **given: Any) -> None:
         portal, now = desk.data.state.claimed_by(), datetime.now(UTC)
         paths = write_export(folder, found.theirs, portal, desk.settings, now) if found.theirs else []
     for path in paths:
-        out.print(f"Wrote {path}.", highlight=False, soft_wrap=True)
+        out.print(f"Wrote {path}.")
     sys.exit(0 if paths and not found.unread else 1)
 
 
@@ -135,8 +127,6 @@ def share(file: Path) -> None:
         f"Wrote {file}: {tables}.\n"
         "It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't change it: make a new copy "
         "after one.",
-        highlight=False,
-        soft_wrap=True,
     )
 
 
@@ -157,7 +147,7 @@ def retain(dry_run: bool) -> None:
             )
         before = due_before(datetime.now(UTC), desk.settings.zone, keep_days)
         days = list(cut_days(desk.data, before, is_dry=dry_run))
-        leads = f"{counted(sum(day.leads for day in days))} from before {before}"
+        leads = f"{counted(sum(day.leads for day in days), 'lead')} from before {before}"
         troubles = [f"{day.day} {day.kind.name}: {day.error}" for day in days if day.error is not None]
         if dry_run:
             _end(f"{leads} would be made anonymous.", troubles)
@@ -168,7 +158,7 @@ def retain(dry_run: bool) -> None:
 
 
 @privacy.command(short_help="Show requests, what was done, and what is due.")
-@as_json_option
+@json_option
 def log(as_json: bool) -> None:
     """Show each request with its number, when it was received, by when an answer is due, and when it was done.
 
@@ -226,8 +216,10 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
         found = request.found
         others = [lead for lead in found.to_look_at if lead.lead_id in cleared]
         if missing := set(cleared) - {lead.lead_id for lead in others}:
-            raise QuestionError(f"--clear-message names {counted(len(missing))} that are not among those to look at.")
-        leads = counted(len(found.theirs))
+            raise QuestionError(
+                f"--clear-message names {counted(len(missing), 'lead')} that are not among those to look at."
+            )
+        leads = counted(len(found.theirs), "lead")
         messages = f", and {counted(len(others), 'message')} of others emptied" if others else ""
         if dry_run:
             _end(f"{leads} would be erased{messages}.", found.unread)
@@ -254,7 +246,7 @@ def object_(dry_run: bool, **asked: Any) -> None:
     """
     with _desk(publishes=not dry_run) as desk:
         request = _asked(desk, Action.OBJECT, **asked)
-        leads = counted(len(request.found.theirs))
+        leads = counted(len(request.found.theirs), "lead")
         if dry_run:
             _end(f"{leads} would be kept out of direct marketing.", request.found.unread)
         entry = requests.add(desk.data, request, datetime.now(UTC))
@@ -274,7 +266,7 @@ def restrict(dry_run: bool, **asked: Any) -> None:
     """
     with _desk(publishes=not dry_run) as desk:
         request = _asked(desk, Action.RESTRICT, **asked)
-        leads = counted(len(request.found.in_raw))
+        leads = counted(len(request.found.in_raw), "lead")
         if dry_run:
             _end(f"{leads} would be set aside.", request.found.unread)
         entry = requests.add(desk.data, request, datetime.now(UTC))
@@ -306,7 +298,7 @@ def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked
         if not (new_email or new_phone):
             raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
         request = _asked(desk, Action.CORRECT, **asked)
-        leads = counted(len(request.found.in_raw))
+        leads = counted(len(request.found.in_raw), "lead")
         if dry_run:
             _end(f"{leads} would be corrected.", request.found.unread)
         entry = requests.add_correction(desk.data, request, new_email, new_phone, datetime.now(UTC))
@@ -332,7 +324,7 @@ def lift(numbers: Sequence[int], case: str, received: datetime | None, dry_run: 
         for entry in entries:
             requests.add_lift(desk.data, entry, case=case, received=day, now=datetime.now(UTC))
         left = _carry_out(desk)
-    out.print(f"Ended: {named}.", highlight=False)
+    out.print(f"Ended: {named}.")
     _exit(left.get(0, []))
 
 
@@ -354,7 +346,7 @@ def apply(copy: Path | None) -> None:
     with _desk(publishes=True) as desk:
         if copy is not None:
             said = receipt.put_list_back(desk.data, copy, datetime.now(UTC))
-            out.print(escape(said), highlight=False, soft_wrap=True)
+            out.print(escape(said))
         desk.data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
         left = _carry_out(desk)
     if not left:
@@ -376,16 +368,15 @@ class _Desk:
 
 @contextmanager
 def _desk(*, publishes: bool = False) -> Iterator[_Desk]:
-    """Show errors as sentences. Only a command that publishes needs branches and Dagster."""
-    with plain_errors():
-        settings = Settings.from_variables(variables())
-        if settings.store is None and not (settings.data_dir / "raw").is_dir():  # nobody would be found in it
-            raise QuestionError(f"{settings.data_dir} holds no leads. Nothing was done. Correct LEADS_DATA_DIR.")
-        if publishes:
-            with Session.opened() as session:
-                yield _Desk(session.data, session.settings, session.publish)
-        else:
-            yield _Desk(opened(settings), settings, lambda: None)
+    """Open the folder, which has leads: in a mistyped one nobody would be found."""
+    settings, _ = existing()
+    if publishes:
+        from leads_pipeline.cli.session import Session  # Dagster takes a second
+
+        with Session.opened() as session:
+            yield _Desk(session.data, session.settings, session.publish)
+    else:
+        yield _Desk(opened(settings), settings, lambda: None)
 
 
 def _asked(desk: _Desk, action: Action, *, case: str, received: datetime | None, shared: bool, **given: Any) -> Request:
@@ -427,7 +418,7 @@ def _hand_out(desk: _Desk, request: Request, entry: Entry, done: str, out_of_rea
     left = _carry_out(desk, {entry.number: [*out_of_reach]} if out_of_reach else {})
     troubles = [*left.get(0, out_of_reach), *left.get(entry.number, ())]
     text, path = receipt.write_receipt(desk.data, entry, done, is_complete=not troubles)
-    out.print(escape(f"\n{text}\nThis receipt: {path}"), highlight=False, soft_wrap=True)
+    out.print(escape(f"\n{text}\nThis receipt: {path}"))
     _exit(troubles)
 
 
@@ -447,12 +438,12 @@ def _lost(request: Request) -> list[str]:
 
 def _end(said: str, troubles: Sequence[str] = ()) -> NoReturn:
     """End without a change."""
-    out.print(f"{said} Nothing was changed.", highlight=False)
+    out.print(f"{said} Nothing was changed.")
     sys.exit(1 if troubles else 0)
 
 
 def _exit(troubles: Sequence[str]) -> NoReturn:
     """Print what is left. Exit with 1 if something is."""
     for trouble in troubles[:LISTED]:
-        err.print(f"[bold red]left:[/bold red] {escape(trouble)}", highlight=False, soft_wrap=True)
+        err.print(f"[bold red]left:[/bold red] {escape(trouble)}")
     sys.exit(1 if troubles else 0)

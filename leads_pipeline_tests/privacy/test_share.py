@@ -192,7 +192,7 @@ def test_the_copy_is_private_and_whole_or_not_there(
     data.folder.mkdir()
     told = run("privacy", "share", file)
     assert (told.exit_code, list(folder.iterdir())) == (2, [])
-    assert "holds no leads" in told.stderr
+    assert "has no leads" in told.stderr
     land(data, APPLICANT, people("p", 6))
     told = run("privacy", "share", file)
     assert (told.exit_code, list(folder.iterdir())) == (2, [])
