@@ -227,9 +227,10 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
             out.print("Nothing was erased.")
             sys.exit(1)
         entry = requests.add(desk.data, request, datetime.now(UTC), others)
+        stay = f"\nLeads to look at, which stay: {len(found.to_look_at) - len(others)}." if found.to_look_at else ""
         if quarantine == "delete":
             desk.data.quarantine.delete(found.quarantined)
-        stay = f"\nLeads to look at, which stay: {len(found.to_look_at) - len(others)}." if found.to_look_at else ""
+            stay += f"\nDeleted from quarantine/: {counted(len(found.quarantined), 'file')}."
         kept = "Kept: keyed hashes on the suppression list, so that the leads don't come back."
         _hand_out(desk, request, entry, f"{leads} erased, with all versions{messages}.{stay}\n{kept}")
 

@@ -160,18 +160,19 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
     A file that can't be read may hold anybody, so it is left of each. Erasures of which nothing is left are missing.
     """
     suppressed = data.gate.entries.read()
-    look, meant = _Look(data), Meant(suppressed, erasures)
+    look, meant = _Look(data), [(entry, Meant(suppressed, [entry])) for entry in erasures]
     left: dict[int, set[str]] = {entry.number: set() for entry in erasures}
     for row in look.rows(lambda _: True) if left else ():
-        lead = [LeadRow(*row.key, row.place.day, row.payload)]
-        numbers = {*meant.leads(lead).values()}
-        if (cleared := suppressed.cleared.leads(lead)) and without_message(row.payload) != row.payload:
-            numbers |= {*cleared.values()}
-        for number in numbers & left.keys():
-            left[number].add(f"{row.path} holds the {' lead '.join(row.key)}.")
-    for texts in left.values():
-        texts |= {f"{path} can't be read, so it may hold the person." for path in look.unread}
-    return {number: sorted(texts) for number, texts in left.items() if texts}
+        lead = LeadRow(*row.key, row.place.day, row.payload)
+        for entry, of_entry in meant:
+            is_cleared = suppressed.hashed_lead(*row.key) in entry.cleared
+            if of_entry.leads([lead]) or (is_cleared and without_message(row.payload) != row.payload):
+                left[entry.number].add(f"{row.path} holds the {' lead '.join(row.key)}.")
+    unread = {
+        f"{path} can't be read, so it may hold the person. Delete it, then run `leads-pipeline privacy apply`."
+        for path in look.unread
+    }
+    return {number: sorted(texts | unread) for number, texts in left.items() if texts | unread}
 
 
 class _Look:
