@@ -97,9 +97,6 @@ def show_found(found: Found, *, show: bool = False) -> None:
     for path in found.unread[:LISTED]:
         err.print(f"[bold red]not read:[/bold red] {escape(path)}")
     if found.unread:
-<<<<<<< HEAD
-        err.print("These files may hold the person as well. docs/guides/answer-a-person.md says what to do with them.")
-=======
         more = f"… and {len(found.unread) - LISTED} more. " if len(found.unread) > LISTED else ""
         err.print(
             f"{more}These files may hold the person as well. `leads-pipeline privacy erase --quarantine delete` "
@@ -120,7 +117,6 @@ def _shown(lead: FoundLead, *, show: bool) -> Iterator[str]:
         ("stored in", places),
     ):
         yield from (f"{'' if number else label:9} {text}" for number, text in enumerate(texts))
->>>>>>> 4ba5f8f (privacy: one search says what is left of an erasure, and leads print as blocks)
 
 
 def found_as_json(found: Found, held: Sequence[Entry], *, show: bool) -> dict[str, object]:
