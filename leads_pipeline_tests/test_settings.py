@@ -1,9 +1,6 @@
 """What a variable may be, what it is read as, and what is made from the model of all settings."""
 
 import json
-import shutil
-import subprocess
-import sys
 from datetime import date
 from pathlib import Path
 from traceback import format_exception
@@ -14,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 from dotenv import dotenv_values
 
-import leads_pipeline
 from leads_pipeline.cli import main
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
@@ -440,28 +436,6 @@ def test_an_untouched_copy_of_env_example_changes_nothing() -> None:
     copied = {name: value or "" for name, value in dotenv_values(settings_pages.ENV_EXAMPLE).items()}
     assert copied.keys() == ALL_VARIABLES - {"DAGSTER_HOME"}
     assert Settings.from_variables(copied) == Settings.from_variables({})
-
-
-def test_one_field_makes_a_setting(tmp_path: Path) -> None:
-    """In a copy, a setting is added to the model and nowhere else."""
-    there = Path(leads_pipeline.__file__).parent
-    copy = tmp_path / "leads_pipeline"
-    (copy / "domain").mkdir(parents=True)
-    for name in ("__init__", "errors", "settings", "domain/__init__", "domain/window"):
-        shutil.copy(there / f"{name}.py", copy / f"{name}.py")
-    text = (copy / "settings.py").read_text(encoding="utf-8")
-    last = "    # The usual name of other tools"
-    assert last in text
-    field = '    pet: Secret | None = setting("LEADS_PET", _DAGSTER)\n    """The name of\n    your pet"""\n\n'
-    (copy / "settings.py").write_text(text.replace(last, field + last), encoding="utf-8")
-    program = """if True:
-        from leads_pipeline.settings import DESCRIBED, SECRETS, Settings, unknown
-        found = Settings.from_variables({"LEADS_PET_FILE": "/pet"})
-        print(found.pet.file, unknown(["LEADS_PET", "LEADS_PEN"]), SECRETS[-1], DESCRIBED[-1].help, sep="; ")
-        """
-    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    hint = "LEADS_PEN isn't known, so it is never read; did you mean LEADS_PET?"
-    assert ran.stdout == f'/pet; ["{hint}"]; LEADS_PET; The name of your pet\n'
 
 
 def test_an_unknown_name_gets_a_hint() -> None:
