@@ -220,9 +220,9 @@ def _failed(known: Known, verdict: str) -> list[WindowRow]:
 
 
 def _is_told_elsewhere(known: Known, row: WindowRow) -> bool:
-    """Whether another finding is about the window."""
+    """Whether another finding is about the window, or about others that fail like it."""
     is_damaged = (row.kind, row.day, row.scope) in known.damaged_windows
-    return is_damaged or row.state is WindowState.FAILED or _is_deleted_soon(known, row)
+    return is_damaged or row.failure is not None or _is_deleted_soon(known, row)
 
 
 def _is_deleted_soon(known: Known, row: WindowRow) -> bool:

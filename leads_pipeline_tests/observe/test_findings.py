@@ -3,6 +3,7 @@
 import os
 import shutil
 from datetime import UTC, date, datetime, timedelta
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,18 @@ def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: Quick) 
     finding = found(house)["windows-missing"]
     assert finding.level is Level.WARNING
     assert "Not looked at again, so that late leads would be missed: 8 " in finding.message
+
+
+def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_refusal(house: Quick) -> None:
+    land_all(house)
+    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
+    for day in (date(2026, 11, number) for number in (19, 20, 21, 22)):
+        for kind, branch in product(KINDS, BRANCHES):
+            if (kind, branch) != ("applicant", "branch-101"):
+                house.land(kind, [], day, branch)
+        place = Place(lead_kind("applicant"), day, "branch-101")
+        house.data.raw.fail(place, "refused (403)", "No such branch.", is_permanent=True)
+    assert {key for key in found(house) if key.startswith("windows-")} == {"windows-refused/refused (403)"}
 
 
 def test_the_days_before_the_first_pull_raise_no_alarm(house: Quick) -> None:
