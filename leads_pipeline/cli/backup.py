@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+from rich.filesize import decimal
 
 from leads_pipeline.cli.output import Number, err
 
@@ -24,7 +25,7 @@ def backup(target: Path, keep: int) -> None:
     """
     # Loaded here, so that --help is quick.
     from leads_pipeline.cli.installation import existing, opened
-    from leads_pipeline.observe.finding import some
+    from leads_pipeline.observe.finding import counted, some
     from leads_pipeline.observe.known import Known
     from leads_pipeline.storage.backup import back_up
 
@@ -33,8 +34,8 @@ def backup(target: Path, keep: int) -> None:
     with err.status("Copying files that have changed"):
         done = back_up(data, target, keep, datetime.now(UTC))
     click.echo(
-        f"Backup {target / done.name}: {done.files} files, {done.bytes / 1e6:.1f} MB. Copied now: {done.new} files, "
-        f"{done.new_bytes / 1e6:.1f} MB. Older backups deleted: {done.removed}."
+        f"Backup {target / done.name}: {counted(done.files, 'file')}, {decimal(done.bytes)}. Copied now: "
+        f"{counted(done.new, 'file')}, {decimal(done.new_bytes)}. Older backups deleted: {done.removed}."
     )
     if done.is_first:
         click.echo(f"This is the first backup in {target}.")
@@ -42,8 +43,8 @@ def backup(target: Path, keep: int) -> None:
         click.echo("It is on the same disk as the data folder. If that disk fails, both are lost.", err=True)
     if damaged := sorted({*done.damaged, *(one.key for one in Known(settings, data, datetime.now(UTC)).damaged)}):
         click.echo(
-            f"Damaged or missing in the data folder: {some(damaged)}. The backup has only what an earlier backup in "
-            f"{target} had of them. Run `leads-pipeline verify`.",
+            f"Damaged or missing in the data folder: {some(damaged)}. This backup has a whole copy only if the backup "
+            "before has one. `leads-pipeline findings` says what to do.",
             err=True,
         )
     sys.exit(1 if damaged else 0)

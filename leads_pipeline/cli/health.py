@@ -9,9 +9,10 @@ from datetime import datetime
 from threading import Event
 
 import click
+from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import known
-from leads_pipeline.cli.output import Number, json_option, moment
+from leads_pipeline.cli.output import Number, json_option, moment, show_indented
 from leads_pipeline.cli.ports import HOST, refuse_taken
 from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.findings import Finding, Level, find
@@ -39,8 +40,8 @@ def status(as_json: bool) -> None:
     else:
         leads = ", ".join(f"{count:,} {kind}" for kind, count in (figures.leads or {}).items())
         windows = ", ".join(f"{count} {state}" for state, count in figures.windows.items() if count)
-        windows = windows.replace(WindowState.OPEN, "not over yet")
-        sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in figures.size_bytes.items())
+        windows = windows.replace(WindowState.OPEN, "open (today)")
+        sizes = ", ".join(f"{name} {decimal(size)}" for name, size in figures.size_bytes.items())
         seen = figures.service_seen_at
         lines = {
             "leads": leads or ("none published" if figures.leads == {} else "unknown: leads.duckdb can't be read"),
@@ -49,7 +50,8 @@ def status(as_json: bool) -> None:
             "last publication": _ago(figures.last_publication_at, figures.at),
             "last backup": _ago(figures.last_backup_at, figures.at),
             "service": f"seen {_ago(seen, figures.at)}" if seen else "not running",
-            "sizes": f"{sizes}, {figures.free_bytes / 1e9:.1f} GB free",
+            "sizes": sizes,
+            "free disk": decimal(figures.free_bytes),
         }
         for name, value in lines.items():
             click.echo(f"{name:<17} {value}")
@@ -113,7 +115,7 @@ def _show(found: Sequence[Finding]) -> None:
         since = f", since {moment(one.since)}" if one.since else ""
         level = click.style(f"{one.level:<8}", fg=_COLOURS[one.level], bold=one.level is Level.ERROR)
         click.echo(f"{level} {click.style(one.key, bold=True)}{since}")
-        click.echo(f"         {one.message}")
+        show_indented(one.message, 9)
         if after is None or after.what_to_do != one.what_to_do:
             click.echo(f"         → {one.what_to_do}")
     levels = Counter(one.level for one in found)

@@ -75,6 +75,11 @@ def _disk_trouble(error: Exception) -> str | None:
     return None
 
 
+def show_indented(text: str, width: int) -> None:
+    """Print text that nobody pastes, wrapped within the terminal."""
+    click.echo(click.wrap_text(text, out.width, " " * width, " " * width))
+
+
 def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
     """Rows as rich prints them; None as nothing."""
     shown = Table(*names, title=title, title_justify="left")

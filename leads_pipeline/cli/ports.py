@@ -1,5 +1,6 @@
 """Ports on which commands listen."""
 
+import os
 import socket
 from contextlib import suppress
 
@@ -14,9 +15,8 @@ def refuse_taken(port: int, host: str = HOST) -> None:
         with socket.create_server((host, port)):
             pass
     except OSError as error:
-        raise SettingsError(
-            f"{host}, port {port} can't be listened on: {error.strerror}. Name another with --port."
-        ) from None
+        why = os.strerror(error.errno) if error.errno else error
+        raise SettingsError(f"Can't listen on {host}:{port}: {why}. Name another port with --port.") from None
 
 
 def is_listening(port: int, host: str) -> bool:

@@ -4,12 +4,12 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import timedelta
 
 import click
 
 from leads_pipeline.cli.installation import known
-from leads_pipeline.cli.output import LISTED, Number, json_option, out, table
+from leads_pipeline.cli.output import LISTED, Number, json_option, out, show_indented, table
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.observe.finding import counted, some
 from leads_pipeline.observe.known import Known
@@ -51,7 +51,11 @@ def coverage(count: int, as_json: bool) -> None:
         }
         click.echo(json.dumps(told, indent=2))
     else:
-        out.print(table(("kind", "state", "windows"), [(*of, count) for of, count in sorted(counts.items())]))
+        out.print(
+            table(
+                ("kind", "state", "windows"), [(kind, state, count) for (kind, state), count in sorted(counts.items())]
+            )
+        )
         if others := sorted(scope.key for scope in facts.scopes_here - {*facts.scopes}):
             click.echo(f"Not in LEADS_BRANCH_IDS, so not counted: {some(others)}.")
         if not_landed:
@@ -70,18 +74,19 @@ _NOT_LANDED = (WindowState.FAILED, WindowState.MISSING)
 
 
 def show_windows(title: str, message: str, rows: Sequence[WindowRow], branches: Branches) -> None:
-    """Print windows that share a cause: a title, the message if there is one, and a line for each kind and branch."""
+    """Print windows that share a cause: a title, the message, and a line for each branch."""
     click.echo(f"\n{click.style(title, bold=True)}")
-    if message:
-        click.echo(f"  {message}")
-    days: defaultdict[str, list[date]] = defaultdict(list)
+    show_indented(message, 2)
+    by_scope: defaultdict[str, list[WindowRow]] = defaultdict(list)
     for row in rows:
-        days[f"{row.kind} leads, {branches.shown(row.scope)}"].append(row.day)
-    for group, of_group in [*days.items()][:LISTED]:
-        until = f" to {max(of_group)}" if len(of_group) > 1 else ""
-        click.echo(f"  {group}: {counted(len(of_group), 'window')}, {min(of_group)}{until}")
-    if len(days) > LISTED:
-        click.echo(f"  … and {len(days) - LISTED} more")
+        by_scope[row.scope].append(row)
+    for scope, of_scope in [*by_scope.items()][:LISTED]:
+        kinds, days = " and ".join(sorted({row.kind for row in of_scope})), {row.day for row in of_scope}
+        until = f" to {max(days)}" if len(days) > 1 else ""
+        windows = counted(len(of_scope), f"{kinds} window")
+        click.echo(f"  {branches.shown(scope)}: {windows}, {min(days)}{until}")
+    if len(by_scope) > LISTED:
+        click.echo(f"  … and {len(by_scope) - LISTED} more branches")
 
 
 def _show_not_landed(facts: Known, not_landed: Sequence[WindowRow]) -> None:
@@ -93,8 +98,8 @@ def _show_not_landed(facts: Known, not_landed: Sequence[WindowRow]) -> None:
         until = deletion(facts, rows)
         if all(row.window.is_deleted(facts.now) for row in rows):
             until = f"The portal has deleted {'its' if len(rows) == 1 else 'their'} leads."
-        message = f"{rows[0].failure.message} {until}" if rows[0].failure else until
-        show_windows(f"{counted(len(rows), 'window')} {cause}", message, rows, facts.branches)
+        why = rows[0].failure.message if rows[0].failure else ""
+        show_windows(f"{counted(len(rows), 'window')} {cause}", f"{why} {until}".strip(), rows, facts.branches)
     if wanted := [row for row in not_landed if not row.window.is_deleted(facts.now)]:
         correct = "Correct what was refused. Then run" if any(map(_is_refused, wanted)) else "Run"
         click.echo(f"\n{correct}: {pull_command(facts, wanted)}")

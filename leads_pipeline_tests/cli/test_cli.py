@@ -165,7 +165,7 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     result = run("backfill", "--from", here.day(3), "--to", here.day(3), "--kind", "applicant")
     assert result.exit_code == 1
     assert "1 window failed: refused (403)" in result.output
-    assert f"applicant leads, branch-102 (Leeds [city]): 1 window, {here.day(3)}" in result.output
+    assert f"branch-102 (Leeds [city]): 1 applicant window, {here.day(3)}" in result.output
     assert f"Pull them again with: leads-pipeline backfill --from {here.day(3)} --to {here.day(3)}" in result.output
     assert f"Published: {here.data.folder / 'leads.duckdb'}" in result.output
     _, rows = LeadsFile(here.data).query("select scope from landed_windows order by 1")
@@ -276,10 +276,9 @@ def test_coverage_counts_the_states_and_names_what_is_not_landed(
     missing, failed = result.output.split("\n\n")[1:3]
     assert failed.startswith("2 windows failed: refused (403)\n  GET ")
     assert "answered 403 Forbidden" in failed
-    for kind in ("applicant", "appraisal"):
-        assert f"\n  {kind} leads, branch-102: 1 window, {here.day(3)}" in failed
+    assert f"\n  branch-102: 2 applicant and appraisal windows, {here.day(3)}" in failed
     assert missing.startswith("3 windows missing\n  The portal begins to delete their leads on ")
-    assert f"\n  appraisal leads, branch-103: 1 window, {here.day(4)}" in missing
+    assert f"\n  branch-103: 1 appraisal window, {here.day(4)}" in missing
     assert f"Correct what was refused. Then run: leads-pipeline backfill --from {here.day(4)} --to {here.day(3)}" in (
         result.output
     )
@@ -287,7 +286,7 @@ def test_coverage_counts_the_states_and_names_what_is_not_landed(
     names = tmp_path / "branches.csv"
     names.write_text("id,name\n102,York\n")
     monkeypatch.setenv("LEADS_BRANCHES_FILE", str(names))
-    assert f"appraisal leads, branch-102 (York): 1 window, {here.day(3)}" in run("coverage", "--days", 4).output
+    assert f"branch-102 (York): 2 applicant and appraisal windows, {here.day(3)}" in run("coverage", "--days", 4).output
     told = json.loads(run("coverage", "--days", 4, "--json").output)
     branches = {one["partition"]: one["branch"] for one in told["not_landed"]}
     assert (branches[here.key(3, 102)], branches[here.key(4, 101)]) == ("York", "branch-101")
@@ -318,7 +317,7 @@ def test_coverage_tells_a_lost_file_and_a_window_that_was_pulled_before_its_end_
         result = run("coverage", "--days", 2)
         assert result.exit_code == 1
         assert "1 window missing\n  The portal begins to delete its leads on " in result.output
-        assert f"applicant leads, branch-102: 1 window, {here.day(2)}" in result.output
+        assert f"branch-102: 1 applicant window, {here.day(2)}" in result.output
         here.data.raw.land(APPLICANT, window, (), window.end - timedelta(hours=1), "0" * 64, "run")
 
 
@@ -367,7 +366,7 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
         refused = run("serve", "--port", number)
-        assert (refused.exit_code, "Name another with --port." in refused.output) == (2, True)
+        assert (refused.exit_code, "Name another port with --port." in refused.output) == (2, True)
     with alone(home, "http://127.0.0.1:3000"):
         refused = run("serve", "--port", free_port())
         assert refused.exit_code == 2

@@ -205,7 +205,7 @@ def test_a_failed_backfill_tells_the_cause_before_the_windows(install: Install) 
     with portal(lambda *_: (403, REFUSED)) as address:
         install(address)
         text = command("backfill", "--last", "3d", "--kind", "applicant").text
-    assert text.index("may read it") < text.index("applicant leads, branch-101: 4 windows, ")
+    assert text.index("may read it") < text.index("branch-101: 4 applicant windows, ")
 
 
 # --- full disks -------------------------------------------------------------------------------------------------------
