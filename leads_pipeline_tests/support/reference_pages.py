@@ -21,6 +21,7 @@ from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.observe.figures import Figures, registry
 from leads_pipeline.observe.finding import Finding, Level
+from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.transform.marts import marts
 from leads_pipeline_tests.promises.surface import FULL, each_command, exit_codes
 from leads_pipeline_tests.support.diagrams import one_leads_way, tables_diagram
@@ -91,16 +92,18 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _commands() -> str:
     text = (
         "# Commands\n\nEvery command reads `.env` in the working directory, and the environment. "
-        "The environment wins. `leads-pipeline COMMAND --help` shows the same as this page.\n"
+        "The environment wins. `leads-pipeline COMMAND --help` shows the same as this page.\n\n"
+        'Completion in bash: `eval "$(_LEADS_PIPELINE_COMPLETE=bash_source leads-pipeline)"`. In zsh, write '
+        "`zsh_source`.\n"
     )
     for path, command in each_command(main, "leads-pipeline"):
         if command is not main and not command.hidden:
-            text += _command(path, command)
+            text += _command(path, simulate if path == "leads-pipeline simulate" else command)
     return text
 
 
 def _command(path: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, **command.context_settings)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     paragraphs = (" ".join(part.split()) for part in (command.help or "").split("\n\n"))
     text = f"\n## {path.removeprefix('leads-pipeline ')}\n\n    {usage}\n\n" + "\n\n".join(paragraphs) + "\n"
@@ -108,7 +111,9 @@ def _command(path: str, command: click.Command) -> str:
         return text
     options = [parameter.get_help_record(context) for parameter in command.get_params(context)]
     rows = [(f"`{names}`", meaning) for names, meaning in filter(None, options) if "--help" not in names]
-    return text + ("\n" + markdown_table(("option", "meaning"), rows) if rows else "")
+    text += "\n" + markdown_table(("option", "meaning"), rows) if rows else ""
+    epilog = (command.epilog or "").replace("\b\n", "").strip()
+    return text + (f"\n```text\n{epilog}\n```\n" if epilog else "")
 
 
 def _exit_codes() -> str:
@@ -140,13 +145,18 @@ def _metrics() -> str:
     rows = []
     for metric in registry(lambda: figures).collect():
         labels = sorted({label for sample in metric.samples for label in sample.labels})
-        rows.append((f"`{metric.name}`", ", ".join(f"`{label}`" for label in labels), metric.documentation))
+        key = metric.name.removeprefix("leads_pipeline_").replace("_timestamp_seconds", "_at")
+        key = key if hasattr(figures, key) else f"is_{key}"
+        getattr(figures, key)  # so that no key is named that isn't there
+        rows.append((f"`{metric.name}`", ", ".join(f"`{label}`" for label in labels), f"`{key}`", metric.documentation))
     return (
         "# Metrics\n\n`leads-pipeline metrics --port 9464` serves these gauges at `/metrics`. Without a port it prints "
         "them once, for the textfile collector of the node exporter. `deploy/grafana.json` is a dashboard of them.\n\n"
-        + markdown_table(("metric", "label", "meaning"), rows)
-        + "\nA moment that never was has no sample. If the figures can't be had, `leads_pipeline_well` is there alone, "
-        "and is 0.\n"
+        + markdown_table(("metric", "label", "key of `status --json`", "meaning"), rows)
+        + "\n`leads-pipeline status --json` prints the same figures, with moments in UTC. Each entry of `findings` has "
+        "`key`, `level`, `message`, `since`, `what_to_do`, `link` and `may_pass`.\n\n"
+        "A moment that never was has no sample, and is null in JSON. If the figures can't be had, "
+        "`leads_pipeline_well` is there alone, and is 0.\n"
     )
 
 
