@@ -80,7 +80,8 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 def test_the_reference_is_what_the_code_says() -> None:
     """If not: python -m leads_pipeline_tests.support.reference_pages."""
-    assert {path: text_of(path) for path in reference_pages.pages()} == reference_pages.pages()
+    made = reference_pages.pages()
+    assert {path: text_of(path) for path in made} == made
 
 
 def test_the_runbook_has_each_finding_in_the_words_of_its_finder() -> None:
