@@ -22,6 +22,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.alerting import alert_sensor
 from leads_pipeline.orchestration.conventions import with_conventions
 from leads_pipeline.orchestration.dagster_compat import UnresolvedAssetJobDefinition
+from leads_pipeline.orchestration.delivering import deliver_sensor
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.published import published_asset, report_asset
 from leads_pipeline.orchestration.publishing import publish_sensor
@@ -88,6 +89,7 @@ def _build(settings: Settings) -> Definitions:
             asking.sensor(),
             publish_sensor(settings.zone, is_bucket=settings.store is not None),
             alert_sensor(settings),
+            deliver_sensor(settings),
         ],
         # A process per step costs more than most steps (1.25 s a run against 2.5 s).
         executor=in_process_executor,

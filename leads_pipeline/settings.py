@@ -265,6 +265,7 @@ _TOKEN = "The token request, if the portal wants another form"  # noqa: S105 - a
 _PULL = "What is pulled, and where it is kept"
 _INVENTORY = "The inventory API; everything else runs without it"
 _RECEIVE = "Leads that the portal pushes to `leads-pipeline receive`"
+_DELIVERY = "Leads that the pipeline delivers to a system of yours, for example a CRM"
 _ALERTS = "Alerts; `leads-pipeline alert --test` tries them"
 _DAGSTER = "Dagster"
 
@@ -361,6 +362,16 @@ class Settings(BaseSettings):
 
     receive_key: Secret | None = setting("LEADS_RECEIVE_KEY", _RECEIVE)
     """The key that deliveries must carry, with 16 characters or more: `openssl rand -hex 32`"""
+
+    delivery_url: Secret | None = setting("LEADS_DELIVERY_URL", _DELIVERY)
+    """The address that each new lead, and each new version of one, is posted to. If it is empty, nothing is sent"""
+    delivery_secret: Secret | None = setting("LEADS_DELIVERY_SECRET", _DELIVERY)
+    """The secret that signs each message, by the Standard Webhooks specification: `echo "whsec_$(openssl rand -base64
+    32)"`"""
+    delivery_authorization: Secret | None = setting("LEADS_DELIVERY_AUTHORIZATION", _DELIVERY)
+    """The header `Authorization` of each message, if the address wants one: Bearer and a token, for example"""
+    delivery_from: Annotated[date | None, PlainValidator(_start_date)] = setting("LEADS_DELIVERY_FROM", _DELIVERY)
+    """The first day whose leads are delivered, as 2026-11-19; the day of the first delivery if it is empty"""
 
     alert_email: Annotated[tuple[str, ...], PlainValidator(_recipients)] = setting("LEADS_ALERT_EMAIL", _ALERTS, ())
     """Who gets e-mails: addresses, comma-separated. They go through the mail server of LEADS_SMTP_URL"""

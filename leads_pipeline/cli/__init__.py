@@ -19,6 +19,7 @@ COMMANDS = {
     "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
     "backup": ("backup", "Back up everything that can't be downloaded again."),
     "coverage": ("windows", "Count landed, empty, failed and missing windows."),
+    "deliver": ("deliver", "Send new leads to your own system, or show what waits."),
     "demo": ("demo", "Run the main job on the simulated portal."),
     "dev": ("serving", "Start the Dagster UI and its daemon, to try things out."),
     "doctor": ("doctor", "Check settings, secret, token, services and data folder."),

@@ -6,26 +6,24 @@ Addresses can hold passwords and tokens: they are read like secrets, and are in 
 
 import base64
 import json
-import logging
 import smtplib
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, Self
-from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlunsplit
 
 import httpx
 
 from leads_pipeline.errors import AlertError, LeadsPipelineError, SettingsError
 from leads_pipeline.observe.digest import Digest
 from leads_pipeline.portal.credentials import SecretSource, source_of
-from leads_pipeline.portal.http import make_client, tls_context
+from leads_pipeline.portal.http import checked_address, make_client, tls_context, unlogged
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings, is_loopback
 
@@ -116,7 +114,7 @@ class Heartbeat(_Address):
     def beat(self, *, is_well: bool) -> None:
         """Call the address, or the one with /fail at the end of its path. Raises as Channel.send does."""
         url = self._url.read().strip()
-        parts = _split(self.name, url, ("https", "http"))
+        parts = checked_address(self.name, url, ("https", "http"))
         if not is_well:
             url = urlunsplit(parts._replace(path=parts.path.rstrip("/") + "/fail"))
         _request("GET", self.name, url)
@@ -171,12 +169,12 @@ SET_UP: Final = (
 
 
 def _request(method: str, name: str, url: str, body: dict[str, Any] | None = None) -> None:
-    _split(name, url, ("https", "http"))
+    checked_address(name, url, ("https", "http"))
     content = json.dumps(body, default=datetime.isoformat) if body else None
     try:
         # The answer's body stays unread.
         with (
-            _unlogged(),
+            unlogged(),
             make_client() as http,
             http.stream(method, url, content=content, headers=_JSON, timeout=TIMEOUT_SECONDS) as answer,
         ):
@@ -205,31 +203,6 @@ def _http_verdict(name: str, status: int) -> str:
     return f"refuses the message ({status}). Check that {name} is for this kind of message."
 
 
-@contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keep httpx from logging the address: who knows it can write to the channel."""
-    log = logging.getLogger("httpx")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
-
-
-def _split(name: str, url: str, schemes: Sequence[str]) -> SplitResult:
-    """Return the parts of an address. Raises SettingsError, without the address, if it can't be one."""
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that don't close, a port that is no number
-        is_address = False
-    if not is_address:
-        raise SettingsError(f"{name} is no address. It begins with {' or '.join(f'{one}://' for one in schemes)}.")
-    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise SettingsError(f"{name} begins with http://, so that anybody on the way could read it. Write https://.")
-    return parts
-
-
 # --- mail -------------------------------------------------------------------------------------------------------------
 
 
@@ -239,7 +212,7 @@ def _mail_address(name: str, url: str) -> SplitResult:
     for character, escaped in (("/", "%2F"), ("?", "%3F"), ("#", "%23")):
         if character in before_at:
             raise SettingsError(f'{name} holds a "{character}" in the user or the password. Write it as {escaped}.')
-    parts = _split(name, url, tuple(_SMTP_PORTS))
+    parts = checked_address(name, url, tuple(_SMTP_PORTS))
     if parts.query not in ("", "tls=none"):
         raise SettingsError(f"{name} holds an option that isn't known. The only one is ?tls=none, at the end.")
     return parts

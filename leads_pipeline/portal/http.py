@@ -2,20 +2,23 @@
 
 import gzip
 import io
+import logging
 import os
 import ssl
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, TooLargeError, UnreachableError
 from leads_pipeline.portal.verdicts import DEADLINE_PASSED, UNUSABLE_ADDRESS, broken_off
+from leads_pipeline.settings import is_loopback
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 # The longest silence within a request: a busy day of a large group takes the service a while to gather.
@@ -71,7 +74,33 @@ def tls_context() -> ssl.SSLContext:
 
 
 def _forget_redirect(response: httpx.Response) -> None:
-    response.headers.pop("location", None)  # httpx fails on a broken one, though it isn't followed
+    # httpx fails on a broken one, though it isn't followed.
+    response.extensions["location"] = response.headers.pop("location", None)
+
+
+def checked_address(name: str, url: str, schemes: Sequence[str]) -> SplitResult:
+    """Return the parts of an address. Raises SettingsError, without the address, if it can't be one."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that don't close, a port that is no number
+        is_address = False
+    if not is_address:
+        raise SettingsError(f"{name} is no address. It begins with {' or '.join(f'{one}://' for one in schemes)}.")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise SettingsError(f"{name} begins with http://, so that anybody on the way could read it. Write https://.")
+    return parts
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep httpx from logging an address that is a secret."""
+    log = logging.getLogger("httpx")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def read_body(response: httpx.Response, max_bytes: int, until: float) -> bytes:

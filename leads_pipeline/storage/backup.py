@@ -15,8 +15,9 @@ import io
 import os
 import re
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -43,7 +44,12 @@ _LEFT_OUT: Final = {
     *(prefix.rstrip("/") for prefix in (LIST, *STORED)),
     *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".restoring", "README.md", "lost+found"),
 }
-_STATE_LEFT_OUT: Final = tuple(f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept"))
+_STATE_LEFT_OUT: Final = tuple(
+    f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept", "deliveries.sqlite-journal")
+)
+
+# What was delivered is written while a backup is made, so SQLite reads it. Its journal belongs to a moment.
+_SQLITE: Final = ".sqlite"
 
 _NAME: Final = "%Y-%m-%dT%H%M%SZ"
 _UNFINISHED: Final = ".unfinished-"
@@ -288,6 +294,9 @@ class _Draft:
             content = self._data.store.get(key)
             return None if content is None else io.BytesIO(content)
         path = self._data.folder / key
+        if key.endswith(_SQLITE):
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+                return io.BytesIO(db.serialize())
         if key.startswith(LIST):
             path = self._data.gate.entries.folder / key.removeprefix(LIST)
         with reading(path), suppress(FileNotFoundError):

@@ -289,6 +289,10 @@ class State:
                 "set LEADS_START_DATE. Without it, partitions would move."
             ) from None
 
+    def remember_delivery_from(self, default: date) -> date:
+        """Return from which day on leads are delivered: `default` at the first call, afterwards the remembered one."""
+        return date.fromisoformat(self._remember("delivery_from", default.isoformat()))
+
     def remember_time_zone(self, key: str) -> None:
         """Remember the time zone of the first pull. Another one later makes other windows of the same days."""
         self._remember("time_zone", key)

@@ -88,18 +88,16 @@ def _parts(batches: Iterable[Batch]) -> Iterator[tuple[LeadKind, pa.Table]]:
 
 
 def _with_window(batch: Batch) -> pa.Table:
-    table = batch.leads
-    if CORRECTION in table["source"].to_pylist():
-        table = _with_corrections(table)
-    else:
-        table = table.append_column(_CORRECTIONS, pa.nulls(len(table), _CORRECTIONS.type))
+    table = with_corrections(batch.leads)
     for name, value in (("day", batch.day), ("scope", batch.scope)):
         table = table.append_column(name, pa.repeat(pa.scalar(value), len(table)))
     return table
 
 
-def _with_corrections(table: pa.Table) -> pa.Table:
-    """The versions, each with the corrections of its lead, oldest first."""
+def with_corrections(table: pa.Table) -> pa.Table:
+    """The versions of a batch, with a column `corrections`: those of the lead, oldest first."""
+    if CORRECTION not in table["source"].to_pylist():
+        return table.append_column(_CORRECTIONS, pa.nulls(len(table), _CORRECTIONS.type))
     corrections: dict[str, list[str]] = {}
     rows = sorted(table.to_pylist(), key=lambda row: row["number"])
     for row in rows:

@@ -301,6 +301,13 @@ class Quick(House):
         requests.add(self.data, requests.Request(action, person, found, moment.date()), moment)
         self.publish()
 
+    def correct(self, lead_id: str, email: str) -> None:
+        """Correct the address of a lead, and publish."""
+        found, moment = find(self.data, person := _person({"lead": lead_id})), self._tick()
+        request = requests.Request(Action.CORRECT, person, found, moment.date())
+        requests.add_correction(self.data, request, email, None, moment)
+        self.publish()
+
     def retain(self, days: int) -> None:
         self._keep_days = days
         for cut in cut_days(self.data, due_before(self.now, self.zone, days)):

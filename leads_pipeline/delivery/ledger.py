@@ -1,0 +1,265 @@
+"""The ledger: which version of which lead was delivered, and what waits.
+
+It holds ids, versions and times, never what a lead says. Belongs here: the file and its questions. Doesn't: what is due
+(due.py), sending (sending.py). Whoever writes holds the lock `delivery`.
+"""
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.durable import make_folder, storing
+
+# Below the data folder.
+LEDGER: Final = ".state/deliveries.sqlite"
+
+_SCHEMA: Final = """
+create table if not exists versions (
+    kind text not null, lead_id text not null, version text not null,
+    number integer not null, day text not null, scope text not null,
+    state text not null, due_at real not null,
+    attempts integer not null default 0, next_at real not null default 0, trouble text, delivered_at real,
+    primary key (kind, lead_id, version)
+);
+create index if not exists by_state on versions (state, attempts, number);
+create table if not exists windows (kind text, day text, scope text, hash text, primary key (kind, day, scope));
+create table if not exists facts (name text primary key, value text);
+"""
+
+
+class VersionState(StrEnum):
+    """What becomes of a version. Held: the portal emptied the contact, and a person has to look first."""
+
+    WAITING = "waiting"
+    HELD = "held"
+    DELIVERED = "delivered"
+    DEAD = "dead"
+
+
+class Version(NamedTuple):
+    """A version of a lead. `number` is that of its raw row, `day` and `scope` are its window's.
+
+    `version` is the hash of the text as received, with a count behind it if the portal went back to an earlier text.
+    """
+
+    kind: str
+    lead_id: str
+    version: str
+    number: int
+    day: date
+    scope: str
+    attempts: int = 0
+    due_at: float = 0.0
+
+
+class Ledger:
+    """The ledger of a data folder, open. Moments are in seconds since 1970."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+
+    def commit(self) -> None:
+        """Have all that was noted on the disk."""
+        self.db.commit()
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    def windows(self) -> dict[tuple[str, date, str], str]:
+        """Return the hash of each window's files when its versions were noted."""
+        rows = self.db.execute("select kind, day, scope, hash from windows")
+        return {(kind, date.fromisoformat(day), scope): hash_ for kind, day, scope, hash_ in rows}
+
+    def note_window(self, window: tuple[str, date, str], hash_: str) -> None:
+        """Remember that the versions of these files are noted."""
+        kind, day, scope = window
+        self.db.execute("insert or replace into windows values (?, ?, ?, ?)", (kind, day.isoformat(), scope, hash_))
+
+    def newest(self, kind: str, lead_id: str) -> tuple[int, str] | None:
+        """Return number and version of the lead's newest noted version."""
+        found: tuple[int, str] | None = self.db.execute(
+            "select number, version from versions where (kind, lead_id) = (?, ?) order by number desc, rowid desc",
+            (kind, lead_id),
+        ).fetchone()
+        return found
+
+    def times(self, kind: str, lead_id: str, version: str) -> int:
+        """Return how many noted versions of the lead have this text."""
+        (count,) = self.db.execute(
+            "select count(*) from versions where (kind, lead_id) = (?, ?) and (version = ? or version like ? || '-%')",
+            (kind, lead_id, version, version),
+        ).fetchone()
+        return int(count)
+
+    def add(self, version: Version, state: VersionState, now: float) -> None:
+        """Note a version that is due."""
+        self.db.execute(
+            "insert into versions (kind, lead_id, version, number, day, scope, state, due_at) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*version[:4], version.day.isoformat(), version.scope, state, now),
+        )
+
+    def fact(self, name: str) -> str | None:
+        """Return a fact about the endpoint or the last look."""
+        found: tuple[str] | None = self.db.execute("select value from facts where name = ?", (name,)).fetchone()
+        return found[0] if found else None
+
+    def set_fact(self, name: str, value: str | None) -> None:
+        """Remember a fact, or forget it."""
+        if value is None:
+            self.db.execute("delete from facts where name = ?", (name,))
+        else:
+            self.db.execute("insert or replace into facts values (?, ?)", (name, value))
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def ready(self, now: float, most: int) -> list[Version]:
+        """Return versions to send now: of each lead the oldest that waits, those with the fewest attempts first."""
+        rows = self.db.execute(
+            """
+            select kind, lead_id, version, number, day, scope, attempts, due_at
+            from versions as ready
+            where state = 'waiting' and next_at <= ? and not exists (
+                select 1 from versions as earlier
+                where (earlier.kind, earlier.lead_id, earlier.state) = (ready.kind, ready.lead_id, 'waiting')
+                    and (earlier.number, earlier.rowid) < (ready.number, ready.rowid)
+            )
+            order by attempts, number
+            limit ?
+            """,
+            (now, most),
+        )
+        return [
+            Version(kind, lead_id, version, number, date.fromisoformat(day), scope, attempts, due_at)
+            for kind, lead_id, version, number, day, scope, attempts, due_at in rows
+        ]
+
+    def delivered(self, version: Version, now: float) -> None:
+        """Note that the endpoint took it."""
+        self._set(version, "state = 'delivered', delivered_at = ?, trouble = null", now)
+
+    def failed(self, version: Version, trouble: str, next_at: float, *, is_dead: bool) -> None:
+        """Note that the endpoint did not take it."""
+        state = VersionState.DEAD if is_dead else VersionState.WAITING
+        self._set(version, "state = ?, attempts = attempts + 1, trouble = ?, next_at = ?", state, trouble, next_at)
+
+    def drop(self, version: Version) -> None:
+        """Forget a version that raw no longer has."""
+        self.db.execute("delete from versions where (kind, lead_id, version) = (?, ?, ?)", version[:3])
+
+    def _set(self, version: Version, what: str, *values: object) -> None:
+        where = "where (kind, lead_id, version) = (?, ?, ?)"
+        self.db.execute(f"update versions set {what} {where}", (*values, *version[:3]))  # noqa: S608 - our own words
+
+    def wake(self) -> None:
+        """Have all that waits be ready at once: the endpoint works again."""
+        self.db.execute("update versions set next_at = 0 where state = 'waiting' and next_at > 0")
+
+    # --- what a person asks -------------------------------------------------------------------------------------------
+
+    def counts(self) -> dict[VersionState, int]:
+        """Return how many versions are in each state."""
+        found = dict(self.db.execute("select state, count(*) from versions group by state").fetchall())
+        return {state: int(found.get(state.value, 0)) for state in VersionState}
+
+    def oldest_waiting(self) -> datetime | None:
+        """Return since when the oldest version waits, None if none does."""
+        (oldest,) = self.db.execute("select min(due_at) from versions where state = 'waiting'").fetchone()
+        return None if oldest is None else datetime.fromtimestamp(oldest, UTC)
+
+    def last_delivered(self) -> datetime | None:
+        """Return when a version was last delivered."""
+        (last,) = self.db.execute("select max(delivered_at) from versions").fetchone()
+        return None if last is None else datetime.fromtimestamp(last, UTC)
+
+    def listed(self, states: Collection[VersionState], most: int) -> list[tuple[str, str, str, str, int, str]]:
+        """Return kind, lead id, day, state, attempts and trouble of versions in these states, oldest first."""
+        marks = ", ".join("?" * len(states))
+        return self.db.execute(
+            f"select kind, lead_id, day, state, attempts, coalesce(trouble, '') from versions "  # noqa: S608 - marks
+            f"where state in ({marks}) order by number limit ?",
+            (*states, most),
+        ).fetchall()
+
+    def retry(self, now: float) -> int:
+        """Have dead letters and held versions wait again. Return how many."""
+        self.set_fact("gone", None)
+        self.set_fact("pause_until", None)
+        self.wake()
+        return self.db.execute(
+            "update versions set state = 'waiting', due_at = ?, attempts = 0, next_at = 0 "
+            "where state in ('dead', 'held')",
+            (now,),
+        ).rowcount
+
+    def replay(self, first: date, last: date, now: float) -> int:
+        """Have the newest version of each lead of these days wait once more. Return how many."""
+        return self.db.execute(
+            "update versions set state = 'waiting', due_at = ?, attempts = 0, next_at = 0 "
+            "where state = 'delivered' and day between ? and ? and not exists ("
+            "select 1 from versions as later where (later.kind, later.lead_id) = (versions.kind, versions.lead_id) "
+            "and (later.number, later.rowid) > (versions.number, versions.rowid))",
+            (now, first.isoformat(), last.isoformat()),
+        ).rowcount
+
+    def sent(self, kind: str, lead_id: str) -> list[datetime]:
+        """Return when versions of the lead were delivered, oldest first."""
+        rows = self.db.execute(
+            "select delivered_at from versions where (kind, lead_id) = (?, ?) and delivered_at is not null order by 1",
+            (kind, lead_id),
+        )
+        return [datetime.fromtimestamp(at, UTC) for (at,) in rows]
+
+    def forget(self, kind: str, lead_id: str) -> None:
+        """Forget a lead."""
+        self.db.execute("delete from versions where (kind, lead_id) = (?, ?)", (kind, lead_id))
+
+    def forget_before(self, day: date) -> None:
+        """Forget the leads of anonymous days."""
+        self.db.execute("delete from versions where day < ?", (day.isoformat(),))
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Ledger]:
+    """Open the ledger of a data folder; it is made if there is none. The block's end commits.
+
+    Raises StorageError. A ledger that is damaged is moved to `quarantine/`: the next one finds again what is due.
+    """
+    path = folder / LEDGER
+    try:
+        with storing(path):
+            make_folder(path.parent)
+            with closing(sqlite3.connect(path, timeout=30)) as db:
+                db.execute("pragma synchronous = full")
+                db.executescript(_SCHEMA)
+                with db:
+                    yield Ledger(db)
+    except sqlite3.OperationalError as error:
+        raise StorageError(f"{path} can't be used: {error}. Check the disk and its rights.") from None
+    except sqlite3.DatabaseError:
+        aside = folder / "quarantine" / path.name
+        with storing(aside):
+            make_folder(aside.parent)
+            path.replace(aside)
+        raise StorageError(
+            f"{path} was damaged and is {aside} now. The next delivery makes a new one, and sends again what it can't "
+            "tell is delivered. Receivers drop repeats by their webhook-id."
+        ) from None
+
+
+@contextmanager
+def looked_at(folder: Path) -> Iterator[Ledger | None]:
+    """Open the ledger to look at it alone. None if nothing was ever delivered. Raises StorageError."""
+    path = folder / LEDGER
+    if not path.exists():
+        yield None
+        return
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as db:
+            yield Ledger(db)
+    except sqlite3.DatabaseError as error:
+        raise StorageError(f"{path} can't be read: {error}. Run `leads-pipeline deliver`.") from None

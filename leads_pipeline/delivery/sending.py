@@ -1,0 +1,309 @@
+"""Sending what is due to the agency's endpoint, and what its answers mean.
+
+Belongs here: one pass over what is ready, waiting after a failure, what ends the pass. Doesn't: what is due (due.py),
+the message (message.py), when a pass is made.
+"""
+
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from http import HTTPStatus
+from typing import Final, NamedTuple, Self
+from urllib.parse import urlsplit, urlunsplit
+from zoneinfo import ZoneInfo
+
+import httpx
+
+from leads_pipeline.delivery.due import leads_of, note_due, version_of
+from leads_pipeline.delivery.ledger import Ledger, Version, opened
+from leads_pipeline.delivery.message import body_of, headers_of, signer
+from leads_pipeline.domain.window import today
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.portal.credentials import source_of
+from leads_pipeline.portal.http import checked_address, make_client, tls_context, unlogged
+from leads_pipeline.portal.pace import parse_retry_after
+from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.transform.flatten import with_corrections
+from leads_pipeline.transform.raw_windows import RawWindows
+
+# Requests at once.
+CONCURRENCY: Final = 4
+TIMEOUT_SECONDS: Final = 10.0
+# Versions whose texts are read together.
+_AT_ONCE: Final = 100
+
+# How long a version is tried.
+PATIENCE: Final = timedelta(days=3)
+_FIRST_WAIT_SECONDS: Final = 10.0
+_LONGEST_WAIT_SECONDS: Final = 3600.0
+
+# After so many failures in a row that are the endpoint's own, nobody asks it for a while.
+_AWAY_AFTER: Final = 5
+_LONGEST_PAUSE_SECONDS: Final = 300.0
+
+# Answers that are about the one lead. All other failures are the endpoint's.
+_OF_THE_LEAD: Final = {400, 409, 413, 415, 422}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where leads are delivered. Its `repr` shows no secret."""
+
+    url: str = field(repr=False)
+    secret: str = field(repr=False)
+    authorization: str | None = field(repr=False)
+    host: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Endpoint | None":
+        """Return the endpoint of the settings, None if delivery is off. Raises SettingsError and CredentialsError."""
+        url, secret = source_of(settings.delivery_url), source_of(settings.delivery_secret)
+        if bool(url) != bool(secret):
+            raise SettingsError("LEADS_DELIVERY_URL and LEADS_DELIVERY_SECRET go together. Set both, or none.")
+        if url is None or secret is None:
+            return None
+        address = url.read().strip()
+        parts = checked_address("LEADS_DELIVERY_URL", address, ("https", "http"))
+        authorization = source_of(settings.delivery_authorization)
+        signer(secret.read())
+        return cls(address, secret.read(), authorization.read() if authorization else None, parts.hostname or "")
+
+
+@dataclass(slots=True)
+class Sent:
+    """What a pass did. `left` versions wait still. `trouble` is the endpoint's last failure in words."""
+
+    new: int = 0
+    delivered: int = 0
+    failed: int = 0
+    left: int = 0
+    trouble: str | None = None
+
+
+class _Outcome(NamedTuple):
+    version: Version
+    status: int | None = None
+    trouble: str | None = None
+    retry_after: float | None = None
+
+    @property
+    def is_of_the_lead(self) -> bool:
+        return self.status in _OF_THE_LEAD
+
+
+def first_day_to_deliver(settings: Settings, data: DataFolder, now: datetime) -> date:
+    """Return from which window day on leads are delivered: the setting's, else the day of the first delivery."""
+    return settings.delivery_from or data.state.remember_delivery_from(today(settings.zone, now))
+
+
+def deliver(
+    settings: Settings,
+    data: DataFolder,
+    endpoint: Endpoint,
+    *,
+    is_all: bool = False,
+    seconds: float = float("inf"),
+    patience_seconds: float = 60.0,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    transport: httpx.BaseTransport | None = None,
+) -> Sent:
+    """Send what is due, for at most that many seconds. With `is_all`, whatever its next attempt is, but once.
+
+    Raises StorageError, also if another process delivers for longer than `patience_seconds`.
+    """
+    until = time.monotonic() + seconds
+    with (
+        data.state.lock("delivery", timeout_seconds=patience_seconds),
+        opened(data.folder) as ledger,
+        unlogged(),
+    ):
+        sent = Sent(new=note_due(data, ledger, first_day_to_deliver(settings, data, clock()), clock()))
+        if is_all:
+            ledger.set_fact("pause_until", None)
+            ledger.wake()
+        if not _is_paused(ledger, clock()):
+            with _Sender(data, endpoint, settings.zone, clock, transport) as sender:
+                _send(ledger, sender, sent, until, clock)
+        sent.left = sum(count for state, count in ledger.counts().items() if state != "delivered")
+        sent.trouble = sent.trouble or ledger.fact("trouble")
+    return sent
+
+
+def _is_paused(ledger: Ledger, now: datetime) -> bool:
+    return ledger.fact("gone") is not None or float(ledger.fact("pause_until") or 0) > now.timestamp()
+
+
+def _send(ledger: Ledger, sender: "_Sender", sent: Sent, until: float, clock: Callable[[], datetime]) -> None:
+    tried: set[tuple[str, str, str]] = set()
+    while time.monotonic() < until:
+        ready = [version for version in ledger.ready(clock().timestamp(), _AT_ONCE) if version[:3] not in tried]
+        if not ready:
+            return
+        tried.update(version[:3] for version in ready)
+        in_a_row = 0
+        for outcomes in sender.send(ledger, ready):
+            for outcome in outcomes:
+                in_a_row = _note(ledger, outcome, sent, in_a_row, clock())
+            ledger.commit()
+            is_gone = any(outcome.status == HTTPStatus.GONE for outcome in outcomes)
+            if is_gone or in_a_row >= _AWAY_AFTER:
+                _note_away(ledger, outcomes[-1], clock(), is_gone=is_gone)
+                return
+            if time.monotonic() > until:
+                return
+
+
+def _note(ledger: Ledger, outcome: _Outcome, sent: Sent, in_a_row: int, now: datetime) -> int:
+    """Note an outcome. Return how many failures in a row were the endpoint's own."""
+    if outcome.trouble is not None:
+        sent.failed += 1
+        sent.trouble = outcome.trouble
+        _note_failure(ledger, outcome, now)
+        return in_a_row if outcome.is_of_the_lead else in_a_row + 1
+    sent.delivered += 1
+    ledger.delivered(outcome.version, now.timestamp())
+    if ledger.fact("trouble"):
+        _note_well(ledger)
+    return 0
+
+
+def _note_well(ledger: Ledger) -> None:
+    for name in ("trouble", "trouble_since", "pause_until", "pauses"):
+        ledger.set_fact(name, None)
+    ledger.wake()
+
+
+def _note_failure(ledger: Ledger, outcome: _Outcome, now: datetime) -> None:
+    version = outcome.version
+    wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**version.attempts)
+    wait = min(max(random.uniform(0, wait), outcome.retry_after or 0), _LONGEST_WAIT_SECONDS)  # noqa: S311 - jitter
+    is_dead = now - datetime.fromtimestamp(version.due_at, UTC) > PATIENCE
+    ledger.failed(version, outcome.trouble or "", now.timestamp() + wait, is_dead=is_dead)
+    if not outcome.is_of_the_lead:
+        ledger.set_fact("trouble", outcome.trouble)
+        ledger.set_fact("trouble_since", ledger.fact("trouble_since") or now.isoformat())
+
+
+def _note_away(ledger: Ledger, outcome: _Outcome, now: datetime, *, is_gone: bool) -> None:
+    """Ask nobody for a while: the longer, the oftener that has happened. After 410, until a person says so."""
+    if is_gone:
+        ledger.set_fact("gone", now.isoformat())
+    pauses = int(ledger.fact("pauses") or 0)
+    pause = random.uniform(0, min(_LONGEST_PAUSE_SECONDS, _FIRST_WAIT_SECONDS * 2**pauses))  # noqa: S311 - jitter
+    pause = min(max(pause, outcome.retry_after or 0), _LONGEST_WAIT_SECONDS)
+    ledger.set_fact("pause_until", str(now.timestamp() + pause))
+    ledger.set_fact("pauses", str(pauses + 1))
+    ledger.commit()
+
+
+class _Sender:
+    """Posts versions, some at once, each thread over a connection of its own."""
+
+    def __init__(
+        self,
+        data: DataFolder,
+        endpoint: Endpoint,
+        zone: ZoneInfo,
+        clock: Callable[[], datetime],
+        transport: httpx.BaseTransport | None,
+    ) -> None:
+        self._raw = RawWindows(data.store, data.gate)
+        self._endpoint, self._zone, self._clock = endpoint, zone, clock
+        self._signs = signer(endpoint.secret)
+        self._transport = transport
+        self._local = threading.local()
+        self._tls: ssl.SSLContext | None = None
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        self._pool = self._stack.enter_context(ThreadPoolExecutor(CONCURRENCY))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def send(self, ledger: Ledger, versions: Sequence[Version]) -> Iterator[list[_Outcome]]:
+        """Post these versions. What raw no longer has is dropped from the ledger."""
+        self._tls = self._tls or tls_context()
+        bodies = self._bodies(ledger, versions)
+        for version in versions:
+            if version not in bodies:
+                ledger.drop(version)
+        messages = list(bodies.items())
+        for first in range(0, len(messages), CONCURRENCY):
+            yield list(self._pool.map(self._post, messages[first : first + CONCURRENCY]))
+
+    def _bodies(self, ledger: Ledger, versions: Sequence[Version]) -> dict[Version, bytes]:
+        wanted = {(one.kind, one.day, one.scope, one.lead_id, one.number): one for one in versions}
+        found: dict[Version, bytes] = {}
+        for batch in self._raw.read({key[:3] for key in wanted}):
+            window, table = (batch.kind.name, batch.day, batch.scope), with_corrections(batch.leads)
+            rows = {
+                version: (place, row)
+                for place, row in enumerate(table.to_pylist())
+                if (version := wanted.get((*window, row["lead_id"], row["number"])))
+                and version_of(row) == version.version.partition("-")[0]
+            }
+            if not rows:
+                continue
+            leads = leads_of(batch.kind, table.take([place for place, _ in rows.values()]))
+            for (version, (_, row)), lead in zip(rows.items(), leads, strict=True):
+                is_update = bool(ledger.sent(version.kind, version.lead_id))
+                found[version] = body_of(batch.kind, version, row, lead, self._zone, is_update=is_update)
+        return {version: found[version] for version in versions if version in found}
+
+    def _post(self, message: tuple[Version, bytes]) -> _Outcome:
+        version, body = message
+        headers = headers_of(self._signs, version, body, self._clock())
+        if self._endpoint.authorization:
+            headers["authorization"] = self._endpoint.authorization
+        try:
+            # The answer's body stays unread: it can repeat what the lead says.
+            with self._client().stream(
+                "POST", self._endpoint.url, content=body, headers=headers, timeout=TIMEOUT_SECONDS
+            ) as answer:
+                return _outcome(version, answer, self._clock())
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            return _Outcome(version, trouble=f"can't be reached: {why_no_connection(error)}")
+        except httpx.TransportError as error:
+            return _Outcome(version, trouble=f"gave no answer ({type(error).__name__})")
+        except UNUSABLE_ADDRESS:
+            return _Outcome(version, trouble="can't be called: LEADS_DELIVERY_URL holds no address. Copy it again.")
+
+    def _client(self) -> httpx.Client:
+        client: httpx.Client | None = getattr(self._local, "client", None)
+        if client is None:
+            client = self._local.client = self._stack.enter_context(
+                make_client(transport=self._transport, tls=self._tls)
+            )
+        return client
+
+
+def _outcome(version: Version, answer: httpx.Response, now: datetime) -> _Outcome:
+    status = answer.status_code
+    if answer.is_success:
+        return _Outcome(version, status)
+    patience = parse_retry_after(answer.headers.get("retry-after"), now)
+    return _Outcome(version, status, _trouble(answer), patience)
+
+
+def _trouble(answer: httpx.Response) -> str:
+    status = answer.status_code
+    if answer.is_redirect:
+        parts = urlsplit(str(answer.extensions.get("location") or ""))
+        where = urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
+        return f"sends to another address ({status}): {where}. No redirect is followed. Correct LEADS_DELIVERY_URL."
+    if status == HTTPStatus.GONE:
+        return "is gone (410). Nothing more is sent until `leads-pipeline deliver retry`."
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return f"refuses the sender ({status}). Check LEADS_DELIVERY_SECRET and LEADS_DELIVERY_AUTHORIZATION."
+    kind = answer.headers.get("content-type", "no content")[:20]
+    return f"answered {status} ({kind})"

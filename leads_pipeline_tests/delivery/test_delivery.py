@@ -1,0 +1,316 @@
+"""Delivery: each new lead, and each new version of one, reaches the agency's own endpoint."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from leads_pipeline.delivery.ledger import LEDGER, VersionState, looked_at, opened
+from leads_pipeline.delivery.message import signer
+from leads_pipeline.delivery.sending import Endpoint, Sent, deliver
+from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.settings import Settings
+from leads_pipeline_tests.support.crm import SECRET, VARIABLES, Crm
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
+
+
+def lead(number: int, message: str = "first", **contact: str) -> dict[str, Any]:
+    known = {"firstName": "Jane", "lastName": "Quill", "email": f"j{number}@example.org", "phoneNumber": "07700 900123"}
+    return {"id": f"lead-{number}", "createdAt": f"{DAY}T10:00:00Z", "message": message, "contact": known | contact}
+
+
+class Agency:
+    """A house with its endpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self.house = Quick(folder)
+        self.crm = Crm()
+        self.variables = {**VARIABLES, "LEADS_TIMEZONE": "Europe/London", "LEADS_DELIVERY_FROM": str(DAY)}
+
+    def deliver(self, *, is_all: bool = False) -> Sent:
+        settings = Settings.from_variables(self.variables)
+        endpoint = Endpoint.of(settings)
+        assert endpoint
+        return deliver(
+            settings, self.house.data, endpoint, is_all=is_all, clock=lambda: self.house.now, transport=self.crm
+        )
+
+    def counts(self) -> dict[VersionState, int]:
+        with looked_at(self.house.folder) as ledger:
+            assert ledger
+            return {state: count for state, count in ledger.counts().items() if count}
+
+
+@pytest.fixture
+def agency(tmp_path: Path) -> Agency:
+    return Agency(tmp_path / "data")
+
+
+def answering(status: int, **headers: str) -> Any:
+    return lambda _message: httpx.Response(status, headers=headers)
+
+
+def test_each_lead_is_delivered_once_with_its_columns_and_its_text(agency: Agency) -> None:
+    text = json.dumps(lead(1) | {"intent": "APPLICANT_INTENT_BUY", "new": [15]}).replace("15]", "1.50]")
+    agency.house.land("applicant", [text, lead(2)])
+    assert (agency.deliver().delivered, agency.deliver().delivered) == (2, 0)
+    [first, _] = agency.crm.applied.values()
+    data = first["data"]
+    assert first["type"] == "lead.created"
+    assert (data["kind"], data["lead_id"], data["scope"], data["lead_day"]) == (
+        "applicant",
+        "lead-1",
+        "branch-101",
+        str(DAY),
+    )
+    assert (data["contact_email"], data["intent"]) == ("j1@example.org", "APPLICANT_INTENT_BUY")
+    assert (data["payload"]["contact"]["email"], data["_extra"]) == ("j1@example.org", {"new": [1.5]})
+    assert text.encode() in agency.crm.requests[0].content
+
+
+def test_a_new_version_is_an_update_and_one_lead_s_versions_come_in_order(agency: Agency) -> None:
+    for text in ("A", "B", "A"):
+        agency.house.land("applicant", [lead(1, text)])
+    agency.deliver()
+    agency.house.land("applicant", [lead(1, "A")])
+    agency.deliver()
+    assert agency.crm.events == [("created", "lead-1", "A"), ("updated", "lead-1", "B"), ("updated", "lead-1", "A")]
+
+
+def test_a_lead_of_two_windows_is_delivered_once(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.house.land("applicant", [lead(1)], day=NEXT_DAY)
+    agency.house.push("applicant", lead(1))
+    agency.deliver()
+    assert agency.crm.events == [("created", "lead-1", "first")]
+
+
+def test_without_a_first_day_old_leads_are_not_delivered(agency: Agency) -> None:
+    del agency.variables["LEADS_DELIVERY_FROM"]
+    agency.house.land("applicant", [lead(1)])
+    agency.deliver()
+    agency.house.later(days=1)
+    agency.house.push("applicant", lead(2) | {"createdAt": f"{agency.house.today}T05:00:00Z"})
+    agency.deliver()
+    assert [event[1] for event in agency.crm.events] == ["lead-2"]
+
+
+def test_a_failed_lead_is_sent_again_later_with_the_same_id_and_a_new_signature(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.crm.answer = answering(500)
+    assert agency.deliver().failed == 1
+    agency.house.later(hours=1)
+    agency.crm.answer = answering(200)
+    assert agency.deliver().delivered == 1
+    [(first_id, first_at, _), (second_id, second_at, _)] = agency.crm.attempts
+    assert first_id == second_id
+    assert int(second_at) - int(first_at) >= 3600
+
+
+def test_a_lead_that_the_endpoint_refuses_delays_no_other_lead(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1), lead(2), lead(3)])
+    agency.crm.answer = lambda message: httpx.Response(422 if message["data"]["lead_id"] == "lead-1" else 200)
+    agency.deliver()
+    agency.house.land("applicant", [lead(1, "second"), lead(4)])
+    agency.deliver()
+    assert sorted(event[1] for event in agency.crm.events) == ["lead-2", "lead-3", "lead-4"]
+    assert agency.counts() == {VersionState.DELIVERED: 3, VersionState.WAITING: 2}
+
+
+def test_an_endpoint_that_is_away_is_left_alone_and_gets_all_once_it_is_back(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(number) for number in range(40)])
+    agency.crm.answer = answering(503)
+    assert agency.deliver().failed < 10
+    assert agency.deliver().failed == 0
+    for _ in range(24):  # two hours
+        agency.house.later(minutes=5)
+        agency.deliver()
+    agency.crm.answer = answering(200)
+    agency.house.later(minutes=5)
+    agency.deliver()
+    agency.deliver()
+    assert len(agency.crm.applied) == 40
+
+
+def test_a_retry_after_is_kept(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.crm.answer = answering(429, **{"Retry-After": "1800"})
+    agency.deliver()
+    agency.crm.answer = answering(200)
+    agency.house.later(minutes=29)
+    assert agency.deliver().delivered == 0
+    agency.house.later(minutes=1)
+    assert agency.deliver().delivered == 1
+
+
+def test_a_redirect_is_a_failure_that_names_the_new_address(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.crm.answer = answering(301, location="https://new.example/hook?token=secret")
+    sent = agency.deliver()
+    assert (sent.delivered, sent.failed) == (0, 1)
+    assert "https://new.example/hook" in (sent.trouble or "")
+    assert "secret" not in (sent.trouble or "")
+
+
+def test_410_stops_the_endpoint_until_a_person_says_so(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1), lead(2)])
+    agency.crm.answer = answering(410)
+    agency.deliver()
+    agency.crm.answer = answering(200)
+    agency.house.later(days=1)
+    assert (agency.deliver().delivered, agency.deliver(is_all=True).delivered) == (0, 0)
+    with opened(agency.house.folder) as ledger:
+        ledger.retry(agency.house.now.timestamp())
+    assert agency.deliver().delivered == 2
+
+
+def test_after_three_days_a_lead_is_a_dead_letter_that_can_be_retried(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.crm.answer = answering(400)
+    for _ in range(8):
+        agency.deliver()
+        agency.house.later(hours=12)
+    assert agency.counts() == {VersionState.DEAD: 1}
+    agency.crm.answer = answering(200)
+    assert agency.deliver(is_all=True).left == 1
+    with opened(agency.house.folder) as ledger:
+        assert ledger.retry(agency.house.now.timestamp()) == 1
+    assert agency.deliver().delivered == 1
+
+
+def test_a_contact_that_the_portal_emptied_waits_for_a_person(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.deliver()
+    agency.house.land("applicant", [lead(1, email="")])
+    agency.deliver()
+    assert agency.counts() == {VersionState.DELIVERED: 1, VersionState.HELD: 1}
+    agency.house.land("applicant", [lead(1, "whole again")])
+    agency.deliver()
+    assert [event[2] for event in agency.crm.events] == ["first", "whole again"]
+
+
+def test_an_erased_person_is_never_sent_again(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1), lead(2)])
+    agency.crm.answer = answering(500)
+    agency.deliver()
+    agency.house.erase(email="j1@example.org")
+    agency.crm.answer = answering(200)
+    agency.house.land("applicant", [lead(1, "again"), lead(2)])
+    agency.house.push("applicant", lead(1, "pushed"))
+    agency.deliver(is_all=True)
+    assert [event[1] for event in agency.crm.events] == ["lead-2"]
+    assert agency.counts() == {VersionState.DELIVERED: 1}
+
+
+def test_an_erasure_that_nobody_has_swept_yet_holds(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.crm.answer = answering(500)
+    agency.deliver()
+    house = agency.house
+    house.publish = lambda: None  # type: ignore[method-assign]
+    house.erase(email="j1@example.org")
+    agency.crm.answer = answering(200)
+    agency.deliver(is_all=True)
+    assert agency.crm.events == []
+
+
+def test_a_correction_is_delivered(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.deliver()
+    agency.house.correct("lead-1", email="right@example.org")
+    agency.deliver()
+    assert [one["data"]["contact_email"] for one in agency.crm.applied.values()] == [
+        "j1@example.org",
+        "right@example.org",
+    ]
+
+
+def test_leads_of_anonymous_days_are_never_delivered(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.deliver()
+    agency.house.later(days=50)
+    agency.house.retain(35)
+    agency.deliver()
+    assert len(agency.crm.attempts) == 1
+
+
+def test_a_replay_sends_the_newest_versions_again_with_the_same_ids(agency: Agency) -> None:
+    for text in ("A", "B"):
+        agency.house.land("applicant", [lead(1, text)])
+    agency.deliver()
+    with opened(agency.house.folder) as ledger:
+        assert ledger.replay(DAY, DAY, agency.house.now.timestamp()) == 1
+    agency.deliver()
+    ids = [id_ for id_, _, _ in agency.crm.attempts]
+    assert (len(ids), len(set(ids)), ids[1]) == (3, 2, ids[2])
+
+
+def test_a_damaged_ledger_is_set_aside_and_no_lead_is_lost(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.deliver()
+    (agency.house.folder / LEDGER).write_bytes(b"no database" * 1000)
+    with pytest.raises(StorageError, match="quarantine"):
+        agency.deliver()
+    agency.house.land("applicant", [lead(1), lead(2)])
+    agency.deliver()
+    assert len(agency.crm.attempts) == 3
+    assert sorted(event[1] for event in agency.crm.events) == ["lead-1", "lead-2"]
+
+
+def test_the_ledger_holds_nothing_that_a_lead_says_and_is_in_the_backup(agency: Agency, tmp_path: Path) -> None:
+    agency.house.land("applicant", [lead(1, "a private word")])
+    agency.deliver()
+    content = (agency.house.folder / LEDGER).read_bytes()
+    for text in (b"a private word", b"j1@example.org", b"Quill", b"900123"):
+        assert text not in content
+    agency.house.back_up(tmp_path / "backup")
+    [copy] = (tmp_path / "backup").glob(f"*/{LEDGER}")
+    with sqlite3.connect(copy) as db:
+        assert db.execute("select count(*) from versions").fetchone() == (1,)
+
+
+def test_only_one_process_delivers(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    settings = Settings.from_variables(agency.variables)
+    endpoint = Endpoint.of(settings)
+    assert endpoint
+    with agency.house.data.state.lock("delivery"), pytest.raises(StorageError, match="Another process"):
+        deliver(settings, agency.house.data, endpoint, patience_seconds=0, transport=agency.crm)
+
+
+def test_what_the_endpoint_says_of_a_lead_is_in_no_message(agency: Agency, caplog: pytest.LogCaptureFixture) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.crm.answer = lambda message: httpx.Response(400, json=message, headers={"x": "j1@example.org"})
+    with caplog.at_level("DEBUG"):
+        said = f"{agency.deliver()} {caplog.text}"
+    for text in ("j1@example.org", "Quill", SECRET, "in-the-url"):
+        assert text not in said
+
+
+@pytest.mark.parametrize(
+    "secret", ["whsec_!!!", "whsec_c2hvcnQ=", "", "abc", "whsec_" + "A" * 200, "v2,whsec_" + SECRET[6:]]
+)
+def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
+    with pytest.raises(SettingsError, match="openssl rand") as told:
+        signer(secret)
+    assert not secret or secret not in str(told.value)
+
+
+@pytest.mark.parametrize("secret", [SECRET, SECRET.rstrip("="), SECRET.removeprefix("whsec_"), f"v1,{SECRET}"])
+def test_a_secret_is_taken_as_people_paste_it(secret: str) -> None:
+    signer(secret)
+
+
+def test_the_two_variables_go_together() -> None:
+    with pytest.raises(SettingsError, match="go together"):
+        Endpoint.of(Settings.from_variables({"LEADS_DELIVERY_URL": "https://crm.example"}))
+
+
+def test_an_authorization_is_sent(agency: Agency) -> None:
+    agency.variables["LEADS_DELIVERY_AUTHORIZATION"] = "Bearer token-of-the-crm"
+    agency.house.land("applicant", [lead(1)])
+    agency.deliver()
+    assert agency.crm.requests[0].headers["authorization"] == "Bearer token-of-the-crm"

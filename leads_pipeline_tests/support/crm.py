@@ -1,0 +1,84 @@
+"""An agency's own system, as delivery meets it: it checks signatures and drops repeats."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+import httpx
+from standardwebhooks import Webhook
+
+SECRET: Final = "whsec_" + "c2VjcmV0IG9mIHRoZSB0ZXN0cywgMzIgYnl0ZXMgbG9uZw=="
+VARIABLES: Final = {"LEADS_DELIVERY_URL": "https://crm.example/hook?key=in-the-url", "LEADS_DELIVERY_SECRET": SECRET}
+
+
+def taken(_: Mapping[str, Any]) -> httpx.Response:
+    return httpx.Response(204)
+
+
+@dataclass
+class Crm(httpx.BaseTransport):
+    """Answers each message with `answer`. What was answered with 2xx is applied, once for each webhook-id."""
+
+    answer: Callable[[Mapping[str, Any]], httpx.Response] = taken
+    applied: dict[str, dict[str, Any]] = field(default_factory=dict)
+    attempts: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
+    requests: list[httpx.Request] = field(default_factory=list)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        body, headers = request.read(), request.headers
+        at = datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC)
+        assert headers["webhook-signature"] == Webhook(SECRET).sign(headers["webhook-id"], at, body.decode())
+        message = json.loads(body)
+        self.attempts.append((headers["webhook-id"], headers["webhook-timestamp"], message))
+        self.requests.append(request)
+        response = self.answer(message)
+        if response.is_success:
+            self.applied.setdefault(headers["webhook-id"], message)
+        return response
+
+    @property
+    def events(self) -> list[tuple[str, str, str | None]]:
+        """Type, lead and text of what was applied, in order."""
+        return [
+            (one["type"].removeprefix("lead."), one["data"]["lead_id"], one["data"]["message"])
+            for one in self.applied.values()
+        ]
+
+
+@contextmanager
+def running(seconds: float = 0, is_down: threading.Event | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """An endpoint on a socket: its address, and what it has applied, by webhook-id.
+
+    It takes what the reference library verifies, in so many seconds each, and answers 503 while it is down.
+    """
+    applied: dict[str, Any] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            message = Webhook(SECRET).verify(body, dict(self.headers))
+            time.sleep(seconds)
+            if is_down and is_down.is_set():
+                self.send_response(503)
+            else:
+                applied.setdefault(self.headers["webhook-id"], message)
+                self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/leads", applied
+        finally:
+            server.shutdown()
+            thread.join()
