@@ -1,7 +1,12 @@
 """Delivery: each new lead, and each new version of one, reaches the agency's own endpoint."""
 
 import json
+import os
+import socket
 import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -314,3 +319,28 @@ def test_an_authorization_is_sent(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     agency.deliver()
     assert agency.crm.requests[0].headers["authorization"] == "Bearer token-of-the-crm"
+
+
+def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}/"
+    script = Path(__file__).parents[2] / "examples" / "crm_receiver.py"
+    environment = os.environ | {"LEADS_DELIVERY_SECRET": SECRET, "PORT": str(port)}
+    agency.variables["LEADS_DELIVERY_URL"] = address
+    agency.house.land("applicant", [lead(1), lead(2)])
+    settings = Settings.from_variables(agency.variables)
+    endpoint = Endpoint.of(settings)
+    assert endpoint
+    with subprocess.Popen(
+        [sys.executable, str(script)], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
+    ) as crm:
+        while deliver(settings, agency.house.data, endpoint, is_all=True).left:  # it has not started yet
+            assert crm.poll() is None
+        assert httpx.post(address, content=b"{}", headers={"webhook-id": "msg_1"}).status_code == 401
+        with opened(agency.house.folder) as ledger:
+            ledger.replay(DAY, DAY, 0)
+        assert deliver(settings, agency.house.data, endpoint).delivered == 2
+        crm.terminate()
+    with closing(sqlite3.connect(tmp_path / "crm.sqlite")) as db:
+        assert db.execute("select lead_id from messages order by 1").fetchall() == [("lead-1",), ("lead-2",)]

@@ -78,6 +78,7 @@ NIGHT = (f"{TESTS}/privacy/test_privacy_sweep.py",)
 PULLING = (f"{TESTS}/orchestration/test_pulling.py",)
 PUBLISHING = (f"{TESTS}/orchestration/test_publish_changes.py",)
 EVENT_LOG = (f"{TESTS}/orchestration/test_kept_event_log.py",)
+DELIVERY = (f"{TESTS}/delivery/test_delivery.py",)
 
 ON_DISK = "materialized means on the disk"
 PRIVATE = "other users of the machine read no lead and no token"
@@ -95,6 +96,7 @@ SHOWN = "Dagster shows how each window stands"
 FRESH = "what has landed is published soon, and not too often"
 FIGURES = "figures are those of the portal's leads"
 ERASED = "an erased person stays erased"
+DELIVERED = "each version of a lead reaches the agency's endpoint once, in order"
 RESTORED = "a backup brings everything back"
 
 
@@ -1083,3 +1085,48 @@ def _(key):
 @mutant("the oldest backups stay", "leads_pipeline.storage.backup:snapshots", promise=RESTORED, tests=BACKUP)
 def _(target, now):
     return list(reversed(unbroken(target, now)))
+
+
+# --- delivery ---------------------------------------------------------------------------------------------------------
+
+
+@mutant("a redirect counts as delivered", "leads_pipeline.delivery.sending:_outcome", promise=DELIVERED, tests=DELIVERY)
+def _(version, answer, now):
+    if answer.status_code < 400:
+        answer.status_code = 200
+    return unbroken(version, answer, now)
+
+
+@mutant(
+    "a delivered version stays waiting",
+    "leads_pipeline.delivery.ledger:Ledger.delivered",
+    promise=DELIVERED,
+    tests=DELIVERY,
+)
+def _(self, version, now):
+    return None
+
+
+@mutant("an emptied contact is delivered", "leads_pipeline.delivery.due:_is_emptied", promise=DELIVERED, tests=DELIVERY)
+def _(versions):
+    return False
+
+
+@mutant(
+    "a text that comes back counts as delivered",
+    "leads_pipeline.delivery.message:webhook_id",
+    promise=DELIVERED,
+    tests=DELIVERY,
+)
+def _(version):
+    return unbroken(version._replace(version=version.version.partition("-")[0]))
+
+
+@mutant(
+    "an endpoint that is away is asked all the time",
+    "leads_pipeline.delivery.sending:_is_paused",
+    promise=POLITE,
+    tests=DELIVERY,
+)
+def _(ledger, now):
+    return False
