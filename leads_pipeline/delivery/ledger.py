@@ -139,8 +139,12 @@ class Ledger:
         ]
 
     def delivered(self, version: Version, now: float) -> None:
-        """Note that the endpoint took it."""
+        """Note that the endpoint took it. Older versions of the lead, held or given up, are never sent after it."""
         self._set(version, "state = 'delivered', delivered_at = ?, trouble = null", now)
+        self.db.execute(
+            "delete from versions where (kind, lead_id) = (?, ?) and state <> 'delivered' and number < ?",
+            (version.kind, version.lead_id, version.number),
+        )
 
     def failed(self, version: Version, trouble: str, next_at: float, *, is_dead: bool) -> None:
         """Note that the endpoint did not take it."""

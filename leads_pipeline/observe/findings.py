@@ -1,7 +1,8 @@
 """What is wrong, or worth knowing, at this moment: one list for commands, Dagster's checks, alerts and metrics.
 
-Belongs here: the finders, a function each, but for those of windows (window_findings.py). A finder's docstring is its
-entry in the runbook: a title, then Meaning, Do and Over. Doesn't: the facts (known.py), who is told (alerts.py).
+Belongs here: the finders, a function each, but for those of windows (window_findings.py) and of deliveries
+(delivery_findings.py). A finder's docstring is its entry in the runbook: a title, then Meaning, Do and Over. Doesn't:
+the facts (known.py), who is told (alerts.py).
 
 Two rules. An error loses leads or keeps them from people; a warning will, if nobody acts. What was never set up is a
 hint with the simulator, and a warning with a real portal.
@@ -14,7 +15,7 @@ from typing import Final
 from leads_pipeline.domain.answer import shown_member
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.observe import window_findings
+from leads_pipeline.observe import delivery_findings, window_findings
 from leads_pipeline.observe.finding import (
     FINDERS,
     LEADS_DUCKDB,
@@ -36,7 +37,7 @@ from leads_pipeline.storage.windows import list_days
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
 
-__all__ = ["FINDERS", "Finding", "Level", "acknowledge", "find", "look", "window_findings"]
+__all__ = ["FINDERS", "Finding", "Level", "acknowledge", "delivery_findings", "find", "look", "window_findings"]
 
 # One is due each night. Once a year, a night comes 25 hours after the one before.
 _OLDEST_PUBLICATION: Final = timedelta(hours=27)

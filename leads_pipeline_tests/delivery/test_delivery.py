@@ -62,7 +62,7 @@ def test_each_lead_is_delivered_once_with_its_columns_and_its_text(agency: Agenc
     text = json.dumps(lead(1) | {"intent": "APPLICANT_INTENT_BUY", "new": [15]}).replace("15]", "1.50]")
     agency.house.land("applicant", [text, lead(2)])
     assert (agency.deliver().delivered, agency.deliver().delivered) == (2, 0)
-    [first, _] = agency.crm.applied.values()
+    [first] = [message for message in agency.crm.applied.values() if message["data"]["lead_id"] == "lead-1"]
     data = first["data"]
     assert first["type"] == "lead.created"
     assert (data["kind"], data["lead_id"], data["scope"], data["lead_day"]) == (
@@ -73,7 +73,7 @@ def test_each_lead_is_delivered_once_with_its_columns_and_its_text(agency: Agenc
     )
     assert (data["contact_email"], data["intent"]) == ("j1@example.org", "APPLICANT_INTENT_BUY")
     assert (data["payload"]["contact"]["email"], data["_extra"]) == ("j1@example.org", {"new": [1.5]})
-    assert text.encode() in agency.crm.requests[0].content
+    assert any(text.encode() in request.content for request in agency.crm.requests)
 
 
 def test_a_new_version_is_an_update_and_one_lead_s_versions_come_in_order(agency: Agency) -> None:
@@ -195,6 +195,7 @@ def test_a_contact_that_the_portal_emptied_waits_for_a_person(agency: Agency) ->
     agency.house.land("applicant", [lead(1, "whole again")])
     agency.deliver()
     assert [event[2] for event in agency.crm.events] == ["first", "whole again"]
+    assert agency.counts() == {VersionState.DELIVERED: 2}
 
 
 def test_an_erased_person_is_never_sent_again(agency: Agency) -> None:
