@@ -38,4 +38,10 @@ def receive(host: str, port: int) -> None:
     if settings.base_url:
         data.state.claim(origin(settings.base_url))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    serve(receiver, host, port, lambda address: click.echo(f"Deliver to {address} (ctrl-C stops it)."))
+    serve(
+        receiver,
+        host,
+        port,
+        lambda address: click.echo(f"Deliver to {address} (ctrl-C stops it)."),
+        data.state.note_receiver,
+    )

@@ -1,6 +1,7 @@
-"""Findings about deliveries to the agency's own endpoint.
+"""Findings about leads on their way: pushes of the portal, and deliveries to the agency's own endpoint.
 
-Belongs here: the finders that look at the ledger of deliveries. Doesn't: the other finders (findings.py).
+Belongs here: the finders that look at the receiver and at the ledger of deliveries. Doesn't: the other finders
+(findings.py).
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,29 @@ from leads_pipeline.observe.known import Known
 
 # A pulled lead is delivered within a minute of its landing.
 _LATE: Final = timedelta(minutes=15)
+
+
+# The portal sends a push again for so long.
+_PORTAL_GIVES_UP: Final = timedelta(hours=20)
+
+
+@finder("receiver")
+def receiver(known: Known) -> Iterator[Found]:
+    """Nobody takes the leads that the portal pushes.
+
+    Meaning: `leads-pipeline receive` has not run for more than 20 hours. The portal has given up on what it pushed
+    before. No lead is lost: these leads come with the daily pull, later than by push.
+    Do: start `leads-pipeline receive` again. If the portal pushes nothing any more, remove LEADS_RECEIVE_KEY.
+    Over: when it runs.
+    """
+    seen_at = known.data.state.receiver_seen_at()
+    if known.settings.receive_key and seen_at and known.now - seen_at > _PORTAL_GIVES_UP:
+        yield Found(
+            Level.ERROR,
+            "`leads-pipeline receive` has not run for more than 20 hours, so pushed leads come with the daily pull.",
+            "Start `leads-pipeline receive`.",
+            seen_at,
+        )
 
 
 @finder("delivery")

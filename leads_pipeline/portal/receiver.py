@@ -154,10 +154,17 @@ def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-def serve(receiver: Receiver, host: str, port: int, on_listening: Callable[[str], None]) -> None:
+def serve(
+    receiver: Receiver,
+    host: str,
+    port: int,
+    on_listening: Callable[[str], None],
+    each_minute: Callable[[], None] = lambda: None,
+) -> None:
     """Receive until the process is told to stop. Deliveries under way are finished first.
 
-    Calls `on_listening` with the address to deliver to. Raises SettingsError if host and port can't be used.
+    Calls `on_listening` with the address to deliver to, and `each_minute` at first and each minute. Raises
+    SettingsError if host and port can't be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -167,11 +174,15 @@ def serve(receiver: Receiver, host: str, port: int, on_listening: Callable[[str]
     with listener:
         shown = f"[{host}]" if family == socket.AF_INET6 else host
         on_listening(f"http://{shown}:{listener.getsockname()[1]}{PATH}")
-        server(receiver).run([listener])
+        server(receiver, each_minute).run([listener])
 
 
-def server(receiver: Receiver) -> uvicorn.Server:
+def server(receiver: Receiver, each_minute: Callable[[], None] = lambda: None) -> uvicorn.Server:
     """Return uvicorn with its limits, for sockets that listen."""
+
+    async def notify() -> None:
+        each_minute()
+
     return uvicorn.Server(
         uvicorn.Config(
             receiver,
@@ -185,5 +196,7 @@ def server(receiver: Receiver) -> uvicorn.Server:
             timeout_keep_alive=10,
             h11_max_incomplete_event_size=16 * 1024,
             timeout_graceful_shutdown=30,
+            callback_notify=notify,
+            timeout_notify=60,
         )
     )

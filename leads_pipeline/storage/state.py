@@ -138,10 +138,16 @@ class State:
 
     def landed_at(self) -> datetime | None:
         """Return when something was last landed by this machine, None if nothing ever was."""
-        path = self.path / "landed"
-        with reading(path), suppress(FileNotFoundError):
-            return datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        return None
+        return self._touched_at("landed")
+
+    def note_receiver(self) -> None:
+        """Remember that `receive` works. On a full disk nothing is remembered."""
+        with suppress(StorageError):
+            replace_file(self.path / "receiver", b"")
+
+    def receiver_seen_at(self) -> datetime | None:
+        """Return when `receive` last worked on this machine, None if it never did."""
+        return self._touched_at("receiver")
 
     def want_rewriting(self) -> None:
         """Have the next publication write leads.duckdb anew, because raw is rewritten.
@@ -358,6 +364,12 @@ class State:
         path = self.path / name
         with reading(path), suppress(FileNotFoundError):
             return path.read_text(errors="replace").strip() or None
+        return None
+
+    def _touched_at(self, name: str) -> datetime | None:
+        path = self.path / name
+        with reading(path), suppress(FileNotFoundError):
+            return datetime.fromtimestamp(path.stat().st_mtime, UTC)
         return None
 
     def _write(self, name: str, text: str) -> None:

@@ -1,5 +1,6 @@
 """What is told of deliveries."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -19,7 +20,8 @@ def agency(tmp_path: Path) -> Agency:
 def told(agency: Agency) -> dict[str, str]:
     settings = Settings.from_variables(agency.variables | {"LEADS_DATA_DIR": str(agency.house.folder)})
     findings = find(Known.of(settings, agency.house.data, agency.house.now))
-    return {one.key: f"{one.message} {one.what_to_do}" for one in findings if one.key.startswith("delivery")}
+    of_deliveries = [one for one in findings if one.key.startswith("deliver") or one.key == "receiver"]
+    return {one.key: f"{one.message} {one.what_to_do}" for one in of_deliveries}
 
 
 def test_an_endpoint_that_is_away_is_told_until_all_is_delivered(agency: Agency) -> None:
@@ -57,3 +59,13 @@ def test_half_a_setting_is_told(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     del agency.variables["LEADS_DELIVERY_SECRET"]
     assert "go together" in told(agency)["delivery"]
+
+
+def test_a_receiver_that_was_down_for_a_day_is_told(agency: Agency) -> None:
+    agency.variables["LEADS_RECEIVE_KEY"] = "a-key-of-16-characters"
+    agency.house.now = datetime.now(UTC)
+    agency.house.data.state.note_receiver()
+    agency.house.later(hours=19)
+    assert told(agency) == {}
+    agency.house.later(hours=2)
+    assert "has not run for more than 20 hours" in told(agency)["receiver"]
