@@ -1,21 +1,21 @@
 """Leads to the agency's own system: `deliver`."""
 
+import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import click
 
-from leads_pipeline.cli.output import plain_errors
+from leads_pipeline.cli.installation import existing
+from leads_pipeline.cli.output import LISTED, json_option, moment
 from leads_pipeline.delivery.ledger import Ledger, VersionState, looked_at, opened
 from leads_pipeline.delivery.sending import Endpoint
 from leads_pipeline.delivery.sending import deliver as deliver_due
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.settings import Settings, variables
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.observe.finding import counted
 
-_LISTED = 20
+_DAY = click.DateTime(["%Y-%m-%d"])
+_LEFT = (VersionState.WAITING, VersionState.HELD, VersionState.DEAD)
 
 
 @click.group(invoke_without_command=True)
@@ -28,14 +28,13 @@ def deliver(context: click.Context, is_all: bool) -> None:
     """
     if context.invoked_subcommand:
         return
-    with plain_errors():
-        settings = Settings.from_variables(variables())
-        endpoint = Endpoint.of(settings)
-        if endpoint is None:
-            raise SettingsError("LEADS_DELIVERY_URL is not set, so there is nowhere to deliver leads to.")
-        sent = deliver_due(settings, DataFolder.of(settings), endpoint, is_all=is_all)
+    settings, data = existing()
+    endpoint = Endpoint.of(settings)
+    if endpoint is None:
+        raise SettingsError("LEADS_DELIVERY_URL is not set, so there is nowhere to deliver leads to.")
+    sent = deliver_due(settings, data, endpoint, is_all=is_all)
     click.echo(f"Delivered to {endpoint.host}: {sent.delivered}. Left: {sent.left}.")
-    if sent.trouble:
+    if sent.left and sent.trouble:
         click.echo(f"{endpoint.host} {sent.trouble}", err=True)
     if sent.left:
         click.echo("`leads-pipeline deliver status` lists them.", err=True)
@@ -43,54 +42,56 @@ def deliver(context: click.Context, is_all: bool) -> None:
 
 
 @deliver.command()
-def status() -> None:
+@json_option
+def status(as_json: bool) -> None:
     """Show what was delivered, what waits, and why."""
-    with plain_errors():
-        data = DataFolder.of(Settings.from_variables(variables()))
-        with looked_at(data.folder) as ledger:
+    _, data = existing()
+    with looked_at(data.folder) as ledger:
+        if as_json:
+            counts = ledger.counts() if ledger else {}
+            last = ledger.last_delivered() if ledger else None
+            trouble = ledger.fact("trouble") if ledger else None
+            told: dict[str, object] = {state.value: counts.get(state, 0) for state in VersionState} | {
+                "last_delivered_at": last,
+                "trouble": trouble,
+            }
+            click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
+        elif ledger is None:
+            click.echo("Nothing was ever delivered from this folder.")
+        else:
             _show(ledger)
 
 
 @deliver.command()
 def retry() -> None:
-    """Have leads that were given up or held wait again, for three days."""
-    with _ledger() as ledger:
+    """Send held versions and those that were given up again, for three days more."""
+    _, data = existing()
+    with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
         count = ledger.retry(datetime.now(UTC).timestamp())
-    click.echo(f"Wait again: {count}. The service sends them, or `leads-pipeline deliver`.")
+    click.echo(f"{counted(count, 'version')} of leads wait again. The service sends them, or `leads-pipeline deliver`.")
 
 
 @deliver.command()
-@click.option("--from", "first", type=click.DateTime(["%Y-%m-%d"]), required=True, help="First day.")
-@click.option("--to", "last", type=click.DateTime(["%Y-%m-%d"]), required=True, help="Last day.")
+@click.option("--from", "first", type=_DAY, required=True, help="First day.")
+@click.option("--to", "last", type=_DAY, required=True, help="Last day.")
 def replay(first: datetime, last: datetime) -> None:
-    """Send the newest version of each delivered lead of these days again, with the same webhook-id."""
-    with _ledger() as ledger:
+    """Send the newest version of each delivered lead of these days again. Its webhook-id is the same as before."""
+    _, data = existing()
+    with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
         count = ledger.replay(first.date(), last.date(), datetime.now(UTC).timestamp())
-    click.echo(f"Wait to be sent again: {count}. The service sends them, or `leads-pipeline deliver`.")
+    click.echo(f"{counted(count, 'version')} of leads wait again. The service sends them, or `leads-pipeline deliver`.")
 
 
-@contextmanager
-def _ledger() -> Iterator[Ledger]:
-    with plain_errors():
-        data = DataFolder.of(Settings.from_variables(variables()))
-        with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
-            yield ledger
-
-
-def _show(ledger: Ledger | None) -> None:
-    if ledger is None:
-        click.echo("Nothing was ever delivered from this folder.")
-        return
-    counts, last = ledger.counts(), ledger.last_delivered()
-    click.echo(f"delivered  {counts[VersionState.DELIVERED]}, last {f'{last:%Y-%m-%d %H:%M} UTC' if last else 'never'}")
+def _show(ledger: Ledger) -> None:
+    counts = ledger.counts()
+    click.echo(f"delivered  {counts[VersionState.DELIVERED]}, last {moment(ledger.last_delivered())}")
     click.echo(f"waiting    {counts[VersionState.WAITING]}")
-    click.echo(f"held       {counts[VersionState.HELD]}: the portal emptied their contact")
-    click.echo(f"given up   {counts[VersionState.DEAD]}: they failed for three days")
+    click.echo(f"held       {counts[VersionState.HELD]} (the portal emptied their contact)")
+    click.echo(f"given up   {counts[VersionState.DEAD]} (they failed for three days)")
     if trouble := ledger.fact("trouble"):
         click.echo(f"The endpoint {trouble}")
-    for kind, lead_id, day, state, attempts, why in ledger.listed(
-        [VersionState.WAITING, VersionState.HELD, VersionState.DEAD], _LISTED
-    ):
-        click.echo(f"{state:<8} {kind} lead {lead_id} of {day}, {attempts} attempts{f': {why}' if why else ''}")
+    for kind, lead_id, day, state, attempts, why in ledger.listed(_LEFT, LISTED):
+        tried = f"{counted(attempts, 'attempt')}{f', the last {why}' if why else ''}"
+        click.echo(f"{state}: {kind} lead {lead_id} of {day}, {tried}")
     if counts[VersionState.HELD] or counts[VersionState.DEAD]:
-        click.echo("`leads-pipeline deliver retry` sends held ones and those given up again.")
+        click.echo("`leads-pipeline deliver retry` sends those that are held or given up.")

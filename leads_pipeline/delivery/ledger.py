@@ -38,7 +38,7 @@ class VersionState(StrEnum):
     WAITING = "waiting"
     HELD = "held"
     DELIVERED = "delivered"
-    DEAD = "dead"
+    DEAD = "given up"
 
 
 class Version(NamedTuple):
@@ -196,7 +196,7 @@ class Ledger:
         self.wake()
         return self.db.execute(
             "update versions set state = 'waiting', due_at = ?, attempts = 0, next_at = 0 "
-            "where state in ('dead', 'held')",
+            "where state in ('given up', 'held')",
             (now,),
         ).rowcount
 

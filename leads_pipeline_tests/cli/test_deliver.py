@@ -1,5 +1,6 @@
 """The command `deliver`, against an endpoint on a socket."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,17 +53,18 @@ def test_what_is_left_is_told_and_listed_with_its_reason(applied: Applied, monke
     assert "can't be reached" in result.stderr
     said = run("deliver", "status").stdout
     assert "waiting    2" in said
-    assert f"waiting  applicant lead lead-1 of {DAY}, 1 attempts: can't be reached" in said
+    assert f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached" in said
+    assert json.loads(run("deliver", "status", "--json").stdout)["waiting"] == 2
     assert not applied
 
 
 def test_a_replay_is_sent_again(applied: Applied) -> None:
     run("deliver")
     applied.clear()
-    assert "sent again: 2." in run("deliver", "replay", "--from", DAY, "--to", DAY).stdout
+    assert "2 versions of leads wait again." in run("deliver", "replay", "--from", DAY, "--to", DAY).stdout
     assert ended(run("deliver")) == (0, "Delivered to 127.0.0.1: 2. Left: 0.")
     assert len(applied) == 2
-    assert "Wait again: 0." in run("deliver", "retry").stdout
+    assert "0 versions of leads wait again." in run("deliver", "retry").stdout
 
 
 @pytest.mark.usefixtures("house")
