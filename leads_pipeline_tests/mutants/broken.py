@@ -496,7 +496,7 @@ def _(self, heartbeat, told, now, *, is_well):
     return unbroken(self, heartbeat, told, now, is_well=True)
 
 
-@mutant("a channel's address is logged", "leads_pipeline.observe.channels:_unlogged", promise=SECRET, tests=CHANNELS)
+@mutant("a channel's address is logged", "leads_pipeline.portal.http:unlogged", promise=SECRET, tests=CHANNELS)
 def _():
     yield
 
