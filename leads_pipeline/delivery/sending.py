@@ -5,8 +5,6 @@ the message (message.py), when a pass is made.
 """
 
 import random
-import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from http import HTTPStatus
+from queue import SimpleQueue
 from typing import Final, NamedTuple, Self
 from urllib.parse import urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
@@ -205,7 +204,7 @@ def _note_away(ledger: Ledger, outcome: _Outcome, now: datetime, *, is_gone: boo
 
 
 class _Sender:
-    """Posts versions, some at once, each thread over a connection of its own."""
+    """Posts versions, some at once, each over a connection of its own."""
 
     def __init__(
         self,
@@ -219,8 +218,7 @@ class _Sender:
         self._endpoint, self._zone, self._clock = endpoint, zone, clock
         self._signs = signer(endpoint.secret)
         self._transport = transport
-        self._local = threading.local()
-        self._tls: ssl.SSLContext | None = None
+        self._idle: SimpleQueue[httpx.Client] = SimpleQueue()
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
@@ -232,7 +230,10 @@ class _Sender:
 
     def send(self, ledger: Ledger, versions: Sequence[Version]) -> Iterator[list[_Outcome]]:
         """Post these versions. What raw no longer has is dropped from the ledger."""
-        self._tls = self._tls or tls_context()
+        if self._idle.empty():
+            tls = tls_context()
+            for _ in range(CONCURRENCY):
+                self._idle.put(self._stack.enter_context(make_client(transport=self._transport, tls=tls)))
         bodies = self._bodies(ledger, versions)
         for version in versions:
             if version not in bodies:
@@ -265,9 +266,10 @@ class _Sender:
         headers = headers_of(self._signs, version, body, self._clock())
         if self._endpoint.authorization:
             headers["authorization"] = self._endpoint.authorization
+        http = self._idle.get()
         try:
             # The answer's body stays unread: it can repeat what the lead says.
-            with self._client().stream(
+            with http.stream(
                 "POST", self._endpoint.url, content=body, headers=headers, timeout=TIMEOUT_SECONDS
             ) as answer:
                 return _outcome(version, answer, self._clock())
@@ -277,14 +279,8 @@ class _Sender:
             return _Outcome(version, trouble=f"gave no answer ({type(error).__name__})")
         except UNUSABLE_ADDRESS:
             return _Outcome(version, trouble="can't be called: LEADS_DELIVERY_URL holds no address. Copy it again.")
-
-    def _client(self) -> httpx.Client:
-        client: httpx.Client | None = getattr(self._local, "client", None)
-        if client is None:
-            client = self._local.client = self._stack.enter_context(
-                make_client(transport=self._transport, tls=self._tls)
-            )
-        return client
+        finally:
+            self._idle.put(http)
 
 
 def _outcome(version: Version, answer: httpx.Response, now: datetime) -> _Outcome:
