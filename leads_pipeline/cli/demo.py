@@ -65,7 +65,14 @@ def simulate(arguments: Sequence[str]) -> NoReturn:
 _SIMULATOR_START_SECONDS = 30
 
 # Settings that say where and how, and are nobody's secret.
-_KEPT = {"LEADS_DATA_DIR", "LEADS_PRIVACY_DIR", "LEADS_MAX_CONCURRENCY", "LEADS_START_DATE", "LEADS_TABLES"}
+_KEPT = {
+    "LEADS_DATA_DIR",
+    "LEADS_PRIVACY_DIR",
+    "LEADS_MAX_CONCURRENCY",
+    "LEADS_OWNERS",
+    "LEADS_START_DATE",
+    "LEADS_TABLES",
+}
 
 
 @contextmanager

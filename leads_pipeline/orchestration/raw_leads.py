@@ -72,7 +72,8 @@ def raw_leads_asset(
         name=name,
         description=(
             f"{kind.description}: one folder of Parquet per day and scope in raw/{kind.table}/, each lead as the exact "
-            "JSON text received. Landing merges: what was landed once is never taken away."
+            "JSON text received. Landing merges: what was landed once is never taken away. A backfill in the UI starts "
+            "a run for each day or each scope, whichever are fewer. Sensors and `leads-pipeline backfill` start one."
         ),
         partitions_def=partitions.windows,
         backfill_policy=BackfillPolicy.single_run(),

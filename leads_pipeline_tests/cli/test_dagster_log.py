@@ -20,6 +20,7 @@ def test_a_failed_run_is_its_address_and_a_line_for_each_cause(capfd: pytest.Cap
     )
     written = capfd.readouterr().err.splitlines()
     assert any(line.startswith("Stack Trace:") for line in written), "Dagster logs it in the known form"
+    written.insert(0, "2026-11-27 07:51:45 +0000 - dagster - INFO - pull_leads - 35b3bab8 - raw - Pulling 6 windows.")
     first, *causes = readable(written, "http://127.0.0.1:3000")
     assert first.split(" ", 1)[1] == f"raw failed: http://127.0.0.1:3000/runs/{run.run_id}"
     assert causes == ["  3 of 6 windows failed.", "  refused (403): 3"]
