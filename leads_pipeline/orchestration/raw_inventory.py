@@ -35,12 +35,14 @@ NOT_PULLED: Final = "not_pulled"
 # Each postcode is a request, and pages more. Beyond this many a day, searching for whole towns costs less.
 MAX_POSTCODES: Final = 500
 
-_COLUMNS: Final = {
-    "item_id": ("string", "The item's own id; sha256: and the hash of its payload where it has none"),
-    "address": ("string", "Place whose search found it"),
-    "payload": ("string", "The exact JSON text that was received"),
-    "fetched_at": ("timestamp", "When a search of the day first found this text, UTC"),
-}
+_SCHEMA: Final = TableSchema(
+    [
+        TableColumn("item_id", "string", "The item's own id; sha256: and the hash of its payload where it has none"),
+        TableColumn("address", "string", "Place whose search found it"),
+        TableColumn("payload", "string", "The exact JSON text that was received"),
+        TableColumn("fetched_at", "timestamp", "When a search of the day first found this text, UTC"),
+    ]
+)
 
 
 def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDefinition:
@@ -59,11 +61,7 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
         group_name="raw",
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
-        metadata={
-            "dagster/column_schema": TableSchema(
-                [TableColumn(name, type_, text) for name, (type_, text) in _COLUMNS.items()]
-            )
-        },
+        metadata={"dagster/column_schema": _SCHEMA},
     )
     def raw_inventory(
         context: AssetExecutionContext, inventory: InventoryService, data: ResourceParam[DataFolder]

@@ -51,13 +51,14 @@ PORTAL_POOL: Final = "leads_portal"
 # How many of a run's failed windows its message names. The observations name all.
 NAMED_FAILURES: Final = 5
 
-_COLUMNS: Final = {
-    "lead_id": ("string", "The lead's id"),
-    "number": ("int64", "The moment of the request in microseconds since 1970. The highest of a lead counts"),
-    "payload": ("string", "The exact JSON text that was received"),
-    "source": ("string", "pull, push or correction"),
-}
-RAW_SCHEMA: Final = TableSchema([TableColumn(name, type_, text) for name, (type_, text) in _COLUMNS.items()])
+_SCHEMA: Final = TableSchema(
+    [
+        TableColumn("lead_id", "string", "The lead's id"),
+        TableColumn("number", "int64", "The moment of the request in microseconds since 1970. A lead's highest counts"),
+        TableColumn("payload", "string", "The exact JSON text that was received"),
+        TableColumn("source", "string", "pull, push or correction"),
+    ]
+)
 
 Record = AssetMaterialization | AssetObservation
 
@@ -82,7 +83,7 @@ def raw_leads_asset(
         group_name="raw",
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
-        metadata={"dagster/column_schema": RAW_SCHEMA},
+        metadata={"dagster/column_schema": _SCHEMA},
     )
     def raw_leads(
         context: AssetExecutionContext,

@@ -77,6 +77,7 @@ LIST = (f"{TESTS}/privacy/test_suppression.py",)
 NIGHT = (f"{TESTS}/privacy/test_privacy_sweep.py",)
 PULLING = (f"{TESTS}/orchestration/test_pulling.py",)
 PUBLISHING = (f"{TESTS}/orchestration/test_publish_changes.py",)
+CATALOG = (f"{TESTS}/orchestration/test_conventions.py",)
 EVENT_LOG = (f"{TESTS}/orchestration/test_kept_event_log.py",)
 DELIVERY = (f"{TESTS}/delivery/test_delivery.py",)
 
@@ -933,6 +934,16 @@ def _(self, partitions):
 def _(self, window, error):
     self._data.raw.fail = lambda *_, **__: None
     return unbroken(self, window, error)
+
+
+@mutant(
+    "assets stay as they are made",
+    "leads_pipeline.orchestration.conventions:with_conventions",
+    promise=SHOWN,
+    tests=CATALOG,
+)
+def _(assets, settings):
+    return list(assets)
 
 
 @mutant(
