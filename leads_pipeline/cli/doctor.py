@@ -73,8 +73,8 @@ def _answers() -> Iterator[Seen]:
     # Dagster reads the secrets' variables, as it does in a run. The folder stays as it is, unlike in a run.
     services = {"leads": LeadsService.of(settings, data), "inventory": InventoryService.of(settings, data)}
     with build_resources(services) as made:
-        yield from ask_leads(settings, made.leads)
-        yield from ask_inventory(settings, made.inventory)
+        yield from ask_leads(settings, made.leads.secret, made.leads.tokens)
+        yield from ask_inventory(settings, made.inventory.tokens)
     yield from ask_folder(Known(settings, data, datetime.now(UTC)))
 
 

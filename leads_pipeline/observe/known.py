@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Scope, Window, days, today
-from leads_pipeline.errors import LeadsPipelineError, SettingsError, StorageError
+from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.settings import Settings, is_loopback
 from leads_pipeline.storage.branches import Branches, readable_branches
 from leads_pipeline.storage.data_folder import DataFolder, first_day
@@ -64,17 +64,6 @@ class Known:
     data: DataFolder
     now: datetime
     kinds: Sequence[LeadKind] = LEAD_KINDS
-
-    @classmethod
-    def of(cls, settings: Settings, data: DataFolder, now: datetime, kinds: Sequence[LeadKind] = LEAD_KINDS) -> Self:
-        """Return the facts of an installation. Raises SettingsError if nothing was ever pulled into the folder."""
-        if data.bucket is None and not data.state.path.exists() and not (data.folder / "raw").exists():
-            raise SettingsError(
-                f"Nothing was ever pulled into {data.folder}. If that is the wrong folder, correct LEADS_DATA_DIR. "
-                "If it is new, `leads-pipeline backfill --last 3d` pulls the last days, and `make demo` tries it with "
-                "made-up leads."
-            )
-        return cls(settings, data, now, kinds)
 
     # --- windows ------------------------------------------------------------------------------------------------------
 
@@ -161,12 +150,6 @@ class Known:
         return was_asked_for or row.day >= self._first_days[row.kind, row.scope]
 
     @cached_property
-    def is_left_alone(self) -> bool:
-        """Whether somebody began the folder, nothing has landed, and nobody is about to pull."""
-        has_begun = self.data.state.start_date() is not None
-        return has_begun and not any(row.looked_at for row in self.recent) and not (self.is_served or self.is_pulling)
-
-    @cached_property
     def is_pulling(self) -> bool:
         """Whether a pull is under way."""
         return self.data.state.is_pulling()
@@ -181,7 +164,8 @@ class Known:
     @cached_property
     def has_published(self) -> bool:
         """Whether leads.duckdb was ever published here. It may be gone."""
-        return (self.data.folder / WAREHOUSE_FILE).exists() or (self.data.folder / ".versions").exists()
+        is_there = any((self.data.folder / name).exists() for name in (WAREHOUSE_FILE, ".versions"))
+        return is_there or self.publications.published_at is not None
 
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None

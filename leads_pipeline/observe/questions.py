@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.domain.window import Window, today
@@ -63,20 +63,6 @@ class Seen:
 
 class Doubt(Exception):  # noqa: N818 - an answer on its way, not an error
     """The reason for a yellow light."""
-
-
-class Service(Protocol):
-    """A service's access tokens, of the settings. Methods raise SettingsError that names the missing variables."""
-
-    def tokens(self) -> Tokens:
-        """The access tokens for the service."""
-
-
-class ServiceWithSecret(Service, Protocol):
-    """The leads service."""
-
-    def secret(self) -> SecretSource:
-        """Where the client secret comes from."""
 
 
 def ask(check: str, question: Callable[[], str]) -> Seen:
@@ -139,10 +125,13 @@ def _versions() -> str:
 
 
 def ask_leads(
-    settings: Settings, leads: ServiceWithSecret, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    settings: Settings,
+    source: Callable[[], SecretSource],
+    tokens_of: Callable[[], Tokens],
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Iterator[Seen]:
     """Ask the leads service: the time, a token, and for each kind of leads one small request per scope."""
-    secret = ask("secret", lambda: _secret(settings, leads))
+    secret = ask("secret", lambda: _secret(settings, source()))
     yield secret
     base_url = settings.base_url
     if base_url:
@@ -151,7 +140,7 @@ def ask_leads(
     if secret.light is Light.RED:
         yield not_tried("token", "secret")
     else:
-        yield ask("token", lambda: _token(leads, tokens))
+        yield ask("token", lambda: _token(tokens_of, tokens))
     for kind in LEAD_KINDS:
         name = f"{kind.name} leads"
         if not tokens:
@@ -163,13 +152,13 @@ def ask_leads(
             yield ask(name, partial(_small_requests, client, kind, settings))
 
 
-def ask_inventory(settings: Settings, inventory: Service) -> Iterator[Seen]:
+def ask_inventory(settings: Settings, tokens_of: Callable[[], Tokens]) -> Iterator[Seen]:
     """Ask the inventory API for a token, and for the first page of the first place."""
     if settings.inventory_base_url is None:
         yield Seen("inventory", Light.GREEN, "Not set up. Everything else works without it.")
         return
     base_url, tokens = settings.inventory_base_url, list[Tokens]()
-    yield ask("inventory token", lambda: _token(inventory, tokens))
+    yield ask("inventory token", lambda: _token(tokens_of, tokens))
 
     def search() -> str:
         if not settings.inventory_agency_ref:
@@ -188,8 +177,8 @@ def ask_inventory(settings: Settings, inventory: Service) -> Iterator[Seen]:
         yield Seen("inventory", Light.GREEN, "Places come from leads, so there is no place to try.")
 
 
-def _secret(settings: Settings, leads: ServiceWithSecret) -> str:
-    value = client_secret(leads.secret())
+def _secret(settings: Settings, source: SecretSource) -> str:
+    value = client_secret(source)
     pasted = {"The client secret": pasted_with(value), "LEADS_CLIENT_ID": pasted_with(settings.client_id or "-")}
     if doubts := [f"{name} {doubt}" for name, doubt in pasted.items() if doubt]:
         raise Doubt(" ".join(doubts))
@@ -213,8 +202,8 @@ def _clock(theirs: datetime | None, ours: datetime) -> str:
     raise Doubt(what)
 
 
-def _token(service: Service, got: list[Tokens]) -> str:
-    tokens = service.tokens()
+def _token(tokens_of: Callable[[], Tokens], got: list[Tokens]) -> str:
+    tokens = tokens_of()
     minutes = tokens.get().lifetime_seconds / 60
     got.append(tokens)
     return (

@@ -231,7 +231,7 @@ def _is_deleted_soon(known: Known, row: WindowRow) -> bool:
         return False
     is_pulled = known.is_pulling and row.state is WindowState.MISSING
     is_damaged = (row.kind, row.day, row.scope) in known.damaged_windows
-    return (known.is_expected(row) or known.is_left_alone) and not is_pulled and not is_damaged
+    return known.is_expected(row) and not is_pulled and not is_damaged
 
 
 def _pull(known: Known, rows: Sequence[WindowRow], if_served: str) -> str:

@@ -40,7 +40,7 @@ def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = lambda: 
     def alert(context: SensorEvaluationContext) -> SkipReason:
         data, now = context.resources.data, clock()
         note_service(context.instance, context.repository_def, data.state, now)
-        findings, failed = look(Known.of(settings, data, now))
+        findings, failed = look(Known(settings, data, now))
         results = alerts.tell(findings, failed, now)
         for name in [name for name, is_sent in results.items() if not is_sent]:
             context.log.warning("%s: the message wasn't sent. `leads-pipeline findings` says why.", name)

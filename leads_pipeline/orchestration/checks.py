@@ -41,7 +41,7 @@ def raw_checks(
     settings: Settings, data: DataFolder, asset: str, kind: LeadKind, now: datetime
 ) -> Iterator[AssetCheckResult]:
     """Yield what they come to. Hints leave a check green. A run yields them before it fails: they say why."""
-    known = Known.of(settings, data, now, (kind,))
+    known = Known(settings, data, now, (kind,))
     for check, finders in _FINDERS.items():
         found = [one for one in find(known, finders) if one.level is not Level.HINT]
         is_error = any(one.level is Level.ERROR for one in found)

@@ -71,7 +71,7 @@ def told(tmp_path: Path) -> list[Digest]:
             house.now = OFF[1]
             alerts, started_at = Alerts(state, [mailbox], None), house.now
         house.data.state.note_service(house.now, [])
-        alerts.tell(*look(Known.of(settings, house.data, house.now)), house.now)
+        alerts.tell(*look(Known(settings, house.data, house.now)), house.now)
         pull(house, settings, started_at)
         Publications(began_at=house.now, published_at=house.now).write(state)
         if (state / "landed").exists():

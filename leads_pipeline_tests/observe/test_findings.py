@@ -41,7 +41,7 @@ def known(house: Quick, **variables: str) -> Known:
         "LEADS_START_DATE": str(house.first_day),
         **variables,
     }
-    return Known.of(Settings.from_variables(given), house.data, house.now)
+    return Known(Settings.from_variables(given), house.data, house.now)
 
 
 def found(house: Quick, **variables: str) -> dict[str, Finding]:
@@ -106,12 +106,6 @@ def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: Quick) ->
     assert (one.key, one.level, one.may_pass) == ("alert-channels/LEADS_SMTP_URL", Level.ERROR, True)
     assert one.since == began_at
     assert one.message == "Messages don't get through on LEADS_SMTP_URL. The mail server can't be reached."
-
-
-def test_a_folder_into_which_nothing_was_pulled_is_refused(house: Quick) -> None:
-    with pytest.raises(Exception, match="Nothing was ever pulled into"):
-        known(house)
-    assert not house.folder.exists()
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
@@ -212,17 +206,6 @@ def test_what_the_portal_deletes_within_three_days_is_an_error(house: Quick) -> 
     assert "leads-pipeline backfill --from 2026-11-20" in finding.what_to_do
     house.now = datetime(2026, 12, 20, 12, tzinfo=UTC)
     assert "already deleting" in found(house)["windows-deleted-soon"].message
-
-
-def test_a_folder_that_was_begun_and_left_alone_is_an_error_once_the_portal_deletes_its_windows(house: Quick) -> None:
-    house.first_day = DAY - timedelta(days=29)
-    house.folder.mkdir()
-    house.data.state.remember_time_zone("Europe/London")
-    assert "windows-deleted-soon" not in found(house)  # before the first start
-    house.data.state.remember_start_date(house.first_day)
-    assert "2026-10-2" in found(house)["windows-deleted-soon"].message
-    house.data.state.note_service(house.now, [])
-    assert "windows-deleted-soon" not in found(house)  # the service pulls them within minutes
 
 
 @pytest.mark.parametrize("days_later", [31, 75])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,8 +16,6 @@ from leads_pipeline.cli import main
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Seen, ask_folder, ask_leads, ask_variables
-from leads_pipeline.portal import Tokens
-from leads_pipeline.portal.credentials import SecretSource
 from leads_pipeline.settings import OURS, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
@@ -215,14 +214,8 @@ def test_a_busy_service_is_no_fault_and_is_asked_once(tmp_path: Path, status: in
     assert len([token for token in portal.data_requests if token]) == 2
 
 
-class NoService:
-    """A service without a secret."""
-
-    def secret(self) -> SecretSource:
-        raise SettingsError("No secret.")
-
-    def tokens(self) -> Tokens:
-        raise SettingsError("No token.")
+def missing() -> NoReturn:
+    raise SettingsError("No secret.")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +229,7 @@ class NoService:
 )
 def test_a_clock_that_is_off_is_found(variables: dict[str, str], seconds: int, light: str, words: str) -> None:
     settings = Settings.from_variables(variables)
-    seen = ask_leads(settings, NoService(), lambda: datetime.now(UTC) + timedelta(seconds=seconds))
+    seen = ask_leads(settings, missing, missing, lambda: datetime.now(UTC) + timedelta(seconds=seconds))
     [clock] = [one for one in seen if one.check == "clock"]
     assert clock.light == light
     assert words in clock.message
