@@ -35,11 +35,11 @@ def windows_refused(known: Known) -> Iterator[Found]:
     for row in _failed(known, "refused"):
         by_reason[row.reason].append(row)
     for reason, rows in by_reason.items():
-        then = _pull(known, rows, "Restart the service.")
+        then = "restart the service" if known.is_served else f"run `{pull_command(known, rows)}`"
         yield Found(
             Level.ERROR,
             f"The portal refuses {_windows(known, rows)}. {_messages(rows)} {deletion(known, rows)}",
-            f"Do what the message says. Then: {then}",
+            f"Do what the message says, then {then}.",
             _first_failed_at(rows),
             part=reason,
         )

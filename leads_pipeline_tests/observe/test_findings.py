@@ -121,7 +121,7 @@ def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it
     assert finding.message.startswith("The portal refuses 1 applicant window of branch-101, 2026-11-20. It was a ")
     assert "begins to delete its leads on 2026-12-20 00:00 UTC" in finding.message
     command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
-    assert finding.what_to_do == f"Do what the message says. Then: Run `{command}`."
+    assert finding.what_to_do == f"Do what the message says, then run `{command}`."
     assert finding.since == house.now
     house.land("applicant", [], NEXT_DAY)
     assert "windows-refused/refused (403)" not in found(house)
