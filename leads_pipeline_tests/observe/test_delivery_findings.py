@@ -19,7 +19,7 @@ def agency(tmp_path: Path) -> Agency:
 
 def told(agency: Agency) -> dict[str, str]:
     settings = Settings.from_variables(agency.variables | {"LEADS_DATA_DIR": str(agency.house.folder)})
-    findings = find(Known.of(settings, agency.house.data, agency.house.now))
+    findings = find(Known(settings, agency.house.data, agency.house.now))
     of_deliveries = [one for one in findings if one.key.startswith("deliver") or one.key == "receiver"]
     return {one.key: f"{one.message} {one.what_to_do}" for one in of_deliveries}
 
