@@ -89,10 +89,11 @@ def show_found(found: Found, *, show: bool = False) -> None:
     read, theirs = counted(found.files, "file"), counted(len(found.theirs), "lead")
     if found.leads:
         next_ = " If one of these is theirs, add --lead ID." if found.to_look_at else ""
-        out.print(f"{theirs} of the person, {len(found.to_look_at)} to look at, in {read}.{next_}")
+        out.print(f"{theirs} of the person, {len(found.to_look_at)} to look at, in {read}.{next_}", soft_wrap=False)
     else:
         out.print(
             f"No lead of this person was found in {read}. Check the spelling, or give another address or number.",
+            soft_wrap=False,
         )
     for path in found.unread[:LISTED]:
         err.print(f"[bold red]not read:[/bold red] {escape(path)}")

@@ -419,7 +419,8 @@ def _hand_out(desk: _Desk, request: Request, entry: Entry, done: str, out_of_rea
     left = _carry_out(desk, {entry.number: [*out_of_reach]} if out_of_reach else {})
     troubles = [*left.get(0, out_of_reach), *left.get(entry.number, ())]
     text, path = receipt.write_receipt(desk.data, entry, done, is_complete=not troubles)
-    out.print(escape(f"\n{text}\nThis receipt: {path}"))
+    out.print(escape(f"\n{text}"), soft_wrap=False)
+    out.print(escape(f"This receipt: {path}"))
     _exit(troubles)
 
 

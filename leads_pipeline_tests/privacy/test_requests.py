@@ -344,9 +344,9 @@ def test_a_dry_run_and_a_refusal_change_nothing(desk: Quick) -> None:
 
 @pytest.mark.slow
 def test_a_quarantined_file_that_holds_them_is_named_and_deleted_if_asked_for(desk: Quick) -> None:
-    aside = desk.folder / "quarantine" / "raw" / "applicant_leads" / "x.parquet.20261119T000000.000000Z"
-    aside.parent.mkdir(parents=True)
     [path] = (desk.folder / "raw" / "applicant_leads").rglob("*.parquet")
+    aside = desk.folder / "quarantine" / path.relative_to(desk.folder).with_suffix(".parquet.20261119T000000.000000Z")
+    aside.parent.mkdir(parents=True)
     aside.write_bytes(path.read_bytes())
 
     for _ in range(2):
