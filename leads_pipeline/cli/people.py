@@ -25,7 +25,7 @@ from leads_pipeline.storage.suppression import Entry
 _IDENTIFIERS: Final = {
     "email": ("E-mail address", "E-mail address, in any spelling; repeat for more."),
     "phone": ("Telephone number", "Telephone number, in any spelling; repeat for more."),
-    "lead": ("Lead id", "A lead's id. It counts as theirs; repeat for more."),
+    "lead": ("Lead id", "A lead's id. It counts as the person's; repeat for more."),
     "name": ("First and last name", "First and last name. It tells people apart who share a number."),
     "postcode": ("Postcode", "The person's own postcode."),
 }

@@ -57,9 +57,9 @@ def dated(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--show", is_flag=True, help="Don't mask names, addresses and numbers. On a terminal only.")
 @json_option
 def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
-    """Show a person's leads, in two groups: theirs, and leads that somebody has to look at, with all reasons.
+    """Show a person's leads, and leads to look at that may be theirs, each with its reasons.
 
-    Without an option it asks who is sought, so that no address stays in the shell's history.
+    Without an option it asks for the person, so that no address stays in the shell's history.
 
     Exit code 1 if a file couldn't be read, so that something may be missing.
     """
@@ -113,8 +113,8 @@ def export(folder: Path, shared: bool, **given: Any) -> None:
 def share(file: Path) -> None:
     """Write FILE, a new DuckDB file: a pseudonymised copy of the figures, for wide use.
 
-    It holds one row a lead without ids, names and contacts, and the marts that know no single person. Its table
-    `about` says what it is, and that it isn't anonymous. docs/guides/answer-a-person.md says more.
+    It holds one row a lead without ids, names and contacts, and the marts without single people. Its table `about`
+    says what it is, and that it isn't anonymous. docs/guides/answer-a-person.md says more.
     """
     with _desk() as desk:
         is_behind = desk.data.is_behind
@@ -206,8 +206,8 @@ def log(as_json: bool) -> None:
 def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **asked: Any) -> None:
     """Erase a person, and keep them from coming back with the next pull, push or restore.
 
-    It erases the leads that are theirs. Add leads that you have looked at with --lead. A new enquiry of theirs is
-    stored again: that person asks to be called. If the command is interrupted, run `privacy apply`.
+    Add leads that you have looked at with --lead. If the person sends a new enquiry, it is stored: they ask to be
+    called. If the command is interrupted, run `privacy apply`.
 
     Exit code 1 if something of the person is left, or you answer no.
     """
