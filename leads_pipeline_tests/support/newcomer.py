@@ -30,7 +30,7 @@ BIN = Path(sys.executable).parent
 # Only what hangs takes that long, however busy the machine is.
 PATIENCE_SECONDS = 300.0
 
-# What the README's table asks a newcomer to fill in.
+# What docs/tutorials/first-real-day.md asks a newcomer to fill in.
 FIRST_SIX = (
     *("LEADS_BASE_URL", "LEADS_AUTH_URL", "LEADS_CLIENT_ID"),
     *("LEADS_CLIENT_SECRET", "LEADS_BRANCH_IDS", "LEADS_TIMEZONE"),
