@@ -22,7 +22,7 @@ from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.transform.duck import connection, literal, quoted, write_anew
 from leads_pipeline.transform.flatten import Batch, flatten
-from leads_pipeline.transform.reading import is_readable
+from leads_pipeline.transform.reading import is_open_for_writing, is_readable
 from leads_pipeline.transform.tables import columns_of, create_table, fill, lead_tables
 from leads_pipeline.transform.versions import Versions
 
@@ -114,6 +114,9 @@ def _publish(
     versions: Versions, raw: Raw, content: Content, *, is_rewritten: bool, of_all_days: bool
 ) -> Publication | None:
     before = versions.current()
+    if before and is_open_for_writing(before):
+        logger.warning("Another program has opened leads.duckdb for writing. Have it open the file read-only.")
+        before = _copied(before, versions.draft("before"))
     known = _read_known(versions, before)
     if known and known.is_alone:
         versions.remove_older(0)  # a killed publication may have left some
@@ -130,9 +133,7 @@ def _publish(
         return None
     draft = versions.draft("copy")
     try:
-        with storing(draft):
-            copy_file(before, draft)
-            draft.chmod(0o600)
+        _copied(before, draft)
         with connection(versions.folder, draft) as db:
             content.prepare(db)
             db.begin()
@@ -153,6 +154,13 @@ def _publish(
         return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
     versions.swap_in(draft, is_alone=is_rewritten)
     return Publication("rewriting" if is_rewritten else "update", len(changed), leads)
+
+
+def _copied(file: Path, draft: Path) -> Path:
+    with storing(draft):
+        copy_file(file, draft)
+        draft.chmod(0o600)
+    return draft
 
 
 def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Content, *, is_alone: bool) -> Publication:

@@ -3,6 +3,8 @@
 Belongs here: opening the newest version, and checking that one can be read. Doesn't: replacing it (publish.py).
 """
 
+import errno
+import fcntl
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -67,8 +69,13 @@ def attached_version(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
 def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None) -> bool:
     """Whether DuckDB can decode each value of these tables of the file, or of all. `folder` is the data folder.
 
-    Raises StorageError if the disk can't be read, or for want of space.
+    Raises StorageError if the disk can't be read, for want of space, or if another program writes to the file.
     """
+    if is_open_for_writing(file):
+        raise StorageError(
+            f"Another program has opened {file} for writing, so nobody else can read it. Close it there, or have that "
+            f"program open it read-only. `fuser {file}` names it."
+        )
     with reading(file), file.open("rb") as content:  # DuckDB would take a failing disk for damage
         while content.read(1 << 20):
             pass
@@ -85,6 +92,16 @@ def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None)
         except duckdb.Error:
             return False
     return True
+
+
+def is_open_for_writing(file: Path) -> bool:
+    """Whether another program has locked the file, as DuckDB does to write."""
+    with file.open("rb") as content:
+        try:
+            fcntl.lockf(content, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:  # a file system without locks has none to look for
+            return error.errno in (errno.EAGAIN, errno.EACCES)
+    return False
 
 
 class LeadsFile:

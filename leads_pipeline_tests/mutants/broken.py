@@ -710,6 +710,16 @@ def _(db, zone):
     return 0
 
 
+@mutant(
+    "nobody asks who else has the file open",
+    "leads_pipeline.transform.reading:is_open_for_writing",
+    promise=ONCE,
+    tests=PUBLISH,
+)
+def _(file):
+    return False
+
+
 @mutant("any file can be read", "leads_pipeline.transform.reading:is_readable", promise=ONCE, tests=PUBLISH)
 def _(data, name, file, tables=None):
     return True

@@ -7,6 +7,8 @@ import random
 import re
 import shutil
 import stat
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -310,6 +312,35 @@ def test_a_file_that_another_program_wrote_to_is_built_anew(folder: Folder) -> N
 
     assert way(folder.publish()) == "new file"
     assert folder.tables() == before
+
+
+OPENED: str = """
+import sys, duckdb
+db = duckdb.connect(sys.argv[1])
+print("opened", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_file_that_another_program_has_opened_for_writing_keeps_the_leads_that_raw_has_lost(folder: Folder) -> None:
+    """As a BI tool does that runs as root."""
+    folder.raw.land({"id": "a", "message": "lost"})
+    folder.publish()
+    folder.raw.versions.clear()
+    folder.raw.land({"id": "b", "message": "new"})
+    folder.file.resolve().chmod(0o600)
+    with subprocess.Popen(
+        [sys.executable, "-c", OPENED, folder.file.resolve()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdout
+        assert program.stdout.readline() == b"opened\n"
+        for _ in range(2):
+            folder.publish()
+            folder.raw.land({"id": "c", "message": "new"})
+        program.communicate()
+
+    assert folder.messages() == {"a": "lost", "b": "new", "c": "new"}
+    assert not (folder.path / "quarantine").exists()
 
 
 def test_what_was_corrected_in_raw_is_not_taken_over_from_the_file_before(folder: Folder) -> None:
