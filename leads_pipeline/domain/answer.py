@@ -115,7 +115,7 @@ def read_delivery(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
 
 
 def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
-    """Those top-level members of a lead that hold text or a number, as text; also of one that isn't valid JSON."""
+    """Return those top-level members of a lead that hold text or a number, as text. It may be invalid JSON."""
     body, texts = payload.encode(), dict[str, str]()
     with contextlib.suppress(InvalidAnswerError):  # what stands behind a broken place is lost
         for key, start, end in members_of(body, only_value(body)):
@@ -126,7 +126,7 @@ def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
 
 
 def shown_member(name: str) -> str:
-    """The name of a member beside the list, if it is a usual word of envelopes; else `…`, as it could be a person's."""
+    """Return the name of a member beside the list if it is a usual one, else `…`, because it could be a person's."""
     plain = _plain(name)
     is_usual = any(words.fullmatch(plain) for words in (_TOTAL, _PAGES, _NEXT, _ENVELOPE))
     return name if is_usual else "…"
@@ -170,13 +170,13 @@ _IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
 
 
 def _receive(element: bytes) -> tuple[str, str]:
-    """The element's id, or the hash of its bytes if it has none, and its exact text."""
+    """Return the element's id, or the hash of its bytes if it has none, and its exact text."""
     element_id, payload = _read_element(element)
     return element_id or f"sha256:{hashlib.sha256(element).hexdigest()}", payload
 
 
 def _read_element(element: bytes) -> tuple[str | None, str]:
-    """Id and exact text of an element."""
+    """Return id and exact text of an element."""
     try:
         payload = element.decode()
     except UnicodeDecodeError:
@@ -191,7 +191,7 @@ def _read_element(element: bytes) -> tuple[str | None, str]:
 
 
 def _id_by_structure(element: bytes) -> str | None:
-    """The id of an object that isn't valid JSON somewhere else, so that it still merges with its later versions."""
+    """Return the id of an object that is invalid JSON elsewhere, so that it still merges with later versions."""
     values: list[bytes] = []
     with contextlib.suppress(InvalidAnswerError):  # what stands behind the broken place is lost, an id before it isn't
         for key, start, end in members_of(element, only_value(element)):
@@ -205,7 +205,7 @@ _PLAIN_TEXT: Final = re.compile(rb'"([0-9A-Za-z_-]+)"')
 
 
 def _id_text(raw: bytes) -> str | None:
-    """An id as text: a non-empty string without lone surrogates, or a number exactly as it was written."""
+    """Return an id as text: a non-empty string without lone surrogates, or a number exactly as it was written."""
     if plain := _PLAIN_TEXT.fullmatch(raw):
         return plain[1].decode()
     if re.fullmatch(rb"-?[0-9][0-9.eE+-]*", raw):

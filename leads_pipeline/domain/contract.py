@@ -91,7 +91,7 @@ class LeadKind:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The kind's own table first, then its child tables."""
+        """Return the kind's own table, then its child tables."""
         return (self.table, *(child.name for child in self.children))
 
     @property
@@ -157,7 +157,7 @@ class Answer:
 
 
 def window_parameters(window: Window) -> dict[str, str]:
-    """Query parameters for a window. Both ends are inclusive at the service, so `to-time` is the next day's start."""
+    """Return a window's query parameters. The service includes both ends, so `to-time` is the next day's start."""
     parameters = {"from-time": _wire_moment(window.start), "to-time": _wire_moment(window.end)}
     if (name := _SCOPE_PARAMETER.get(window.scope.kind)) is not None:
         parameters[name] = window.scope.id
@@ -333,7 +333,7 @@ LEAD_KINDS: Final = (APPLICANT, APPRAISAL)
 
 
 def lead_kind(name: str) -> LeadKind:
-    """The kind of that name, which is one of the two."""
+    """Return the kind of that name, which is one of the two."""
     return next(kind for kind in LEAD_KINDS if kind.name == name)
 
 
@@ -410,5 +410,5 @@ ENUM_PREFIXES: Final = tuple(
 
 
 def known_members(path: str) -> frozenset[str] | None:
-    """The members of an enumerated field that the contract knows; None of a field that isn't enumerated."""
+    """Return the members of an enumerated field that the contract knows. None if the field isn't enumerated."""
     return frozenset(ENUMERATIONS[path]) if path in ENUMERATIONS else None

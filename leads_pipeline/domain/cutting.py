@@ -31,7 +31,7 @@ _ID: Final = Field("id", FieldType.TEXT, "")
 
 
 def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
-    """The lead's declared fields that identify nobody, each exactly as received; what is unknown goes as well.
+    """Keep the lead's declared fields that identify nobody, each exactly as received. Unknown members go too.
 
     `address` takes the place of the person's e-mail address. Cutting again changes nothing. Of what isn't JSON nothing
     stays but what stands before the broken place.
@@ -50,7 +50,7 @@ def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
 
 
 def without_message(payload: str) -> str:
-    """The lead's text with an empty message; each other character stays, and so does a message that is null."""
+    """Return the lead's text with an empty message. All else stays, and so does a message that is null."""
     body = payload.encode()
     if not body.lstrip().startswith(b"{"):
         return payload
@@ -64,7 +64,7 @@ def without_message(payload: str) -> str:
 
 
 def removed_address(payload: str, key: bytes) -> str | None:
-    """The address that stands for the person of a lead. None if the lead shows nobody.
+    """Return the address that stands for the person of a lead. None if the lead shows nobody.
 
     The same key gives the same person the same address. An address that stands for somebody already stays.
     """

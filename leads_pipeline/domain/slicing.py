@@ -19,7 +19,7 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None, bytes]]]:
-    """The elements of the list under `key` of a JSON object, each exactly as received, and the members beside it.
+    """Return the elements of the list under `key` of a JSON object, each as received, and the members beside it.
 
     The key counts in any spelling, and each time it occurs. Raises InvalidAnswerError if the body isn't an object, or
     `key` isn't a list in it.
@@ -103,7 +103,7 @@ def only_value(body: bytes) -> Span:
 
 
 def _parts(body: bytes, start: int, end: int) -> Iterator[Span]:
-    """Spans between the commas of the container at [start, end), without surrounding white space."""
+    """Yield the spans between the commas of the container at [start, end), without surrounding white space."""
     depth = 0
     begin = start + 1
     for token in _TOKEN.finditer(body, start + 1, end - 1):
@@ -120,7 +120,7 @@ def _parts(body: bytes, start: int, end: int) -> Iterator[Span]:
 
 
 def members_of(body: bytes, span: Span) -> Iterator[tuple[bytes, int, int]]:
-    """Key text and value span of each member of the object at `span`."""
+    """Yield key text and value span of each member of the object at `span`."""
     for start, end in _parts(body, *span):
         key = _TOKEN.match(body, start, end)
         colon = _TOKEN.search(body, key.end(), end) if key else None

@@ -68,7 +68,7 @@ class Scope:
 
     @property
     def key(self) -> str:
-        """The scope as partition key and folder name: `branch-101`, `all`."""
+        """Return the scope as partition key and folder name: `branch-101`, `all`."""
         return self.kind.value if self.kind is ScopeKind.ALL else f"{self.kind.value}-{self.id}"
 
 
@@ -87,7 +87,7 @@ class Window:
 
     @classmethod
     def of(cls, day: date, scope: Scope, zone: ZoneInfo) -> Self:
-        """The window of that day in that zone."""
+        """Return the window of that day in that zone."""
         start, end = day_interval(day, zone)
         return cls(day, scope, start, end)
 
@@ -108,7 +108,7 @@ class Window:
 
     @property
     def partition_key(self) -> str:
-        """The key as Dagster writes it: `2026-11-19|branch-101`."""
+        """Return the key as Dagster writes it: `2026-11-19|branch-101`."""
         return f"{self.day.isoformat()}{_KEY_SEPARATOR}{self.scope.key}"
 
     def is_closed(self, now: datetime) -> bool:
@@ -135,7 +135,7 @@ def day_interval(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
 
 
 def today(zone: ZoneInfo, now: datetime) -> date:
-    """The calendar day in `zone` at that moment."""
+    """Return the calendar day in `zone` at that moment."""
     return now.astimezone(zone).date()
 
 

@@ -34,7 +34,7 @@ class Check:
 
 @cache
 def checks(folder: Path = _FOLDER) -> tuple[Check, ...]:
-    """The checks in the folder's files, by name. A file whose table is `{table}` is a check of each kind of lead."""
+    """Return the checks of the folder by name. A file whose table is `{table}` is a check of each kind of lead."""
     return tuple(check for path in sorted(folder.glob("*.sql")) for check in _read(path))
 
 

@@ -119,14 +119,14 @@ def _batches(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.RecordB
 
 
 def _opened(uri: str, options: Mapping[str, str] | None) -> DeltaTable | None:
-    """The table; None if there is none that can be read."""
+    """Open the table. None if there is none that can be read."""
     with suppress(DeltaError, OSError, ValueError):
         return DeltaTable(uri, storage_options=dict(options) if options else None)
     return None
 
 
 def _written_for(table: DeltaTable) -> int:
-    """The version that the newest commit names; 0 if it names none."""
+    """Return the version that the newest commit names. 0 if it names none."""
     return int(table.history(1)[0].get(_VERSION, 0))
 
 

@@ -53,7 +53,7 @@ def make_drift(db: duckdb.DuckDBPyConnection, today: date) -> None:
 
 
 def drift_statement(first_day: date) -> str:
-    """The select, from that window day on."""
+    """Return the select, from that window day on."""
     changes = " union all ".join(change for kind in LEAD_KINDS for change in _changes(kind, first_day))
     return f"""
 select
@@ -84,7 +84,7 @@ def _changes(kind: LeadKind, first_day: date) -> Iterator[str]:
 
 
 def _changes_of(kind: LeadKind, rows: str, prefix: str, fields: tuple[Field, ...], lists: set[str]) -> Iterator[str]:
-    """Each select has the columns kind, change, field, value, day and sender."""
+    """Yield selects with the columns kind, change, field, value, day and sender."""
     paths = [field.path for field in fields]
     objects = sorted(
         {".".join(path.split(".")[:depth]) for path in (*paths, *lists) for depth in range(path.count(".") + 1)}

@@ -174,19 +174,19 @@ def _spill_folder(folder: Path) -> Iterator[Path]:
 
 @cache
 def statement(name: str) -> str:
-    """The statement of sql/, by its path there without .sql: `report/daily`."""
+    """Read a statement of sql/ by its path there without .sql: `report/daily`."""
     return (SQL_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache
 def macros(name: str) -> str:
-    """What makes the macros of a file in sql/macros/, without comments: rewording one rebuilds nothing."""
+    """Read a file of sql/macros/ without its comments, so that rewording one rebuilds nothing."""
     lines = statement(f"macros/{name}").splitlines()
     return "\n".join(line for line in lines if not line.startswith("--"))
 
 
 def quoted(name: str) -> str:
-    """The name as an identifier in SQL."""
+    """Return the name as an identifier in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneInfo) -> int:
-    """Bring the tables of leads up to date; how many leads are new or changed.
+    """Bring the tables of leads up to date. Return how many leads are new or changed.
 
     A row is replaced only by a version with a higher number, then by one of a later window day, then of a later scope.
     A version with corrections replaces itself, because they may be new.
@@ -67,7 +67,7 @@ def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneI
 
 
 def _ahead(parts: Iterator[tuple[LeadKind, pa.Table]]) -> Iterator[tuple[LeadKind, pa.Table]]:
-    """The parts. The next one is read in a thread while DuckDB, which needs no Python, loads one."""
+    """Yield the parts. A thread reads the next one while DuckDB, which needs no Python, loads one."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(next, parts, None)
         while part := waiting.result():
@@ -95,7 +95,7 @@ def _with_window(batch: Batch) -> pa.Table:
 
 
 def with_corrections(table: pa.Table) -> pa.Table:
-    """The versions of a batch, with a column `corrections`: those of the lead, oldest first."""
+    """Return the versions of a batch, with a column of the lead's corrections, oldest first."""
     if CORRECTION not in table["source"].to_pylist():
         return table.append_column(_CORRECTIONS, pa.nulls(len(table), _CORRECTIONS.type))
     corrections: dict[str, list[str]] = {}
@@ -186,7 +186,7 @@ from (
 
 
 def lead_columns(of: LeadKind | ChildTable, row: str) -> str:
-    """What selects the declared columns, `_problems` and `_extra` from the reader's column of that name."""
+    """Return what selects the declared columns, `_problems` and `_extra` from the reader's column of that name."""
     fields = [f"{_member(row, field.path)} as {quoted(field.column)}" for field in of.fields]
     return ",\n    ".join([*fields, f"{row}.{PROBLEMS} as {PROBLEMS}", f"{row}.{EXTRA}::json as {EXTRA}"])
 

@@ -70,7 +70,7 @@ class Inputs:
 
 @cache
 def marts(folder: Path = SQL_FOLDER) -> tuple[Mart, ...]:
-    """The marts in the folder's files, each after those that it reads."""
+    """Return the marts in the folder's files, each after those that it reads."""
     found = {path.stem: read_mart(path) for path in sorted(folder.glob("*.sql"))}
     words = {name: set(re.findall(r"\w+", mart.statement)) for name, mart in found.items()}
     reads = {name: (words[name] & found.keys()) - {name} for name in found}
@@ -95,7 +95,7 @@ def fingerprint(branches: Branches) -> str:
 def make_marts(
     db: duckdb.DuckDBPyConnection, inputs: Inputs, *, is_rewritten: bool = False, of: Sequence[Mart] = ()
 ) -> dict[str, str]:
-    """Make all marts, or those of `of`, after `flatten` and `make_tables`; what went wrong, by mart.
+    """Make all marts, or those of `of`, after `flatten` and `make_tables`. Return what went wrong, by mart.
 
     A mart that fails keeps its last good rows or definition, and is made as a whole the next time. If raw files were
     rewritten, it is removed instead, because it may hold an erased person. An error ends DuckDB's transaction, so each
@@ -176,7 +176,7 @@ def _keep_last_good(db: duckdb.DuckDBPyConnection, mart: Mart, folder: Path, *, 
 
 
 def _definition(db: duckdb.DuckDBPyConnection, name: str, database: str) -> str | None:
-    """A statement that makes the table or view that another file has; None if it has none."""
+    """Return a statement that makes the table or view that another file has. None if it has none."""
     of_name = f"database_name = {literal(database)} and schema_name = 'main'"
     views = db.execute(
         f"select sql from duckdb_views() where {of_name} and view_name = $name", {"name": name}
@@ -224,7 +224,7 @@ _BRANCHES: Final = {
 
 
 def other_tables() -> tuple[Table, ...]:
-    """The tables that are neither of leads nor made by a file: the inventory, what branches are called, drift."""
+    """Return the tables that are neither of leads nor marts: the inventory, names of branches, drift."""
     return (
         INVENTORY,
         Table("branches", _BRANCHES_GRAIN, tuple(Column(name, "varchar", text) for name, text in _BRANCHES.items())),
@@ -241,7 +241,7 @@ def make_tables(db: duckdb.DuckDBPyConnection) -> None:
 
 
 def _make_inputs(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> bool:
-    """Fill the tables that marts read; whether other values of enumerated fields are known than before."""
+    """Fill the tables that marts read. Return whether other values of enumerated fields are known than before."""
     states = [_state(row, is_configured=True) for row in inputs.windows]
     states += [_state(row, is_configured=False) for row in inputs.other_windows]
     db.execute("delete from pipeline.window_states where day >= $since", {"since": inputs.first_day or date.min})
@@ -265,7 +265,7 @@ def _make_every_lead(db: duckdb.DuckDBPyConnection, days: Sequence[date] | None)
 
 
 def _make_words(db: duckdb.DuckDBPyConnection) -> bool:
-    """Note the values of enumerated fields that marts may show, and how they read; whether that has changed."""
+    """Note the values of enumerated fields that marts may show, and how they read. Return whether that changed."""
     known = "select list(words order by words.value) from pipeline.words"
     before = db.execute(known).fetchall()
     db.execute("delete from pipeline.words")

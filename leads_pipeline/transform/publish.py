@@ -189,7 +189,7 @@ def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Cont
 
 
 def _noting(batches: Iterable[Batch], hashes: dict[WindowKey, str]) -> Iterator[Batch]:
-    """The batches. Each one's hash replaces the listed one: a damaged file is left out, and may be put back."""
+    """Yield the batches. Each one's hash replaces the listed one: a damaged file is left out, and may be put back."""
     for batch in batches:
         hashes[batch.kind.name, batch.day, batch.scope] = batch.hash
         yield batch
@@ -220,7 +220,7 @@ def _fingerprint(content: Content) -> str:
 
 
 def _read_known(versions: Versions, file: Path | None) -> _Known | None:
-    """None if there is no file, none that can be read, or one of another release."""
+    """Read what the file remembers. None if it can't be read, is of another release, or isn't there."""
     if file is None:
         return None
     try:

@@ -52,7 +52,7 @@ class RawWindows:
         return found
 
     def read(self, windows: Collection[WindowKey]) -> Iterator[Batch]:
-        """Each window's rows: all versions, and the corrections."""
+        """Yield each window's rows: all versions, and the corrections."""
         for name, day, scope in sorted(windows):
             kind = lead_kind(name)
             contents = self._raw.read(Place(kind, day, scope))

@@ -115,7 +115,7 @@ def _number(text: str) -> float:
 
 
 def _amount(value: Any) -> int | Decimal:
-    """An integer as it is; a Decimal, or the text of a number, as pennies."""
+    """Return an integer as it is, and a Decimal or the text of a number as pennies."""
     number: int | Decimal = value if type(value) in (int, Decimal) else _decimal(value)
     if not -(10**16) < number < 10**16:
         raise ValueError
@@ -241,7 +241,7 @@ class _Row(_Object):
         self._order = [*fields, *objects, *lists].index
 
     def read_lead(self, lead_id: str, payload: str, corrections: Sequence[str] | None) -> Any:
-        """The struct of a lead's text."""
+        """Return the struct of a lead's text."""
         if corrections is None and not lead_id.startswith("sha256:"):
             with suppress(ValueError, RecursionError):
                 if (lead := self._decode(payload)) is not None:
@@ -256,7 +256,7 @@ class _Row(_Object):
         return self.read_row(text, not_json, NO_ID if is_nameless else None)
 
     def read_row(self, raw: Any, oddity: str | None = None, oddity_of_object: str | None = None) -> Any:
-        """The struct of any JSON, with what is odd about it."""
+        """Return the struct of any JSON, with its oddities."""
         problems, row, extra = list[str](), None, None
         with suppress(ValueError):
             row, extra = self.read(raw, "", problems)
@@ -300,7 +300,7 @@ def _node(name: str, what: Any) -> _Leaf | _Object | _List:
 
 
 def _tree(fields: Sequence[Field], children: Sequence[ChildTable]) -> dict[str, Any]:
-    """The declarations by the names of their members, with a dict for each object between."""
+    """Return the declarations by the names of their members, with a dict for each object between."""
     tree: dict[str, Any] = {}
     declarations: list[Any] = [*fields, *children]
     for declared in declarations:
@@ -313,7 +313,7 @@ def _tree(fields: Sequence[Field], children: Sequence[ChildTable]) -> dict[str, 
 
 
 def _corrected(raw: Any, patch: dict[str, Any]) -> bytes:
-    """The object with the patch laid over it. All else stays as it was written."""
+    """Lay the patch over the object. All else stays as it was written."""
     members = _MEMBERS.decode(raw)
     for name, value in patch.items():
         if value is None:
@@ -328,12 +328,12 @@ def _corrected(raw: Any, patch: dict[str, Any]) -> bytes:
 
 @cache
 def _declared_lead(kind: LeadKind) -> _Row:
-    """What the contract declares. The lead's own `id` may be anything, because the raw row has it."""
+    """Return the declared lead. Its own `id` may be anything, because the raw row has it."""
     return _Row(kind, kind.children, ignore="id")
 
 
 def _json_of(payload: str) -> tuple[str | bytes, str | None]:
-    """The text if it is JSON, else as much as can be read of it, or null, and the words for that."""
+    """Return the text if it is JSON, else as much as can be read of it or null, and the words for that."""
     if payload.count("[") + payload.count("{") > _MAX_NESTING:
         steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", _STRINGS.sub("", payload)))
         if max(accumulate(steps)) > _MAX_NESTING:

@@ -56,7 +56,7 @@ _CHILD_DAY: Final = Column("day", "date", "Day of the window that held the lead:
 
 
 def lead_tables() -> Iterator[Table]:
-    """The tables of leads, each kind's own first, then those of its lists."""
+    """Yield the tables of leads, each kind's own first, then those of its lists."""
     for kind in LEAD_KINDS:
         columns = (*_LEAD_COLUMNS, *declared_columns(kind.fields), *DRIFT_COLUMNS, _PERSON)
         yield Table(kind.table, f"One row per lead. {kind.description}", columns)

@@ -53,11 +53,11 @@ class Versions:
             draft.unlink()
 
     def draft(self, name: str) -> Path:
-        """The path of a file that isn't published yet."""
+        """Return the path of a file that isn't published yet."""
         return self._versions / f"draft-{name}.duckdb"
 
     def current(self) -> Path | None:
-        """The file that readers meet, or the newest version if the link is gone. None if there is neither.
+        """Return the file that readers meet, or the newest version if the link is gone. None if there is neither.
 
         An earlier release published a file in the link's place.
         """
@@ -81,7 +81,7 @@ class Versions:
         return current is None or name is None or name[1] == _hash_of(current)
 
     def next_number(self) -> int:
-        """The number of the next version, from 1. That of a version which is lost isn't given again."""
+        """Return the number of the next version, from 1. The number of a lost version isn't given again."""
         names = [*self._versions.iterdir(), *([self.path.readlink()] if self.path.is_symlink() else [])]
         return max(map(number_of, names), default=0) + 1
 
@@ -121,7 +121,7 @@ class Versions:
 
 
 def number_of(path: Path) -> int:
-    """The number in the name of a version, or of a tree of typed tables. 0 if there is none."""
+    """Return the number in the name of a version, or of a tree of typed tables. 0 if there is none."""
     found = re.search(r"-(\d+)", path.name)
     return int(found[1]) if found else 0
 

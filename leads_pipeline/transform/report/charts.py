@@ -43,7 +43,7 @@ class Daily:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[Any, ...]]) -> "Daily | None":
-        """None without a lead."""
+        """Make the chart. None without a lead."""
         days = tuple(
             Day(
                 day,
@@ -72,7 +72,7 @@ def _label(day: date, days: int) -> str:
 
 
 def round_above(most: int) -> int:
-    """The least of 2, 4, 6, 8, 10, 20, 30 to 100, 200 and so on that isn't below: its half is whole too."""
+    """Return the least of 2, 4, 6, 8, 10, 20, 30 to 100, 200 and so on that isn't below. Its half is whole too."""
     power: int = 10 ** (len(str(most - 1)) - 1)
     return next(step * power for step in range(1, 11) if step * power >= most and step * power % 2 == 0)
 
@@ -87,7 +87,7 @@ class Hourly:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, int, int]]) -> "Hourly | None":
-        """None without a lead whose moment is known."""
+        """Make the chart. None without a lead whose moment is known."""
         counts: dict[tuple[int, int], int] = defaultdict(int, {(weekday, hour): leads for weekday, hour, leads in rows})
         if not any(counts.values()):
             return None
