@@ -165,22 +165,24 @@ def _copied(file: Path, draft: Path) -> Path:
 
 def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Content, *, is_alone: bool) -> Publication:
     leads_tables = [table.name for table in lead_tables()]
-    is_damaged = before is not None and not is_readable(versions.folder, before, leads_tables)
+    files = [before, *versions.older()] if before else []
+    # Of a damaged file, the version before it has what raw has lost.
+    whole = next((file for file in files if is_readable(versions.folder, file, leads_tables)), None)
     hashes = raw.hashes(of_all_days=True)
     draft = versions.draft("anew")
     with connection(versions.folder, draft, memory_limit=_MEMORY_TO_BUILD) as db:
         content.prepare(db)
-        if before and not is_damaged:
-            db.execute(f"attach {literal(str(before))} as before (read_only)")
+        if whole:
+            db.execute(f"attach {literal(str(whole))} as before (read_only)")
         db.begin()
         _create_tables(db)
         leads = flatten(db, _noting(raw.read([*hashes]), hashes), content.zone)
-        if before and not is_damaged:
+        if whole:
             leads += _take_over(db, content.zone)
         _check(db)
         content.refuse(db)
         _finish(db, content, hashes, versions.next_number(), is_alone=is_alone)
-    if is_damaged:
+    if whole != before:
         logger.warning(
             "leads.duckdb was damaged. The damaged file is %s, and a new one is published.", versions.set_aside()
         )

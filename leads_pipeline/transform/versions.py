@@ -97,12 +97,16 @@ class Versions:
             sync(self.folder)
         self.remove_older(0 if is_alone else 1)
 
+    def older(self) -> list[Path]:
+        """Return the versions but the current one, newest first."""
+        current = self.current()
+        others = [file for file in self._files() if current and file.name != current.name]
+        return sorted(others, key=number_of, reverse=True)
+
     def remove_older(self, but: int) -> None:
         """Remove all versions but the current one and so many others, the newest. Raises StorageError."""
-        current = self.current()
-        others = [file for file in sorted(self._files(), key=number_of) if current and file.name != current.name]
         with storing(self._versions):
-            for file in others[: len(others) - but]:
+            for file in self.older()[but:]:
                 file.unlink()
 
     def set_aside(self) -> Path:

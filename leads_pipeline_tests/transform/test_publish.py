@@ -286,6 +286,19 @@ def test_a_vanished_or_broken_file_is_built_anew(folder: Folder, harm: Callable[
     assert aside == ([b"not a database"] if harm is not_a_database else aside if harm is half else [])
 
 
+def test_of_a_damaged_file_the_version_before_it_has_the_leads_that_raw_has_lost(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "lost"})
+    folder.publish()
+    folder.raw.versions.clear()
+    folder.raw.land({"id": "b", "message": "new"})
+    folder.publish()
+    not_a_database(folder.file.resolve())
+
+    assert way(folder.publish()) == "new file"
+
+    assert folder.messages() == {"a": "lost", "b": "new"}
+
+
 @pytest.mark.parametrize("tenth", range(10))
 def test_a_byte_that_rots_is_found_on_the_first_publication_of_a_day(folder: Folder, tenth: int) -> None:
     folder.raw.land(*({"id": str(number), "message": f"{number * 7919}" * 40} for number in range(300)))
