@@ -262,7 +262,7 @@ def setting(variable: str, section: str, default: Any = None, *, link: str = "")
 _LEADS = "The leads service"
 _SECRET = "The client secret by PGP, instead of LEADS_CLIENT_SECRET"  # noqa: S105 - a title
 _TOKEN = "The token request, if the portal wants another form"  # noqa: S105 - a title
-_PULL = "What is pulled, and where it is kept"
+_PULL = "Pulling and the data folder"
 _INVENTORY = "The inventory API; everything else runs without it"
 _RECEIVE = "Leads that the portal pushes to `leads-pipeline receive`"
 _DELIVERY = "Leads that the pipeline delivers to a system of yours, for example a CRM"
@@ -285,7 +285,7 @@ class Settings(BaseSettings):
     base_url: _Address = setting("LEADS_BASE_URL", _LEADS)
     """Address of the leads service, for example https://leads.portal.example"""
     auth_url: _Address = setting("LEADS_AUTH_URL", _LEADS)
-    """Address of its token server; `/oauth2/token` is appended"""
+    """Address of the leads service's token server; `/oauth2/token` is appended"""
     client_id: _ClientId = setting("LEADS_CLIENT_ID", _LEADS)
     """The client id that the portal issued"""
     client_secret: Secret | None = setting("LEADS_CLIENT_SECRET", _LEADS)
@@ -293,8 +293,8 @@ class Settings(BaseSettings):
     branch_ids: Annotated[tuple[Scope, ...], PlainValidator(_branch_ids)] = setting("LEADS_BRANCH_IDS", _LEADS, ())
     """The branches to pull: the portal's internal ids, comma-separated, as 101,102"""
     zone: Annotated[ZoneInfo, PlainValidator(_zone)] = setting("LEADS_TIMEZONE", _LEADS, ZoneInfo("UTC"))
-    """The time zone that defines a day: Europe/London for a British agency. If it is empty, days are days of UTC, which
-    differ by an hour in British summers"""
+    """The time zone that defines a day: Europe/London for a British agency. If it is empty, a day begins at 00:00 UTC,
+    which is 01:00 in a British summer"""
 
     client_secret_pgp_file: _Path = setting("LEADS_CLIENT_SECRET_PGP_FILE", _SECRET)
     """The PGP message with the secret, as the portal delivers it"""
@@ -340,7 +340,7 @@ class Settings(BaseSettings):
         "LEADS_TABLES", _PULL, "parquet", link="guides/read-parquet-and-delta.md"
     )
     """What each publication writes to `tables` in the data folder: `parquet` writes the tables of leads as Parquet
-    files, `delta` as Delta tables, which takes the extra `delta`. `none` writes nothing"""
+    files. `delta` writes Delta tables, and needs `pip install 'leads-pipeline[delta]'`. `none` writes nothing"""
 
     inventory_base_url: _Address = setting("INVENTORY_BASE_URL", _INVENTORY)
     """Address of the inventory API; `/token` is appended for its tokens"""
@@ -357,8 +357,8 @@ class Settings(BaseSettings):
     inventory_from_leads_days: Annotated[int, _whole_number(0, 90)] = setting(
         "INVENTORY_FROM_LEADS_DAYS", _INVENTORY, 0
     )
-    """Also search for the postcodes of listings that applicants of the last so many days asked about: 0 to 90. Each
-    postcode takes at least one request a day, up to 500. One search for a town finds them all"""
+    """Also search for the postcodes of listings that applicants asked about in this many days: 0 to 90. Each postcode
+    takes at least one request a day, up to 500. One search for a town finds them all"""
 
     receive_key: Secret | None = setting("LEADS_RECEIVE_KEY", _RECEIVE)
     """The key that deliveries must carry, with 16 characters or more: `openssl rand -hex 32`"""
@@ -382,12 +382,12 @@ class Settings(BaseSettings):
     """The mail server: smtps://user:password@host:465, or smtp://host:587 with STARTTLS. In user and password, write %,
     @ and / as %25, %40 and %2F. `?tls=none` at the end sends unencrypted, to a server of your own network"""
     alert_slack_webhook: Secret | None = setting("LEADS_ALERT_SLACK_WEBHOOK", _ALERTS)
-    """Address of a webhook of Slack, or of one that takes the same (Mattermost; Discord with /slack behind it)"""
+    """Address of a Slack webhook. One of Mattermost works too, and one of Discord with /slack at its end"""
     alert_webhook: Secret | None = setting("LEADS_ALERT_WEBHOOK", _ALERTS)
     """Address of any other webhook; it gets JSON"""
     heartbeat_url: Secret | None = setting("LEADS_HEARTBEAT_URL", _ALERTS)
-    """Address of an outside monitor that rings when calls stop. It is called every hour, with /fail at the end of its
-    path if windows or the publication are late"""
+    """Address of an outside monitor that alerts you when calls stop. It is called every hour, with /fail at the end of
+    its path if windows or the publication are late"""
 
     dagster_postgres: Secret | None = setting(POSTGRES_VARIABLE, _DAGSTER, link=_POSTGRES)
     """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no
@@ -395,8 +395,9 @@ class Settings(BaseSettings):
     owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", _DAGSTER, ())
     """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as team:data"""
     dagster_home: _Path = setting("DAGSTER_HOME", _DAGSTER)
-    """The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. An empty value in `.env` would
-    win over the environment's. `dagster dev` and `dg dev` forget all runs at their end without it"""
+    """The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. Delete an empty line of it in
+    `.env`: it would hide the environment's value. `dagster dev` and `dg dev` forget all runs at their end without
+    it"""
 
     # The usual name of other tools, so it is only checked for our own bucket.
     bucket_endpoint: str | None = Field(None, validation_alias="AWS_ENDPOINT_URL")

@@ -2,7 +2,7 @@
 
 Belongs here: which commands there are, and .env. Doesn't: a command itself, which is a module of its own.
 
-Exit code 0: everything that was asked for is done. 1: a part of it isn't. 2: the question, a setting or the folder is
+Exit code 0: everything that was asked for is done. 1: a part of it isn't. 2: an argument, a setting or the folder is
 wrong.
 """
 
@@ -14,16 +14,16 @@ import click
 # The module and the line of help of each command. The module is loaded when the command runs: `--help` is immediate,
 # and commands that only look don't wait for Dagster.
 COMMANDS = {
-    "acknowledge": ("health", "Take note of lost leads or of news: they are no longer listed."),
+    "acknowledge": ("health", "Hide a finding about lost leads or new fields."),
     "alert": ("alert", "Send a test message to the alert channels."),
     "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
     "backup": ("backup", "Back up everything that can't be downloaded again."),
-    "coverage": ("windows", "Count landed, empty, failed and missing windows."),
+    "coverage": ("windows", "Count windows by state: landed, open, failed or missing."),
     "deliver": ("deliver", "Send new leads to your own system, or show what waits."),
     "demo": ("demo", "Run the main job on the simulated portal."),
     "dev": ("serving", "Start the Dagster UI and its daemon, to try things out."),
     "doctor": ("doctor", "Check settings, secret, token, services and data folder."),
-    "findings": ("health", "List open problems and what to do about them."),
+    "findings": ("health", "List the open findings and what to do about them."),
     "metrics": ("health", "Print or serve the figures for Prometheus."),
     "privacy": ("privacy", "Find, export, erase or restrict a person's data."),
     "receive": ("receive", "Receive leads that the portal pushes."),
@@ -31,7 +31,7 @@ COMMANDS = {
     "serve": ("serving", "Run the UI, the daemon and the code as a service on a server."),
     "settings": ("settings", "Show each setting, its value and where the value comes from."),
     "simulate": ("demo", "Start the simulated portal alone."),
-    "status": ("health", "Show the pipeline's figures and open problems; --json for monitoring."),
+    "status": ("health", "Show the pipeline's figures and open findings; --json for monitoring."),
     "verify": ("doctor", "Check every file, and compare counts from raw files to marts."),
 }
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NoReturn
@@ -30,24 +30,18 @@ DEMO_BRANCHES = 3
 @click.command()
 def demo() -> None:
     """Run the main job on the simulated portal: the last 7 days of 3 branches, up to a first query."""
-    # Loaded here, as they load Dagster.
-    from leads_pipeline.cli.session import Session
-    from leads_pipeline.orchestration.pulling import due_windows
-    from leads_pipeline.storage.windows import window_table
+    from leads_pipeline.cli.session import Session  # loads Dagster
 
     with simulator(DEMO_BRANCHES), Session.opened(timedelta(days=DEMO_DAYS)) as session:
         first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
-        scopes, now = session.settings.scopes, datetime.now(UTC)
+        scopes = session.settings.scopes
+        windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
         click.echo(
             f"The simulated portal runs at {session.settings.base_url}. The demo pulls {DEMO_DAYS} days ({first} to "
             f"{last}) of {len(scopes)} branches.\n"
+            "A window is one kind of lead, one day and one branch.\n"
         )
-        windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
-        due = {kind: due_windows(window_table(session.data.store, kind, windows, now), now, now) for kind in LEAD_KINDS}
-        total, count = len(LEAD_KINDS) * len(windows), sum(map(len, due.values()))
-        rest = "" if count == total else " The others are complete."
-        click.echo(f"Pulling {count} of {total} windows.{rest} A window is one kind of lead, one day and one branch.")
-        is_done = session.bring(due, inventory=True)
+        is_done = session.bring(dict.fromkeys(LEAD_KINDS, windows), inventory=True)
         _show_demo(session)
     sys.exit(0 if is_done else 1)
 
@@ -98,7 +92,7 @@ def simulator(branches: int) -> Iterator[None]:
             load_dotenv(ready)
             yield
         finally:
-            process.terminate()
+            process.kill()  # it holds nothing, and a shell may have had it ignore SIGTERM
             process.wait()
 
 

@@ -1,7 +1,6 @@
 """Dagster runs in this process: pulling and publishing without the UI, and how the outcome is shown.
 
-Belongs here: what commands share that start runs. Doesn't: the runs (orchestration/runs.py). This loads
-Dagster.
+Belongs here: what commands share that start runs. Doesn't: the runs (orchestration/runs.py). It loads Dagster.
 """
 
 from collections import defaultdict
@@ -33,7 +32,6 @@ from leads_pipeline.orchestration.runs import PullReport, pull, run_job
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder, first_day
 from leads_pipeline.storage.durable import check_writable
-from leads_pipeline.storage.service_lock import is_served
 from leads_pipeline.storage.windows import WindowRow
 from leads_pipeline.transform.reading import LeadsFile
 
@@ -146,7 +144,7 @@ class Session:
                 messages.setdefault(reason, message)
         for reason, rows in sorted(causes.items(), key=lambda cause: -len(cause[1])):
             show_windows(f"{counted(len(rows), 'window')} failed: {reason}", messages[reason], rows, facts.branches)
-        service = "The service retries temporary errors. " if is_served(self.settings.dagster_folder) else ""
+        service = "The service retries temporary errors. " if facts.is_served else ""
         click.echo(f"\n{service}Pull them again with: {pull_command(facts, list(chain(*causes.values())))}")
 
 

@@ -51,11 +51,8 @@ def coverage(count: int, as_json: bool) -> None:
         }
         click.echo(json.dumps(told, indent=2))
     else:
-        out.print(
-            table(
-                ("kind", "state", "windows"), [(kind, state, count) for (kind, state), count in sorted(counts.items())]
-            )
-        )
+        rows = [(kind, state, number) for (kind, state), number in sorted(counts.items())]
+        out.print(table(("kind", "state", "windows"), rows))
         if others := sorted(scope.key for scope in facts.scopes_here - {*facts.scopes}):
             click.echo(f"Not in LEADS_BRANCH_IDS, so not counted: {some(others)}.")
         if not_landed:
@@ -63,9 +60,8 @@ def coverage(count: int, as_json: bool) -> None:
         if facts.leads_duckdb_trouble:
             click.echo(f"\n{facts.leads_duckdb_trouble} No day can be read. Run `leads-pipeline backfill --last 1d`.")
         elif unpublished:
-            do = (
-                "The service does it within minutes." if facts.is_served else "Run `leads-pipeline backfill --last 1d`."
-            )
+            service = "The service publishes them within minutes."
+            do = service if facts.is_served else "Run `leads-pipeline backfill --last 1d`."
             click.echo(f"\nLanded and not published yet: {', '.join(map(str, unpublished))}. {do}")
     sys.exit(1 if not_landed or unpublished else 0)
 
