@@ -149,6 +149,11 @@ def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:
     return chosen
 
 
+def never_set_up(known: Known) -> Level:
+    """Return how bad it is that something was never set up: a hint with the simulator, a warning with a real portal."""
+    return Level.WARNING if known.has_portal else Level.HINT
+
+
 def some(names: Sequence[str]) -> str:
     """Return the first names in a line, and how many more there are."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

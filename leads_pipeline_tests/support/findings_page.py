@@ -50,7 +50,7 @@ def _title(finder: Finder) -> str:
 
 def _levels(finder: Finder) -> str:
     """How bad it can be, by the levels that its function names."""
-    source = inspect.getsource(finder.look).replace("_never_set_up", "Level.WARNING Level.HINT")
+    source = inspect.getsource(finder.look).replace("never_set_up", "Level.WARNING Level.HINT")
     return " or ".join(level.value for level in Level if f"Level.{level.name}" in source)
 
 

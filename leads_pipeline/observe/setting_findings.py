@@ -1,0 +1,115 @@
+"""Findings about settings and privacy: time zone, branch names, the suppression list and retention.
+
+Belongs here: the finders that look at what somebody set or left out. Doesn't: the other finders (findings.py).
+"""
+
+from collections.abc import Iterator
+
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.observe.finding import Found, Level, finder, never_set_up, some
+from leads_pipeline.observe.known import Known
+from leads_pipeline.storage.branches import read_branches
+
+
+@finder("time-zone")
+def time_zone(known: Known) -> Iterator[Found]:
+    """The time zone was changed, or never set.
+
+    Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours than the
+    days to come: leads at their edges are in the neighbouring day. No lead is lost. Without the setting, days
+    begin at 00:00 UTC: in summer, that is 01:00 in Britain.
+    Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder: the portal's last 28 days
+    come in again with the new hours as they are looked at again.
+    Over: when the setting and the folder agree.
+    """
+    settings, remembered = known.settings, known.data.state.time_zone()
+    if settings.scopes and remembered and remembered != settings.zone.key:
+        yield Found(
+            Level.ERROR,
+            f"LEADS_TIMEZONE is {settings.zone.key}, and earlier days were pulled as days of {remembered}. Leads at "
+            "midnight are in another day than before.",
+            f"Set LEADS_TIMEZONE={remembered}. To keep {settings.zone.key}, delete "
+            f"{known.data.state.path / 'time_zone'}.",
+        )
+    elif settings.scopes and "zone" not in settings.model_fields_set:
+        yield Found(
+            never_set_up(known),
+            "LEADS_TIMEZONE isn't set, so days begin at 00:00 UTC. In summer, that is 01:00 in Britain.",
+            "Set LEADS_TIMEZONE=Europe/London if your branches are in Britain, or LEADS_TIMEZONE=UTC to keep it so.",
+        )
+
+
+@finder("branch-names")
+def branch_names(known: Known) -> Iterator[Found]:
+    """The file with the branches' names can't be read, or lacks a branch.
+
+    Meaning: tables and report show the names of before, or ids.
+    Do: mend the file that `LEADS_BRANCHES_FILE` names. The message says what is wrong.
+    Over: when it can be read, and names each branch.
+    """
+    file = known.settings.branches_file
+    try:
+        names = read_branches(file).names
+    except SettingsError as error:
+        yield Found(Level.WARNING, str(error), "Mend the file. The next publication reads it.")
+        return
+    if file and (nameless := [scope.key for scope in known.scopes if scope.key not in names]):
+        yield Found(
+            Level.WARNING,
+            f"LEADS_BRANCHES_FILE has no name for {some(nameless)}.",
+            f"Add a line for each to {file}. The next publication reads it.",
+        )
+
+
+@finder("sweep")
+def sweep(known: Known) -> Iterator[Found]:
+    """The folder is behind the suppression list.
+
+    Meaning: an erasure was cut off, or a backup was restored. Leads of people on the list may still be published.
+    Do: `leads-pipeline privacy apply`. The next publication does the same.
+    Over: when the folder follows the list.
+    """
+    if known.data.is_behind:
+        yield Found(
+            Level.ERROR,
+            "The data folder is behind the suppression list: leads of people on the list may still be there.",
+            "Run `leads-pipeline privacy apply`.",
+            may_pass=True,
+        )
+
+
+@finder("suppression-list")
+def suppression_list(known: Known) -> Iterator[Found]:
+    """The suppression list lies in the data folder.
+
+    Meaning: whoever restores the data folder from a backup restores an older list too. People who were erased since
+    would come back.
+    Do: move the folder to a place with its own backups, and set `LEADS_PRIVACY_DIR`.
+    Over: when the list lies elsewhere. An empty list is no finding.
+    """
+    entries = known.data.gate.entries
+    if known.data.bucket is None and entries.folder.is_relative_to(known.data.folder) and entries.read():
+        yield Found(
+            never_set_up(known),
+            f"The suppression list is in the data folder, in {entries.folder}. A restored backup would bring erased "
+            "people back.",
+            f"Move it to another disk that has its own backups, such as `mv {entries.folder} /mnt/other/privacy`. Then "
+            "set LEADS_PRIVACY_DIR to its new place.",
+        )
+
+
+@finder("retention")
+def retention(known: Known) -> Iterator[Found]:
+    """Personal data is kept for ever.
+
+    Meaning: `LEADS_KEEP_PERSONAL_DAYS` isn't set. UK GDPR asks for a reason to keep names, addresses and messages.
+    Do: set it to the days that you need them. `docs/guides/answer-a-person.md` says what is deleted then.
+    Over: when it is set.
+    """
+    if known.settings.keep_personal_days is None:
+        yield Found(
+            Level.HINT,
+            "LEADS_KEEP_PERSONAL_DAYS isn't set: names, addresses and messages are kept for ever.",
+            "Set LEADS_KEEP_PERSONAL_DAYS to the days that you need them, such as 730. docs/guides/answer-a-person.md "
+            "says what is deleted then.",
+        )
