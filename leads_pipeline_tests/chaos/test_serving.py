@@ -112,7 +112,7 @@ def test_sigterm_ends_all_quietly(me: Newcomer) -> None:
         assert process.wait(60) == 0
         assert time.monotonic() - began < 30
     lines = log.read_text().splitlines()
-    assert [line.split()[0] for line in lines] == ["Dagster", "Dagster", "Stopped."], lines
+    assert [line.split()[0] for line in lines] == ["Starting", "Dagster", "Stopped."], lines
     assert [child for child in family if is_alive(child)] == []
 
 

@@ -74,3 +74,15 @@ def test_the_sensor_is_on_without_a_channel_too(here: Installation) -> None:
     assert isinstance(sensor, SensorDefinition)
     assert sensor.default_status is DefaultSensorStatus.RUNNING
     assert "Sent on: none" in str(here.tick(sensor).skip_message)
+
+
+def test_a_sensor_that_somebody_stopped_is_noted_for_the_findings(here: Installation) -> None:
+    with here.daemon() as daemon:
+        location = daemon.workspace.create_request_context().get_code_location("leads_pipeline")
+        [repository] = location.get_repositories().values()
+        for sensor in repository.get_sensors():
+            here.instance.stop_sensor(sensor.get_remote_origin_id(), sensor.selector_id, sensor)
+    here.tick(alert_sensor(here.settings))
+    noted = here.data.state.service()
+    assert noted is not None
+    assert {"retry_failed_partitions", "publish_changes"} <= {*noted[1]}

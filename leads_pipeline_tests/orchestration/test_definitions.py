@@ -66,7 +66,12 @@ def test_it_loads_without_any_settings(tmp_path: Path) -> None:
         "pull_hourly",
         "pull_inventory_daily",
     }
-    assert {sensor.name for sensor in repository.sensor_defs} == {"retry_failed_partitions", "publish_changes", "alert"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {
+        "retry_failed_partitions",
+        "publish_changes",
+        "alert",
+        "deliver",
+    }
 
 
 def test_it_loads_with_all_settings(tmp_path: Path) -> None:
@@ -116,12 +121,12 @@ def test_dagster_without_a_home_is_told_what_it_will_forget(
     assert caplog.text == ""
 
 
-def test_every_asset_shows_its_columns(tmp_path: Path) -> None:
+def test_every_asset_shows_its_columns_with_their_types(tmp_path: Path) -> None:
     asset_graph = build_definitions(full(tmp_path)).resolve_asset_graph()
     for key in asset_graph.get_all_asset_keys() - {AssetKey("leads_report")}:  # no table
         schema = asset_graph.get(key).metadata.get("dagster/column_schema")
         assert isinstance(schema, TableSchema), key
-        assert all(column.description for column in schema.columns), key
+        assert all(column.type and column.description for column in schema.columns), key
 
 
 def test_the_columns_of_raw_files_are_as_shown(here: Installation) -> None:
