@@ -417,7 +417,9 @@ def _hand_out(desk: _Desk, request: Request, entry: Entry, done: str, out_of_rea
     if not request.found.theirs:
         done = f"No lead of this person was found. Check the spelling. What was given is on the list.\n{done}"
     left = _carry_out(desk, {entry.number: [*out_of_reach]} if out_of_reach else {})
-    troubles = [*left.get(0, out_of_reach), *left.get(entry.number, ())]
+    troubles = [*left.get(0, ()), *left.get(entry.number, ())]
+    if 0 in left:
+        done = "The request is on the list, and isn't carried out yet."
     text, path = receipt.write_receipt(desk.data, entry, done, is_complete=not troubles)
     out.print(escape(f"\n{text}"), soft_wrap=False)
     out.print(escape(f"This receipt: {path}"))

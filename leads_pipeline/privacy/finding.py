@@ -36,7 +36,6 @@ from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, q
 # Where a lead's exact texts lie, by window.
 PLACES_OF_RAW: Final = (RAW, RESTRICTED)
 
-
 # Damaged files of the inventory hold no person.
 _INVENTORY: Final = f"{QUARANTINE}/{RAW}/inventory/"
 

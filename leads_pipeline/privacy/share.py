@@ -36,13 +36,8 @@ _OF_ONE: Final = frozenset({"lead_id", "person", "listing_id", "item_id", "addre
 
 def shared_tables() -> tuple[Mart, ...]:
     """The tables of a copy: `lead_facts`, and the marts that know no single person."""
-    return tuple(
-        mart for mart in marts() if mart.name == FACTS or (_is_mart(mart) and _OF_ONE.isdisjoint(mart.columns))
-    )
-
-
-def _is_mart(mart: Mart) -> bool:
-    return mart.name.startswith("mart_")
+    wide = (mart for mart in marts() if mart.name.startswith("mart_") and _OF_ONE.isdisjoint(mart.columns))
+    return (*(mart for mart in marts() if mart.name == FACTS), *wide)
 
 
 def write_share(data: DataFolder, file: Path, now: datetime) -> dict[str, int]:
