@@ -325,8 +325,8 @@ class Settings(BaseSettings):
     """Requests at once, from 1 to 256"""
     data_address: Annotated[str, PlainValidator(_data_address)] = setting("LEADS_DATA_DIR", _PULL, "data", link=_BUCKET)
     """The data folder; a relative path counts from the working directory. `s3://bucket/prefix` keeps the data in a
-    bucket, and this machine works with a copy. That takes the extra `s3`, and the usual AWS_ENDPOINT_URL, AWS_REGION,
-    AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
+    bucket, and this machine works with a copy. It needs `pip install 'leads-pipeline[s3]'`, and the usual
+    AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
     work_dir: _Path = setting("LEADS_WORK_DIR", _PULL)
     """With a bucket: the folder of that copy; `data` if it is empty"""
     privacy_dir: _Path = setting("LEADS_PRIVACY_DIR", _PULL, link="guides/answer-a-person.md#the-suppression-list")
@@ -391,7 +391,8 @@ class Settings(BaseSettings):
 
     dagster_postgres: Secret | None = setting(POSTGRES_VARIABLE, _DAGSTER, link=_POSTGRES)
     """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no
-    leads, and takes the extra `postgres`. Set it before the first start, which writes it into `dagster.yaml`"""
+    leads, and needs `pip install 'leads-pipeline[postgres]'`. Set it before the first start, which writes it into
+    `dagster.yaml`"""
     owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", _DAGSTER, ())
     """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as team:data"""
     dagster_home: _Path = setting("DAGSTER_HOME", _DAGSTER)

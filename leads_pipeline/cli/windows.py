@@ -63,6 +63,8 @@ def coverage(count: int, as_json: bool) -> None:
             service = "The service publishes them within minutes."
             do = service if facts.is_served else "Run `leads-pipeline backfill --last 1d`."
             click.echo(f"\nLanded and not published yet: {', '.join(map(str, unpublished))}. {do}")
+        elif not not_landed:
+            click.echo("Every window that is over has landed and is published.")
     sys.exit(1 if not_landed or unpublished else 0)
 
 
