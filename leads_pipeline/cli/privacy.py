@@ -420,7 +420,7 @@ def _hand_out(desk: _Desk, request: Request, entry: Entry, done: str, out_of_rea
     troubles = [*left.get(0, ()), *left.get(entry.number, ())]
     if 0 in left:
         done = "The request is on the list, and isn't carried out yet."
-    text, path = receipt.write_receipt(desk.data, entry, done, is_complete=not troubles)
+    text, path = receipt.write_receipt(desk.data, entry, done, request.found.theirs, is_complete=not troubles)
     out.print(escape(f"\n{text}"), soft_wrap=False)
     out.print(escape(f"This receipt: {path}"))
     _exit(troubles)

@@ -125,6 +125,7 @@ def deliver(
         unlogged(),
     ):
         sent = Sent(new=note_due(data, ledger, first_day_to_deliver(settings, data, clock()), clock()))
+        ledger.set_fact("host", endpoint.host)
         if is_all:
             ledger.set_fact("pause_until", None)
             ledger.wake()

@@ -3,12 +3,15 @@
 Belongs here: words. Doesn't: entries of the list (requests.py), what is printed beside them (cli/privacy.py).
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from leads_pipeline.delivery.ledger import LEDGER, opened
 from leads_pipeline.errors import QuestionError, StorageError
+from leads_pipeline.privacy.finding import FoundLead
 from leads_pipeline.privacy.requests import NOUNS, due_on
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
@@ -50,10 +53,16 @@ _COMPLETE: Final = dict.fromkeys(_OUT_OF_REACH, "Carried out and published.") | 
 _NOT_COMPLETE: Final = "NOT complete: something is left. See to it, then run `leads-pipeline privacy apply`."
 
 
-def write_receipt(data: DataFolder, entry: Entry, done: str, *, is_complete: bool) -> tuple[str, Path]:
-    """Write the receipt beside the list. It names nobody. Return its text and where it is."""
+def write_receipt(
+    data: DataFolder, entry: Entry, done: str, leads: Sequence[FoundLead], *, is_complete: bool
+) -> tuple[str, Path]:
+    """Write the receipt beside the list. It names nobody. Return its text and where it is.
+
+    It says when the leads were delivered to whom (UK GDPR, article 19). After an erasure that isn't kept elsewhere.
+    """
+    delivered = _delivered(data, leads, forgets=entry.action is Action.ERASE)
     received = entry.received or entry.at.date()
-    places = (*_OUT_OF_REACH[entry.action], *([_OTHER_MACHINES] if data.bucket else []))
+    places = (*delivered, *_OUT_OF_REACH[entry.action], *([_OTHER_MACHINES] if data.bucket else []))
     listed = "".join(f"- {line}\n" for line in places)
     text = (
         f"{NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"
@@ -66,6 +75,20 @@ def write_receipt(data: DataFolder, entry: Entry, done: str, *, is_complete: boo
     path = receipts(data) / f"{entry.number}.txt"
     replace_file(path, text.encode())
     return text, path
+
+
+def _delivered(data: DataFolder, leads: Sequence[FoundLead], *, forgets: bool) -> list[str]:
+    if not (data.folder / LEDGER).exists():
+        return []
+    with data.state.lock("delivery"), opened(data.folder) as ledger:
+        moments = [at for lead in leads for at in ledger.sent(lead.kind, lead.lead_id)]
+        for lead in leads if forgets else ():
+            ledger.forget(lead.kind, lead.lead_id)
+        host = ledger.fact("host")
+    if not moments:
+        return []
+    days = ", ".join(sorted({f"{at:%Y-%m-%d}" for at in moments}))
+    return [f"{host}: leads of the person were delivered there on {days}. Tell those who run it."]
 
 
 def receipts(data: DataFolder) -> Path:

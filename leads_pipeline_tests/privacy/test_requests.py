@@ -13,13 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
+from leads_pipeline.delivery.ledger import looked_at
+from leads_pipeline.delivery.sending import Endpoint, deliver
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import StorageError
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.export import written_by
 from leads_pipeline.privacy.finding import Found, find, left_of
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action
+from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, Quick
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
@@ -625,3 +629,17 @@ def test_a_push_into_an_anonymous_day_is_anonymous_as_soon_as_it_lands(desk: Qui
 
     assert "pushed" in ids(desk)
     assert "late@people.example" not in raw_text(desk)
+
+
+def test_the_receipt_says_when_leads_were_delivered_to_whom_and_the_ledger_forgets_the_erased(desk: Quick) -> None:
+    variables = {**crm.VARIABLES, "LEADS_DELIVERY_FROM": str(DAY)}
+    settings = Settings.from_variables(variables)
+    endpoint = Endpoint.of(settings)
+    assert endpoint
+    deliver(settings, desk.data, endpoint, clock=lambda: desk.now, transport=crm.Crm())
+    said = privacy("object", "--email", EMAIL).stdout
+    assert f"crm.example: leads of the person were delivered there on {desk.now:%Y-%m-%d}" in said
+    assert "crm.example: leads of the person" in privacy("erase", "--yes", "--email", EMAIL).stdout
+    with looked_at(desk.folder) as ledger:
+        assert ledger
+        assert (ledger.sent("applicant", "jane"), len(ledger.sent("applicant", "mary"))) == ([], 1)
