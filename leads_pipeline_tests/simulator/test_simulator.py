@@ -26,8 +26,10 @@ import schemathesis
 import yaml
 from schemathesis import checks
 from schemathesis.config import SchemathesisConfig
+from standardwebhooks import Webhook
 
 from leads_pipeline.simulator import Config, FaultError, RunningSimulator, running
+from leads_pipeline.simulator.app import CRM_PATH, CRM_SECRET
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 
 NOW = datetime(2026, 11, 20, 12, 30, 15, 500_000, tzinfo=UTC)
@@ -643,7 +645,7 @@ def test_the_command_prints_variables_that_work_and_ends_quietly(tmp_path: Path)
     process = simulate(*arguments)
     try:
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(12)]
+        lines = [process.stdout.readline() for _ in range(14)]
         printed = dict(re.findall(r"^export (\w+)=(.*)$", "".join(lines), re.MULTILINE))
         form = {
             "grant_type": "client_credentials",
@@ -675,3 +677,14 @@ def test_the_command_refuses_a_broken_fault_file_and_a_taken_port(tmp_path: Path
     assert taken.returncode == 2
     assert "Name another" in err
     assert "Traceback" not in err
+
+
+def test_a_made_up_crm_takes_what_is_signed_and_refuses_the_rest(client: httpx.Client) -> None:
+    at, body = datetime.now(UTC), '{"type":"lead.created"}'
+    headers = {
+        "webhook-id": "msg_1",
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": Webhook(CRM_SECRET).sign("msg_1", at, body),
+    }
+    assert client.post(CRM_PATH, content=body, headers=headers).status_code == 204
+    assert client.post(CRM_PATH, content=body + " ", headers=headers).status_code == 400
