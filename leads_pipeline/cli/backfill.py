@@ -11,7 +11,6 @@ import click
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION, Scope, Window, days
 from leads_pipeline.errors import QuestionError, SettingsError
-from leads_pipeline.observe.finding import some
 from leads_pipeline.settings import Settings, variables
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ def backfill(
 
 def _scopes(settings: Settings, keys: Sequence[str]) -> list[Scope]:
     """Return the scopes that were named, or all. Raises QuestionError for one that isn't in the settings."""
+    from leads_pipeline.observe.finding import some
+
     configured = [scope.key for scope in settings.scopes]
     if unknown := [key for key in keys if key not in configured]:
         raise QuestionError(

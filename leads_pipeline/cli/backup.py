@@ -43,8 +43,8 @@ def backup(target: Path, keep: int) -> None:
         click.echo("It is on the same disk as the data folder. If that disk fails, both are lost.", err=True)
     if damaged := sorted({*done.damaged, *(one.key for one in Known(settings, data, datetime.now(UTC)).damaged)}):
         click.echo(
-            f"Damaged or missing in the data folder: {some(damaged)}. This backup has a whole copy only if the backup "
-            "before has one. `leads-pipeline findings` says what to do.",
+            f"Damaged or missing in the data folder: {some(damaged)}. This backup may lack them. `leads-pipeline "
+            "findings` says what to do.",
             err=True,
         )
     sys.exit(1 if damaged else 0)
