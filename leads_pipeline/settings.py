@@ -48,7 +48,7 @@ GONE: Final[Mapping[str, str]] = {
     "LEADS_KEEP_DAYS": (
         "Set LEADS_KEEP_PERSONAL_DAYS instead: it makes old leads anonymous, and keeps their rows and their counts."
     ),
-    "LEADS_KEEP_RUNS_DAYS": "Remove it. Dagster keeps runs for 90 days.",
+    "LEADS_KEEP_RUNS_DAYS": "Remove it. Runs of publications are deleted by themselves; runs of pulls stay.",
     "LEADS_MAX_BODY_MB": (
         "Remove it. An answer may have 64 MiB. The pipeline asks for a larger one in pieces of the day."
     ),

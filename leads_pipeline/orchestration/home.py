@@ -24,7 +24,7 @@ nux:
   enabled: false
 
 # Sensors and schedules tick 4,000 times a day, and most ticks find nothing to do. Those are deleted after a day. The
-# publication of each night deletes runs that published more than 90 days ago.
+# publication of each night deletes old runs of publications.
 retention:
   schedule:
     purge_after_days: {skipped: 7, success: 90, failure: 90}

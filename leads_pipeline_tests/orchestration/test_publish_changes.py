@@ -23,6 +23,7 @@ from dagster._core.test_utils import freeze_time
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.orchestration.publishing import (
     NIGHTLY_TAG,
+    NIGHTS_KEPT_FOR,
     RUNS_KEPT_FOR,
     delete_old_runs,
     noted_publication,
@@ -231,15 +232,18 @@ def test_in_a_bucket_what_another_machine_has_landed_is_published_too(tmp_path: 
         assert house.publishes()
 
 
-def test_publishing_runs_of_more_than_90_days_ago_are_deleted_with_their_files(house: House) -> None:
-    long_ago = datetime.now(UTC) - RUNS_KEPT_FOR - DAY
-    with freeze_time(long_ago):
+def test_old_runs_of_publications_are_deleted_with_their_files_those_of_nights_later(house: House) -> None:
+    night = {NIGHTLY_TAG: "true"}
+    with freeze_time(datetime.now(UTC) - NIGHTS_KEPT_FOR - DAY):
+        house.run(PUBLISH_JOB, night)
+    with freeze_time(datetime.now(UTC) - RUNS_KEPT_FOR - DAY):
         house.run(PUBLISH_JOB)
+        house.run(PUBLISH_JOB, night)
         house.run(PULL_JOB)
     house.run(PUBLISH_JOB)
-    new, pull, old = house.instance.get_runs()
-    assert delete_old_runs(house.instance, datetime.now(UTC)) == 1
-    assert {run.run_id for run in house.instance.get_runs()} == {new.run_id, pull.run_id}
+    new, pull, last_night, old, _ = house.instance.get_runs()
+    assert delete_old_runs(house.instance, datetime.now(UTC)) == 2
+    assert {run.run_id for run in house.instance.get_runs()} == {new.run_id, pull.run_id, last_night.run_id}
     left = {path.name.split(".")[0] for path in Path(house.instance.root_directory, "history", "runs").iterdir()}
     assert old.run_id not in left
     assert {new.run_id, pull.run_id} <= left
