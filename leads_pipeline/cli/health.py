@@ -43,12 +43,14 @@ def status(as_json: bool) -> None:
         windows = windows.replace(WindowState.OPEN, "open (today)")
         sizes = ", ".join(f"{name} {decimal(size)}" for name, size in figures.size_bytes.items())
         seen = figures.service_seen_at
+        deliveries = ", ".join(f"{count} {state}" for state, count in figures.deliveries.items() if count)
         lines = {
             "leads": leads or ("none published" if figures.leads == {} else "unknown: leads.duckdb can't be read"),
             "windows": f"{windows}, since {facts.windows[0].day}" if windows else "none",
             "last landing": _ago(figures.last_landing_at, figures.at),
             "last publication": _ago(figures.last_publication_at, figures.at),
             "last backup": _ago(figures.last_backup_at, figures.at),
+            "deliveries": f"{deliveries}, last {_ago(figures.last_delivery_at, figures.at)}" if deliveries else "none",
             "service": f"seen {_ago(seen, figures.at)}" if seen else "not running",
             "sizes": sizes,
             "free disk": decimal(figures.free_bytes),

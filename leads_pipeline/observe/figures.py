@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from leads_pipeline.delivery.ledger import looked_at
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.observe.findings import Finding, Level, find
@@ -30,15 +31,18 @@ class Figures:
 
     `leads` counts those in leads.duckdb by kind. It is empty if nothing was published, None if the file can't be read.
     `windows` counts those that the portal still has, by state.
+    `deliveries` counts versions of leads by what became of them, and is empty if nothing was ever delivered.
     `next_deletion_at` is when the portal begins to delete the first window that has not landed.
     """
 
     at: datetime
     leads: Mapping[str, int] | None
     windows: Mapping[str, int]
+    deliveries: Mapping[str, int]
     last_landing_at: datetime | None
     last_publication_at: datetime | None
     last_backup_at: datetime | None
+    last_delivery_at: datetime | None
     service_seen_at: datetime | None
     next_deletion_at: datetime | None
     size_bytes: Mapping[str, int]
@@ -56,13 +60,18 @@ class Figures:
             if row.state in (WindowState.FAILED, WindowState.MISSING)
         ]
         folder = known.data.folder
+        with looked_at(folder) as ledger:
+            deliveries = ledger.counts() if ledger else {}
+            last_delivery_at = ledger.last_delivered() if ledger else None
         return cls(
             at=known.now,
             leads=_leads(known),
             windows={state.value: states[state] for state in WindowState},
+            deliveries={state.value: count for state, count in deliveries.items()},
             last_landing_at=max(looks, default=None),
             last_publication_at=known.publications.published_at if (folder / WAREHOUSE_FILE).exists() else None,
             last_backup_at=known.data.state.last_backup(),
+            last_delivery_at=last_delivery_at,
             service_seen_at=known.service[0] if known.service else None,
             next_deletion_at=min(deletions, default=None),
             size_bytes={
@@ -104,6 +113,7 @@ _MOMENTS: Final = {
     "last_landing": "an answer of the portal was last landed",
     "last_publication": "leads.duckdb was last brought up to date",
     "last_backup": "the last backup was made",
+    "last_delivery": "a lead was last delivered",
     "service_seen": "the service last gave a sign of life",
     "next_deletion": "the portal begins to delete the first window that has not landed",
 }
@@ -133,6 +143,7 @@ class _Gauges(Collector):
         levels = Counter(finding.level for finding in figures.findings)
         yield _gauge("findings", "open findings by level", {level.value: levels[level] for level in Level}, "level")
         yield _gauge("windows", "windows by state, of those that the portal still has", figures.windows, "state")
+        yield _gauge("deliveries", "versions of leads, by what became of them", figures.deliveries, "state")
         yield _gauge("leads", "leads in leads.duckdb", figures.leads or {}, "kind")
         for name, what in _MOMENTS.items():
             moment: datetime | None = getattr(figures, f"{name}_at")

@@ -141,7 +141,7 @@ def _metrics() -> str:
     moment = datetime(2026, 11, 19, tzinfo=UTC)
     finding = Finding("disk", Level.HINT, "", moment, "", "")
     one = {"": 1}
-    figures = Figures(moment, one, one, moment, moment, moment, moment, moment, one, 1, (finding,))
+    figures = Figures(moment, one, one, one, moment, moment, moment, moment, moment, moment, one, 1, (finding,))
     rows = []
     for metric in registry(lambda: figures).collect():
         labels = sorted({label for sample in metric.samples for label in sample.labels})
