@@ -26,14 +26,15 @@ def fault(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command printed, and how it ended."""
+    """What a command printed on both streams, and on the standard output alone, and how it ended."""
 
     code: int
     text: str
+    stdout: str
 
     @property
     def json(self) -> Any:
-        return json.loads(self.text)
+        return json.loads(self.stdout)
 
     def findings(self) -> dict[str, tuple[str, str]]:
         """What `doctor --json` found: light and message by check."""
@@ -48,4 +49,4 @@ def command(*arguments: object) -> Outcome:
         result = CliRunner(env={"COLUMNS": "250"}).invoke(
             main, [str(argument) for argument in arguments], catch_exceptions=False
         )
-    return Outcome(result.exit_code, result.output)
+    return Outcome(result.exit_code, result.output, result.stdout)
