@@ -31,7 +31,10 @@ def deliver(context: click.Context, is_all: bool) -> None:
     settings, data = existing()
     endpoint = Endpoint.of(settings)
     if endpoint is None:
-        raise SettingsError("LEADS_DELIVERY_URL is not set, so there is nowhere to deliver leads to.")
+        raise SettingsError(
+            "LEADS_DELIVERY_URL is not set. Put the address of your system and LEADS_DELIVERY_SECRET into .env. "
+            "docs/guides/deliver-leads.md says more."
+        )
     sent = deliver_due(settings, data, endpoint, is_all=is_all)
     click.echo(f"Delivered to {endpoint.host}: {sent.delivered}. Left: {sent.left}.")
     if sent.left and sent.trouble:

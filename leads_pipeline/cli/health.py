@@ -51,7 +51,7 @@ def status(as_json: bool) -> None:
             "last publication": _ago(figures.last_publication_at, figures.at),
             "last backup": _ago(figures.last_backup_at, figures.at),
             "deliveries": f"{deliveries}, last {_ago(figures.last_delivery_at, figures.at)}" if deliveries else "none",
-            "service": f"seen {_ago(seen, figures.at)}" if seen else "not running",
+            "service": f"seen {_ago(seen, figures.at)}" if seen else "not running: nothing is pulled by itself",
             "sizes": sizes,
             "free disk": decimal(figures.free_bytes),
         }
@@ -94,7 +94,7 @@ def acknowledge(keys: Sequence[str]) -> None:
 def metrics(port: int | None, host: str) -> None:
     """Print the figures of `status` for the textfile collector of Prometheus' node exporter, or serve them.
 
-    Exit code 0 also if an error is open, 2 if it can't tell.
+    Exit code 0 if the figures could be had, also with open errors, 2 if not.
     """
     from prometheus_client import generate_latest, start_http_server
 

@@ -351,7 +351,7 @@ def apply(copy: Path | None) -> None:
         desk.data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
         left = _carry_out(desk)
     if not left:
-        out.print("Done. Nobody whom the suppression list keeps out is in the data folder.")
+        out.print("Done. No erased or restricted person is in the data folder.")
     _exit([f"{f'Erasure {number}: ' if number else ''}{text}" for number, texts in left.items() for text in texts])
 
 

@@ -58,7 +58,10 @@ def coverage(count: int, as_json: bool) -> None:
         if not_landed:
             _show_not_landed(facts, not_landed)
         if facts.leads_duckdb_trouble:
-            click.echo(f"\n{facts.leads_duckdb_trouble} No day can be read. Run `leads-pipeline backfill --last 1d`.")
+            click.echo(
+                f"\n{facts.leads_duckdb_trouble} The figures above are those of raw files. "
+                "Run `leads-pipeline backfill --last 1d`."
+            )
         elif unpublished:
             service = "The service publishes them within minutes."
             do = service if facts.is_served else "Run `leads-pipeline backfill --last 1d`."

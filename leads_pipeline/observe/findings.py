@@ -69,7 +69,8 @@ _ERROR_BYTES: Final = 100_000_000
 def leads_duckdb(known: Known) -> Iterator[Found]:
     """leads.duckdb is missing, damaged or not up to date.
 
-    Meaning: nobody can query it, or analysts see old figures. Raw has the leads, so none is lost.
+    Meaning: nobody can query it, or analysts see old figures. A new
+    one is made from raw files. Leads whose raw file is lost come from the version before.
     Do: `leads-pipeline backfill --last 1d` publishes now, or prints why it can't. Mostly the disk is full. If the
     service runs, the last run of `publish` in the Dagster UI says why. Check the disk if the file is damaged again.
     Over: when a publication succeeds.
@@ -84,7 +85,7 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
         is_renewed = known.is_served and failures <= 0
         yield Found(
             Level.ERROR,
-            f"{trouble} The raw files have the leads, so none is lost.",
+            f"{trouble} A new one is made from raw files.",
             "Nothing: the service publishes a new one within a minute. If it happens again, check the disk."
             if is_renewed
             else publish,
@@ -221,8 +222,8 @@ def spool(known: Known) -> Iterator[Found]:
     """Pushed leads of an earlier version wait in spool/.
 
     Meaning: these deliveries couldn't be read when this version took over. The portal doesn't send them again.
-    Do: start the earlier version once, which lands what it can read. Then look into the files that stay, and delete
-    them.
+    Do: start the earlier version once, which lands what it can read. Copy the files that stay to a safe place, and
+    ask the portal for their leads. Then delete them from `spool/`.
     Over: when `spool/` has no file `*.pushed`.
     """
     if waiting := [*(known.data.folder / "spool").glob("*.pushed")]:
@@ -242,7 +243,8 @@ def disk(known: Known) -> Iterator[Found]:
     """The disk of the data folder is nearly full.
 
     Meaning: a publication needs room for a second leads.duckdb, an erasure for two.
-    Do: make room, or move the data folder to a larger disk. Never delete anything below `raw/`.
+    Do: delete old backups on this disk, or move the data folder to a larger one. `LEADS_TABLES=none` saves the room of
+    `tables/`. Never delete `raw/`, `privacy/`, `.state/` or `restricted/`.
     Over: when there is room again.
     """
     file = known.data.folder / WAREHOUSE_FILE
@@ -253,7 +255,7 @@ def disk(known: Known) -> Iterator[Found]:
             Level.ERROR if is_error else Level.WARNING,
             f"{free / 1e9:.1f} GB are free on the disk of {known.data.folder}. Publishing leads.duckdb takes "
             f"{size / 1e9:.1f} GB more{', so it fails' if is_error else ', an erasure twice that'}.",
-            f"Make room on the disk of {known.data.folder}. Never delete anything in raw/.",
+            "Delete old backups on this disk, or move the data folder. Never delete raw/, privacy/ or .state/.",
         )
 
 
@@ -322,8 +324,8 @@ def alert_channels(known: Known) -> Iterator[Found]:
 def service(known: Known) -> Iterator[Found]:
     """The service gives no sign of life, or a schedule or sensor is off.
 
-    Meaning: `serve` or `dev` ended without being stopped, or its daemon hangs, or the sensor `alert` is off. Nothing is
-    pulled, published or alerted. Or somebody switched off a schedule or sensor, which does nothing any more.
+    Meaning: either the service doesn't run, its daemon hangs, or the sensor `alert` is off: then nothing is pulled,
+    published or alerted. Or one schedule or sensor is off: then only that one does nothing. The message says which.
     Do: start the service: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the
     schedule or sensor on in the Dagster UI, under Automation.
     Over: within five minutes. If you stop the service on purpose, by ctrl-C or SIGTERM, there is no finding.

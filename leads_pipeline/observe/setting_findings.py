@@ -103,7 +103,8 @@ def retention(known: Known) -> Iterator[Found]:
     """Personal data is kept for ever.
 
     Meaning: `LEADS_KEEP_PERSONAL_DAYS` isn't set. UK GDPR asks for a reason to keep names, addresses and messages.
-    Do: set it to the days that you need them. `docs/guides/answer-a-person.md` says what is deleted then.
+    Do: set it to the days that you need them. Older leads become anonymous for good: `docs/guides/answer-a-person.md`
+    says what is deleted.
     Over: when it is set.
     """
     if known.settings.keep_personal_days is None:

@@ -78,8 +78,8 @@ def _published(data: DataFolder, version: Path, raw: _Windows) -> Iterator[Seen]
         yield Seen(
             LEADS_DUCKDB,
             Light.RED,
-            "leads.duckdb is damaged: its bytes aren't those that were published. The raw files have the leads, so "
-            f"none is lost. {_PUBLISHES} Check the disk.",
+            "leads.duckdb is damaged: its bytes aren't those that were published. A new one is "
+            f"made from raw files. {_PUBLISHES} Check the disk.",
         )
         return
     with connection(data.folder) as db:

@@ -90,7 +90,8 @@ def windows_missing(known: Known) -> Iterator[Found]:
     since = min((at for at, _ in late), default=None)
     if missing:
         count = len(late) - len(looks)
-        late_ones = f", {count} of them for more than a day" if count else ""
+        all_or_some = "" if count == len(missing) else f", {count} of them"
+        late_ones = f"{all_or_some} for more than a day" if count else ""
         yield Found(
             Level.ERROR if count else Level.HINT,
             f"{_are(known, missing)} missing{late_ones}. {deletion(known, missing)}",

@@ -30,8 +30,10 @@ from leads_pipeline.domain.person import (
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, moment_of
+from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
+from leads_pipeline.transform.typed import TABLES
 
 # Where a lead's exact texts lie, by window.
 PLACES_OF_RAW: Final = (RAW, RESTRICTED)
@@ -172,6 +174,32 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
         for path in look.unread
     }
     return {number: sorted(texts | unread) for number, texts in left.items() if texts | unread}
+
+
+def left_in_delta(data: DataFolder) -> list[str]:
+    """The Delta tables in the bucket that hold a lead of somebody who is erased, or that can't be read.
+
+    They may be another machine's.
+    """
+    erased, left = data.gate.entries.read().erased, []
+    for kind in LEAD_KINDS:
+        for table in kind.tables:
+            try:
+                ids = {lead_id for key in data.store.list(f"{TABLES}/{table}/") for lead_id in _ids_in(data.store, key)}
+            except (pa.ArrowException, KeyError):
+                left.append(f"{TABLES}/{table}")
+                continue
+            if any(erased.is_known(kind.name, lead_id) for lead_id in ids):
+                left.append(f"{TABLES}/{table}")
+    return left
+
+
+def _ids_in(store: Store, key: str) -> list[str]:
+    """The ids of a Delta table's file, also of one that no version needs any more."""
+    if not key.endswith(".parquet") or "/_delta_log/" in key or (content := store.get(key)) is None:
+        return []
+    ids = pq.ParquetFile(pa.BufferReader(content)).read(["lead_id"])["lead_id"]
+    return [str(lead_id) for lead_id in ids.to_pylist()]
 
 
 class _Look:

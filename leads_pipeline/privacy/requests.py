@@ -15,7 +15,7 @@ from typing import Any, Final
 from leads_pipeline.domain.contract import ReceivedLead
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_of
+from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_delta, left_of
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED
 from leads_pipeline.storage.rows import CORRECTION
@@ -125,7 +125,15 @@ def carry_out(
     if trouble is not None:
         return {0: [trouble]}
     entries = open_entries(data.gate.entries.read())
-    left = left_of(data, [entry for entry in entries if entry.action is Action.ERASE]) | out_of_reach
+    erasures = [entry for entry in entries if entry.action is Action.ERASE]
+    left = left_of(data, erasures) | out_of_reach
+    # With a bucket, the Delta tables may be another machine's.
+    for table in left_in_delta(data) if data.bucket else ():
+        for entry in erasures:
+            left.setdefault(entry.number, []).append(
+                f"{table} in the bucket holds an erased person. Run `leads-pipeline privacy apply` on the machine that "
+                "has LEADS_TABLES=delta."
+            )
     for entry in entries:
         if entry.number not in left:
             data.gate.entries.append(partial(_of, entry, Action.DONE, now))

@@ -1,4 +1,4 @@
--- One row per person who has a property to sell or to let and asked for no appraisal: whom should the agent call next? Without who objected to direct marketing
+-- One row per person who has a property to sell or to let and asked for no appraisal: whom should the agent call next? People who objected to direct marketing are left out
 -- person uuid: Keyed hash of the e-mail address or telephone number, as in the tables of leads and in mart_people
 -- lead_id varchar: The person's newest such lead; applicant_leads has their name and number for people who may see it
 -- lead_day date: Local day of that lead

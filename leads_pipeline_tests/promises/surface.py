@@ -37,6 +37,7 @@ FULL = {
     "LEADS_TIMEZONE": "Europe/London",
     "INVENTORY_ADDRESSES": "Guildford",
     "LEADS_ALERT_WEBHOOK": "http://127.0.0.1:9",
+    "LEADS_DELIVERY_URL": "http://127.0.0.1:9",
 }
 
 

@@ -18,10 +18,12 @@ HEAD = """\
 # Findings: what each means, and what to do
 
 `leads-pipeline findings` lists the open ones. So do `status`, `doctor`, alerts, and the checks `windows` and `files` in
-the Dagster UI. Each has a key, such as `windows-refused/refused (403)`. The part before the slash is a heading here.
+the Dagster UI. Each has a key, such as `windows-refused/refused (403)`. The part before the slash is a heading here. On
+a server, write [`lp`](guides/install-on-a-server.md#start) for `leads-pipeline`.
 
-An **error** loses leads, or keeps them from people. A **warning** will, if nobody acts. A **hint** is shown and never
-alerted. With the simulator, what was never set up is a hint; with a real portal, it is a warning.
+An **error** needs a person: leads are late, unreadable or lost, or soon will be. A **warning** becomes an error if
+nobody acts. A **hint** is shown and never alerted. With the simulator, what was never set up is a hint; with a real
+portal, it is a warning.
 """
 
 TABLE_HEAD = "| finding | what | how bad |\n|---|---|---|\n"
@@ -41,6 +43,7 @@ CANNOT_LOOK = f"""
 def page() -> str:
     """Give the text of the page."""
     rows = "".join(f"| [{one.name}](#{one.name}) | {_title(one)} | {_levels(one)} |\n" for one in FINDERS.values())
+    rows += f"| [{FAILED}](#{FAILED}) | A check can't be made. | error |\n"
     return f"{HEAD}\n{TABLE_HEAD}{rows}" + "".join(map(_entry, FINDERS.values())) + CANNOT_LOOK
 
 

@@ -107,8 +107,6 @@ def _command(path: str, command: click.Command) -> str:
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     paragraphs = (" ".join(part.split()) for part in (command.help or "").split("\n\n"))
     text = f"\n## {path.removeprefix('leads-pipeline ')}\n\n    {usage}\n\n" + "\n\n".join(paragraphs) + "\n"
-    if isinstance(command, click.Group):
-        return text
     options = [parameter.get_help_record(context) for parameter in command.get_params(context)]
     rows = [(f"`{names}`", meaning) for names, meaning in filter(None, options) if "--help" not in names]
     text += "\n" + markdown_table(("option", "meaning"), rows) if rows else ""
@@ -265,7 +263,8 @@ def _tables(tables: Sequence[Table]) -> str:
 def _marts(tables: Sequence[Table]) -> str:
     by_day = {mart.name for mart in marts() if mart.is_by_day}
     text = (
-        "# Marts\n\nMarts hold figures and keyed hashes of people. They hold no name, address or telephone number. "
+        "# Marts\n\nMarts hold figures and keyed hashes of people. They hold no name, e-mail address or telephone number. "
+        "Marts with `person` or `lead_id` are personal data under UK GDPR. "
         "[Ask the data](../guides/ask-the-data.md) explains `person` and the ways to query.\n"
     )
     questions = {path.stem: path.read_text(encoding="utf-8") for path in _QUESTIONS.glob("*.sql")}
