@@ -4,7 +4,8 @@ Nothing else tells the ledger of a lead. So no event can be lost: whatever a kil
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -28,31 +29,31 @@ _AT_ONCE: Final = 200
 _HASH_DIGITS: Final = 32
 
 
-def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime) -> int:
-    """Have the ledger know each version that has landed in the windows from that day on. Return how many are new.
+def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime) -> None:
+    """Have the ledger know each version that has landed in the windows from that day on.
 
-    Anonymous days have none. A version that lacks a part of the contact that an earlier one has is held, because the
-    endpoint would lose it, and the portal may have emptied it by mistake. Raises StorageError.
+    It looks at the last 60 days, and at all of them once a day. Anonymous days have none. A version that lacks a part
+    of the contact that an earlier one has is held, because the endpoint would lose it, and the portal may have emptied
+    it by mistake. Raises StorageError.
     """
-    mark = _mark(data, now)
-    if mark == ledger.fact("mark"):
-        return 0
+    mark, day = _mark(data, now), now.date().isoformat()
+    is_first = ledger.fact("day") != day
+    if mark == ledger.fact("mark") and not is_first:
+        return
     first = max(first, data.state.retained_before() or first)
     ledger.forget_before(data.state.retained_before() or date.min)
     raw, known = RawWindows(data.store, data.gate), ledger.windows()
-    hashes = raw.hashes(of_all_days=False)
+    hashes = raw.hashes(of_all_days=is_first)
     changed = [window for window, hash_ in hashes.items() if window[1] >= first and known.get(window) != hash_]
-    new = 0
     for number, batch in enumerate(raw.read(changed), start=1):
-        for version, state in _unknown(ledger, batch):
-            ledger.add(version, state, now.timestamp())
-            new += 1
+        for version, state, contact in () if batch.is_anonymous else _unknown(ledger, batch):
+            ledger.add(version, state, contact, now.timestamp())
         ledger.note_window((batch.kind.name, batch.day, batch.scope), batch.hash)
         if number % _AT_ONCE == 0:
             ledger.commit()
     ledger.set_fact("mark", mark)
+    ledger.set_fact("day", day)
     ledger.commit()
-    return new
 
 
 def _mark(data: DataFolder, now: datetime) -> str:
@@ -67,37 +68,42 @@ def version_of(row: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
 
-def _unknown(ledger: Ledger, batch: Batch) -> Iterator[tuple[Version, VersionState]]:
+def _unknown(ledger: Ledger, batch: Batch) -> Iterator[tuple[Version, VersionState, int]]:
     """The versions of a window that are newer than what the ledger knows of their leads, in the order of each lead.
 
-    A lead is in several windows if it came at midnight, or was moved to another branch: the number decides.
+    With each comes which parts of the contact it has. A lead is in several windows if it came at midnight, or was moved
+    to another branch: the number decides.
     """
     kind, table = batch.kind, with_corrections(batch.leads)
-    rows = sorted(enumerate(table.to_pylist()), key=lambda row: (row[1]["lead_id"], row[1]["number"]))
-    for lead_id, group in groupby(rows, lambda row: row[1]["lead_id"]):
-        newest, before = ledger.newest(kind.name, lead_id), list[int]()
-        for place, row in group:
-            before.append(place)
-            name = version_of(row)
+    both = zip(table.to_pylist(), leads_of(kind, table), strict=True)
+    rows = sorted(both, key=lambda row: (row[0]["lead_id"], row[0]["number"]))
+    for lead_id, group in groupby(rows, lambda row: row[0]["lead_id"]):
+        newest, had, seen = ledger.newest(kind.name, lead_id), 0, Counter[str]()
+        for contact in ledger.contacts(kind.name, lead_id):
+            had |= contact
+        for row, lead in group:
+            name, contact = version_of(row), _contact(lead)
+            seen[name] += 1
             if newest and (row["number"] < newest[0] or name == newest[1].partition("-")[0]):
+                had |= contact
                 continue
-            count = ledger.times(kind.name, lead_id, name)
-            name = f"{name}-{count + 1}" if count else name
-            is_emptied = len(before) > 1 and _is_emptied(leads_of(kind, table.take(before)))
-            state = VersionState.HELD if is_emptied else VersionState.WAITING
-            yield Version(kind.name, lead_id, name, row["number"], batch.day, batch.scope), state
-            newest = row["number"], name
+            # The portal can go back to an earlier text.
+            count, full_name = seen[name], name
+            while count > 1 or ledger.has(kind.name, lead_id, full_name):
+                full_name = f"{name}-{max(count, 2)}"
+                if not ledger.has(kind.name, lead_id, full_name):
+                    break
+                count += 1
+            state = VersionState.HELD if had & ~contact else VersionState.WAITING
+            yield Version(kind.name, lead_id, full_name, row["number"], batch.day, batch.scope), state, contact
+            newest, had = (row["number"], full_name), had | contact
 
 
-def _is_emptied(versions: Sequence[dict[str, Any]]) -> bool:
-    """Whether the last version lacks a part of the contact that an earlier one has."""
-    *earlier, last = ([bool((part or "").strip()) for part in _contact(version)] for version in versions)
-    return any(had and not has for parts in earlier for had, has in zip(parts, last, strict=True))
-
-
-def _contact(lead: dict[str, Any]) -> tuple[str | None, str | None, str]:
+def _contact(lead: dict[str, Any]) -> int:
+    """Which parts of the contact are filled, as bits: e-mail address, telephone number, name."""
     contact = lead["contact"]
-    return contact["email"], contact["phoneNumber"], f"{contact['firstName'] or ''}{contact['lastName'] or ''}"
+    parts = (contact["email"], contact["phoneNumber"], f"{contact['firstName'] or ''}{contact['lastName'] or ''}")
+    return sum(1 << place for place, part in enumerate(parts) if (part or "").strip())
 
 
 def leads_of(kind: LeadKind, versions: "pa.Table") -> list[dict[str, Any]]:

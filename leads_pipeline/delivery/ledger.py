@@ -5,7 +5,7 @@ It holds ids, versions and times, never what a lead says. Belongs here: the file
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -23,7 +23,8 @@ create table if not exists versions (
     kind text not null, lead_id text not null, version text not null,
     number integer not null, day text not null, scope text not null,
     state text not null, due_at real not null,
-    attempts integer not null default 0, next_at real not null default 0, trouble text, delivered_at real,
+    contact integer not null, attempts integer not null default 0, next_at real not null default 0,
+    trouble text, delivered_at real, host text,
     primary key (kind, lead_id, version)
 );
 create index if not exists by_state on versions (state, attempts, number);
@@ -87,20 +88,32 @@ class Ledger:
         ).fetchone()
         return found
 
-    def times(self, kind: str, lead_id: str, version: str) -> int:
-        """Return how many noted versions of the lead have this text."""
-        (count,) = self.db.execute(
-            "select count(*) from versions where (kind, lead_id) = (?, ?) and (version = ? or version like ? || '-%')",
-            (kind, lead_id, version, version),
-        ).fetchone()
-        return int(count)
+    def has(self, kind: str, lead_id: str, version: str) -> bool:
+        """Whether a version of that name is noted."""
+        found = self.db.execute(
+            "select 1 from versions where (kind, lead_id, version) = (?, ?, ?)", (kind, lead_id, version)
+        )
+        return found.fetchone() is not None
 
-    def add(self, version: Version, state: VersionState, now: float) -> None:
-        """Note a version that is due."""
+    def contacts(self, kind: str, lead_id: str) -> list[int]:
+        """Return which parts of the contact each noted version has."""
+        rows = self.db.execute("select contact from versions where (kind, lead_id) = (?, ?)", (kind, lead_id))
+        return [contact for (contact,) in rows]
+
+    def has_earlier(self, version: Version) -> bool:
+        """Whether an earlier version of the lead was delivered."""
+        found = self.db.execute(
+            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null and number < ?",
+            (version.kind, version.lead_id, version.number),
+        )
+        return found.fetchone() is not None
+
+    def add(self, version: Version, state: VersionState, contact: int, now: float) -> None:
+        """Note a version that is due, and which parts of the contact it has."""
         self.db.execute(
-            "insert into versions (kind, lead_id, version, number, day, scope, state, due_at) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*version[:4], version.day.isoformat(), version.scope, state, now),
+            "insert into versions (kind, lead_id, version, number, day, scope, state, contact, due_at) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*version[:4], version.day.isoformat(), version.scope, state, contact, now),
         )
 
     def fact(self, name: str) -> str | None:
@@ -118,18 +131,21 @@ class Ledger:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def ready(self, now: float, most: int) -> list[Version]:
-        """Return versions to send now: of each lead the oldest that waits, those with the fewest attempts first."""
+        """Return versions to send now: of each lead the oldest that waits, those with the fewest attempts first.
+
+        No wait is longer than an hour: one that seems to be is of a clock that ran ahead.
+        """
         rows = self.db.execute(
             """
             select kind, lead_id, version, number, day, scope, attempts, due_at
             from versions as ready
-            where state = 'waiting' and next_at <= ? and not exists (
+            where state = 'waiting' and (next_at <= ?1 or next_at > ?1 + 2 * 3600) and not exists (
                 select 1 from versions as earlier
                 where (earlier.kind, earlier.lead_id, earlier.state) = (ready.kind, ready.lead_id, 'waiting')
                     and (earlier.number, earlier.rowid) < (ready.number, ready.rowid)
             )
             order by attempts, number
-            limit ?
+            limit ?2
             """,
             (now, most),
         )
@@ -138,22 +154,31 @@ class Ledger:
             for kind, lead_id, version, number, day, scope, attempts, due_at in rows
         ]
 
-    def delivered(self, version: Version, now: float) -> None:
+    def delivered(self, version: Version, host: str, now: float) -> None:
         """Note that the endpoint took it. Older versions of the lead, held or given up, are never sent after it."""
-        self._set(version, "state = 'delivered', delivered_at = ?, trouble = null", now)
-        self.db.execute(
-            "delete from versions where (kind, lead_id) = (?, ?) and state <> 'delivered' and number < ?",
-            (version.kind, version.lead_id, version.number),
-        )
+        self._set(version, "state = 'delivered', delivered_at = ?, host = ?, trouble = null", now, host)
+        older = "(kind, lead_id) = (?, ?) and state <> 'delivered' and number < ?"
+        self._give_up(older, (version.kind, version.lead_id, version.number))
 
     def failed(self, version: Version, trouble: str, next_at: float, *, is_dead: bool) -> None:
         """Note that the endpoint did not take it."""
         state = VersionState.DEAD if is_dead else VersionState.WAITING
         self._set(version, "state = ?, attempts = attempts + 1, trouble = ?, next_at = ?", state, trouble, next_at)
 
+    def tried(self, version: Version, now: float) -> None:
+        """Note that the first attempt is made: the days of patience begin."""
+        self._set(version, "due_at = ?", now)
+
     def drop(self, version: Version) -> None:
-        """Forget a version that raw no longer has."""
-        self.db.execute("delete from versions where (kind, lead_id, version) = (?, ?, ?)", version[:3])
+        """Forget a version that raw no longer has there. The next look may find it again, in this window or another."""
+        self._give_up("(kind, lead_id, version) = (?, ?, ?)", version[:3])
+        self.db.execute("delete from windows")
+        self.set_fact("mark", None)
+
+    def _give_up(self, where: str, values: Sequence[object]) -> None:
+        """What was delivered once stays noted."""
+        self.db.execute(f"update versions set state = 'delivered' where {where} and delivered_at is not null", values)  # noqa: S608 - our own words
+        self.db.execute(f"delete from versions where {where} and delivered_at is null", values)  # noqa: S608 - likewise
 
     def _set(self, version: Version, what: str, *values: object) -> None:
         where = "where (kind, lead_id, version) = (?, ?, ?)"
@@ -194,6 +219,7 @@ class Ledger:
         self.set_fact("gone", None)
         self.set_fact("pause_until", None)
         self.wake()
+        self.db.execute("update versions set due_at = ? where state = 'waiting'", (now,))
         return self.db.execute(
             "update versions set state = 'waiting', due_at = ?, attempts = 0, next_at = 0 "
             "where state in ('given up', 'held')",
@@ -210,13 +236,14 @@ class Ledger:
             (now, first.isoformat(), last.isoformat()),
         ).rowcount
 
-    def sent(self, kind: str, lead_id: str) -> list[datetime]:
-        """Return when versions of the lead were delivered, oldest first."""
+    def sent(self, kind: str, lead_id: str) -> list[tuple[str, datetime]]:
+        """Return to which host versions of the lead were delivered, and when, oldest first."""
         rows = self.db.execute(
-            "select delivered_at from versions where (kind, lead_id) = (?, ?) and delivered_at is not null order by 1",
+            "select host, delivered_at from versions where (kind, lead_id) = (?, ?) and delivered_at is not null "
+            "order by delivered_at",
             (kind, lead_id),
         )
-        return [datetime.fromtimestamp(at, UTC) for (at,) in rows]
+        return [(host, datetime.fromtimestamp(at, UTC)) for host, at in rows]
 
     def forget(self, kind: str, lead_id: str) -> None:
         """Forget a lead."""
@@ -244,6 +271,8 @@ def opened(folder: Path) -> Iterator[Ledger]:
                     yield Ledger(db)
     except sqlite3.OperationalError as error:
         raise StorageError(f"{path} can't be used: {error}. Check the disk and its rights.") from None
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError):
+        raise  # ours, and no damage
     except sqlite3.DatabaseError:
         aside = folder / "quarantine" / path.name
         with storing(aside):
@@ -257,13 +286,16 @@ def opened(folder: Path) -> Iterator[Ledger]:
 
 @contextmanager
 def looked_at(folder: Path) -> Iterator[Ledger | None]:
-    """Open the ledger to look at it alone. None if nothing was ever delivered. Raises StorageError."""
+    """Open the ledger to look at it alone. None if nothing was ever delivered. Raises StorageError.
+
+    For writing all the same, because only a writer can take up what a killed one left in the journal.
+    """
     path = folder / LEDGER
     if not path.exists():
         yield None
         return
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as db:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)) as db:
             yield Ledger(db)
     except sqlite3.DatabaseError as error:
         raise StorageError(f"{path} can't be read: {error}. Run `leads-pipeline deliver`.") from None

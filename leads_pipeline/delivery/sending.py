@@ -4,17 +4,18 @@ Belongs here: one pass over what is ready, waiting after a failure, what ends th
 the message (message.py), when a pass is made.
 """
 
+import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from http import HTTPStatus
 from queue import SimpleQueue
 from typing import Final, NamedTuple, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import httpx
@@ -52,6 +53,10 @@ _LONGEST_PAUSE_SECONDS: Final = 300.0
 _OF_THE_LEAD: Final = {400, 409, 413, 415, 422}
 
 
+# What the ledger remembers of an endpoint that fails.
+_TROUBLE: Final = ("trouble", "pause_until", "pauses")
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where leads are delivered. Its `repr` shows no secret."""
@@ -80,7 +85,6 @@ class Endpoint:
 class Sent:
     """What a pass did. `left` versions wait still. `trouble` is the endpoint's last failure in words."""
 
-    new: int = 0
     delivered: int = 0
     failed: int = 0
     left: int = 0
@@ -124,8 +128,9 @@ def deliver(
         opened(data.folder) as ledger,
         unlogged(),
     ):
-        sent = Sent(new=note_due(data, ledger, first_day_to_deliver(settings, data, clock()), clock()))
-        ledger.set_fact("host", endpoint.host)
+        sent = Sent()
+        _note_address(ledger, endpoint)
+        note_due(data, ledger, first_day_to_deliver(settings, data, clock()), clock())
         if is_all:
             ledger.set_fact("pause_until", None)
             ledger.wake()
@@ -137,8 +142,19 @@ def deliver(
     return sent
 
 
+def _note_address(ledger: Ledger, endpoint: Endpoint) -> None:
+    """What is known of an endpoint ends with its address."""
+    address = hashlib.sha256(endpoint.url.encode()).hexdigest()
+    if ledger.fact("address") != address:
+        for name in ("gone", *_TROUBLE):
+            ledger.set_fact(name, None)
+        ledger.set_fact("address", address)
+
+
 def _is_paused(ledger: Ledger, now: datetime) -> bool:
-    return ledger.fact("gone") is not None or float(ledger.fact("pause_until") or 0) > now.timestamp()
+    left = float(ledger.fact("pause_until") or 0) - now.timestamp()
+    # A longer pause is of a clock that ran ahead.
+    return ledger.fact("gone") is not None or 0 < left <= 2 * _LONGEST_WAIT_SECONDS
 
 
 def _send(ledger: Ledger, sender: "_Sender", sent: Sent, until: float, clock: Callable[[], datetime]) -> None:
@@ -151,7 +167,7 @@ def _send(ledger: Ledger, sender: "_Sender", sent: Sent, until: float, clock: Ca
         in_a_row = 0
         for outcomes in sender.send(ledger, ready):
             for outcome in outcomes:
-                in_a_row = _note(ledger, outcome, sent, in_a_row, clock())
+                in_a_row = _note(ledger, outcome, sent, in_a_row, sender.host, clock())
             ledger.commit()
             is_gone = any(outcome.status == HTTPStatus.GONE for outcome in outcomes)
             if is_gone or in_a_row >= _AWAY_AFTER:
@@ -161,7 +177,7 @@ def _send(ledger: Ledger, sender: "_Sender", sent: Sent, until: float, clock: Ca
                 return
 
 
-def _note(ledger: Ledger, outcome: _Outcome, sent: Sent, in_a_row: int, now: datetime) -> int:
+def _note(ledger: Ledger, outcome: _Outcome, sent: Sent, in_a_row: int, host: str, now: datetime) -> int:
     """Note an outcome. Return how many failures in a row were the endpoint's own."""
     if outcome.trouble is not None:
         sent.failed += 1
@@ -169,27 +185,29 @@ def _note(ledger: Ledger, outcome: _Outcome, sent: Sent, in_a_row: int, now: dat
         _note_failure(ledger, outcome, now)
         return in_a_row if outcome.is_of_the_lead else in_a_row + 1
     sent.delivered += 1
-    ledger.delivered(outcome.version, now.timestamp())
+    ledger.delivered(outcome.version, host, now.timestamp())
     if ledger.fact("trouble"):
         _note_well(ledger)
     return 0
 
 
 def _note_well(ledger: Ledger) -> None:
-    for name in ("trouble", "trouble_since", "pause_until", "pauses"):
+    if ledger.fact("pauses"):
+        ledger.wake()
+    for name in _TROUBLE:
         ledger.set_fact(name, None)
-    ledger.wake()
 
 
 def _note_failure(ledger: Ledger, outcome: _Outcome, now: datetime) -> None:
     version = outcome.version
     wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**version.attempts)
     wait = min(max(random.uniform(0, wait), outcome.retry_after or 0), _LONGEST_WAIT_SECONDS)  # noqa: S311 - jitter
-    is_dead = now - datetime.fromtimestamp(version.due_at, UTC) > PATIENCE
+    if version.attempts == 0:
+        ledger.tried(version, now.timestamp())
+    is_dead = version.attempts > 0 and now - datetime.fromtimestamp(version.due_at, UTC) > PATIENCE
     ledger.failed(version, outcome.trouble or "", now.timestamp() + wait, is_dead=is_dead)
     if not outcome.is_of_the_lead:
         ledger.set_fact("trouble", outcome.trouble)
-        ledger.set_fact("trouble_since", ledger.fact("trouble_since") or now.isoformat())
 
 
 def _note_away(ledger: Ledger, outcome: _Outcome, now: datetime, *, is_gone: bool) -> None:
@@ -215,7 +233,8 @@ class _Sender:
         clock: Callable[[], datetime],
         transport: httpx.BaseTransport | None,
     ) -> None:
-        self._raw = RawWindows(data.store, data.gate)
+        self._raw, self._gate = RawWindows(data.store, data.gate), data.gate
+        self.host = endpoint.host
         self._endpoint, self._zone, self._clock = endpoint, zone, clock
         self._signs = signer(endpoint.secret)
         self._transport = transport
@@ -230,7 +249,11 @@ class _Sender:
         self._stack.close()
 
     def send(self, ledger: Ledger, versions: Sequence[Version]) -> Iterator[list[_Outcome]]:
-        """Post these versions. What raw no longer has is dropped from the ledger."""
+        """Post these versions. What raw no longer has is dropped from the ledger.
+
+        The list is asked before each group of messages. If it has grown, the rest waits for the next pass.
+        """
+        number = self._gate.number
         if self._idle.empty():
             tls = tls_context()
             for _ in range(CONCURRENCY):
@@ -241,6 +264,8 @@ class _Sender:
                 ledger.drop(version)
         messages = list(bodies.items())
         for first in range(0, len(messages), CONCURRENCY):
+            if self._gate.number != number:
+                return
             yield list(self._pool.map(self._post, messages[first : first + CONCURRENCY]))
 
     def _bodies(self, ledger: Ledger, versions: Sequence[Version]) -> dict[Version, bytes]:
@@ -258,7 +283,7 @@ class _Sender:
                 continue
             leads = leads_of(batch.kind, table.take([place for place, _ in rows.values()]))
             for (version, (_, row)), lead in zip(rows.items(), leads, strict=True):
-                is_update = bool(ledger.sent(version.kind, version.lead_id))
+                is_update = ledger.has_earlier(version)
                 found[version] = body_of(batch.kind, version, row, lead, self._zone, is_update=is_update)
         return {version: found[version] for version in versions if version in found}
 
@@ -295,9 +320,10 @@ def _outcome(version: Version, answer: httpx.Response, now: datetime) -> _Outcom
 def _trouble(answer: httpx.Response) -> str:
     status = answer.status_code
     if answer.is_redirect:
-        parts = urlsplit(str(answer.extensions.get("location") or ""))
-        where = urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
-        return f"sends to another address ({status}): {where}. No redirect is followed. Correct LEADS_DELIVERY_URL."
+        where = "?"
+        with suppress(ValueError):
+            where = urlsplit(str(answer.extensions.get("location") or "")).hostname or where
+        return f"sends to another address ({status}), at {where}. No redirect is followed. Correct LEADS_DELIVERY_URL."
     if status == HTTPStatus.GONE:
         return "is gone (410). Nothing more is sent until `leads-pipeline deliver retry`."
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline.delivery.ledger import LEDGER, opened
+from leads_pipeline.delivery.ledger import looked_at, opened
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.privacy.finding import FoundLead
 from leads_pipeline.privacy.requests import NOUNS, due_on
@@ -78,17 +78,23 @@ def write_receipt(
 
 
 def _delivered(data: DataFolder, leads: Sequence[FoundLead], *, forgets: bool) -> list[str]:
-    if not (data.folder / LEDGER).exists():
-        return []
-    with data.state.lock("delivery"), opened(data.folder) as ledger:
-        moments = [at for lead in leads for at in ledger.sent(lead.kind, lead.lead_id)]
-        for lead in leads if forgets else ():
-            ledger.forget(lead.kind, lead.lead_id)
-        host = ledger.fact("host")
-    if not moments:
-        return []
-    days = ", ".join(sorted({f"{at:%Y-%m-%d}" for at in moments}))
-    return [f"{host}: leads of the person were delivered there on {days}. Tell those who run it."]
+    """Say to whom and when leads were delivered. A ledger that can't be used keeps no receipt from being written."""
+    try:
+        with looked_at(data.folder) as ledger:
+            sent = [one for lead in leads for one in ledger.sent(lead.kind, lead.lead_id)] if ledger else []
+        if forgets and sent:
+            with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as mine:
+                for lead in leads:
+                    mine.forget(lead.kind, lead.lead_id)
+    except StorageError as error:
+        return [f"Your own system, if leads are delivered there. {error}"]
+    hosts: dict[str, set[str]] = {}
+    for host, at in sent:
+        hosts.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
+    return [
+        f"{host}: leads of the person were delivered there on {', '.join(sorted(days))}. Tell those who run it."
+        for host, days in hosts.items()
+    ]
 
 
 def receipts(data: DataFolder) -> Path:

@@ -49,7 +49,7 @@ _STATE_LEFT_OUT: Final = tuple(
 )
 
 # What was delivered is written while a backup is made, so SQLite reads it. Its journal belongs to a moment.
-_SQLITE: Final = ".sqlite"
+_LEDGER: Final = ".state/deliveries.sqlite"
 
 _NAME: Final = "%Y-%m-%dT%H%M%SZ"
 _UNFINISHED: Final = ".unfinished-"
@@ -294,9 +294,14 @@ class _Draft:
             content = self._data.store.get(key)
             return None if content is None else io.BytesIO(content)
         path = self._data.folder / key
-        if key.endswith(_SQLITE):
-            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
-                return io.BytesIO(db.serialize())
+        if key == _LEDGER:
+            with (
+                suppress(sqlite3.DatabaseError),  # a damaged one is copied as it is
+                closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)) as ledger,
+                closing(sqlite3.connect(":memory:")) as copy,
+            ):
+                ledger.backup(copy)
+                return io.BytesIO(copy.serialize())
         if key.startswith(LIST):
             path = self._data.gate.entries.folder / key.removeprefix(LIST)
         with reading(path), suppress(FileNotFoundError):

@@ -297,7 +297,14 @@ class State:
 
     def remember_delivery_from(self, default: date) -> date:
         """Return from which day on leads are delivered: `default` at the first call, afterwards the remembered one."""
-        return date.fromisoformat(self._remember("delivery_from", default.isoformat()))
+        remembered = self._remember("delivery_from", default.isoformat())
+        try:
+            return date.fromisoformat(remembered)
+        except ValueError:
+            raise StorageError(
+                f"{self.path / 'delivery_from'} holds no day. Write the first day whose leads are delivered, as "
+                "2026-11-19, or set LEADS_DELIVERY_FROM."
+            ) from None
 
     def remember_time_zone(self, key: str) -> None:
         """Remember the time zone of the first pull. Another one later makes other windows of the same days."""

@@ -33,7 +33,7 @@ class Batch(NamedTuple):
     `leads` has the columns of a raw file: `lead_id`, `number` (int64), `payload` (the exact text) and `source`. The
     number is the moment of the request that brought this version, in microseconds. A lead may stand there in several
     versions. A row whose source is `correction` corrects all versions of its lead in the window. `hash` stands for the
-    files that were read.
+    files that were read. `is_anonymous`: nobody is named in a file.
     """
 
     kind: LeadKind
@@ -41,6 +41,7 @@ class Batch(NamedTuple):
     scope: str
     leads: pa.Table
     hash: str
+    is_anonymous: bool = False
 
 
 def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneInfo) -> int:

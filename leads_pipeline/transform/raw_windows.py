@@ -59,7 +59,8 @@ class RawWindows:
             rows = merged(contents.rows)
             if any(opened.footer.list_number < self._suppressed.number for opened in contents.opened):
                 rows = self._suppressed.admit(kind, day, scope, rows)
-            yield Batch(kind, day, scope, table_of(rows), files_hash(contents.folder))
+            is_anonymous = any(opened.footer.is_anonymous for opened in contents.opened)
+            yield Batch(kind, day, scope, table_of(rows), files_hash(contents.folder), is_anonymous)
 
 
 def _window_key(kind: str, folder: str) -> WindowKey:

@@ -118,7 +118,7 @@ def test_status_says_each_figure_once(house: Quick) -> None:
     text = run("status").stdout
     assert "leads             3 applicant, 3 appraisal\n" in text
     assert "windows           2 landed, 2 open (today), since " in text
-    assert "service           not running\n" in text
+    assert "service           not running: nothing is pulled by itself\n" in text
     assert text.endswith("No errors or warnings. 3 hints.\n")
     told = json.loads(run("status", "--json").stdout)
     assert (told["is_well"], told["leads"]) == (True, {"applicant": 3, "appraisal": 3})
@@ -138,7 +138,7 @@ def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: Quick) ->
         assert "→ Run `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't.\n" in result.stdout
         assert "errors, " in result.stdout.splitlines()[-1]
     assert "leads             unknown: leads.duckdb can't be read" in run("status").stdout
-    assert "leads.duckdb is missing. No day can be read." in run("coverage").stdout
+    assert "leads.duckdb is missing. The figures above are those of raw files." in run("coverage").stdout
     [found, *_] = json.loads(run("findings", "--json").stdout)["findings"]
     assert found.keys() == {"key", "level", "message", "since", "what_to_do", "link", "may_pass"}
     assert not json.loads(run("status", "--json").stdout)["is_well"]

@@ -204,7 +204,7 @@ def test_a_failure_does_not_promise_a_daemon_that_was_never_seen(install: Instal
 def test_a_failed_backfill_tells_the_cause_before_the_windows(install: Install) -> None:
     with portal(lambda *_: (403, REFUSED)) as address:
         install(address)
-        text = command("backfill", "--last", "3d", "--kind", "applicant").text
+        text = " ".join(command("backfill", "--last", "3d", "--kind", "applicant").text.split())
     assert text.index("may read it") < text.index("branch-101: 4 applicant windows, ")
 
 

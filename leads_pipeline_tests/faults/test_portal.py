@@ -68,7 +68,7 @@ def test_an_answer_that_speaks_of_more_leads_is_landed_and_fails_its_window(pull
 
 
 def test_backfill_counts_a_lead_of_two_windows_once(pulled: Pulled) -> None:
-    assert f"{len(pulled.published)} of them new" in pulled.text
+    assert f"It holds {len(pulled.published)} leads." in pulled.text
 
 
 def test_doctor_explains_that_landed_days_are_of_another_time_zone(pulled: Pulled) -> None:

@@ -1124,13 +1124,13 @@ def _(version, answer, now):
     promise=DELIVERED,
     tests=DELIVERY,
 )
-def _(self, version, now):
+def _(self, version, host, now):
     return None
 
 
-@mutant("an emptied contact is delivered", "leads_pipeline.delivery.due:_is_emptied", promise=DELIVERED, tests=DELIVERY)
-def _(versions):
-    return False
+@mutant("an emptied contact is delivered", "leads_pipeline.delivery.due:_contact", promise=DELIVERED, tests=DELIVERY)
+def _(lead):
+    return 0
 
 
 @mutant(

@@ -282,7 +282,7 @@ def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_aga
     assert {one.key for one in find(known(house))} == {"leads-duckdb", *HINTS}  # one cause is one finding
     assert {"drift", "checks"} <= look(known(house))[1]  # what they found before isn't over
     finding = found(house)["leads-duckdb"]
-    assert "none is lost" in finding.message
+    assert "made from raw files" in finding.message
     assert "leads-pipeline backfill" in finding.what_to_do
     assert "untouched" not in finding.message
     house.publish()

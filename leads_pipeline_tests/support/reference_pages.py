@@ -263,7 +263,7 @@ def _tables(tables: Sequence[Table]) -> str:
 def _marts(tables: Sequence[Table]) -> str:
     by_day = {mart.name for mart in marts() if mart.is_by_day}
     text = (
-        "# Marts\n\nMarts hold figures and keyed hashes of people. They hold no name, e-mail address or telephone number. "
+        "# Marts\n\nMarts hold figures and keyed hashes of people, and no name, e-mail address or telephone number. "
         "Marts with `person` or `lead_id` are personal data under UK GDPR. "
         "[Ask the data](../guides/ask-the-data.md) explains `person` and the ways to query.\n"
     )
