@@ -271,9 +271,9 @@ def opened(folder: Path) -> Iterator[Ledger]:
                     yield Ledger(db)
     except sqlite3.OperationalError as error:
         raise StorageError(f"{path} can't be used: {error}. Check the disk and its rights.") from None
-    except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError):
-        raise  # ours, and no damage
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError as error:
+        if type(error) is not sqlite3.DatabaseError:
+            raise  # a fault of ours: damage is an error of the base class alone
         aside = folder / "quarantine" / path.name
         with storing(aside):
             make_folder(aside.parent)

@@ -52,7 +52,6 @@ _LONGEST_PAUSE_SECONDS: Final = 300.0
 # Answers that are about the one lead. All other failures are the endpoint's.
 _OF_THE_LEAD: Final = {400, 409, 413, 415, 422}
 
-
 # What the ledger remembers of an endpoint that fails.
 _TROUBLE: Final = ("trouble", "pause_until", "pauses")
 
@@ -76,9 +75,9 @@ class Endpoint:
             return None
         address = url.read().strip()
         parts = checked_address("LEADS_DELIVERY_URL", address, ("https", "http"))
-        authorization = source_of(settings.delivery_authorization)
-        signer(secret.read())
-        return cls(address, secret.read(), authorization.read() if authorization else None, parts.hostname or "")
+        authorization, key = source_of(settings.delivery_authorization), secret.read()
+        signer(key)
+        return cls(address, key, authorization.read() if authorization else None, parts.hostname or "")
 
 
 @dataclass(slots=True)
@@ -200,8 +199,7 @@ def _note_well(ledger: Ledger) -> None:
 
 def _note_failure(ledger: Ledger, outcome: _Outcome, now: datetime) -> None:
     version = outcome.version
-    wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**version.attempts)
-    wait = min(max(random.uniform(0, wait), outcome.retry_after or 0), _LONGEST_WAIT_SECONDS)  # noqa: S311 - jitter
+    wait = _wait_seconds(version.attempts, _LONGEST_WAIT_SECONDS, outcome.retry_after)
     if version.attempts == 0:
         ledger.tried(version, now.timestamp())
     is_dead = version.attempts > 0 and now - datetime.fromtimestamp(version.due_at, UTC) > PATIENCE
@@ -215,11 +213,16 @@ def _note_away(ledger: Ledger, outcome: _Outcome, now: datetime, *, is_gone: boo
     if is_gone:
         ledger.set_fact("gone", now.isoformat())
     pauses = int(ledger.fact("pauses") or 0)
-    pause = random.uniform(0, min(_LONGEST_PAUSE_SECONDS, _FIRST_WAIT_SECONDS * 2**pauses))  # noqa: S311 - jitter
-    pause = min(max(pause, outcome.retry_after or 0), _LONGEST_WAIT_SECONDS)
+    pause = _wait_seconds(pauses, _LONGEST_PAUSE_SECONDS, outcome.retry_after)
     ledger.set_fact("pause_until", str(now.timestamp() + pause))
     ledger.set_fact("pauses", str(pauses + 1))
     ledger.commit()
+
+
+def _wait_seconds(failures: int, longest: float, retry_after: float | None) -> float:
+    """Full jitter, at least what the endpoint asks for, and no more than an hour."""
+    jitter = random.uniform(0, min(longest, _FIRST_WAIT_SECONDS * 2**failures))  # noqa: S311 - jitter
+    return min(max(jitter, retry_after or 0), _LONGEST_WAIT_SECONDS)
 
 
 class _Sender:

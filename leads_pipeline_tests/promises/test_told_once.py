@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from email import message_from_bytes
 from email.policy import default
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from aiosmtpd.controller import Controller
 from leads_pipeline_tests.promises.ledger import KINDS, Lead, Portal, Version, served
 from leads_pipeline_tests.promises.machine import KEY, Clock, Machine, free_port
 from leads_pipeline_tests.promises.month import libfaketime
+from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 pytestmark = [
     pytest.mark.slow,
@@ -52,23 +51,14 @@ def web_sink() -> Iterator[tuple[str, list[str]]]:
     """A web server that takes every message. Give its address and the list of their texts."""
     received: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:  # noqa: N802 - the name is the library's
             received.append(json.dumps(json.loads(self.rfile.read(int(self.headers["Content-Length"]))), indent=1))
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/{TOKEN}", received
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as address:
+        yield f"{address}/{TOKEN}", received
 
 
 @contextmanager

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 import httpx
 from standardwebhooks import Webhook
+
+from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 SECRET: Final = "whsec_" + "c2VjcmV0IG9mIHRoZSB0ZXN0cywgMzIgYnl0ZXMgbG9uZw=="
 VARIABLES: Final = {"LEADS_DELIVERY_URL": "https://crm.example/hook?key=in-the-url", "LEADS_DELIVERY_SECRET": SECRET}
@@ -59,8 +60,8 @@ def running(seconds: float = 0, is_down: threading.Event | None = None) -> Itera
     """
     applied: dict[str, Any] = {}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:  # noqa: N802 - the name is the library's
             body = self.rfile.read(int(self.headers["content-length"]))
             message = Webhook(SECRET).verify(body, dict(self.headers))
             time.sleep(seconds)
@@ -71,14 +72,5 @@ def running(seconds: float = 0, is_down: threading.Event | None = None) -> Itera
                 self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/leads", applied
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as address:
+        yield f"{address}/leads", applied
