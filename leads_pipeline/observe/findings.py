@@ -139,7 +139,7 @@ def drift(known: Known) -> Iterator[Found]:
     of it, and `_extra` shows new fields. A name that could be a person's is shown as `…`; the footers of the newest raw
     files have it.
     Do: nothing now. If it is beside the list, ask the portal's technical contact what it means.
-    `docs/explanation/architecture.md` says which line in `domain/contract.py` makes a column of a field.
+    `CONTRIBUTING.md` says which line in `domain/contract.py` makes a column of a field.
     `leads-pipeline acknowledge KEY` hides it.
     Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges it.
     """
@@ -164,8 +164,7 @@ def drift(known: Known) -> Iterator[Found]:
         yield Found(
             Level.WARNING,
             f"The portal sends a {change}: {what}, in {counted(leads, f'{kind} lead')} since {day}. None is lost.",
-            "Nothing now. docs/explanation/architecture.md says how it gets a column. Hide it: `leads-pipeline "
-            "acknowledge drift`.",
+            "Nothing now. CONTRIBUTING.md says how it gets a column. Hide it: `leads-pipeline acknowledge drift`.",
             part=f"{kind}/{what}",
         )
 
