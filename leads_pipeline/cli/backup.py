@@ -41,10 +41,11 @@ def backup(target: Path, keep: int) -> None:
         click.echo(f"This is the first backup in {target}.")
     if target.stat().st_dev == settings.data_dir.stat().st_dev:
         click.echo("It is on the same disk as the data folder. If that disk fails, both are lost.", err=True)
-    if damaged := sorted({*done.damaged, *(one.key for one in Known(settings, data, datetime.now(UTC)).damaged)}):
+    known = Known(settings, data, datetime.now(UTC), is_thorough=True)
+    if damaged := sorted({*done.damaged, *(one.key for one in known.damaged)}):
         click.echo(
             f"Damaged or missing in the data folder: {some(damaged)}. This backup may lack them. `leads-pipeline "
-            "findings` says what to do.",
+            "verify` says what to do.",
             err=True,
         )
     sys.exit(1 if damaged else 0)

@@ -5,7 +5,7 @@ service is asked, and no Dagster is needed.
 """
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -22,7 +22,7 @@ from leads_pipeline.storage.branches import Branches, readable_branches
 from leads_pipeline.storage.data_folder import DataFolder, first_day
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.quarantine import Quarantined
-from leads_pipeline.storage.raw import PUSH_SCOPE, QUARANTINE, Folder, Place, list_folders, list_places
+from leads_pipeline.storage.raw import PUSH_SCOPE, QUARANTINE, RAW, Folder, Place, list_folders
 from leads_pipeline.storage.rows import moment_of
 from leads_pipeline.storage.service_lock import is_served
 from leads_pipeline.storage.windows import WindowRow, WindowState, list_days, window_rows
@@ -58,12 +58,17 @@ class Damaged(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of an installation at the moment `now`. A fact that can't be read raises StorageError."""
+    """What is known of an installation at the moment `now`. A fact that can't be read raises StorageError.
+
+    `is_thorough` looks for missing files of any age, not of the last 60 days alone. That takes seconds for a year of
+    500 branches.
+    """
 
     settings: Settings
     data: DataFolder
     now: datetime
     kinds: Sequence[LeadKind] = LEAD_KINDS
+    is_thorough: bool = False
 
     # --- windows ------------------------------------------------------------------------------------------------------
 
@@ -191,8 +196,30 @@ class Known:
 
     @cached_property
     def damaged(self) -> list[Damaged]:
-        """Damaged and missing files (see `damaged_files`)."""
-        return damaged_files(self.data, self.now)
+        """The files that are damaged or missing and that nothing whole has replaced, by key."""
+        aside = [file for file in self.data.quarantine.files() if not _is_replaced(self.data, file, self.now)]
+        are_aside = {file.place for file in aside}
+        here = {key for folders in self._all_folders() for key, folder in folders.items() if folder.files}
+        missing = [place for place in self._published_places() - are_aside if place.key not in here]
+        return sorted(
+            [
+                *(Damaged(file.key, file.place, is_pushed=file.is_pushed) for file in aside),
+                *(Damaged(place.key, place, is_pushed=False) for place in missing),
+            ]
+        )
+
+    def _published_places(self) -> set[Place]:
+        """Return the windows that published leads are of. None if leads.duckdb can't be read, which is a finding."""
+        first = date.min if self.is_thorough else self.today - timedelta(days=RECENT_DAYS)
+        places = set[Place]()
+        with suppress(LeadsPipelineError):
+            for kind in self.kinds:
+                statement = f"select distinct window_day, scope from {quoted(kind.table)} where window_day >= $first"  # noqa: S608 - our own
+                places |= {Place(kind, day, scope) for day, scope in self.query(statement, {"first": first})[1]}
+        return places
+
+    def _all_folders(self) -> Iterable[Mapping[str, Folder]]:
+        return [list_folders(self.data.store, f"{RAW}/", self.now)] if self.is_thorough else self._folders.values()
 
     @cached_property
     def damaged_windows(self) -> Collection[tuple[str, date, str]]:
@@ -230,18 +257,6 @@ class Known:
         return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
 
 
-def damaged_files(data: DataFolder, now: datetime) -> list[Damaged]:
-    """Return the files that are damaged or missing and that nothing whole has replaced, by key. Raises StorageError."""
-    aside = [file for file in data.quarantine.files() if not _is_replaced(data, file, now)]
-    missing = _published_places(data) - {*list_places(data.store)} - {file.place for file in aside}
-    return sorted(
-        [
-            *(Damaged(file.key, file.place, is_pushed=file.is_pushed) for file in aside),
-            *(Damaged(place.key, place, is_pushed=False) for place in missing),
-        ]
-    )
-
-
 def _is_replaced(data: DataFolder, file: Quarantined, now: datetime) -> bool:
     """Whether a whole look has come since. What was pushed may be nowhere else. leads.duckdb is made anew."""
     if file.key == f"{QUARANTINE}/{WAREHOUSE_FILE}":
@@ -251,13 +266,3 @@ def _is_replaced(data: DataFolder, file: Quarantined, now: datetime) -> bool:
     folders = list_folders(data.store, file.place.key, now)
     newest = folders[file.place.key].newest if file.place.key in folders else None
     return newest is not None and moment_of(newest.look) > file.set_aside_at
-
-
-def _published_places(data: DataFolder) -> set[Place]:
-    """Return the windows that published leads are of. None if leads.duckdb can't be read, which is a finding."""
-    places = set[Place]()
-    with suppress(LeadsPipelineError):
-        for kind in LEAD_KINDS:
-            rows = LeadsFile(data).query(f"select distinct window_day, scope from {quoted(kind.table)}")[1]  # noqa: S608 - our own
-            places |= {Place(kind, day, scope) for day, scope in rows}
-    return places

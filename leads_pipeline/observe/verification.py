@@ -7,6 +7,7 @@ Belongs here: reading all of a data folder once. Doesn't: what whole means (stor
 # ruff: noqa: S608 - only our own names are in the statements
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -56,7 +57,7 @@ def verify(known: Known) -> Iterator[Seen]:
         Light.GREEN,
         f"{counted(files, 'file')} of {counted(len(raw), 'window')} and {searches} of the inventory are whole.",
     )
-    yield from map(seen, find(known, [FINDERS["files-damaged"], FINDERS["sweep"]]))
+    yield from map(seen, find(replace(known, is_thorough=True), [FINDERS["files-damaged"], FINDERS["sweep"]]))
     version = Versions(data.folder).current()
     if version is None:
         yield Seen(LEADS_DUCKDB, Light.RED, f"leads.duckdb is missing. The raw files have the leads. {_PUBLISHES}")

@@ -165,7 +165,8 @@ def files_damaged(known: Known) -> Iterator[Found]:
     """Raw files are damaged or missing.
 
     Meaning: the disk fails, or somebody changed files by hand. A damaged file is in `quarantine/`. Leads that were
-    published stay in leads.duckdb.
+    published stay in leads.duckdb. If a window older than 60 days is missing, only
+    `leads-pipeline verify` and `backup` say so.
     Do: check the disk. If the portal still has the window, pull it again: the finding has the command, and says until
     when. Otherwise put the file back from a backup: `docs/guides/back-up-and-restore.md` says how.
     Over: when a whole file replaced each of them, or nothing is left in `quarantine/` that nobody can replace.

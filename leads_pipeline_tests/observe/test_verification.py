@@ -14,6 +14,7 @@ from leads_pipeline.observe.questions import Light
 from leads_pipeline.observe.verification import verify
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.transform.duck import connection
 from leads_pipeline.transform.reading import LeadsFile
@@ -52,11 +53,9 @@ def data(tmp_path: Path, published: Path) -> DataFolder:
     return DataFolder.at(moved)
 
 
-def found(data: DataFolder) -> dict[str, tuple[Light, str]]:
+def found(data: DataFolder, after: timedelta = timedelta(days=1)) -> dict[str, tuple[Light, str]]:
     settings = Settings.from_variables({"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)})
-    return {
-        one.check: (one.light, one.message) for one in verify(Known(settings, data, FETCHED_AT + timedelta(days=1)))
-    }
+    return {one.check: (one.light, one.message) for one in verify(Known(settings, data, FETCHED_AT + after))}
 
 
 def not_green(data: DataFolder) -> dict[str, str]:
@@ -121,6 +120,15 @@ def test_a_window_that_waits_for_a_publication_is_yellow_and_is_not_counted(data
     assert light is Light.YELLOW
     assert message.startswith(f"Landed and not published yet: {DAY}.")
     assert not_green(data) == {"leads-duckdb": "yellow"}
+
+
+def test_a_missing_window_is_told_whatever_its_age(data: DataFolder) -> None:
+    shutil.rmtree(data.folder / Place(APPLICANT, DAY, f"branch-{FIRST}").key)
+    light, message = found(data, after=timedelta(days=400))["files-damaged/backup"]
+    assert light is Light.RED
+    assert message.startswith(
+        f"1 raw file can't be pulled again, and is damaged or missing: raw/applicant_leads/day={DAY}"
+    )
 
 
 def test_leads_that_are_set_aside_are_not_missing(data: DataFolder) -> None:

@@ -54,7 +54,11 @@ def raw_of(data: DataFolder, branch: str, day: date = DAY) -> Path:
 
 
 def damaged_files(data: DataFolder) -> list[str]:
-    return [one.key for one in known.damaged_files(data, datetime.now(UTC))]
+    return [one.key for one in known.Known(settings_of(data), data, datetime.now(UTC), is_thorough=True).damaged]
+
+
+def settings_of(data: DataFolder) -> Settings:
+    return Settings.from_variables({"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)})
 
 
 def flip_a_bit(path: Path) -> None:
@@ -75,8 +79,7 @@ def test_readers_keep_what_a_damaged_or_missing_raw_file_held(data: DataFolder, 
     path = raw_of(data, "101")
     path.unlink() if is_gone else flip_a_bit(path)
     land(data, APPLICANT, [{"id": "next"}], day=NEXT_DAY, fetched_at=LATER)
-    settings = Settings.from_variables({"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)})
-    seen = verify(known.Known(settings, data, LATER))
+    seen = verify(known.Known(settings_of(data), data, LATER))
     assert next(one.check for one in seen if one.light is Light.RED) == "files-damaged"
     publish(data, LATER)
     assert published_ids(data) == [*ALL, "next"]
