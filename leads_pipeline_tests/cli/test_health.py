@@ -96,7 +96,7 @@ def test_each_backup_tells_of_damaged_files_and_of_a_target_on_the_same_disk(hou
         assert result.exit_code == 1, result.stderr
         assert "It is on the same disk as the data folder." in result.stderr
         assert f"Damaged or missing in the data folder: {damaged.relative_to(house.folder)}" in result.stderr
-        assert "`leads-pipeline findings` says what to do." in result.stderr
+        assert "`leads-pipeline verify` says what to do." in result.stderr
 
 
 def test_a_backup_is_restored_without_any_settings_in_the_time_zone_of_its_folder(
