@@ -91,10 +91,14 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+# Where the simulator's leads come from.
+THIS_MACHINE = "this machine"
+
+
 def origin(base_url: str) -> str:
-    """Return whose leads they are: the portal's host. Whatever port it has, the simulator is "this machine"."""
+    """Return whose leads they are: the portal's host. Whatever port it has, the simulator is THIS_MACHINE."""
     host = urlsplit(base_url).hostname or base_url
-    return "this machine" if is_loopback(host) else host
+    return THIS_MACHINE if is_loopback(host) else host
 
 
 _KINDS = {

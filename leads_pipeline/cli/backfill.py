@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leads_pipeline.cli.installation import move_demo_option, offer_to_move_demo
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION, Scope, Window, days
 from leads_pipeline.errors import QuestionError, SettingsError
@@ -47,12 +48,15 @@ def last_days(text: str) -> timedelta:
     type=click.Choice([*(kind.name for kind in LEAD_KINDS), INVENTORY]),
     help="Only this kind; repeat for more. Default: all, and the inventory if today is among the days.",
 )
+@move_demo_option
 def backfill(
     first: date | None,
     last: date | None,
     recent: timedelta | None,
     scope_keys: Sequence[str],
     kind_names: Sequence[str],
+    *,
+    move_demo: bool,
 ) -> None:
     """Pull days of leads and publish them in leads.duckdb, without the Dagster UI.
 
@@ -70,6 +74,7 @@ def backfill(
     if INVENTORY in kind_names and settings.no_inventory:
         raise SettingsError(settings.no_inventory)
     scopes = _scopes(settings, scope_keys)
+    offer_to_move_demo(settings, is_wanted=move_demo)
     with Session.opened(FIRST_DAYS) as session:
         first, last = _chosen(session, first, last, recent)
         if INVENTORY in kind_names and last < session.today:

@@ -128,8 +128,8 @@ def _show_demo(session: "Session") -> None:
         f"2. Open the Dagster UI: `{_short(Path(sys.executable).with_name('leads-pipeline'))} dev`, then "
         "http://127.0.0.1:3000/assets\n"
         "   The asset `drift` shows a warning, as it should: the simulated portal sends fields that are new.\n"
-        "3. Use your own credentials: docs/tutorials/first-real-day.md has the steps. Set LEADS_DATA_DIR to a new\n"
-        "   folder, because simulated and real leads never mix."
+        "3. Use your own credentials: docs/tutorials/first-real-day.md has the steps. `backfill` and `dev` offer to\n"
+        "   move the demo's data aside, because simulated and real leads never mix."
     )
 
 

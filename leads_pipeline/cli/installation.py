@@ -3,12 +3,16 @@
 Belongs here: what commands want before they begin. Doesn't: Dagster (session.py), so that commands that look are quick.
 """
 
+import sys
 from datetime import UTC, datetime
+
+import click
 
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
-from leads_pipeline.settings import Settings, variables
-from leads_pipeline.storage.data_folder import DataFolder, check_portal
+from leads_pipeline.settings import THIS_MACHINE, Settings, origin, variables
+from leads_pipeline.storage.data_folder import DataFolder, check_portal, move_demo
+from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.proof import prove
 from leads_pipeline.storage.takeover import take_over_deliveries
@@ -39,6 +43,24 @@ def known() -> Known:
             "the service, or run `leads-pipeline backfill --last 1d`: both take the files over first."
         )
     return Known(settings, data, datetime.now(UTC))
+
+
+move_demo_option = click.option(
+    "--move-demo", is_flag=True, help="Move the demo's data aside first, if the data folder holds it."
+)
+
+
+def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
+    """Move the demo's data aside if real leads are to come, and a person wants it: by the option or on a terminal."""
+    if settings.store or not settings.base_url or origin(settings.base_url) == THIS_MACHINE:
+        return
+    check_writable(settings.data_dir)
+    data = DataFolder.of(settings)
+    if data.state.claimed_by() != THIS_MACHINE:
+        return
+    question = f"{data.folder} holds the demo's leads. Move them aside, and go on with real ones?"
+    if is_wanted or (sys.stdin.isatty() and click.confirm(question, err=True)):
+        click.echo(f"Moved the demo's data to {move_demo(data, datetime.now(UTC))}.", err=True)
 
 
 def opened(settings: Settings) -> DataFolder:

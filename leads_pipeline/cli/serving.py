@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import click
 
 from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
+from leads_pipeline.cli.installation import move_demo_option, offer_to_move_demo
 from leads_pipeline.cli.output import Number
 from leads_pipeline.cli.ports import HOST
 from leads_pipeline.settings import Settings, variables
@@ -36,6 +37,7 @@ def serve(port: int, host: str) -> None:
 
 @click.command()
 @port_option
+@move_demo_option
 @click.option(
     "--log-level",
     type=click.Choice(["error", "warning", "info", "debug"]),
@@ -43,7 +45,7 @@ def serve(port: int, host: str) -> None:
     show_default=True,
     help="What Dagster prints here. With info it is about 20 lines a minute.",
 )
-def dev(port: int, log_level: str) -> None:
+def dev(port: int, log_level: str, *, move_demo: bool) -> None:
     """Start the Dagster UI with its daemon, with the simulated portal if LEADS_BASE_URL isn't set."""
     from leads_pipeline.cli.processes import run_together  # loads Dagster
 
@@ -51,5 +53,7 @@ def dev(port: int, log_level: str) -> None:
         if not variables().get("LEADS_BASE_URL"):
             click.echo("LEADS_BASE_URL is not set, so leads come from the simulated portal.")
             stack.enter_context(simulator(DEMO_BRANCHES))
-        code = run_together(Settings.from_variables(variables()), HOST, port, log_level)
+        settings = Settings.from_variables(variables())
+        offer_to_move_demo(settings, is_wanted=move_demo)
+        code = run_together(settings, HOST, port, log_level)
     sys.exit(code)

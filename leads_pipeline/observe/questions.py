@@ -22,7 +22,7 @@ from leads_pipeline.observe.known import Known
 from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
 from leads_pipeline.portal.credentials import SecretSource, client_secret
 from leads_pipeline.portal.http import server_time
-from leads_pipeline.settings import OURS, Settings, pasted_with, unknown
+from leads_pipeline.settings import OURS, THIS_MACHINE, Settings, pasted_with, unknown
 from leads_pipeline.storage.data_folder import check_portal
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove
@@ -282,7 +282,7 @@ def _source(known: Known) -> str:
     claimed = known.data.state.claimed_by()
     if claimed is None:
         return "No leads yet."
-    return f"The data comes from {'the simulator on this machine' if claimed == 'this machine' else claimed}."
+    return f"The data comes from {'the simulator on this machine' if claimed == THIS_MACHINE else claimed}."
 
 
 def _modes(folder: Path) -> str:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.data_folder import DEMO, DataFolder
 from leads_pipeline.storage.durable import PRIVATE_FOLDER_MODE, reading, sync, write_new
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED
 from leads_pipeline.storage.store import FolderStore
@@ -42,7 +42,7 @@ _IN_ORDER: Final = (f"{RESTRICTED}/", *STORED)
 # last sweep, so its first publication takes out who was erased since.
 _LEFT_OUT: Final = {
     *(prefix.rstrip("/") for prefix in (LIST, *STORED)),
-    *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".restoring", "README.md", "lost+found"),
+    *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".restoring", "README.md", "lost+found", DEMO),
 }
 _STATE_LEFT_OUT: Final = tuple(
     f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept", "deliveries.sqlite-journal")

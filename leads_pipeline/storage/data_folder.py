@@ -4,18 +4,22 @@ Belongs here: putting the parts together. Doesn't: the parts (storage/, storage/
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final, Self
 
 from leads_pipeline.domain.window import RETENTION, today
+from leads_pipeline.errors import SettingsError
 from leads_pipeline.settings import Settings, origin
 from leads_pipeline.storage.cache import CachedStore
+from leads_pipeline.storage.durable import make_folder, storing
 from leads_pipeline.storage.inventory import Inventory
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.quarantine import Quarantine
-from leads_pipeline.storage.raw import RESTRICTED
+from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED
+from leads_pipeline.storage.service_lock import is_served
 from leads_pipeline.storage.state import State
 from leads_pipeline.storage.store import FolderStore, Store, open_store
 from leads_pipeline.storage.suppression import Gate, SuppressionList
@@ -23,6 +27,15 @@ from leads_pipeline.storage.takeover import has_former, take_over, take_over_inv
 
 # The raw files of a bucket that this machine has read. It can be deleted at any time.
 _CACHE: Final = ".cache"
+
+# Where the demo's data goes when real leads come.
+DEMO: Final = "demo"
+
+# What moves there. The folder's origin is in .state, so that comes last: after a kill, the rest can still be moved.
+_OF_DEMO: Final = (
+    *(RAW, RESTRICTED, QUARANTINE, "privacy", "leads.duckdb", "tables", ".versions", "reports", ".dagster"),
+    ".state",
+)
 
 # How many days before its first start a new folder begins. The day before those is being deleted by the portal.
 FIRST_DAYS: Final = RETENTION - timedelta(days=1)
@@ -103,6 +116,19 @@ class DataFolder:
             take_over(self.store, self.raw)
             take_over_inventory(self.store, self.inventory)
             self.state.note_taken_over()
+
+
+def move_demo(data: DataFolder, now: datetime) -> Path:
+    """Move the demo's data into a new folder in `demo/`, and return that. Raises SettingsError if it is in use."""
+    if is_served(data.folder / ".dagster") or data.state.is_pulling() or data.state.is_publishing():
+        raise SettingsError(f"The demo's data in {data.folder} is in use. Stop `leads-pipeline dev`, and try again.")
+    aside = data.folder / DEMO / f"{now:%Y-%m-%dT%H%M%SZ}"
+    with storing(aside):
+        make_folder(aside)
+        for name in _OF_DEMO:
+            with suppress(FileNotFoundError):
+                (data.folder / name).rename(aside / name)
+    return aside
 
 
 def first_day(settings: Settings) -> date:

@@ -19,6 +19,7 @@ from typing import Final
 import filelock
 
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.settings import THIS_MACHINE
 from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
 from leads_pipeline.storage.store import Store
 
@@ -266,10 +267,11 @@ class State:
         """
         remembered = self._remember("origin", origin)
         if remembered != origin:
+            demo = "move the demo's data aside with `leads-pipeline backfill --last 10d --move-demo`, or "
             raise SettingsError(
                 f"{self.path.parent} holds leads from {remembered}, and {origin} is another portal: their leads must "
-                "not mix. Set LEADS_DATA_DIR to another folder. If this folder was only a demo, delete it. Nothing was "
-                "changed.",
+                f"not mix. To go on, {demo if remembered == THIS_MACHINE else ''}set LEADS_DATA_DIR to another folder. "
+                "Nothing was changed.",
                 reason="another portal's data folder",
             )
 

@@ -24,6 +24,7 @@ from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB
 from leads_pipeline.simulator.faults import Then
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import place_of
@@ -82,6 +83,34 @@ def raw_files(here: Installation, days_ago: int, *branches: int) -> list[Path]:
 
 def inventory_requests(here: Installation) -> int:
     return sum(count for path, count in here.simulator.counters().requests.items() if "/inventory" in path)
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["by the option", "on a terminal"])
+def test_real_leads_can_follow_the_demo_whose_data_is_moved_aside(
+    here: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_asked: bool
+) -> None:
+    backfill = ("backfill", "--from", here.day(2), "--to", here.day(2))
+    assert run(*backfill).exit_code == 0
+    leads = LeadsFile(here.data).query("select count(*) from lead_facts")[1]
+    monkeypatch.setenv("LEADS_BASE_URL", "https://leads.portal.example")
+    monkeypatch.setenv("LEADS_CLIENT_SECRET_FILE", str(tmp_path / "none"))  # so that nothing is asked for
+    monkeypatch.delenv("LEADS_CLIENT_SECRET")
+    refused = run(*backfill)
+    assert refused.exit_code == 2
+    assert "leads-pipeline backfill --last 10d --move-demo" in refused.output
+    assert here.data.state.claimed_by() == "this machine"
+    if is_asked:
+        ours, theirs = os.openpty()
+        os.write(ours, b"y\n")
+        command = [str(Path(sys.executable).with_name("leads-pipeline")), *map(str, backfill)]
+        done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False)
+        assert "holds the demo's leads. Move them aside" in done.stderr
+    else:
+        run(*backfill, "--move-demo")
+    (aside,) = (here.data.folder / "demo").iterdir()
+    assert LeadsFile(DataFolder.at(aside)).query("select count(*) from lead_facts")[1] == leads
+    assert here.data.state.claimed_by() == "leads.portal.example"
+    assert LeadsFile(here.data).query("select count(*) from lead_facts")[1] == [(0,)]
 
 
 @pytest.mark.slow
