@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline.observe.known import damaged_files
+from leads_pipeline.observe.known import Known
+from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Quick, Row
 
 TABLES = {
@@ -307,4 +308,5 @@ def test_a_damaged_published_file_is_nothing_to_see_to_once_another_is_published
     house.publish()
 
     assert (house.folder / "quarantine" / "leads.duckdb").read_bytes() == b"not a database"
-    assert damaged_files(house.data, house.now) == []
+    settings = Settings.from_variables({"LEADS_DATA_DIR": str(house.folder)})
+    assert Known(settings, house.data, house.now, is_thorough=True).damaged == []
