@@ -43,6 +43,7 @@ from leads_pipeline.storage.rows import (
     newest_payloads,
     received_rows,
     to_parquet,
+    without_returned,
 )
 from leads_pipeline.storage.store import Store
 
@@ -227,7 +228,8 @@ class Raw:
         rows = before.rows
         received = received_rows(leads, received_at, rows, self._clock(), source)
         admitted = self._suppressed.admit(place.kind, place.day, place.scope, [*rows, *received])
-        if len(before.folder.files) > MOST_FILES or not set(rows) <= set(admitted):
+        has_returned = len(without_returned(rows, received, before.footer.gone)) < len(rows)
+        if len(before.folder.files) > MOST_FILES or has_returned or not set(rows) <= set(admitted):
             return self._merge(place, before, rows, received, None, number)
         now = merged(admitted)
         known = set(rows)
@@ -263,6 +265,7 @@ class Raw:
         is_anonymous: bool = False,
     ) -> Landed:
         """Put one file in the place of those before it."""
+        rows = without_returned(rows, received, before.footer.gone)
         everything = [*rows, *received]
         admitted = self._suppressed.admit(place.kind, place.day, place.scope, everything)
         now = merged(admitted)
@@ -273,7 +276,8 @@ class Raw:
             # taken out, the hash would confirm a guess of the whole answer.
             is_as_answered = admitted == everything and all(row.number <= look.at for row in rows)
             body_hash = look.body_hash if is_as_answered else ""
-            footer = replace(footer, run_id=look.run_id, body_hash=body_hash, beside=look.beside)
+            gone = frozenset(row.lead_id for row in now) - {row.lead_id for row in received}
+            footer = replace(footer, run_id=look.run_id, body_hash=body_hash, beside=look.beside, gone=gone)
         self._replace(place, before, now, footer, look)
         if look is not None:
             self._forget_failure(place, before)
@@ -291,8 +295,9 @@ class Raw:
         self._store.delete([file.key for file in before.folder.files if file.key != made])
 
     def _create(self, place: Place, rows: Sequence[Row], footer: Footer, at: int, state: State) -> str:
-        content = to_parquet(rows, footer)
-        file = RawFile("", at, state, len({row.lead_id for row in rows}), hash_of(content))
+        ids = {row.lead_id for row in rows}
+        content = to_parquet(rows, replace(footer, gone=footer.gone & ids))
+        file = RawFile("", at, state, len(ids), hash_of(content))
         key = file.named(place.key)
         self._store.create(key, content)
         self._note_landed()

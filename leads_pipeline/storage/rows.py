@@ -6,7 +6,7 @@ Belongs here: a row, numbers, merging, the bytes of a file. Pure functions. Does
 import hashlib
 import json
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -60,7 +60,7 @@ class Footer:
     `run_id`: the run of its newest whole look. `body_hash`: SHA-256 of that look's answer, empty if the rows are no
     longer exactly those that it left. `list_number`: the suppression list that the rows were filtered by.
     `is_anonymous`: nobody is named in the payloads. `beside`: unknown members beside the list in that look's answer, by
-    name, with their JSON type.
+    name, with their JSON type. `gone`: leads that the answer no longer held, by id.
     """
 
     run_id: str = ""
@@ -68,10 +68,11 @@ class Footer:
     list_number: int = 0
     is_anonymous: bool = False
     beside: Mapping[str, str] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
 
     def rewritten(self, list_number: int, *, is_anonymous: bool) -> "Footer":
         """Return the footer of a file with other rows."""
-        return Footer(self.run_id, "", list_number, is_anonymous, self.beside)
+        return Footer(self.run_id, "", list_number, is_anonymous, self.beside, self.gone)
 
 
 class NotRawError(Exception):
@@ -124,6 +125,15 @@ def merged(rows: Iterable[Row]) -> list[Row]:
     return kept
 
 
+def without_returned(rows: Iterable[Row], received: Iterable[Row], gone: Collection[str]) -> list[Row]:
+    """Leave out rows of leads that were gone and are received again with the same text: they count from now on.
+
+    Otherwise a lead that goes to another window and comes back would stay published in the other one.
+    """
+    returned = {(row.lead_id, row.payload) for row in received if row.lead_id in gone}
+    return [row for row in rows if (row.lead_id, row.payload) not in returned]
+
+
 def newest_payloads(rows: Iterable[Row]) -> dict[str, str]:
     """Return the text that counts for each lead. `rows` are merged."""
     return {row.lead_id: row.payload for row in rows if row.source != CORRECTION}
@@ -165,6 +175,8 @@ def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
             facts[_PERSONAL] = "anonymous"
         if footer.beside:
             facts["beside"] = json.dumps(dict(footer.beside))
+        if footer.gone:
+            facts["gone"] = json.dumps(sorted(footer.gone))
         writer.add_key_value_metadata(facts)
     return sink.getvalue().to_pybytes()
 
@@ -195,6 +207,7 @@ class Opened:
             list_number=int(facts["list_number"]),
             is_anonymous=_PERSONAL in facts,
             beside=json.loads(facts.get("beside", "{}")),
+            gone=frozenset(json.loads(facts.get("gone", "[]"))),
         )
 
     @property

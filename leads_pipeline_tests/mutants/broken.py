@@ -179,6 +179,16 @@ def _(rows):
 
 
 @mutant(
+    "a lead that comes back counts from when it first came",
+    "leads_pipeline.storage.landing:without_returned",
+    promise=ONCE,
+    tests=RAW,
+)
+def _(rows, received, gone):
+    return rows
+
+
+@mutant(
     "rows of restricted leads are dropped",
     "leads_pipeline.storage.suppression.gate:Gate._set_aside",
     promise=ONCE,

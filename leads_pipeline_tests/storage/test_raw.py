@@ -167,6 +167,23 @@ def test_a_lead_that_the_answer_no_longer_holds_stays(windows: Windows) -> None:
     assert windows.texts() == {f"lead-{n:02}": "first" for n in (*range(20), 30)} | {"lead-01": "changed"}
 
 
+def test_a_lead_that_comes_back_counts_from_then_and_its_earlier_texts_stay(windows: Windows) -> None:
+    for number, leads in enumerate([[lead(1, "A")], [lead(1, "B")], [], [lead(2)], [lead(1, "B"), lead(2)]]):
+        windows.land(leads, CLOSED_AT + number * SECOND)
+    windows.push(lead(1, "B"))
+    assert [(row.payload, row.number) for row in windows.rows() if row.lead_id == "lead-01"] == [
+        (lead(1, text).payload, microseconds(CLOSED_AT + number * SECOND)) for text, number in (("A", 0), ("B", 4))
+    ]
+
+
+def test_an_erased_lead_is_not_named_among_those_that_the_answer_no_longer_held(windows: Windows) -> None:
+    windows.land([lead(1), lead(2)])
+    windows.land([], LATER)
+    assert b"lead-01" in windows.footer()[b"gone"]
+    windows.raw.rewrite(PLACE, lambda rows: [row for row in rows if row.lead_id != "lead-01"])
+    assert windows.footer()[b"gone"] == b'["lead-02"]'
+
+
 def test_of_a_then_b_then_a_again_the_last_counts(windows: Windows) -> None:
     for number, text in enumerate(["A", "B", "A"]):
         windows.land([lead(1, text)], CLOSED_AT + number * SECOND)
