@@ -350,6 +350,8 @@ def apply(copy: Path | None) -> None:
             out.print(escape(said))
         desk.data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
         left = _carry_out(desk)
+        for line in receipt.forget_deliveries(desk.data):
+            out.print(escape(line))
     if not left:
         out.print("Done. No erased or restricted person is in the data folder.")
     _exit([f"{f'Erasure {number}: ' if number else ''}{text}" for number, texts in left.items() for text in texts])

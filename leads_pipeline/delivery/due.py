@@ -4,16 +4,19 @@ Nothing else tells the ledger of a lead. So no event can be lost: whatever a kil
 """
 
 import hashlib
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from leads_pipeline.delivery.ledger import Ledger, Version, VersionState
 from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.flatten import Batch, with_corrections
+from leads_pipeline.transform.publish import WindowKey
 from leads_pipeline.transform.raw_windows import RawWindows
 from leads_pipeline.transform.reader import read_leads
 
@@ -29,31 +32,49 @@ _AT_ONCE: Final = 200
 _HASH_DIGITS: Final = 32
 
 
-def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime) -> None:
+def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime, until: float) -> StorageError | None:
     """Have the ledger know each version that has landed in the windows from that day on.
 
     It looks at the last 60 days, and at all of them once a day. Anonymous days have none. A version that lacks a part
     of the contact that an earlier one has is held, because the endpoint would lose it, and the portal may have emptied
-    it by mistake. Raises StorageError.
+    it by mistake. After `until`, by time.monotonic, the rest is left to the next look. Return the error of a window
+    that can't be read: the others are noted.
     """
     mark, day = _mark(data, now), now.date().isoformat()
     is_first = ledger.fact("day") != day
     if mark == ledger.fact("mark") and not is_first:
-        return
+        return None
     first = max(first, data.state.retained_before() or first)
     ledger.forget_before(data.state.retained_before() or date.min)
-    raw, known = RawWindows(data.store, data.gate), ledger.windows()
+    raw, known, error = RawWindows(data.store, data.gate), ledger.windows(), None
     hashes = raw.hashes(of_all_days=is_first)
     changed = [window for window, hash_ in hashes.items() if window[1] >= first and known.get(window) != hash_]
-    for number, batch in enumerate(raw.read(changed), start=1):
+    for number, (window, batch) in enumerate(read_each(raw, changed), start=1):
+        if isinstance(batch, StorageError):
+            error = batch
+            continue
         for version, state, contact in () if batch.is_anonymous else _unknown(ledger, batch):
             ledger.add(version, state, contact, now.timestamp())
-        ledger.note_window((batch.kind.name, batch.day, batch.scope), batch.hash)
+        ledger.note_window(window, batch.hash)
         if number % _AT_ONCE == 0:
             ledger.commit()
-    ledger.set_fact("mark", mark)
-    ledger.set_fact("day", day)
+        if time.monotonic() > until:
+            break
+    else:
+        if error is None:
+            ledger.set_fact("mark", mark)
+            ledger.set_fact("day", day)
     ledger.commit()
+    return error
+
+
+def read_each(raw: RawWindows, windows: Iterable[WindowKey]) -> Iterator[tuple[WindowKey, Batch | StorageError]]:
+    """Yield each window with its rows, or with the error that keeps them from being read; new days first."""
+    for window in sorted(windows, key=lambda window: window[1], reverse=True):
+        try:
+            yield window, next(raw.read([window]))
+        except StorageError as error:
+            yield window, error
 
 
 def _mark(data: DataFolder, now: datetime) -> str:

@@ -7,7 +7,7 @@ It holds ids, versions and times, never what a lead says. Belongs here: the file
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -170,9 +170,13 @@ class Ledger:
         self._set(version, "due_at = ?", now)
 
     def drop(self, version: Version) -> None:
-        """Forget a version that raw no longer has there. The next look may find it again, in this window or another."""
+        """Forget a version that raw no longer has there.
+
+        The next look may find it again: in this window, in that of another branch, or in the next day's.
+        """
         self._give_up("(kind, lead_id, version) = (?, ?, ?)", version[:3])
-        self.db.execute("delete from windows")
+        around = (version.kind, *((version.day + timedelta(days=days)).isoformat() for days in (-1, 1)))
+        self.db.execute("delete from windows where kind = ? and day between ? and ?", around)
         self.set_fact("mark", None)
 
     def _give_up(self, where: str, values: Sequence[object]) -> None:
@@ -183,6 +187,10 @@ class Ledger:
     def _set(self, version: Version, what: str, *values: object) -> None:
         where = "where (kind, lead_id, version) = (?, ?, ?)"
         self.db.execute(f"update versions set {what} {where}", (*values, *version[:3]))  # noqa: S608 - our own words
+
+    def postpone(self, by: timedelta) -> None:
+        """Have all that waits be tried for so much longer."""
+        self.db.execute("update versions set due_at = due_at + ? where state = 'waiting'", (by.total_seconds(),))
 
     def wake(self) -> None:
         """Have all that waits be ready at once: the endpoint works again."""
@@ -227,11 +235,12 @@ class Ledger:
         ).rowcount
 
     def replay(self, first: date, last: date, now: float) -> int:
-        """Have the newest version of each lead of these days wait once more. Return how many."""
+        """Have the newest delivered version of each lead of these days wait once more. Return how many."""
         return self.db.execute(
             "update versions set state = 'waiting', due_at = ?, attempts = 0, next_at = 0 "
             "where state = 'delivered' and day between ? and ? and not exists ("
             "select 1 from versions as later where (later.kind, later.lead_id) = (versions.kind, versions.lead_id) "
+            "and later.state in ('delivered', 'waiting') "
             "and (later.number, later.rowid) > (versions.number, versions.rowid))",
             (now, first.isoformat(), last.isoformat()),
         ).rowcount
@@ -245,13 +254,18 @@ class Ledger:
         )
         return [(host, datetime.fromtimestamp(at, UTC)) for host, at in rows]
 
+    def leads(self) -> list[tuple[str, str]]:
+        """Return kind and id of each lead."""
+        return self.db.execute("select distinct kind, lead_id from versions").fetchall()
+
     def forget(self, kind: str, lead_id: str) -> None:
         """Forget a lead."""
         self.db.execute("delete from versions where (kind, lead_id) = (?, ?)", (kind, lead_id))
 
     def forget_before(self, day: date) -> None:
-        """Forget the leads of anonymous days."""
-        self.db.execute("delete from versions where day < ?", (day.isoformat(),))
+        """Forget the leads of anonymous days, and their windows."""
+        for table in ("versions", "windows"):
+            self.db.execute(f"delete from {table} where day < ?", (day.isoformat(),))  # noqa: S608 - our own words
 
 
 @contextmanager

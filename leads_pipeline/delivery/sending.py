@@ -4,29 +4,28 @@ Belongs here: one pass over what is ready, waiting after a failure, what ends th
 the message (message.py), when a pass is made.
 """
 
+import asyncio
 import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from http import HTTPStatus
-from queue import SimpleQueue
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import httpx
 
-from leads_pipeline.delivery.due import leads_of, note_due, version_of
+from leads_pipeline.delivery.due import leads_of, note_due, read_each, version_of
 from leads_pipeline.delivery.ledger import Ledger, Version, opened
 from leads_pipeline.delivery.message import body_of, headers_of, signer
 from leads_pipeline.domain.window import today
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal.credentials import source_of
-from leads_pipeline.portal.http import checked_address, make_client, tls_context, unlogged
+from leads_pipeline.portal.http import checked_address, checked_header, make_async_client, unlogged
 from leads_pipeline.portal.pace import parse_retry_after
 from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings
@@ -34,9 +33,9 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.flatten import with_corrections
 from leads_pipeline.transform.raw_windows import RawWindows
 
-# Requests at once.
+# Requests at once, and how long each may take as a whole.
 CONCURRENCY: Final = 4
-TIMEOUT_SECONDS: Final = 10.0
+TIMEOUT_SECONDS: Final = 15.0
 # Versions whose texts are read together.
 _AT_ONCE: Final = 100
 
@@ -75,9 +74,10 @@ class Endpoint:
             return None
         address = url.read().strip()
         parts = checked_address("LEADS_DELIVERY_URL", address, ("https", "http"))
-        authorization, key = source_of(settings.delivery_authorization), secret.read()
+        source, key = source_of(settings.delivery_authorization), secret.read()
         signer(key)
-        return cls(address, key, authorization.read() if authorization else None, parts.hostname or "")
+        authorization = checked_header("LEADS_DELIVERY_AUTHORIZATION", source.read()) if source else None
+        return cls(address, key, authorization, parts.hostname or "")
 
 
 @dataclass(slots=True)
@@ -115,29 +115,34 @@ def deliver(
     seconds: float = float("inf"),
     patience_seconds: float = 60.0,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    transport: httpx.BaseTransport | None = None,
+    transport: httpx.AsyncBaseTransport | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Sent:
     """Send what is due, for at most that many seconds. With `is_all`, whatever its next attempt is, but once.
 
-    Raises StorageError, also if another process delivers for longer than `patience_seconds`.
+    Raises StorageError, also if another process delivers for longer than `patience_seconds`. The error of a window that
+    can't be read is raised after what is due in the others was sent.
     """
-    until = time.monotonic() + seconds
+    begun = time.monotonic()
     with (
         data.state.lock("delivery", timeout_seconds=patience_seconds),
         opened(data.folder) as ledger,
         unlogged(),
     ):
-        sent = Sent()
+        sent, sender = Sent(), _Sender(data, endpoint, settings.zone, clock, transport, timeout_seconds)
         _note_address(ledger, endpoint)
-        note_due(data, ledger, first_day_to_deliver(settings, data, clock()), clock())
+        _note_day(ledger, clock().date())
+        first = first_day_to_deliver(settings, data, clock())
+        sender.error = note_due(data, ledger, first, clock(), begun + seconds / 2)
         if is_all:
             ledger.set_fact("pause_until", None)
             ledger.wake()
         if not _is_paused(ledger, clock()):
-            with _Sender(data, endpoint, settings.zone, clock, transport) as sender:
-                _send(ledger, sender, sent, until, clock)
+            _send(ledger, sender, sent, begun + seconds, clock)
         sent.left = sum(count for state, count in ledger.counts().items() if state != "delivered")
         sent.trouble = sent.trouble or ledger.fact("trouble")
+    if sender.error:
+        raise sender.error
     return sent
 
 
@@ -148,6 +153,15 @@ def _note_address(ledger: Ledger, endpoint: Endpoint) -> None:
         for name in ("gone", *_TROUBLE):
             ledger.set_fact(name, None)
         ledger.set_fact("address", address)
+
+
+def _note_day(ledger: Ledger, day: date) -> None:
+    """Have days on which nobody sends not count among the three for which a version is tried."""
+    before = ledger.fact("sent_on")
+    if before != day.isoformat():
+        days_off = (day - date.fromisoformat(before)).days - 1 if before else 0
+        ledger.postpone(timedelta(days=max(days_off, 0)))
+        ledger.set_fact("sent_on", day.isoformat())
 
 
 def _is_paused(ledger: Ledger, now: datetime) -> bool:
@@ -226,7 +240,7 @@ def _wait_seconds(failures: int, longest: float, retry_after: float | None) -> f
 
 
 class _Sender:
-    """Posts versions, some at once, each over a connection of its own."""
+    """Posts versions, some at once. `error` is that of a window that can't be read."""
 
     def __init__(
         self,
@@ -234,22 +248,15 @@ class _Sender:
         endpoint: Endpoint,
         zone: ZoneInfo,
         clock: Callable[[], datetime],
-        transport: httpx.BaseTransport | None,
+        transport: httpx.AsyncBaseTransport | None,
+        timeout_seconds: float,
     ) -> None:
         self._raw, self._gate = RawWindows(data.store, data.gate), data.gate
         self.host = endpoint.host
+        self.error: StorageError | None = None
         self._endpoint, self._zone, self._clock = endpoint, zone, clock
         self._signs = signer(endpoint.secret)
-        self._transport = transport
-        self._idle: SimpleQueue[httpx.Client] = SimpleQueue()
-
-    def __enter__(self) -> Self:
-        self._stack = ExitStack()
-        self._pool = self._stack.enter_context(ThreadPoolExecutor(CONCURRENCY))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._transport, self._timeout_seconds = transport, timeout_seconds
 
     def send(self, ledger: Ledger, versions: Sequence[Version]) -> Iterator[list[_Outcome]]:
         """Post these versions. What raw no longer has is dropped from the ledger.
@@ -257,31 +264,37 @@ class _Sender:
         The list is asked before each group of messages. If it has grown, the rest waits for the next pass.
         """
         number = self._gate.number
-        if self._idle.empty():
-            tls = tls_context()
-            for _ in range(CONCURRENCY):
-                self._idle.put(self._stack.enter_context(make_client(transport=self._transport, tls=tls)))
-        bodies = self._bodies(ledger, versions)
-        for version in versions:
-            if version not in bodies:
-                ledger.drop(version)
-        messages = list(bodies.items())
-        for first in range(0, len(messages), CONCURRENCY):
-            if self._gate.number != number:
-                return
-            yield list(self._pool.map(self._post, messages[first : first + CONCURRENCY]))
+        messages = list(self._bodies(ledger, versions).items())
+        with asyncio.Runner() as loop:
+            http = make_async_client(CONCURRENCY, transport=self._transport)
+            try:
+                for first in range(0, len(messages), CONCURRENCY):
+                    if self._gate.number != number:
+                        return
+                    yield loop.run(self._post_all(http, messages[first : first + CONCURRENCY]))
+            finally:
+                loop.run(http.aclose())
 
     def _bodies(self, ledger: Ledger, versions: Sequence[Version]) -> dict[Version, bytes]:
         wanted = {(one.kind, one.day, one.scope, one.lead_id, one.number): one for one in versions}
         found: dict[Version, bytes] = {}
-        for batch in self._raw.read({key[:3] for key in wanted}):
-            window, table = (batch.kind.name, batch.day, batch.scope), with_corrections(batch.leads)
+        for window, batch in read_each(self._raw, {key[:3] for key in wanted}):
+            here = [version for key, version in wanted.items() if key[:3] == window]
+            if isinstance(batch, StorageError):
+                self.error = batch
+                for unread in here:
+                    next_at = self._clock().timestamp() + _FIRST_WAIT_SECONDS
+                    ledger.failed(unread, "Its raw file can't be read.", next_at, is_dead=False)
+                continue
+            table = with_corrections(batch.leads)
             rows = {
                 version: (place, row)
                 for place, row in enumerate(table.to_pylist())
                 if (version := wanted.get((*window, row["lead_id"], row["number"])))
                 and version_of(row) == version.version.partition("-")[0]
             }
+            for gone in set(here) - rows.keys():
+                ledger.drop(gone)
             if not rows:
                 continue
             leads = leads_of(batch.kind, table.take([place for place, _ in rows.values()]))
@@ -290,26 +303,28 @@ class _Sender:
                 found[version] = body_of(batch.kind, version, row, lead, self._zone, is_update=is_update)
         return {version: found[version] for version in versions if version in found}
 
-    def _post(self, message: tuple[Version, bytes]) -> _Outcome:
-        version, body = message
-        headers = headers_of(self._signs, version, body, self._clock())
+    async def _post_all(self, http: httpx.AsyncClient, messages: list[tuple[Version, bytes]]) -> list[_Outcome]:
+        return await asyncio.gather(*(self._post(http, version, body) for version, body in messages))
+
+    async def _post(self, http: httpx.AsyncClient, version: Version, body: bytes) -> _Outcome:
+        url, headers = self._endpoint.url, headers_of(self._signs, version, body, self._clock())
         if self._endpoint.authorization:
             headers["authorization"] = self._endpoint.authorization
-        http = self._idle.get()
         try:
             # The answer's body stays unread: it can repeat what the lead says.
-            with http.stream(
-                "POST", self._endpoint.url, content=body, headers=headers, timeout=TIMEOUT_SECONDS
-            ) as answer:
+            async with (
+                asyncio.timeout(self._timeout_seconds),
+                http.stream("POST", url, content=body, headers=headers, timeout=None) as answer,
+            ):
                 return _outcome(version, answer, self._clock())
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+        except TimeoutError:
+            return _Outcome(version, trouble=f"gave no answer within {self._timeout_seconds:g} seconds")
+        except (httpx.ConnectError, httpx.ProxyError) as error:
             return _Outcome(version, trouble=f"can't be reached: {why_no_connection(error)}")
         except httpx.TransportError as error:
             return _Outcome(version, trouble=f"gave no answer ({type(error).__name__})")
         except UNUSABLE_ADDRESS:
             return _Outcome(version, trouble="can't be called: LEADS_DELIVERY_URL holds no address. Copy it again.")
-        finally:
-            self._idle.put(http)
 
 
 def _outcome(version: Version, answer: httpx.Response, now: datetime) -> _Outcome:

@@ -14,7 +14,7 @@ from leads_pipeline.settings import Settings
 INTERVAL_SECONDS: Final = 5
 # Without an endpoint there is nothing to do.
 _IDLE_SECONDS: Final = 3600
-# Dagster ends a tick of a sensor after a minute. The last requests of a pass take ten seconds more.
+# Dagster ends a tick of a sensor after a minute. The last requests of a pass take 15 seconds more.
 _PASS_SECONDS: Final = 30.0
 
 

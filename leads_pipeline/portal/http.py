@@ -4,14 +4,16 @@ import gzip
 import io
 import logging
 import os
+import re
 import ssl
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import cast
+from typing import Any, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
 
 import httpx
@@ -31,6 +33,8 @@ ADDRESS_HINT = (
     "NO_PROXY): write one like http://proxy.example:3128, with user and password percent-encoded, or unset it."
 )
 
+_Client = TypeVar("_Client", httpx.Client, httpx.AsyncClient)
+
 
 def make_client(
     *,
@@ -42,15 +46,30 @@ def make_client(
 
     Raises SettingsError if the environment's proxy or file of certificates can't be used.
     """
+    hooks = {"response": [_forget_redirect]}
+    return _made(httpx.Client, connections=1, headers=headers, transport=transport, tls=tls, event_hooks=hooks)
+
+
+def make_async_client(connections: int, *, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+    """Some kept connections, for one event loop. All else is as in `make_client`."""
+
+    async def forget_redirect(response: httpx.Response) -> None:
+        _forget_redirect(response)
+
+    hooks = {"response": [forget_redirect]}
+    return _made(httpx.AsyncClient, connections=connections, transport=transport, event_hooks=hooks)
+
+
+def _made(
+    client: Callable[..., _Client], *, connections: int, tls: ssl.SSLContext | None = None, **options: Any
+) -> _Client:
     verify = tls or tls_context()
     try:
-        return httpx.Client(
-            headers=headers,
-            transport=transport,
+        return client(
             timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
-            limits=httpx.Limits(max_connections=1, keepalive_expiry=KEEPALIVE_SECONDS),
+            limits=httpx.Limits(max_connections=connections, keepalive_expiry=KEEPALIVE_SECONDS),
             verify=verify,
-            event_hooks={"response": [_forget_redirect]},
+            **options,
         )
     except (httpx.InvalidURL, ValueError, ImportError):
         pass
@@ -92,15 +111,25 @@ def checked_address(name: str, url: str, schemes: Sequence[str]) -> SplitResult:
     return parts
 
 
+_is_unlogged = ContextVar("is_unlogged", default=False)
+logging.getLogger("httpx").addFilter(lambda _: not _is_unlogged.get())
+
+
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Keep httpx from logging an address that is a secret."""
-    log = logging.getLogger("httpx")
-    before, log.disabled = log.disabled, True
+    """Keep httpx from logging an address that is a secret, in this thread or task alone."""
+    before = _is_unlogged.set(True)
     try:
         yield
     finally:
-        log.disabled = before
+        _is_unlogged.reset(before)
+
+
+def checked_header(name: str, text: str) -> str:
+    """Return a setting that is sent as a header. Raises SettingsError, without the text, if it can't be sent."""
+    if not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", text):
+        raise SettingsError(f"{name} can't be sent as a header: write plain ASCII without line breaks.")
+    return text
 
 
 def read_body(response: httpx.Response, max_bytes: int, until: float) -> bytes:

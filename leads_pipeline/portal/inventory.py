@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,7 +9,8 @@ import httpx
 
 from leads_pipeline.domain.answer import read_inventory_page
 from leads_pipeline.domain.contract import INVENTORY_PATH, InventoryItem, InventoryPage
-from leads_pipeline.errors import InvalidAnswerError, SettingsError
+from leads_pipeline.errors import InvalidAnswerError
+from leads_pipeline.portal.http import checked_header
 from leads_pipeline.portal.requests import FetchStats, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import Tokens
 
@@ -41,11 +41,7 @@ class InventoryClient:
         agency_ref: str,
         **options: Any,
     ) -> None:
-        if not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", agency_ref):
-            raise SettingsError(
-                "INVENTORY_AGENCY_REF can't be sent as a header: write plain ASCII without line breaks."
-            )
-        self._agency_ref = agency_ref
+        self._agency_ref = checked_header("INVENTORY_AGENCY_REF", agency_ref)
         self._service = Service(base_url=base_url, tokens=tokens, **options)
         logging.getLogger("httpx").addFilter(_hide_inventory_query)
 

@@ -60,7 +60,8 @@ def write_receipt(
 
     It says when the leads were delivered to whom (UK GDPR, article 19). After an erasure that isn't kept elsewhere.
     """
-    delivered = _delivered(data, leads, forgets=entry.action is Action.ERASE)
+    ids = [(lead.kind, lead.lead_id) for lead in leads]
+    delivered = _delivered(data, ids, forgets=entry.action is Action.ERASE)
     received = entry.received or entry.at.date()
     places = (*delivered, *_OUT_OF_REACH[entry.action], *([_OTHER_MACHINES] if data.bucket else []))
     listed = "".join(f"- {line}\n" for line in places)
@@ -77,15 +78,24 @@ def write_receipt(
     return text, path
 
 
-def _delivered(data: DataFolder, leads: Sequence[FoundLead], *, forgets: bool) -> list[str]:
+def forget_deliveries(data: DataFolder) -> list[str]:
+    """Forget deliveries of erased leads that an interrupted erasure has left. Say to whom and when they were."""
+    suppressed = data.gate.entries.read()
+    erased = {lead for entry in suppressed.active if entry.action is Action.ERASE for lead in entry.leads}
+    with looked_at(data.folder) as ledger:
+        leads = ledger.leads() if ledger and erased else []
+    return _delivered(data, [lead for lead in leads if suppressed.hashed_lead(*lead) in erased], forgets=True)
+
+
+def _delivered(data: DataFolder, leads: Sequence[tuple[str, str]], *, forgets: bool) -> list[str]:
     """Say to whom and when leads were delivered. A ledger that can't be used keeps no receipt from being written."""
     try:
         with looked_at(data.folder) as ledger:
-            sent = [one for lead in leads for one in ledger.sent(lead.kind, lead.lead_id)] if ledger else []
+            sent = [one for lead in leads for one in ledger.sent(*lead)] if ledger else []
         if forgets and sent:
             with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as mine:
                 for lead in leads:
-                    mine.forget(lead.kind, lead.lead_id)
+                    mine.forget(*lead)
     except StorageError as error:
         return [f"Your own system, if leads are delivered there. {error}"]
     hosts: dict[str, set[str]] = {}

@@ -6,7 +6,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+import threading
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES, Crm
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
+from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 
 def lead(number: int, message: str = "first", **contact: str) -> dict[str, Any]:
@@ -36,13 +38,11 @@ class Agency:
         self.crm = Crm()
         self.variables = {**VARIABLES, "LEADS_TIMEZONE": "Europe/London", "LEADS_DELIVERY_FROM": str(DAY)}
 
-    def deliver(self, *, is_all: bool = False) -> Sent:
+    def deliver(self, **options: Any) -> Sent:
         settings = Settings.from_variables(self.variables)
         endpoint = Endpoint.of(settings)
         assert endpoint
-        return deliver(
-            settings, self.house.data, endpoint, is_all=is_all, clock=lambda: self.house.now, transport=self.crm
-        )
+        return deliver(settings, self.house.data, endpoint, clock=lambda: self.house.now, transport=self.crm, **options)
 
     def counts(self) -> dict[VersionState, int]:
         with looked_at(self.house.folder) as ledger:
@@ -187,6 +187,15 @@ def test_after_three_days_a_lead_is_a_dead_letter_that_can_be_retried(agency: Ag
     assert agency.deliver().delivered == 1
 
 
+def test_days_on_which_the_machine_is_off_do_not_count(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.crm.answer = answering(503)
+    agency.deliver()
+    agency.house.later(days=4)
+    agency.deliver()
+    assert agency.counts() == {VersionState.WAITING: 1}
+
+
 def test_a_contact_that_the_portal_emptied_waits_for_a_person(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     agency.deliver()
@@ -255,6 +264,18 @@ def test_a_replay_sends_the_newest_versions_again_with_the_same_ids(agency: Agen
     assert (len(ids), len(set(ids)), ids[1]) == (3, 2, ids[2])
 
 
+def test_a_replay_sends_the_newest_delivered_version_of_a_lead_that_is_held(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.deliver()
+    agency.house.land("applicant", [lead(1, email="")])
+    agency.deliver()
+    with opened(agency.house.folder) as ledger:
+        assert ledger.replay(DAY, DAY, agency.house.now.timestamp()) == 1
+    agency.deliver()
+    assert (len(agency.crm.attempts), len(agency.crm.applied)) == (2, 1)
+    assert agency.counts() == {VersionState.DELIVERED: 1, VersionState.HELD: 1}
+
+
 def test_a_damaged_ledger_is_set_aside_and_no_lead_is_lost(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     agency.deliver()
@@ -297,6 +318,32 @@ def test_what_the_endpoint_says_of_a_lead_is_in_no_message(agency: Agency, caplo
         assert text not in said
 
 
+def test_no_address_is_logged_while_another_thread_sends_too(
+    agency: Agency, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other, has_begun, may_end = Agency(tmp_path / "other"), threading.Event(), threading.Event()
+
+    def slow(_: object) -> httpx.Response:
+        has_begun.set()
+        may_end.wait(10)
+        return httpx.Response(200)
+
+    def at_the_other_s_end(_: object) -> httpx.Response:
+        may_end.set()
+        thread.join()
+        return httpx.Response(200)
+
+    other.crm.answer, agency.crm.answer = slow, at_the_other_s_end
+    other.house.land("applicant", [lead(1)])
+    agency.house.land("applicant", [lead(1)])
+    with caplog.at_level("INFO"):
+        thread = threading.Thread(target=other.deliver)
+        thread.start()
+        has_begun.wait(10)
+        assert agency.deliver().delivered == 1
+    assert "in-the-url" not in caplog.text
+
+
 @pytest.mark.parametrize(
     "secret", ["whsec_!!!", "whsec_c2hvcnQ=", "", "abc", "whsec_" + "A" * 200, "v2,whsec_" + SECRET[6:]]
 )
@@ -314,6 +361,12 @@ def test_a_secret_is_taken_as_people_paste_it(secret: str) -> None:
 def test_the_two_variables_go_together() -> None:
     with pytest.raises(SettingsError, match="go together"):
         Endpoint.of(Settings.from_variables({"LEADS_DELIVERY_URL": "https://crm.example"}))
+
+
+def test_an_authorization_that_is_no_header_is_told_by_its_name() -> None:
+    with pytest.raises(SettingsError, match="LEADS_DELIVERY_AUTHORIZATION") as told:
+        Endpoint.of(Settings.from_variables({**VARIABLES, "LEADS_DELIVERY_AUTHORIZATION": "Bearer pässword"}))
+    assert "pässword" not in str(told.value)
 
 
 def test_an_authorization_is_sent(agency: Agency) -> None:
@@ -433,6 +486,73 @@ def test_a_new_address_is_asked_at_once_after_the_old_one_was_gone(agency: Agenc
     agency.crm.answer = answering(200)
     agency.deliver(is_all=True)
     assert len(agency.crm.applied) == 1
+
+
+@pytest.mark.parametrize("is_noted", [False, True], ids=["new", "waiting"])
+def test_a_window_that_cannot_be_read_delays_no_other_lead(agency: Agency, is_noted: bool) -> None:
+    agency.house.land("applicant", [lead(1)])
+    if is_noted:
+        agency.crm.answer = answering(503)
+        agency.deliver()
+        agency.crm.answer = answering(200)
+    agency.house.land("applicant", [lead(2)], scope="branch-102")
+    [folder] = (agency.house.folder / "raw").rglob("scope=branch-101")
+    [file] = folder.glob("*.parquet")
+    aside = file.rename(file.with_suffix(".aside"))
+    file.symlink_to("/proc/self/mem")  # an error of reading, as from a broken disk
+    with pytest.raises(StorageError, match="branch-101"):
+        agency.deliver(is_all=True)
+    assert [event[1] for event in agency.crm.events] == ["lead-2"]
+    aside.replace(file)
+    agency.deliver(is_all=True)
+    assert [event[1] for event in agency.crm.events] == ["lead-2", "lead-1"]
+
+
+def test_an_endpoint_that_drips_its_answer_holds_a_pass_no_longer_than_one_that_is_silent(agency: Agency) -> None:
+    is_over = threading.Event()
+
+    class Dripping(QuietHandler):
+        def do_POST(self) -> None:  # noqa: N802 - the name is the library's
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nx: ")
+            with suppress(OSError):
+                while not is_over.wait(0.1):
+                    self.wfile.write(b"x")
+
+    with serving(Dripping) as address:
+        agency.variables["LEADS_DELIVERY_URL"] = address
+        agency.house.land("applicant", [lead(1)])
+        settings = Settings.from_variables(agency.variables)
+        endpoint = Endpoint.of(settings)
+        assert endpoint
+        timer = threading.Timer(5, is_over.set)
+        timer.start()
+        sent = deliver(settings, agency.house.data, endpoint, timeout_seconds=0.5)
+        timer.cancel()
+        assert (sent.failed, is_over.is_set()) == (1, False)
+        is_over.set()
+
+
+def test_a_first_look_goes_on_with_the_next_pass_and_begins_with_new_leads(agency: Agency) -> None:
+    for number in range(3):
+        agency.house.land("applicant", [lead(number)], day=DAY + timedelta(days=number))
+    for passes in range(1, 4):
+        assert agency.deliver(seconds=0).left == passes
+        with looked_at(agency.house.folder) as ledger:
+            assert ledger
+            assert {lead_id for _, lead_id in ledger.leads()} == {f"lead-{2 - one}" for one in range(passes)}
+    agency.deliver()
+    assert len(agency.crm.applied) == 3
+
+
+def test_a_version_that_raw_has_no_longer_costs_no_look_at_all_windows(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1), lead(2)])
+    agency.house.land("applicant", [lead(3)], day=NEXT_DAY + timedelta(days=1))
+    agency.crm.answer = answering(503)
+    agency.deliver()
+    agency.house.erase(email="j1@example.org")
+    agency.deliver(is_all=True)
+    with opened(agency.house.folder) as ledger:
+        assert [day for _, day, _ in ledger.windows()] == [NEXT_DAY + timedelta(days=1)]
 
 
 def test_a_damaged_ledger_keeps_no_backup_from_being_made(agency: Agency, tmp_path: Path) -> None:

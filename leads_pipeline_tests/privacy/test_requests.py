@@ -643,3 +643,15 @@ def test_the_receipt_says_when_leads_were_delivered_to_whom_and_the_ledger_forge
     with looked_at(desk.folder) as ledger:
         assert ledger
         assert (ledger.sent("applicant", "jane"), len(ledger.sent("applicant", "mary"))) == ([], 1)
+
+
+def test_applying_an_interrupted_erasure_says_when_leads_were_delivered_and_forgets_them(desk: Quick) -> None:
+    settings = Settings.from_variables({**crm.VARIABLES, "LEADS_DELIVERY_FROM": str(DAY)})
+    endpoint = Endpoint.of(settings)
+    assert endpoint
+    deliver(settings, desk.data, endpoint, clock=lambda: desk.now, transport=crm.Crm())
+    desk.erase(email=EMAIL)  # without a receipt
+    assert "crm.example: leads of the person" in privacy("apply").stdout
+    with looked_at(desk.folder) as ledger:
+        assert ledger
+        assert (ledger.sent("applicant", "jane"), len(ledger.sent("applicant", "mary"))) == ([], 1)

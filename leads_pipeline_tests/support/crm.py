@@ -23,7 +23,7 @@ def taken(_: Mapping[str, Any]) -> httpx.Response:
 
 
 @dataclass
-class Crm(httpx.BaseTransport):
+class Crm(httpx.AsyncBaseTransport):
     """Answers each message with `answer`. What was answered with 2xx is applied, once for each webhook-id."""
 
     answer: Callable[[Mapping[str, Any]], httpx.Response] = taken
@@ -31,7 +31,7 @@ class Crm(httpx.BaseTransport):
     attempts: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
     requests: list[httpx.Request] = field(default_factory=list)
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body, headers = request.read(), request.headers
         at = datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC)
         assert headers["webhook-signature"] == Webhook(SECRET).sign(headers["webhook-id"], at, body.decode())
