@@ -89,6 +89,19 @@ def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"No small file system can be mounted here: {error}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.fixture
 def house(tmp_path: Path) -> Quick:
     """A data folder that the tests work on in this process."""
     return Quick(tmp_path / "house" / "data")

@@ -44,7 +44,8 @@ _OUT_OF_REACH: Final = {
     Action.RESTRICT: (_PORTAL, _COPIES, "Backups.", _OPENED),
 }
 _OTHER_MACHINES: Final = (
-    "Other machines on the same bucket: their files and Delta tables follow with their next publication."
+    "Other machines on the same bucket: their files and Delta tables follow with their next publication. Their exports "
+    "don't."
 )
 
 _COMPLETE: Final = dict.fromkeys(_OUT_OF_REACH, "Carried out and published.") | {
@@ -63,7 +64,10 @@ def write_receipt(
     ids = [(lead.kind, lead.lead_id) for lead in leads]
     delivered = _delivered(data, ids, forgets=entry.action is Action.ERASE)
     received = entry.received or entry.at.date()
-    places = (*delivered, *_OUT_OF_REACH[entry.action], *([_OTHER_MACHINES] if data.bucket else []))
+    exports = [
+        f"Exports in {folder}: run `leads-pipeline export` again, or delete them." for folder in data.state.exports()
+    ]
+    places = (*delivered, *exports, *_OUT_OF_REACH[entry.action], *([_OTHER_MACHINES] if data.bucket else []))
     listed = "".join(f"- {line}\n" for line in places)
     text = (
         f"{NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"

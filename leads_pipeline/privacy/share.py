@@ -15,13 +15,13 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.errors import QuestionError, StorageError
+from leads_pipeline.errors import QuestionError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, publish_file, storing
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
 from leads_pipeline.transform.marts import Mart, marts
 from leads_pipeline.transform.people import set_person_key
-from leads_pipeline.transform.reading import attached_version
+from leads_pipeline.transform.reading import attached_version, check_follows_list
 from leads_pipeline.transform.tables import comment
 
 FACTS: Final = "lead_facts"
@@ -54,7 +54,7 @@ def write_share(data: DataFolder, file: Path, now: datetime) -> dict[str, int]:
     try:
         draft = folder / file.name
         with attached_version(data) as db:
-            _refuse_who_is_to_go(db, data)
+            check_follows_list(db, data)
             rows = _written(db, draft, _facts(data, now))
         with storing(file):
             draft.chmod(PRIVATE_FILE_MODE)
@@ -72,16 +72,6 @@ def _check(data: DataFolder, file: Path) -> None:
     if file.resolve().is_relative_to(data.folder.resolve()):
         raise QuestionError(
             f"{file} lies in the data folder, which is for the pipeline alone. Name a file outside of {data.folder}."
-        )
-
-
-def _refuse_who_is_to_go(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
-    """No erasure reaches a copy, so none is made of who is on the list and still published."""
-    sql = "select value::bigint from published.pipeline.facts where name = 'list_number'"
-    if data.is_behind or db.execute(sql).fetchall() != [(data.gate.number,)]:
-        raise StorageError(
-            f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
-            "be erased. Run `leads-pipeline privacy apply`, then share again."
         )
 
 

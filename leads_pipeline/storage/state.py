@@ -184,6 +184,15 @@ class State:
         """Return that moment, None if no backup is known."""
         return self._moment("last_backup")
 
+    def note_export(self, folder: Path) -> None:
+        """Remember that tables are exported to that folder, which no erasure reaches. To be called before they are."""
+        with self.lock("state"):
+            self._write("exports", "\n".join(sorted({*self.exports(), str(folder)})))
+
+    def exports(self) -> list[str]:
+        """Return the folders of this machine's exports."""
+        return (self._read("exports") or "").splitlines()
+
     def note_service(self, seen_at: datetime, stopped: Sequence[str]) -> None:
         """Remember that Dagster's daemon works, and which schedules and sensors are switched off."""
         self._write("service", "\n".join([seen_at.astimezone(UTC).isoformat(), *stopped]))

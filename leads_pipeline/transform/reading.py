@@ -66,6 +66,19 @@ def attached_version(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
         yield db
 
 
+def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
+    """Raise StorageError if somebody on the suppression list may be in the attached version.
+
+    No erasure reaches a copy, so none is made of it.
+    """
+    sql = "select value::bigint from published.pipeline.facts where name = 'list_number'"
+    if data.is_behind or db.execute(sql).fetchall() != [(data.gate.number,)]:
+        raise StorageError(
+            f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
+            "be erased. Run `leads-pipeline privacy apply`, then run this again."
+        )
+
+
 def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None) -> bool:
     """Whether DuckDB can decode each value of these tables of the file, or of all. `folder` is the data folder.
 

@@ -211,19 +211,6 @@ def test_a_failed_backfill_tells_the_cause_before_the_windows(install: Install) 
 # --- full disks -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"No small file system can be mounted here: {error}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
 def test_a_full_disk_is_named_and_not_the_database(install: Install, small_disk: Path) -> None:
     install(NOBODY, DAGSTER_HOME=str(small_disk / "home"))
     (small_disk / "home").mkdir()

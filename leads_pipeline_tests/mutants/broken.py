@@ -71,6 +71,7 @@ REPORT = (f"{TESTS}/transform/test_report.py",)
 DELTA = (f"{TESTS}/transform/test_delta.py",)
 BACKUP = (f"{TESTS}/storage/test_backup.py",)
 SHARE = (f"{TESTS}/privacy/test_share.py",)
+EXPORT = (f"{TESTS}/transform/test_export.py",)
 SETTINGS = (f"{TESTS}/test_settings.py",)
 RESOURCES = (f"{TESTS}/orchestration/test_resources.py",)
 LIST = (f"{TESTS}/privacy/test_suppression.py",)
@@ -551,7 +552,7 @@ def _(text):
 
 @mutant(
     "who is to be erased may be shared",
-    "leads_pipeline.privacy.share:_refuse_who_is_to_go",
+    "leads_pipeline.transform.reading:check_follows_list",
     promise=ERASED,
     tests=SHARE,
 )
@@ -1161,3 +1162,33 @@ def _(version):
 )
 def _(ledger, now):
     return False
+
+
+@mutant(
+    "a lead's message runs as a formula in a CSV",
+    "leads_pipeline.transform.export:_harmless",
+    promise="no text that somebody wrote runs in a spreadsheet",
+    tests=EXPORT,
+)
+def _(text):
+    return text
+
+
+@mutant(
+    "a receipt forgets the exports",
+    "leads_pipeline.storage.state:State.exports",
+    promise="the receipt names each place that an erasure doesn't reach",
+    tests=REQUESTS,
+)
+def _(self):
+    return []
+
+
+@mutant(
+    "a long text is too long for Excel",
+    "leads_pipeline.transform.export:_cell",
+    promise="Excel opens an exported workbook without repairing it",
+    tests=EXPORT,
+)
+def _(value):
+    return value

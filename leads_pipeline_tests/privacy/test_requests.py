@@ -302,8 +302,9 @@ def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(desk: Quick) -> N
 
 
 def test_the_receipt_names_who_may_still_hold_the_person(desk: Quick, tmp_path: Path) -> None:
-    """Backups, and programs that have the old file open: both do hold her."""
+    """Backups, exports, and programs that have the old file open: all do hold her."""
     desk.back_up(tmp_path / "backup")
+    assert run("export", "applicant_leads", "--to", tmp_path / "bi", "--format", "csv").exit_code == 0
     with desk.file.open("rb") as opened:
         told = privacy("erase", *JANE, "--yes").stdout
         (tmp_path / "old.duckdb").write_bytes(opened.read())
@@ -312,6 +313,8 @@ def test_the_receipt_names_who_may_still_hold_the_person(desk: Quick, tmp_path: 
         assert place in told
     assert "Backups from before this moment: they hold the person until you delete them." in told
     assert "Programs that still have the old leads.duckdb open: close them." in told
+    assert f"Exports in {tmp_path / 'bi'}: run `leads-pipeline export` again, or delete them." in told
+    assert EMAIL in (tmp_path / "bi" / "applicant_leads.csv").read_text(encoding="utf-8-sig")
     with duckdb.connect(str(tmp_path / "old.duckdb"), read_only=True) as old:
         assert old.execute("select count(*) from applicant_leads where lead_id = 'jane'").fetchall() == [(1,)]
     kept = [path for path in (tmp_path / "backup").rglob("*") if path.is_file() and path.read_bytes()[:4] == b"PAR1"]

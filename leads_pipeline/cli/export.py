@@ -1,0 +1,53 @@
+"""Tables as files for spreadsheets and BI: `export`."""
+
+from pathlib import Path
+
+import click
+
+from leads_pipeline.cli.installation import existing, opened
+from leads_pipeline.cli.output import err
+from leads_pipeline.errors import QuestionError, StorageError
+from leads_pipeline.observe.finding import counted
+from leads_pipeline.transform.export import CELL_UNITS, FORMATS, write_export
+
+
+@click.command()
+@click.argument("table")
+@click.option(
+    "--to",
+    "folder",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder for the files, outside of the data folder. Files of the same names are replaced.",
+)
+@click.option("--format", "format_", required=True, type=click.Choice(FORMATS), help="What the files are.")
+@click.option("--raw", "is_raw", is_flag=True, help="Write CSV for programs: no mark, UTC, texts as they are.")
+def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
+    """Write TABLE, or `all` tables, marts and views of leads.duckdb, as files for spreadsheets and BI.
+
+    csv and xlsx are for people: moments are in LEADS_TIMEZONE, and no text runs as a formula. csv has a ' before such
+    texts. parquet has all types. No erasure reaches the files: export again after one.
+
+    Exit code 2 if no file was written: there is no such table, nothing is published yet, or the disk is full.
+    """
+    if is_raw and format_ != "csv":
+        raise QuestionError("--raw is for csv. Leave it out, or say --format csv.")
+    settings, _ = existing()
+    data = opened(settings)
+    if data.is_behind:
+        from leads_pipeline.cli.session import Session  # Dagster takes a second
+
+        with Session.opened() as session:
+            if trouble := session.publish():
+                raise StorageError(trouble)
+    with err.status("Writing"):
+        written = write_export(data, table, folder, format_, settings.zone.key, is_raw=is_raw)
+    for one in written:
+        sheets = f" in {one.sheets} sheets" if one.sheets > 1 else ""
+        click.echo(f"Wrote {one.file}: {counted(one.rows, 'row')}{sheets}.")
+        if one.cut:
+            click.echo(
+                f"Cut in {one.file.name}: {counted(one.cut, 'text')} longer than {CELL_UNITS:,} characters, which is "
+                "what a cell of Excel holds. Take csv or parquet to have them whole.",
+                err=True,
+            )
